@@ -33,7 +33,11 @@ from tests.support.aiohttp_transport import AiohttpTransport
 _OBJECT = {
     "kind": "VolumeAttachment",
     "apiVersion": "storage.k8s.io/v1",
-    "metadata": {"name": f"csi-{'0123456789abcdef' * 4}", "uid": "11111111-2222-3333-4444-555555555555", "resourceVersion": "123456"},
+    "metadata": {
+        "name": f"csi-{'0123456789abcdef' * 4}",
+        "uid": "11111111-2222-3333-4444-555555555555",
+        "resourceVersion": "123456",
+    },
     "spec": {"attacher": "csi.example.com", "nodeName": "node-1", "source": {"persistentVolumeName": "pvc-1"}},
     "status": {"attached": True, "attachmentMetadata": {f"key-{n}": "x" * 60 for n in range(10)}},
 }
@@ -44,7 +48,9 @@ _ANSWER = (
     b"X-Kubernetes-Pf-Prioritylevel-Uid: 11111111-2222-3333-4444-555555555555\r\nDate: Fri, 20 Nov 2026 10:00:00 GMT\r\n"
     b"Content-Length: %d\r\n\r\n%b" % (len(_BODY), _BODY)
 )
-_PATCH = json.dumps([{"op": "replace", "path": "/metadata/finalizers", "value": ["external-attacher/csi-example-com"] * 5}]).encode()
+_PATCH = json.dumps(
+    [{"op": "replace", "path": "/metadata/finalizers", "value": ["external-attacher/csi-example-com"] * 5}]
+).encode()
 _PATH = f"/apis/storage.k8s.io/v1/volumeattachments/csi-{'0123456789abcdef' * 4}"
 _HEADERS = (
     ("Accept", "application/json"),
@@ -88,7 +94,9 @@ async def _serve(folder: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.pem")
     buffer = memoryview(bytearray(READ_BYTES))
-    server = await asyncio.get_running_loop().create_server(lambda: TlsTransport(context, _Answering(), buffer), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: TlsTransport(context, _Answering(), buffer), "127.0.0.1", 0
+    )
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
@@ -147,7 +155,9 @@ def main() -> None:
     authority = trustme.CA()
     with tempfile.TemporaryDirectory(prefix="mooring-bench-") as folder:
         authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(f"{folder}/server.pem")
-        with subprocess.Popen([sys.executable, "-m", "bench.apiclient", "--serve", folder], stdout=subprocess.PIPE) as server:
+        with subprocess.Popen(
+            [sys.executable, "-m", "bench.apiclient", "--serve", folder], stdout=subprocess.PIPE
+        ) as server:
             assert server.stdout is not None
             try:
                 port = int(server.stdout.readline())

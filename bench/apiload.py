@@ -51,7 +51,9 @@ class Client(asyncio.Protocol):
         end = answer_end(self._data)
         if end < 0:
             return
-        self._run.answered(int(self._data[9:12]), time.perf_counter() - self._sent_at, bytes(self._data) if self._run.keep else b"")
+        self._run.answered(
+            int(self._data[9:12]), time.perf_counter() - self._sent_at, bytes(self._data) if self._run.keep else b""
+        )
         del self._data[:end]
         self.ask()
 
@@ -78,7 +80,9 @@ def _chunked_end(data: bytearray, head: int) -> int:
 class Run:
     """One job: so many clients, requests from `maker`, until the count or the time is over."""
 
-    def __init__(self, maker: RequestMaker, count: int, seconds: float, clients: int, good: tuple[int, ...], keep: bool = False) -> None:
+    def __init__(
+        self, maker: RequestMaker, count: int, seconds: float, clients: int, good: tuple[int, ...], keep: bool = False
+    ) -> None:
         self._maker, self._count, self._until = maker, count, time.perf_counter() + seconds
         self._good, self._left, self.keep = good, clients, keep
         self._number = 0
@@ -117,9 +121,19 @@ def tls(ca: str) -> ssl.SSLContext:
 
 
 def head(
-    job: dict[str, Any], method: str, path: str, body: bytes = b"", content_type: str = "application/json", accept: str = "application/json"
+    job: dict[str, Any],
+    method: str,
+    path: str,
+    body: bytes = b"",
+    content_type: str = "application/json",
+    accept: str = "application/json",
 ) -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {job['host']}:{job['port']}", f"Accept: {accept}", "User-Agent: mooring-bench"]
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        f"Host: {job['host']}:{job['port']}",
+        f"Accept: {accept}",
+        "User-Agent: mooring-bench",
+    ]
     if "token" in job:
         lines += [f"Authorization: Bearer {job['token']}"]
     if body:
@@ -129,7 +143,11 @@ def head(
 
 def a_volume(name: str, extra: str = "") -> dict[str, Any]:
     """A PersistentVolume as a CSI provisioner makes it, about 1 KB as stored."""
-    attributes = {"pool": "gold", "backend": f"array-{name}", "storage.kubernetes.io/csiProvisionerIdentity": "1700000000000-8081-bench"}
+    attributes = {
+        "pool": "gold",
+        "backend": f"array-{name}",
+        "storage.kubernetes.io/csiProvisionerIdentity": "1700000000000-8081-bench",
+    }
     source = {"driver": "bench.mooring.dev", "volumeHandle": name, "fsType": "ext4", "volumeAttributes": attributes}
     annotations = {"pv.kubernetes.io/provisioned-by": "bench.mooring.dev", "bench": extra}
     return {

@@ -147,7 +147,12 @@ class Figures:
 
     def job(self, **job: Any) -> dict[str, Any]:
         place = urlsplit(self.server.url)
-        where = {"host": place.hostname, "port": place.port, "ca": self.server.ca_file.read_text(), "token": self.server.token}
+        where = {
+            "host": place.hostname,
+            "port": place.port,
+            "ca": self.server.ca_file.read_text(),
+            "token": self.server.token,
+        }
         return {**where, **job}
 
     def load(self, **job: Any) -> dict[str, Any]:
@@ -209,7 +214,9 @@ def watching(figures: Figures, watchers: int) -> Iterator[subprocess.Popen[str]]
     rest = Rest(figures.server.url, figures.server.ca_file, figures.server.token)
     version = rest.get("/api/v1/persistentvolumes", limit=1).ok()["metadata"]["resourceVersion"]
     rest.close()
-    process = subprocess.Popen([sys.executable, "-m", "bench.apiwatch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.apiwatch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
     try:
         _say(process, json.dumps(figures.job(what="watch", watchers=watchers, version=version)))
         assert _line(process) == "ready"
@@ -283,11 +290,15 @@ def measure(server: Server, options: argparse.Namespace) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each kind of request is made")
-    parser.add_argument("--events", type=int, default=60_000, help="watch events for each number of watchers, at least 60 a watcher")
+    parser.add_argument(
+        "--events", type=int, default=60_000, help="watch events for each number of watchers, at least 60 a watcher"
+    )
     parser.add_argument("--objects", type=int, default=20_000, help="objects for the memory figure, 0 leaves it out")
     parser.add_argument("--only", choices=["embedded", "real"], help="one server alone")
     parser.add_argument("--parts", nargs="*", default=["requests", "watches"], choices=["requests", "watches"])
-    parser.add_argument("--flag", action="append", default=[], help="a further flag for mooring apiserver, such as --flag=--memory")
+    parser.add_argument(
+        "--flag", action="append", default=[], help="a further flag for mooring apiserver, such as --flag=--memory"
+    )
     options = parser.parse_args()
     found: dict[str, dict[str, str]] = {}
     makers: list[Callable[[], Server]] = [Real, lambda: Embedded(tuple(options.flag))]
@@ -304,7 +315,9 @@ def main() -> None:
 def _table(found: dict[str, dict[str, str]]) -> str:
     titles = dict.fromkeys(title for rows in found.values() for title in rows)
     lines = [f"| | {' | '.join(found)} |", f"|{'---|' * (len(found) + 1)}"]
-    return "\n".join([*lines, *(f"| {title} | {' | '.join(rows.get(title, '-') for rows in found.values())} |" for title in titles)])
+    return "\n".join(
+        [*lines, *(f"| {title} | {' | '.join(rows.get(title, '-') for rows in found.values())} |" for title in titles)]
+    )
 
 
 if __name__ == "__main__":

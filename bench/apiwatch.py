@@ -82,7 +82,10 @@ def watch(job: dict[str, Any]) -> None:
             watcher = by_number[number]
             left -= watcher.read(buffer, view, waits if watcher is watchers[-1] else None)
     waits.sort()
-    result = {"ended_at": time.monotonic(), "client_cpu_us": (time.process_time() - cpu) / (wanted * len(watchers)) * 1e6}
+    result = {
+        "ended_at": time.monotonic(),
+        "client_cpu_us": (time.process_time() - cpu) / (wanted * len(watchers)) * 1e6,
+    }
     result["p50_ms"] = waits[len(waits) // 2] * 1000
     result["p99_ms"] = waits[min(len(waits) - 1, int(len(waits) * 0.99))] * 1000
     print(json.dumps(result), flush=True)

@@ -90,10 +90,24 @@ class AttachLoad(Load):
 
 
 def _pv(name: str, driver: str) -> dict[str, Any]:
-    source = {"driver": driver, "volumeHandle": name, "fsType": "ext4", "volumeAttributes": {"pool": "gold", "backend": f"array-{name}"}}
-    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain", "csi": source}
+    source = {
+        "driver": driver,
+        "volumeHandle": name,
+        "fsType": "ext4",
+        "volumeAttributes": {"pool": "gold", "backend": f"array-{name}"},
+    }
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "csi": source,
+    }
     return {
-        "metadata": {"name": name, "labels": {"app": "bench"}, "annotations": {"pv.kubernetes.io/provisioned-by": driver}},
+        "metadata": {
+            "name": name,
+            "labels": {"app": "bench"},
+            "annotations": {"pv.kubernetes.io/provisioned-by": driver},
+        },
         "spec": spec,
     }
 
@@ -108,7 +122,9 @@ class Bench:
     def _started(self, contender: Contender) -> tuple[LoadDriver, Path]:
         """Its driver, and where its log goes."""
         self._number += 1
-        driver = LoadDriver(self._driver_program, self._plane.folder / f"driver-{self._number}.sock", contender.driver_name)
+        driver = LoadDriver(
+            self._driver_program, self._plane.folder / f"driver-{self._number}.sock", contender.driver_name
+        )
         return driver, self._plane.folder / f"contender-{self._number}.log"
 
     async def round(self, contender: Contender, count: int, flags: tuple[str, ...], timeout_s: float) -> Run:
@@ -128,7 +144,9 @@ class Bench:
                 rss_idle, cpu_before = started.rss_mib, started.cpu_s
                 writes_before, calls_before = await load_client.patches(), driver.counts()
                 began = time.monotonic()
-                await load_client.each(load_client.attach(name, driver_name, nodes[n % 10]) for n, name in enumerate(names))
+                await load_client.each(
+                    load_client.attach(name, driver_name, nodes[n % 10]) for n, name in enumerate(names)
+                )
                 await load_client.until(load_client.attached_at, names, timeout_s)
                 attach_s = max(load_client.attached_at[name] for name in names) - began
                 await asyncio.sleep(1)  # echoes count too
@@ -151,7 +169,11 @@ class Bench:
             detach_rate=count / detach_s,
             detach_cpu_ms=(cpu_detached - cpu_attached) / count * 1000,
             writes={key: value / count for key, value in sorted(writes.items())},
-            calls={key: (calls[key] - calls_before.get(key, 0)) / count for key in calls if calls[key] > calls_before.get(key, 0)},
+            calls={
+                key: (calls[key] - calls_before.get(key, 0)) / count
+                for key in calls
+                if calls[key] > calls_before.get(key, 0)
+            },
             rss_idle=rss_idle,
             rss_after=rss_after,
         )
@@ -201,7 +223,9 @@ def table(title: str, runs: dict[str, list[Run]]) -> str:
     return str(made)
 
 
-async def beside_itself(flags: dict[str, tuple[str, ...]], count: int, rounds: int) -> tuple[dict[str, list[Run]], float]:
+async def beside_itself(
+    flags: dict[str, tuple[str, ...]], count: int, rounds: int
+) -> tuple[dict[str, list[Run]], float]:
     """Rounds of Mooring's attacher with these flags, by their names, in turns on one real API server. The rounds alternate, and so does
     who begins: the machine's own mood hits all. Also gives the last one's processor time per attach as a share of the first one's.
     """
@@ -246,8 +270,14 @@ async def measure(options: argparse.Namespace) -> str:
         for number in range(options.rounds):
             for contender in contenders if number % 2 == 0 else reversed(contenders):
                 rates[contender.name].append(await bench.backlog(contender, options.count))
-                print(f"Backlog, round {number + 1}, {contender.name}: {rates[contender.name][-1]:.1f}/s", file=sys.stderr)
-        parts.append(one_row(f"No client limit: {options.count} attachments wait at the start", "attach rate (1/s)", rates, "{:.1f}"))
+                print(
+                    f"Backlog, round {number + 1}, {contender.name}: {rates[contender.name][-1]:.1f}/s", file=sys.stderr
+                )
+        parts.append(
+            one_row(
+                f"No client limit: {options.count} attachments wait at the start", "attach rate (1/s)", rates, "{:.1f}"
+            )
+        )
         if options.volumes:
             print(f"making {options.volumes} other volumes", file=sys.stderr)
             await bench.fill(options.volumes)
@@ -267,7 +297,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=500, help="attachments at once without a client limit")
     parser.add_argument("--shipped", type=int, default=40, help="attachments at once with flags as shipped")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--volumes", type=int, default=20000, help="other PersistentVolumes for the memory figure, 0 leaves it out")
+    parser.add_argument(
+        "--volumes", type=int, default=20000, help="other PersistentVolumes for the memory figure, 0 leaves it out"
+    )
     print(asyncio.run(measure(parser.parse_args())))
 
 

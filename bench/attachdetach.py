@@ -21,7 +21,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from bench.contender import NO_LIMIT, ROOT, Contender, LoadDriver, Pair, Running, Shares, build_driver, quantile, running
+from bench.contender import (
+    NO_LIMIT,
+    ROOT,
+    Contender,
+    LoadDriver,
+    Pair,
+    Running,
+    Shares,
+    build_driver,
+    quantile,
+    running,
+)
 from bench.load import a_load
 from bench.podload import PodLoad
 from bench.tables import Table, heading, print_parts
@@ -73,7 +84,9 @@ class Bench:
     def _running(self, pair: Pair) -> Iterator[tuple[Running, Running]]:
         """Controller and attacher at work, without a client limit."""
         self._number += 1
-        driver = LoadDriver(self._driver_program, self._plane.folder / f"driver-{self._number}.sock", pair.sidecar.driver_name)
+        driver = LoadDriver(
+            self._driver_program, self._plane.folder / f"driver-{self._number}.sock", pair.sidecar.driver_name
+        )
         logs = [self._plane.folder / f"{part}-{self._number}.log" for part in ("attacher", "controller")]
         config = self._plane.kubeconfig(pair.sidecar.driver_name)
         with (
@@ -87,7 +100,10 @@ class Bench:
         async with a_load(self._plane, PodLoad) as load:
             with self._running(pair) as (controller, attacher):
                 tag, driver = f"p{self._number}", pair.sidecar.driver_name
-                names, nodes = [f"{tag}-{number}" for number in range(count)], [f"{tag}-node{number}" for number in range(NODE_COUNT)]
+                names, nodes = (
+                    [f"{tag}-{number}" for number in range(count)],
+                    [f"{tag}-node{number}" for number in range(NODE_COUNT)],
+                )
                 first = f"{tag}-first"
                 await load.make_nodes(nodes, driver)
                 await load.make_volumes([*names, first], driver)
@@ -97,7 +113,9 @@ class Bench:
                 writes = await load.settled()
                 cpu = controller.cpu_s, attacher.cpu_s
                 shares = Shares({"kube-apiserver and etcd": self._plane.pids(), "the load": (os.getpid(),)})
-                await self._paced(load, [load.make_pod(name, nodes[number % NODE_COUNT]) for number, name in enumerate(names)], per_s)
+                await self._paced(
+                    load, [load.make_pod(name, nodes[number % NODE_COUNT]) for number, name in enumerate(names)], per_s
+                )
                 await load.until(load.reported_at, names, timeout_s)
                 spent = shares.ms_per(count)
                 written = await load.settled() - writes
@@ -158,12 +176,21 @@ class Bench:
                 cpu, started = controller.cpu_s, await load.requests()
                 await asyncio.sleep(REST_S)
                 after = await load.requests()
-                return Rest(start_s, cpu, (controller.cpu_s - cpu) * 1000 / REST_S * 60, controller.rss_mib, _rates(before, started, after))
+                return Rest(
+                    start_s,
+                    cpu,
+                    (controller.cpu_s - cpu) * 1000 / REST_S * 60,
+                    controller.rss_mib,
+                    _rates(before, started, after),
+                )
 
 
 def _rates(before: Counter[str], started: Counter[str], after: Counter[str]) -> dict[str, float]:
     """Requests at the start and in the minute after it; lists and watches of the bench itself are the same for both."""
-    return {"requests at the start": float((started - before).total()), "requests in a minute": float((after - started).total())}
+    return {
+        "requests at the start": float((started - before).total()),
+        "requests in a minute": float((after - started).total()),
+    }
 
 
 async def _idle_after_s(controller: Running) -> float:
@@ -189,10 +216,18 @@ def table(title: str, runs: dict[str, list[Run]]) -> str:
     """Medians over the rounds, one column a pair."""
     made = Table(title, runs)
     for share in (50, 99):
-        made.row(f"pod → volumesAttached, p{share} (ms)", "{:.0f}", lambda run, at=share: quantile(run.attach_waits, at / 100) * 1000)  # type: ignore[misc]
+        made.row(
+            f"pod → volumesAttached, p{share} (ms)",
+            "{:.0f}",
+            lambda run, at=share: quantile(run.attach_waits, at / 100) * 1000,
+        )  # type: ignore[misc]
     made.row("all pods → volumesAttached (s)", "{:.1f}", lambda run: run.attach_s, each_round=True)
     for share in (50, 99):
-        made.row(f"pod gone → attachment gone, p{share} (ms)", "{:.0f}", lambda run, at=share: quantile(run.detach_waits, at / 100) * 1000)  # type: ignore[misc]
+        made.row(
+            f"pod gone → attachment gone, p{share} (ms)",
+            "{:.0f}",
+            lambda run, at=share: quantile(run.detach_waits, at / 100) * 1000,
+        )  # type: ignore[misc]
     made.row("controller, processor time per attach (ms)", "{:.2f}", lambda run: run.controller_ms)
     made.row("controller, processor time per detach (ms)", "{:.2f}", lambda run: run.detach_controller_ms)
     made.row("attacher, processor time per attach (ms)", "{:.2f}", lambda run: run.attacher_ms)
@@ -204,7 +239,11 @@ def table(title: str, runs: dict[str, list[Run]]) -> str:
 
 def rest_table(title: str, runs: dict[str, list[Rest]]) -> str:
     made = Table(title, runs)
-    made.row(f"from the start of the program until idle, {SETTLING_MAX_S:.0f}: not until then (s)", "{:.1f}", lambda run: run.start_s)
+    made.row(
+        f"from the start of the program until idle, {SETTLING_MAX_S:.0f}: not until then (s)",
+        "{:.1f}",
+        lambda run: run.start_s,
+    )
     made.row("processor time of that (s)", "{:.1f}", lambda run: run.start_cpu_s)
     made.row("processor time at rest (ms in a minute)", "{:.0f}", lambda run: run.idle_ms)
     made.row("memory (MiB)", "{:.0f}", lambda run: run.rss)
@@ -215,7 +254,11 @@ def rest_table(title: str, runs: dict[str, list[Rest]]) -> str:
 async def measure(options: argparse.Namespace) -> AsyncIterator[str]:
     """Gives each part of the results when it is known."""
     mooring = str(Path(sys.executable).parent / "mooring")
-    manager = (str(binary("kube-controller-manager")), "--controllers=persistentvolume-attach-detach-controller", "--secure-port=0")
+    manager = (
+        str(binary("kube-controller-manager")),
+        "--controllers=persistentvolume-attach-detach-controller",
+        "--secure-port=0",
+    )
     pairs = [
         Pair(Contender("kube-controller-manager", manager), Contender("Go", (str(binary("csi-attacher")),))),
         Pair(Contender("mooring attachdetach", (mooring, "attachdetach")), Contender("Mooring", (mooring, "attacher"))),
@@ -247,7 +290,10 @@ async def _rounds(pairs: list[Pair], title: str, count: int, per_s: float, round
             for pair in pairs if number % 2 == 0 else reversed(pairs):
                 run = await bench.round(pair, count, per_s, 600)
                 runs[pair.name].append(run)
-                print(f"{title}, round {number + 1}, {pair.name}: {statistics.median(run.attach_waits) * 1000:.0f} ms", file=sys.stderr)
+                print(
+                    f"{title}, round {number + 1}, {pair.name}: {statistics.median(run.attach_waits) * 1000:.0f} ms",
+                    file=sys.stderr,
+                )
     finally:
         plane.stop()
     return runs
@@ -271,7 +317,9 @@ def main() -> None:
     parser.add_argument("--paced", type=int, default=100, help="pods at 5 a second, 0 leaves it out")
     parser.add_argument("--rounds", type=int, default=3, help="of pods at once")
     parser.add_argument("--rest", type=int, default=10000, help="pods at rest, 0 leaves it out")
-    parser.add_argument("--scale", action=argparse.BooleanOptionalAction, default=True, help="5,000 nodes and 20,000 volumes in process")
+    parser.add_argument(
+        "--scale", action=argparse.BooleanOptionalAction, default=True, help="5,000 nodes and 20,000 volumes in process"
+    )
     print_parts(measure(parser.parse_args()))
 
 

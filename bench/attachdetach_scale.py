@@ -54,7 +54,9 @@ class Place:
 
     def __init__(self, size: Size) -> None:
         self.size, self.clock, self.randomness, self.metrics = size, LoopClock(), Random(1), Metrics()
-        self.cluster: Cluster = LocalCluster(new_store(self.randomness, self.clock.wall_s()), clock=self.clock, randomness=self.randomness)
+        self.cluster: Cluster = LocalCluster(
+            new_store(self.randomness, self.clock.wall_s()), clock=self.clock, randomness=self.randomness
+        )
 
     async def fill(self, *, reported: bool) -> None:
         listed: dict[str, list[str]] = {}
@@ -81,7 +83,9 @@ class Place:
         await self._status(VOLUME_ATTACHMENTS, va, {"attached": True})
 
     async def _status(self, kind: Kind[Any], name: str, status: dict[str, Any], namespace: str = "") -> None:
-        await self.cluster.patch(kind, name, Patch(PatchType.MERGE, {"status": status}), namespace, subresource="status")
+        await self.cluster.patch(
+            kind, name, Patch(PatchType.MERGE, {"status": status}), namespace, subresource="status"
+        )
 
     async def drop_pods(self) -> None:
         for number in range(0, self.size.volumes, 10):
@@ -137,7 +141,9 @@ def table(size: Size, rows: Iterable[tuple[str, str]]) -> str:
     """rows: a situation, and what its own process measured."""
     heads = "| the controller starts, and | settled after (s) | processor time (s) | memory (MiB) |\n|---|---|---|---|"
     lines = [f"| {situation} | " + " | ".join(told.split()) + " |" for situation, told in rows]
-    return "\n".join([f"### {size.nodes} nodes and {size.volumes} attached volumes, on the in-process port", "", heads, *lines])
+    return "\n".join(
+        [f"### {size.nodes} nodes and {size.volumes} attached volumes, on the in-process port", "", heads, *lines]
+    )
 
 
 def main() -> None:

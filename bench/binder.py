@@ -73,7 +73,9 @@ class BindLoad(Load):
             return
 
     async def claim(self, name: str) -> None:
-        self._claims[name] = await self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), a_claim(name, DRIVER), "default")
+        self._claims[name] = await self._cluster.create(
+            PERSISTENT_VOLUME_CLAIMS.whole(), a_claim(name, DRIVER), "default"
+        )
 
     async def volume(self, name: str) -> None:
         await self._cluster.create(PERSISTENT_VOLUMES.whole(), a_volume(name, DRIVER, self._claims[name]))
@@ -182,4 +184,6 @@ async def _idle(plane: ControlPlane, contender: Contender) -> Idle:
 
 def _others(writes: collections.Counter[str]) -> collections.Counter[str]:
     """Without the load's own, and without the API server's own Leases."""
-    return collections.Counter({key: count for key, count in writes.items() if key not in OURS and " leases " not in key})
+    return collections.Counter(
+        {key: count for key, count in writes.items() if key not in OURS and " leases " not in key}
+    )

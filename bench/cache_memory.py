@@ -43,7 +43,13 @@ def body_of(randomness: Random, number: int) -> dict[str, object]:
                 "volume.kubernetes.io/provisioner-deletion-secret-namespace": "",
             },
             "finalizers": ["kubernetes.io/pv-protection", "external-attacher/csi-example-com"],
-            "managedFields": [{"manager": "csi-provisioner", "operation": "Update", "fieldsV1": {"f:spec": {"f:csi": {"f:driver": {}}}}}],
+            "managedFields": [
+                {
+                    "manager": "csi-provisioner",
+                    "operation": "Update",
+                    "fieldsV1": {"f:spec": {"f:csi": {"f:driver": {}}}},
+                }
+            ],
         },
         "spec": {
             "capacity": {"storage": "10Gi"},
@@ -63,7 +69,10 @@ def body_of(randomness: Random, number: int) -> dict[str, object]:
                 "driver": "csi.example.com",
                 "volumeHandle": f"vol-{uuid.UUID(uid).hex}",
                 "fsType": "ext4",
-                "volumeAttributes": {"storage.kubernetes.io/csiProvisionerIdentity": "1700000000000-8081-csi.example.com", "tier": "gold"},
+                "volumeAttributes": {
+                    "storage.kubernetes.io/csiProvisionerIdentity": "1700000000000-8081-csi.example.com",
+                    "tier": "gold",
+                },
             },
         },
         "status": {"phase": "Bound"},
@@ -80,7 +89,9 @@ def measure(count: int, keep: Callable[[PersistentVolume], PersistentVolume]) ->
     decoder = msgspec.json.Decoder(PageOfVolumes)
     randomness = Random(1)
     store: Store[PersistentVolume] = Store({"driver": lambda pv: [pv.spec.csi.driver] if pv.spec.csi else []})
-    decoder.decode(json.dumps({"items": [body_of(Random(2), number) for number in range(PAGE)]}))  # what a first page allocates for good
+    decoder.decode(
+        json.dumps({"items": [body_of(Random(2), number) for number in range(PAGE)]})
+    )  # what a first page allocates for good
     gc.collect()
     before = resident_bytes()
     for start in range(0, count, PAGE):

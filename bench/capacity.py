@@ -60,14 +60,19 @@ class CapacityLoad(Load):
     async def make_ground(self, driver: str, segments: int) -> None:
         key = f"topology.{driver}/zone"
         for number in range(CLASSES):
-            body = {"metadata": {"name": f"{driver}-{number}"}, "provisioner": driver, "volumeBindingMode": "WaitForFirstConsumer"}
+            body = {
+                "metadata": {"name": f"{driver}-{number}"},
+                "provisioner": driver,
+                "volumeBindingMode": "WaitForFirstConsumer",
+            }
             await self._cluster.create(STORAGE_CLASSES.whole(), body)
         for kind, spec in (
             (NODES, {}),
             (CSI_NODES, {"drivers": [{"name": driver, "nodeID": "n", "topologyKeys": [key]}]}),
         ):
             bodies = (
-                {"metadata": {"name": f"{driver}-{number}", "labels": {key: f"zone-{number}"}}, "spec": spec} for number in range(segments)
+                {"metadata": {"name": f"{driver}-{number}", "labels": {key: f"zone-{number}"}}, "spec": spec}
+                for number in range(segments)
             )
             await self.each(self._cluster.create(kind.whole(), body) for body in bodies)
 

@@ -71,7 +71,12 @@ class _Server:
             time.sleep(0.1)
         config = json.loads(kubeconfig.read_text())
         self._ca = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
-        self._place = {"host": "127.0.0.1", "port": self._port, "ca": self._ca, "token": config["users"][0]["user"]["token"]}
+        self._place = {
+            "host": "127.0.0.1",
+            "port": self._port,
+            "ca": self._ca,
+            "token": config["users"][0]["user"]["token"],
+        }
         self._links: list[ssl.SSLSocket] = []
         self.load(what="create", tag="read", clients=4, count=_OBJECTS)
 
@@ -84,7 +89,9 @@ class _Server:
     def load(self, **job: Any) -> None:
         """Has a process of its own send the requests."""
         command = [sys.executable, "-m", "bench.apiload"]
-        done = subprocess.run(command, cwd=_ROOT, input=json.dumps(job | self._place) + "\n", capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=_ROOT, input=json.dumps(job | self._place) + "\n", capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr[-200:]
 
     def connect(self, count: int) -> None:
@@ -134,7 +141,9 @@ class _Server:
 
 def _processor_us(pid: int) -> float:
     """Of all threads that there are, as the scheduler counts it: in nanoseconds, not in ticks."""
-    counts = (Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split() for thread in os.listdir(f"/proc/{pid}/task"))
+    counts = (
+        Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split() for thread in os.listdir(f"/proc/{pid}/task")
+    )
     return sum(int(count[0]) for count in counts) / 1000
 
 
@@ -147,7 +156,9 @@ def _read(link: ssl.SSLSocket) -> None:
         data += came
     head, _, body = data.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 "), head
-    (length,) = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+    (length,) = [
+        int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
+    ]
     left = length - len(body)
     while left:
         left -= len(link.recv(left))
@@ -157,7 +168,9 @@ def _read(link: ssl.SSLSocket) -> None:
 def _running(checkouts: Sequence[Path], prefix: Sequence[str] = ()) -> Iterator[list[_Server]]:
     servers: list[_Server] = []
     try:
-        servers.extend(_Server(checkout, prefix) for checkout in checkouts)  # (with an error, those before it are stopped)
+        servers.extend(
+            _Server(checkout, prefix) for checkout in checkouts
+        )  # (with an error, those before it are stopped)
         yield servers
     finally:
         for server in servers:
@@ -165,7 +178,10 @@ def _running(checkouts: Sequence[Path], prefix: Sequence[str] = ()) -> Iterator[
 
 
 def processor_time(checkouts: Sequence[Path], pairs: int) -> None:
-    print(f"Processor time of a request, {pairs} pairs of blocks: medians in µs, and of the ratios the quartiles", flush=True)
+    print(
+        f"Processor time of a request, {pairs} pairs of blocks: medians in µs, and of the ratios the quartiles",
+        flush=True,
+    )
     with _running(checkouts) as servers:
         for what, clients, requests in _BLOCKS:
             found: list[list[float]] = [[], []]
@@ -177,7 +193,9 @@ def processor_time(checkouts: Sequence[Path], pairs: int) -> None:
                     found[place].append(servers[place].block(what, requests))
             quartiles = statistics.quantiles([now / before for before, now in zip(*found, strict=True)])
             medians = " ".join(f"{statistics.median(times):7.1f}" for times in found)
-            print(f"{what + ',':8} {clients:2}: {medians}   {' '.join(f'{ratio:.3f}' for ratio in quartiles)}", flush=True)
+            print(
+                f"{what + ',':8} {clients:2}: {medians}   {' '.join(f'{ratio:.3f}' for ratio in quartiles)}", flush=True
+            )
 
 
 def instructions(checkouts: Sequence[Path]) -> None:
@@ -187,13 +205,18 @@ def instructions(checkouts: Sequence[Path]) -> None:
             server.begin_counting()
         for what, clients, few, many in _COUNTED:
             costs = [_cost(server, what, clients, few, many) for server in servers]
-            print(f"{what + ',':8} {clients:2}: {' '.join(f'{cost:>10,}' for cost in costs)}   {costs[1] / costs[0]:.3f}", flush=True)
+            print(
+                f"{what + ',':8} {clients:2}: {' '.join(f'{cost:>10,}' for cost in costs)}   {costs[1] / costs[0]:.3f}",
+                flush=True,
+            )
 
 
 def _cost(server: _Server, what: str, clients: int, few: int, many: int) -> int:
     counts = []
     for requests in (few, many):
-        tag, names = ("read", _OBJECTS) if what not in ("create", "delete") else (f"{what}-{clients}-{requests}", requests)
+        tag, names = (
+            ("read", _OBJECTS) if what not in ("create", "delete") else (f"{what}-{clients}-{requests}", requests)
+        )
         if what == "delete":
             server.load(what="create", tag=tag, clients=4, count=requests)
         counts.append(server.instructions(what=what, tag=tag, clients=clients, names=names, count=requests))
@@ -205,7 +228,9 @@ def main() -> None:
     parser.add_argument("before", type=Path)
     parser.add_argument("now", type=Path)
     parser.add_argument("--pairs", type=int, default=100)
-    parser.add_argument("--without-instructions", action="store_true", help="measure processor time alone: there is no valgrind")
+    parser.add_argument(
+        "--without-instructions", action="store_true", help="measure processor time alone: there is no valgrind"
+    )
     options = parser.parse_args()
     checkouts = (options.before, options.now)
     processor_time(checkouts, options.pairs)

@@ -51,7 +51,10 @@ class ProvisionLoad(Load):
         """So many volumes of another driver, bound to as many claims."""
         names = [f"other-{number}" for number in range(count)]
         await self.each(self._cluster.create(PERSISTENT_VOLUMES.whole(), a_volume(name)) for name in names)
-        await self.each(self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), a_claim(name, OTHER, name), "default") for name in names)
+        await self.each(
+            self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), a_claim(name, OTHER, name), "default")
+            for name in names
+        )
 
     async def watch(self) -> None:
         await self.follow(PERSISTENT_VOLUMES, self._happened)
@@ -70,8 +73,15 @@ class ProvisionLoad(Load):
 
 def a_claim(name: str, driver: str, volume_name: str = "") -> Json:
     """A claim of the driver's class, as the PV controller leaves it to the provisioner; with volume_name: as it leaves a bound one."""
-    notes = {"volume.beta.kubernetes.io/storage-provisioner": driver, "volume.kubernetes.io/storage-provisioner": driver}
-    spec: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": driver}
+    notes = {
+        "volume.beta.kubernetes.io/storage-provisioner": driver,
+        "volume.kubernetes.io/storage-provisioner": driver,
+    }
+    spec: Json = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": driver,
+    }
     if volume_name:
         spec["volumeName"] = volume_name
         notes |= {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
@@ -80,9 +90,18 @@ def a_claim(name: str, driver: str, volume_name: str = "") -> Json:
 
 def a_volume(name: str, driver: str = OTHER, claim: Json | None = None) -> Json:
     """A volume as a provisioner writes it, for a claim of the same name. claim: as it was read, for a full reference."""
-    meta = {} if claim is None else {"uid": claim["metadata"]["uid"], "resourceVersion": claim["metadata"]["resourceVersion"]}
+    meta = (
+        {}
+        if claim is None
+        else {"uid": claim["metadata"]["uid"], "resourceVersion": claim["metadata"]["resourceVersion"]}
+    )
     reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": name, **meta}
-    source = {"driver": driver, "volumeHandle": f"vol-{name}", "fsType": "ext4", "volumeAttributes": {"pool": "gold", "backend": "array-1"}}
+    source = {
+        "driver": driver,
+        "volumeHandle": f"vol-{name}",
+        "fsType": "ext4",
+        "volumeAttributes": {"pool": "gold", "backend": "array-1"},
+    }
     spec = {
         "capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce"],

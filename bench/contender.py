@@ -52,7 +52,9 @@ class LoadDriver:
     def __init__(self, program: Path, socket: Path, name: str, *words: str) -> None:
         self.socket = socket
         socket.unlink(missing_ok=True)
-        self._process = subprocess.Popen([program, socket, name, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            [program, socket, name, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         deadline = time.monotonic() + 10
         while not socket.exists():
             assert time.monotonic() < deadline, "the driver for load does not come up"
@@ -123,7 +125,12 @@ class Running:
 
 @contextlib.contextmanager
 def running(
-    contender: Contender, kubeconfig: Path, driver: LoadDriver | None, log: Path, flags: Sequence[str], env: Mapping[str, str] | None = None
+    contender: Contender,
+    kubeconfig: Path,
+    driver: LoadDriver | None,
+    log: Path,
+    flags: Sequence[str],
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[Running]:
     """A contender at work; the end of its log is shown when what is measured fails. The driver ends with it."""
     made = Running(contender, kubeconfig, driver, log, flags, env)
@@ -141,7 +148,12 @@ def running(
 def build_driver(folder: Path) -> Path:
     """Compiles bench/driver; takes seconds once Go has it cached."""
     out = folder / "bench-driver"
-    subprocess.run(["go", "build", "-o", out, "."], cwd=ROOT / "bench" / "driver", check=True, env={**os.environ, "CGO_ENABLED": "0"})
+    subprocess.run(
+        ["go", "build", "-o", out, "."],
+        cwd=ROOT / "bench" / "driver",
+        check=True,
+        env={**os.environ, "CGO_ENABLED": "0"},
+    )
     return out
 
 
@@ -197,7 +209,11 @@ def quantile(values: list[float], share: float) -> float:
 
 def machine() -> dict[str, Any]:
     """What this machine is, in words that name no host."""
-    models = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    models = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
     total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
     return {
         "processor": models[0] if models else "unknown",

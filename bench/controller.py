@@ -53,7 +53,11 @@ KCM = ("--controllers=persistentvolume-attach-detach-controller", "--leader-elec
 def parts(name: str) -> tuple[Part, ...]:
     mooring = str(SCRIPTS / "mooring")
     if name == "Go":
-        manager = Part((str(binary("kube-controller-manager")),), (*KCM, "--kube-api-qps=1000", "--kube-api-burst=2000"), has_driver=False)
+        manager = Part(
+            (str(binary("kube-controller-manager")),),
+            (*KCM, "--kube-api-qps=1000", "--kube-api-burst=2000"),
+            has_driver=False,
+        )
         return (*(Part((str(binary(one)),)) for one in ("csi-attacher", "csi-provisioner")), manager)
     if name == "Mooring, three processes":
         manager = Part((mooring, "attachdetach"), ("--leader-elect=false", *NO_LIMIT), has_driver=False)
@@ -108,7 +112,11 @@ class PodLoad(AttachLoad):
         await self._cluster.delete(PODS, name, NS, grace_period_s=0)
 
     async def open_watches(self) -> float:
-        return sum(value for _, labels, value in await self.samples("apiserver_longrunning_requests") if labels["verb"] == "WATCH")
+        return sum(
+            value
+            for _, labels, value in await self.samples("apiserver_longrunning_requests")
+            if labels["verb"] == "WATCH"
+        )
 
     async def told(self) -> collections.Counter[str]:
         """The contender's writes so far: attachments are made and deleted by it alone, volumes and nodes only patched."""
@@ -156,7 +164,11 @@ class Bench:
                 for one in processes:
                     await one.settled_rss_mib()
                 memory, alone, held = _memory(processes), processes[-1].rss_mib, await load.open_watches() - watches
-                before, cpu_before, strangers = await load.told(), _cpu_s(processes), Strangers([one.pid for one in processes])
+                before, cpu_before, strangers = (
+                    await load.told(),
+                    _cpu_s(processes),
+                    Strangers([one.pid for one in processes]),
+                )
                 began = time.monotonic()
                 await load.each(load.use(name, nodes[number % NODE_COUNT]) for number, name in enumerate(names))
                 await load.until(load.attached_at, names, 300)
@@ -199,7 +211,10 @@ async def measure(options: argparse.Namespace) -> str:
         runs = await turns.take("One process", lambda one: bench.round(one, options.count))
     finally:
         plane.stop()
-    made = Table(f"One process: {options.volumes} volumes of another driver, {options.count} pods with one each; no client limit", runs)
+    made = Table(
+        f"One process: {options.volumes} volumes of another driver, {options.count} pods with one each; no client limit",
+        runs,
+    )
     made.row("at rest, all processes (MiB)", "{:.0f}", lambda run: run.memory_mib, each_round=True)
     made.row("watches held open", "{:.0f}", lambda run: run.watches)
     made.row("all pods → all attached (s)", "{:.1f}", lambda run: run.attach_s, each_round=True)
@@ -207,7 +222,9 @@ async def measure(options: argparse.Namespace) -> str:
     made.rows("{} per pod", "{:.2f}", lambda run: run.writes)
     made.row("after, all processes (MiB)", "{:.0f}", lambda run: run.memory_after_mib)
     made.row("processors that others kept busy", "{:.2f}", lambda run: run.strangers)
-    alone = Table("The attach/detach controller alone, at rest", {"Go": runs["Go"], "Mooring": runs["Mooring, three processes"]})
+    alone = Table(
+        "The attach/detach controller alone, at rest", {"Go": runs["Go"], "Mooring": runs["Mooring, three processes"]}
+    )
     alone.row("memory (MiB)", "{:.0f}", lambda run: run.attachdetach_mib)
     beside = heading("csi-attacher v4.12, csi-provisioner v6.3 and kube-controller-manager v1.36")
     return f"{beside} Medians over rounds.\n\n{made}\n\n{alone}"

@@ -30,7 +30,11 @@ async def snapshots(count: int, rounds: int) -> str:
             for pair in pairs if number % 2 == 0 else reversed(pairs):
                 run = await bench.round(pair, count, NO_LIMIT)
                 runs[pair.name].append(run)
-                print(f"round {number + 1}, {pair.name}: {sum(run.cpu_ms):.3f} ms per snapshot", file=sys.stderr, flush=True)
+                print(
+                    f"round {number + 1}, {pair.name}: {sum(run.cpu_ms):.3f} ms per snapshot",
+                    file=sys.stderr,
+                    flush=True,
+                )
     lines = (
         _share("Processor time per snapshot", [[sum(run.cpu_ms) for run in one] for one in runs.values()]),
         _share("Processor time per deletion", [[sum(run.delete_cpu_ms) for run in one] for one in runs.values()]),

@@ -85,9 +85,7 @@ def an_intent(uid: str, name: str) -> Intent:
         f'"access_mode":{{"mode":"SINGLE_NODE_WRITER"}}}}],"parameters":{{"type":"fast","pool":"gold","replicas":"3","encrypted":"true"}},'
         f'"accessibility_requirements":{{"requisite":[{zones}],"preferred":[{zones}]}}}}'
     )
-    reference = (
-        f'{{"apiVersion":"v1","kind":"PersistentVolumeClaim","namespace":"default","name":"{name}","uid":"{uid}","resourceVersion":"1"}}'
-    )
+    reference = f'{{"apiVersion":"v1","kind":"PersistentVolumeClaim","namespace":"default","name":"{name}","uid":"{uid}","resourceVersion":"1"}}'
     secret = '{"name":"storage-secret","namespace":"kube-system"}'
     volume = (
         f'{{"apiVersion":"v1","kind":"PersistentVolume","metadata":{{"name":"pvc-{uid}","annotations":{{"pv.kubernetes.io/provisioned-by":'
@@ -96,7 +94,16 @@ def an_intent(uid: str, name: str) -> Intent:
         f'"spec":{{"accessModes":["ReadWriteOnce"],"persistentVolumeReclaimPolicy":"Delete","storageClassName":"fast","claimRef":{reference},'
         f'"csi":{{"driver":"{DRIVER}","fsType":"ext4","nodeStageSecretRef":{secret}}}}}}}'
     )
-    return Intent(uid, "default", name, f"pvc-{uid}", request, volume, SecretReference("storage-secret", "kube-system"), class_name="fast")
+    return Intent(
+        uid,
+        "default",
+        name,
+        f"pvc-{uid}",
+        request,
+        volume,
+        SecretReference("storage-secret", "kube-system"),
+        class_name="fast",
+    )
 
 
 class Measured:
@@ -122,7 +129,11 @@ class Measured:
 async def claims(cluster: HttpCluster, start: str, count: int) -> list[Intent]:
     made = []
     for number in range(count):
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"}
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": "fast",
+        }
         body = {"metadata": {"name": f"{start}-{number}", "namespace": "default"}, "spec": spec}
         claim = await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), body, "default")
         made.append(an_intent(claim["metadata"]["uid"], f"{start}-{number}"))
@@ -131,14 +142,18 @@ async def claims(cluster: HttpCluster, start: str, count: int) -> list[Intent]:
 
 async def measure(plane: ControlPlane, way: str, round_: int, burst: int, trickle: int) -> None:
     config = load(str(plane.kubeconfig("bench")), os.environ)
-    async with HttpCluster(config, clock=LoopClock(), randomness=Random(), user_agent="mooring-bench", concurrency_max=IN_FLIGHT) as http:
+    async with HttpCluster(
+        config, clock=LoopClock(), randomness=Random(), user_agent="mooring-bench", concurrency_max=IN_FLIGHT
+    ) as http:
         for load_name, count in (("burst", burst), ("trickle", trickle)):
             wanted = await claims(http, f"{way}-{load_name}-{round_}", count)
             counting = Counting(http)
             made: dict[str, Callable[[], Any]] = {
                 "nothing": Intents,
                 "claim": lambda counting=counting: OnTheClaim(counting),
-                "journal": lambda counting=counting: Journal(counting, JournalLocation("default", DRIVER), "bench", LoopClock()),
+                "journal": lambda counting=counting: Journal(
+                    counting, JournalLocation("default", DRIVER), "bench", LoopClock()
+                ),
             }
             intents = made[way]()
             running = None
@@ -174,7 +189,9 @@ async def one_by_one(provision: Callable[[Intent], Awaitable[None]], wanted: lis
         await provision(intent)
 
 
-def tell(way: str, load_name: str, count: int, counting: Counting, measured: Measured, wall_s: float, cpu_s: float) -> None:
+def tell(
+    way: str, load_name: str, count: int, counting: Counting, measured: Measured, wall_s: float, cpu_s: float
+) -> None:
     others = {what: number for what, number in counting.writes.items() if what != "create persistentvolumes"}
     print(
         f"{load_name:8} {way:8} {count / wall_s:7.0f}/s  begin p50 {statistics.median(measured.begun_s) * 1e3:6.2f} ms"

@@ -11,7 +11,19 @@ import ctypes
 import platform
 import sysconfig
 
-_OF_ONE_FILE = ("New", "Size", "GetItem", "SetItem", "Insert", "Append", "GetSlice", "SetSlice", "Sort", "Reverse", "AsTuple")
+_OF_ONE_FILE = (
+    "New",
+    "Size",
+    "GetItem",
+    "SetItem",
+    "Insert",
+    "Append",
+    "GetSlice",
+    "SetSlice",
+    "Sort",
+    "Reverse",
+    "AsTuple",
+)
 """Functions of lists that every CPython exports."""
 
 SPREAD_KIB_MAX = 64
@@ -28,7 +40,9 @@ def optimisations(configured: str, flags: str, spread_kib: int) -> str:
 
 def spread_kib() -> int:
     """How far apart the functions of one source file are in this process."""
-    found = [ctypes.cast(getattr(ctypes.pythonapi, f"PyList_{name}"), ctypes.c_void_p).value or 0 for name in _OF_ONE_FILE]
+    found = [
+        ctypes.cast(getattr(ctypes.pythonapi, f"PyList_{name}"), ctypes.c_void_p).value or 0 for name in _OF_ONE_FILE
+    ]
     return (max(found) - min(found)) // 1024
 
 

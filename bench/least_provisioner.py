@@ -52,7 +52,12 @@ class LeastProvisioner:
 
             def volume_seen(volume: PersistentVolume) -> None:
                 source, uid = volume.spec.csi, volume.metadata.uid
-                if source is not None and source.driver == self._name and volume.status.phase == "Released" and uid not in self._begun:
+                if (
+                    source is not None
+                    and source.driver == self._name
+                    and volume.status.phase == "Released"
+                    and uid not in self._begun
+                ):
                     self._begun.add(uid)
                     group.create_task(self._taken_back(volume.metadata.name, source.volume_handle))
 

@@ -97,7 +97,10 @@ class Load:
         """Name, labels and value of each sample that the API server's /metrics has under these names."""
         text = (await asyncio.to_thread(self._plane.request, "GET", "/metrics"))[1].decode()
         found = (match for match in _SAMPLE.finditer(text) if match["name"] in names)
-        return [(match["name"], dict(re.findall(r'(\w+)="([^"]*)"', match["labels"])), float(match["value"])) for match in found]
+        return [
+            (match["name"], dict(re.findall(r'(\w+)="([^"]*)"', match["labels"])), float(match["value"]))
+            for match in found
+        ]
 
     async def settled(self, resources: Collection[str] = ()) -> collections.Counter[str]:
         """The writes so far, once there have been no more for a second: events come last."""
@@ -110,9 +113,15 @@ class Load:
             before = now
 
 
-def per_object(before: Mapping[str, int], after: Mapping[str, int], count: int, own: Collection[str] = ()) -> dict[str, float]:
+def per_object(
+    before: Mapping[str, int], after: Mapping[str, int], count: int, own: Collection[str] = ()
+) -> dict[str, float]:
     """How often each thing happened in between for one of so many objects. own: the load's, which are left out."""
-    return {key: (after[key] - before.get(key, 0)) / count for key in after if key not in own and after[key] > before.get(key, 0)}
+    return {
+        key: (after[key] - before.get(key, 0)) / count
+        for key in after
+        if key not in own and after[key] > before.get(key, 0)
+    }
 
 
 def writes_alone(found: Mapping[str, float]) -> float:
@@ -124,7 +133,9 @@ def writes_alone(found: Mapping[str, float]) -> float:
 async def a_load(plane: ControlPlane, kind: type[L]) -> AsyncIterator[L]:
     """One that watches already."""
     config = load(str(plane.kubeconfig("bench")), os.environ)
-    async with HttpCluster(config, clock=LoopClock(), randomness=Random(), user_agent="mooring-bench", concurrency_max=64) as cluster:
+    async with HttpCluster(
+        config, clock=LoopClock(), randomness=Random(), user_agent="mooring-bench", concurrency_max=64
+    ) as cluster:
         made = kind(plane, cluster)
         async with asyncio.TaskGroup() as group:  # what ends the watch ends the bench
             watching = group.create_task(made.watch(), name="bench/watch")

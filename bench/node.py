@@ -49,7 +49,12 @@ IDLE_S = 20.0
 LOOK_S = 0.05
 ALONE = 5
 COMING_A_MINUTE = 100
-_AUDIT = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}
+_AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata"}],
+}
 _CLAIM_STATUS = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
 
 
@@ -103,12 +108,17 @@ class NodeLoad(Load):
         listed = list(names)
         await self.each(self._volume(name, driver, node) for name in listed)
         attached = [{"name": unique_name(driver, name), "devicePath": ""} for name in listed]
-        await self._cluster.patch(NODES, node, Patch(PatchType.MERGE, {"status": {"volumesAttached": attached}}), subresource="status")
+        await self._cluster.patch(
+            NODES, node, Patch(PatchType.MERGE, {"status": {"volumesAttached": attached}}), subresource="status"
+        )
 
     async def _volume(self, name: str, driver: str, node: str) -> None:
         claim = await self._create(PERSISTENT_VOLUME_CLAIMS, a_bound_claim(name, name, sc="", uid=None), "default")
         held = {"claimRef": a_reference(claim), "storageClassName": ""}
-        await self._create(PERSISTENT_VOLUMES, a_held_pv(name, name, modes=["ReadWriteOnce"], finalizers=None, driver=driver, spec=held))
+        await self._create(
+            PERSISTENT_VOLUMES,
+            a_held_pv(name, name, modes=["ReadWriteOnce"], finalizers=None, driver=driver, spec=held),
+        )
         attachment = attachment_name(driver, name, node)
         await self._create(VOLUME_ATTACHMENTS, a_va(attachment, name, node, attacher=driver))
         status = Patch(PatchType.MERGE, {"status": {"attached": True}})
@@ -124,7 +134,11 @@ class NodeLoad(Load):
 
     async def until_registered(self, node: str, driver: str) -> None:
         for _ in range(300):
-            found = (one.spec.drivers or () for one in (await self._cluster.list(CSI_NODES)).items if one.metadata.name == node)
+            found = (
+                one.spec.drivers or ()
+                for one in (await self._cluster.list(CSI_NODES)).items
+                if one.metadata.name == node
+            )
             if any(entry.name == driver for entries in found for entry in entries):
                 return
             await asyncio.sleep(0.2)
@@ -173,8 +187,13 @@ class Bench:
         _share(root)
         layout = KubeletLayout(root)
         layout.registry.mkdir()
-        driver = NodeDriver(self._driver_program, self._plane.folder / f"driver-{self._number}.sock", name, "node", node)
-        async with a_load(self._plane, NodeLoad) as load, _registering(layout.registry / "bench-reg.sock", name, driver):
+        driver = NodeDriver(
+            self._driver_program, self._plane.folder / f"driver-{self._number}.sock", name, "node", node
+        )
+        async with (
+            a_load(self._plane, NodeLoad) as load,
+            _registering(layout.registry / "bench-reg.sock", name, driver),
+        ):
             if self._number <= 2:
                 await load.make_driver(name)
             with self._started(contender, node, root) as started:
@@ -191,10 +210,19 @@ class Bench:
         if contender.name == "kubelet":
             runtime = container_runtime.start(folder / "cri.sock", folder)
             config = folder / "config.json"
-            config.write_text(json.dumps({**configuration(folder, folder / "cri.sock"), "maxPods": 500, **self._limits(contender)}))
-            flags = [f"--config={config}", f"--hostname-override={node}", f"--root-dir={root}", f"--cert-dir={folder / 'pki'}"]
+            config.write_text(
+                json.dumps({**configuration(folder, folder / "cri.sock"), "maxPods": 500, **self._limits(contender)})
+            )
+            flags = [
+                f"--config={config}",
+                f"--hostname-override={node}",
+                f"--root-dir={root}",
+                f"--cert-dir={folder / 'pki'}",
+            ]
         else:
-            flags = [f"--node-name={node}", f"--root-dir={root}"] + (["--kube-api-qps=-1"] if self._options.no_limit else [])
+            flags = [f"--node-name={node}", f"--root-dir={root}"] + (
+                ["--kube-api-qps=-1"] if self._options.no_limit else []
+            )
         started = Running(contender, user, None, log, flags)
         try:
             yield started
@@ -208,14 +236,22 @@ class Bench:
 
     def _limits(self, contender: Contender) -> dict[str, Any]:
         """As shipped: a report each 10 s, 50 requests a second."""
-        limit = {"kubeAPIQPS": 5000, "kubeAPIBurst": 10000} if self._options.no_limit else {"kubeAPIQPS": 50, "kubeAPIBurst": 100}
+        limit = (
+            {"kubeAPIQPS": 5000, "kubeAPIBurst": 10000}
+            if self._options.no_limit
+            else {"kubeAPIQPS": 50, "kubeAPIBurst": 100}
+        )
         return {"nodeStatusUpdateFrequency": "10s", "syncFrequency": "1m", **limit}
 
-    async def _measure(self, contender: Contender, load: NodeLoad, driver: NodeDriver, started: Running, node: str) -> Run:
+    async def _measure(
+        self, contender: Contender, load: NodeLoad, driver: NodeDriver, started: Running, node: str
+    ) -> Run:
         pods_count, each = self._options.pods, self._options.volumes
         await load.until_registered(node, contender.driver_name)
         first = [f"{node}-first-{number}" for number in range(ALONE)]
-        pods = {f"{node}-{number}": [f"{node}-{number}-{volume}" for volume in range(each)] for number in range(pods_count)}
+        pods = {
+            f"{node}-{number}": [f"{node}-{number}-{volume}" for volume in range(each)] for number in range(pods_count)
+        }
         volumes = [volume for many in pods.values() for volume in many]
         moving = [f"{node}-moving-{number}" for number in range(self._options.moving)]
         await load.make_volumes([*first, *volumes, *moving], contender.driver_name, node)
@@ -291,7 +327,9 @@ class Bench:
         return found
 
 
-async def _come_and_go(load: NodeLoad, driver: NodeDriver, node: str, volumes: Sequence[str]) -> tuple[list[float], list[float]]:
+async def _come_and_go(
+    load: NodeLoad, driver: NodeDriver, node: str, volumes: Sequence[str]
+) -> tuple[list[float], list[float]]:
     """A pod for each volume comes at its time, and goes once the volume is published. Gives the seconds until published, and until gone."""
     left, waiting, deleted_at, began = list(volumes), list[str](), dict[str, float](), time.monotonic()
     published: dict[str, float] = {}
@@ -307,7 +345,9 @@ async def _come_and_go(load: NodeLoad, driver: NodeDriver, node: str, volumes: S
             waiting = [volume for volume in waiting if volume not in published]
             await asyncio.sleep(LOOK_S)
         await load.until(load.gone_at, volumes, 900)
-    return [published[one] - load.made_at[one] for one in volumes], [load.gone_at[one] - deleted_at[one] for one in volumes]
+    return [published[one] - load.made_at[one] for one in volumes], [
+        load.gone_at[one] - deleted_at[one] for one in volumes
+    ]
 
 
 def _share(folder: Path) -> None:
@@ -323,7 +363,9 @@ def _shares(counts: collections.Counter[str], of: int) -> dict[str, float]:
 @contextlib.asynccontextmanager
 async def _registering(socket: Path, name: str, driver: LoadDriver) -> AsyncIterator[None]:
     """The registrar's part, played by the bench."""
-    info = registration.PluginInfo(type="CSIPlugin", name=name, endpoint=str(driver.socket), supported_versions=("1.0.0",))
+    info = registration.PluginInfo(
+        type="CSIPlugin", name=name, endpoint=str(driver.socket), supported_versions=("1.0.0",)
+    )
 
     async def notified(status: registration.RegistrationStatus) -> None:
         if not status.plugin_registered:
@@ -392,9 +434,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pods", type=int, default=200)
     parser.add_argument("--volumes", type=int, default=2, help="of each pod")
-    parser.add_argument("--moving", type=int, default=100, help=f"pods that come and go beside them, {COMING_A_MINUTE} a minute")
+    parser.add_argument(
+        "--moving", type=int, default=100, help=f"pods that come and go beside them, {COMING_A_MINUTE} a minute"
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-limit", action="store_true", help="both contenders ask the API server as often as they can")
+    parser.add_argument(
+        "--no-limit", action="store_true", help="both contenders ask the API server as often as they can"
+    )
     parser.add_argument("--only-agent", action="store_true", help="without the kubelet")
     print(asyncio.run(measure(parser.parse_args())))
 

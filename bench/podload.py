@@ -21,7 +21,16 @@ from tests.support.control_plane import ControlPlane
 Json = dict[str, Any]
 
 NS = "default"
-READ = ("pods", "nodes", "persistentvolumes", "persistentvolumeclaims", "volumeattachments", "csinodes", "csidrivers", "storageclasses")
+READ = (
+    "pods",
+    "nodes",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "volumeattachments",
+    "csinodes",
+    "csidrivers",
+    "storageclasses",
+)
 
 
 def unique(driver: str, name: str) -> str:
@@ -44,7 +53,8 @@ class PodLoad(Load):
         await self.each(self._cluster.create(NODES.whole(), a_node(name)) for name in nodes)
         drivers = [{"name": driver, "nodeID": "n", "topologyKeys": None}]
         await self.each(
-            self._cluster.create(CSI_NODES.whole(), {"metadata": {"name": name}, "spec": {"drivers": drivers}}) for name in nodes
+            self._cluster.create(CSI_NODES.whole(), {"metadata": {"name": name}, "spec": {"drivers": drivers}})
+            for name in nodes
         )
 
     async def make_volumes(self, names: Iterable[str], driver: str) -> None:
@@ -81,7 +91,9 @@ class PodLoad(Load):
         await self._patch(NODES, node, {"volumesAttached": listed, "volumesInUse": uniques})
 
     async def _patch(self, kind: Any, name: str, status: Json, namespace: str = "") -> None:
-        await self._cluster.patch(kind, name, Patch(PatchType.MERGE, {"status": status}), namespace, subresource="status")
+        await self._cluster.patch(
+            kind, name, Patch(PatchType.MERGE, {"status": status}), namespace, subresource="status"
+        )
 
     async def watch(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -122,15 +134,27 @@ def a_claim(name: str) -> Json:
 
 
 def a_volume(name: str, driver: str, claim_uid: str) -> Json:
-    source = {"driver": driver, "volumeHandle": name, "fsType": "ext4", "volumeAttributes": {"pool": "gold", "backend": f"array-{name}"}}
+    source = {
+        "driver": driver,
+        "volumeHandle": name,
+        "fsType": "ext4",
+        "volumeAttributes": {"pool": "gold", "backend": f"array-{name}"},
+    }
     ref = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": NS, "name": name, "uid": claim_uid}
-    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain", "csi": source}
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "csi": source,
+    }
     return {"metadata": {"name": name, "labels": {"app": "bench"}}, "spec": {**spec, "claimRef": ref}}
 
 
 def a_pod(name: str, node: str, claim: str = "") -> Json:
     """claim: by the pod's name, unless another is given."""
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim or name}}]
-    containers = [{"name": "c", "image": "example.com/image:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]
+    containers = [
+        {"name": "c", "image": "example.com/image:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    ]
     spec = {"nodeName": node, "containers": containers, "volumes": volumes, "terminationGracePeriodSeconds": 0}
     return {"metadata": {"name": name, "labels": {"app": "bench"}}, "spec": spec}

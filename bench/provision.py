@@ -89,7 +89,9 @@ class Bench:
     def _new(self, contender: Contender) -> tuple[LoadDriver, Path, Path]:
         """Its driver, its kubeconfig, and where its log goes."""
         self._number += 1
-        driver = LoadDriver(self._driver_program, self._plane.folder / f"driver-{self._number}.sock", contender.driver_name)
+        driver = LoadDriver(
+            self._driver_program, self._plane.folder / f"driver-{self._number}.sock", contender.driver_name
+        )
         return driver, self._plane.kubeconfig(contender.name), self._plane.folder / f"contender-{self._number}.log"
 
     async def round(self, contender: Contender, count: int, flags: tuple[str, ...], timeout_s: float) -> Run:
@@ -212,7 +214,10 @@ def table(title: str, runs: Mapping[str, list[Run]]) -> str:
 
 async def measure(options: argparse.Namespace) -> str:
     scripts = Path(sys.executable).parent
-    contenders = [Contender("Go", (str(binary("csi-provisioner")),)), Contender("Mooring", (str(scripts / "csi-provisioner"),))]
+    contenders = [
+        Contender("Go", (str(binary("csi-provisioner")),)),
+        Contender("Mooring", (str(scripts / "csi-provisioner"),)),
+    ]
     if options.least:
         contenders.append(Contender("the least in Python", (sys.executable, "-m", "bench.least_provisioner")))
     turns = Turns(contenders, options.rounds, options.quiet)
@@ -230,7 +235,9 @@ async def measure(options: argparse.Namespace) -> str:
         plane.stop()
     if "binder" in options.what:
         parts += await binder.measured(options.pending, options.rounds, options.quiet)
-    return "\n\n".join([f"{heading('csi-provisioner v6.3 and kube-controller-manager v1.36')} Medians over rounds.", *parts])
+    return "\n\n".join(
+        [f"{heading('csi-provisioner v6.3 and kube-controller-manager v1.36')} Medians over rounds.", *parts]
+    )
 
 
 async def _provisioning(bench: Bench, turns: Turns[Contender], options: argparse.Namespace) -> list[str]:
@@ -268,12 +275,16 @@ async def _memory(bench: Bench, plane: ControlPlane, turns: Turns[Contender], vo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--what", nargs="+", choices=PARTS, default=PARTS, help="parts of the bench")
-    parser.add_argument("--least", action="store_true", help="also the least that Python can do (bench/least_provisioner.py)")
+    parser.add_argument(
+        "--least", action="store_true", help="also the least that Python can do (bench/least_provisioner.py)"
+    )
     parser.add_argument("--count", type=int, default=500, help="claims at once without a client limit")
     parser.add_argument("--shipped", type=int, default=40, help="claims at once with flags as shipped")
     parser.add_argument("--singles", type=int, default=100, help="claims one after the other")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quiet", type=float, default=2.0, help="measure a round again in which others kept more processors busy")
+    parser.add_argument(
+        "--quiet", type=float, default=2.0, help="measure a round again in which others kept more processors busy"
+    )
     parser.add_argument("--volumes", type=int, default=20000, help="other volumes and claims for the memory figure")
     parser.add_argument("--segments", type=int, default=1000, help="places for capacity, each with five classes")
     parser.add_argument("--pending", type=int, default=5000, help="claims that wait while the binders are idle")

@@ -77,7 +77,9 @@ class Bench:
     def _new(self, contender: Contender, driver_name: str) -> tuple[LoadDriver, Path, Path]:
         """Its driver, its kubeconfig, and where its log goes."""
         self._number += 1
-        driver = LoadDriver(self._driver_program, self._plane.folder / f"driver-{self._number}.sock", driver_name, "grow")
+        driver = LoadDriver(
+            self._driver_program, self._plane.folder / f"driver-{self._number}.sock", driver_name, "grow"
+        )
         return driver, self._plane.kubeconfig(contender.name), self._plane.folder / f"contender-{self._number}.log"
 
     async def round(self, contender: Contender, count: int, flags: tuple[str, ...]) -> Run:
@@ -219,12 +221,20 @@ async def _memory(turns: Turns[Contender], options: argparse.Namespace) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=500, help="growths at once without a client limit, 0 leaves them out")
+    parser.add_argument(
+        "--count", type=int, default=500, help="growths at once without a client limit, 0 leaves them out"
+    )
     parser.add_argument("--singles", type=int, default=100, help="growths one after the other, 0 leaves them out")
-    parser.add_argument("--shipped", type=int, default=40, help="growths at once with flags as shipped, 0 leaves them out")
-    parser.add_argument("--memory", type=int, default=20000, help="claims and volumes for the memory figure, 0 leaves it out")
+    parser.add_argument(
+        "--shipped", type=int, default=40, help="growths at once with flags as shipped, 0 leaves them out"
+    )
+    parser.add_argument(
+        "--memory", type=int, default=20000, help="claims and volumes for the memory figure, 0 leaves it out"
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quiet", type=float, default=0.3, help="measure a round again in which others kept more processors busy")
+    parser.add_argument(
+        "--quiet", type=float, default=0.3, help="measure a round again in which others kept more processors busy"
+    )
     parser.add_argument("--bound", type=float, default=180.0, help="seconds that a round may take")
     print_parts(measure(parser.parse_args()))
 

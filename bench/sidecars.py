@@ -124,7 +124,11 @@ def measure(options: argparse.Namespace, folder: Path) -> str:
                     runs[name][who].append(bench.round(program))
     finally:
         driver.stop()
-    missing = [] if all("Go" in found for found in runs.values()) else ["NOT MEASURED: the Go programs, which --peers has to name"]
+    missing = (
+        []
+        if all("Go" in found for found in runs.values())
+        else ["NOT MEASURED: the Go programs, which --peers has to name"]
+    )
     return "\n\n".join([heading(VERSIONS), *(table(TITLES[name], found) for name, found in runs.items()), *missing])
 
 

@@ -84,7 +84,9 @@ class Bench:
             await load.install()
 
     @contextlib.contextmanager
-    def _running(self, pair: Pair, driver_of: str, flags: tuple[str, ...]) -> Iterator[tuple[LoadDriver, tuple[Running, Running]]]:
+    def _running(
+        self, pair: Pair, driver_of: str, flags: tuple[str, ...]
+    ) -> Iterator[tuple[LoadDriver, tuple[Running, Running]]]:
         """A driver of this name, with controller and sidecar at work."""
         self._number += 1
         folder, config = self._plane.folder, self._plane.kubeconfig(pair.name)
@@ -132,7 +134,8 @@ class Bench:
                     p50_s=quantile(waits, 0.5),
                     p99_s=quantile(waits, 0.99),
                     cpu_ms=_per_ms(cpu, cpu_made, count),
-                    delete_rate=count / (max(max(load.gone_at[name], load.content_gone_at[name]) for name in names) - dropped),
+                    delete_rate=count
+                    / (max(max(load.gone_at[name], load.content_gone_at[name]) for name in names) - dropped),
                     delete_cpu_ms=_per_ms(cpu_made, cpu_gone, count),
                     writes=per_object(writes, writes_made, count, OURS),
                     delete_writes=per_object(writes_made, writes_gone, count, OURS),
@@ -182,7 +185,9 @@ class Bench:
             await load.make_snapshot_class(REST, REST)
             claims = [f"rest-{number}" for number in range(-(-count // SNAPSHOTS_PER_CLAIM))]
             await load.make_bound(claims, REST)
-            await load.each(load.make_ready(f"rest-{number}", claims[number % len(claims)], REST, REST) for number in range(count))
+            await load.each(
+                load.make_ready(f"rest-{number}", claims[number % len(claims)], REST, REST) for number in range(count)
+            )
 
 
 class Kinds(Load):
@@ -244,7 +249,9 @@ def slow_table(title: str, runs: Mapping[str, list[Slow]]) -> str:
 async def measure(options: argparse.Namespace) -> AsyncIterator[str]:
     """Gives each part of the results when it is known."""
     scripts = Path(sys.executable).parent
-    go = Pair(Contender("Go", (str(binary("snapshot-controller")),)), Contender("Go", (str(binary("csi-snapshotter")),)))
+    go = Pair(
+        Contender("Go", (str(binary("snapshot-controller")),)), Contender("Go", (str(binary("csi-snapshotter")),))
+    )
     ours = Pair(*(Contender("Mooring", (str(scripts / name),)) for name in ("snapshot-controller", "csi-snapshotter")))
     turns = Turns([go, ours], options.rounds, options.quiet, options.bound)
     yield f"{heading('snapshot-controller and csi-snapshotter v8.6')} Medians over rounds."
@@ -300,13 +307,21 @@ async def _memory(bench: Bench, turns: Turns[Pair], count: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=300, help="snapshots at once without a client limit, 0 leaves them out")
+    parser.add_argument(
+        "--count", type=int, default=300, help="snapshots at once without a client limit, 0 leaves them out"
+    )
     parser.add_argument("--slow", type=int, default=20, help="snapshots that are not ready at once, 0 leaves them out")
     parser.add_argument("--longest", type=float, default=60.0, help="seconds that the slowest of them takes")
-    parser.add_argument("--shipped", type=int, default=20, help="snapshots at once with flags as shipped, 0 leaves them out")
-    parser.add_argument("--memory", type=int, default=20000, help="snapshots and contents for the memory figure, 0 leaves it out")
+    parser.add_argument(
+        "--shipped", type=int, default=20, help="snapshots at once with flags as shipped, 0 leaves them out"
+    )
+    parser.add_argument(
+        "--memory", type=int, default=20000, help="snapshots and contents for the memory figure, 0 leaves it out"
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quiet", type=float, default=0.3, help="measure a round again in which others kept more processors busy")
+    parser.add_argument(
+        "--quiet", type=float, default=0.3, help="measure a round again in which others kept more processors busy"
+    )
     parser.add_argument("--bound", type=float, default=240.0, help="seconds that a round may take")
     print_parts(measure(parser.parse_args()))
 

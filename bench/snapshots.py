@@ -41,7 +41,12 @@ class SnapshotLoad(BoundLoad):
         self.uid_of: dict[str, str] = {}
 
     async def make_snapshot_class(self, name: str, driver: str, parameters: Mapping[str, str] | None = None) -> None:
-        body = {"metadata": {"name": name}, "driver": driver, "deletionPolicy": "Delete", "parameters": dict(parameters or {})}
+        body = {
+            "metadata": {"name": name},
+            "driver": driver,
+            "deletionPolicy": "Delete",
+            "parameters": dict(parameters or {}),
+        }
         await self._cluster.create(VOLUME_SNAPSHOT_CLASSES.whole(), body)
 
     async def snap(self, name: str, claim: str, snapshot_class: str) -> None:
@@ -60,13 +65,25 @@ class SnapshotLoad(BoundLoad):
         content = a_content(made, claim, driver)
         bound = content["metadata"]["name"]
         await self._cluster.create(VOLUME_SNAPSHOT_CONTENTS.whole(), content)
-        handle = {"snapshotHandle": f"snap-{name}", "creationTime": CREATED_NS, "restoreSize": 1 << 30, "readyToUse": True}
+        handle = {
+            "snapshotHandle": f"snap-{name}",
+            "creationTime": CREATED_NS,
+            "restoreSize": 1 << 30,
+            "readyToUse": True,
+        }
         await self._status(VOLUME_SNAPSHOT_CONTENTS.whole(), bound, handle)
-        ready = {"boundVolumeSnapshotContentName": bound, "creationTime": CREATED, "restoreSize": "1Gi", "readyToUse": True}
+        ready = {
+            "boundVolumeSnapshotContentName": bound,
+            "creationTime": CREATED,
+            "restoreSize": "1Gi",
+            "readyToUse": True,
+        }
         await self._status(VOLUME_SNAPSHOTS.whole(), name, ready, NS)
 
     async def _status(self, kind: Any, name: str, status: Json, namespace: str = "") -> None:
-        await self._cluster.patch(kind, name, Patch(PatchType.MERGE, {"status": status}), namespace, subresource="status")
+        await self._cluster.patch(
+            kind, name, Patch(PatchType.MERGE, {"status": status}), namespace, subresource="status"
+        )
 
     async def remove_snapshots(self) -> None:
         """All that are left, and their contents: others would find them."""

@@ -42,7 +42,9 @@ class Table(Generic[R]):
 
     def rows(self, label: str, form: str, counts: Callable[[R], Mapping[str, float]]) -> None:
         """One for each key that any run has. label: with {} for the key. What is hardly ever there is left out."""
-        keys = {key for many in self._runs.values() for run in many for key, value in counts(run).items() if value >= 0.005}
+        keys = {
+            key for many in self._runs.values() for run in many for key, value in counts(run).items() if value >= 0.005
+        }
         for key in sorted(keys):
             self.row(label.format(key), form, functools.partial(_count, counts, key))
 
@@ -59,8 +61,13 @@ def _count(counts: Callable[[R], Mapping[str, float]], key: str, run: R) -> floa
 
 def one_row(title: str, label: str, values: Mapping[str, Sequence[float]], form: str) -> str:
     """A table of one row: medians, and what they are of."""
-    cells = (f"{form.format(statistics.median(many))} ({', '.join(form.format(value) for value in many)})" for many in values.values())
-    return f"### {title}\n\n| | {' | '.join(values)} |\n|{'---|' * (len(values) + 1)}\n| {label} | {' | '.join(cells)} |"
+    cells = (
+        f"{form.format(statistics.median(many))} ({', '.join(form.format(value) for value in many)})"
+        for many in values.values()
+    )
+    return (
+        f"### {title}\n\n| | {' | '.join(values)} |\n|{'---|' * (len(values) + 1)}\n| {label} | {' | '.join(cells)} |"
+    )
 
 
 def heading(beside: str) -> str:

@@ -57,7 +57,11 @@ class _Cluster(Load):
         nodes = [f"node-{number}" for number in range(max(2, volumes // PER_NODE))]
         await self._create(a_class())
         await self._create(a_csi_driver())
-        await self.each(self._create(one) for name in nodes for one in (a_ready_node(name), a_csi_node(name, {DRIVER: f"id-of-{name}"})))
+        await self.each(
+            self._create(one)
+            for name in nodes
+            for one in (a_ready_node(name), a_csi_node(name, {DRIVER: f"id-of-{name}"}))
+        )
         await self.each(self._volume(number, nodes[number % len(nodes)]) for number in range(volumes))
         await self._create(a_pod("holder", "claim-0", node=nodes[0]))
         await self._create(a_pod("stuck", "claim-0", node=nodes[1]))
@@ -80,7 +84,9 @@ class _Cluster(Load):
     async def _status(self, body: Json) -> None:
         kind: Kind[Any] = KINDS[body["kind"]]
         patch = Patch(PatchType.MERGE, {"status": body["status"]})
-        await self._cluster.patch(kind, body["metadata"]["name"], patch, "default" if kind.namespaced else "", subresource="status")
+        await self._cluster.patch(
+            kind, body["metadata"]["name"], patch, "default" if kind.namespaced else "", subresource="status"
+        )
 
 
 def took_s(kubeconfig: Path, *words: str) -> float:

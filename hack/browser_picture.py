@@ -27,10 +27,19 @@ def main() -> None:
         page.until("return document.querySelectorAll('#rpc option').length > 20", 20, "the calls can be chosen")
         page.run("document.getElementById('rpc').value = 'NodeStageVolume'")
         page.press("fail it", "#faults")
-        bodies = (claim("books", "hostpath"), pod("reader", "books"), claim("words", "hostpath"), pod("writer", "words"))
+        bodies = (
+            claim("books", "hostpath"),
+            pod("reader", "books"),
+            claim("words", "hostpath"),
+            pod("writer", "words"),
+        )
         bodies[1]["spec"]["nodeName"], bodies[3]["spec"]["nodeName"] = "n1", "n2"
         asyncio.run(create(config, *bodies))
-        page.until("return document.querySelectorAll('#volumes tr[data-stage=Published]').length === 2", 30, "both volumes are published")
+        page.until(
+            "return document.querySelectorAll('#volumes tr[data-stage=Published]').length === 2",
+            30,
+            "both volumes are published",
+        )
         page.press("pause", "#controllers li[data-name=attacher]")
         page.run("document.getElementById('times').value = '0'; document.getElementById('rpc').value = '*'")
         page.press("delay it", "#faults")

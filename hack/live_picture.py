@@ -59,7 +59,9 @@ async def main() -> None:
         (config,) = re.findall(r"^export KUBECONFIG=(\S+)", "\n".join(screen.lines), re.MULTILINE)
         await create(Path(config), claim("books", "hostpath-wait"), a_pod("reader", "books", nodeSelector={HOST: "n1"}))
         assert screen.shows(r"^books +.*Published"), screen.shown
-        await create(Path(config), claim("logs", "hostpath-wait"), a_pod("collector", "logs", nodeSelector={HOST: "n2"}))
+        await create(
+            Path(config), claim("logs", "hostpath-wait"), a_pod("collector", "logs", nodeSelector={HOST: "n2"})
+        )
         assert screen.shows(r"^logs +.*Published"), screen.shown
         await create(Path(config), a_pod("thief", "books", nodeName="n3"), claim("later", "hostpath-wait"))
         await create(Path(config), claim("lost", "no-such-class"))
@@ -102,7 +104,10 @@ def timeline_svg(config: Path, object_: str) -> str:
     """The lanes of the page, with its style, on a ground of their own."""
     command = [*MOORING, "timeline", f"--kubeconfig={config}", "--gap=1s", "--output=html", object_]
     page = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    (style,), (lanes,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL), re.findall(r"<svg (.*?</svg>)", page, re.DOTALL)
+    (style,), (lanes,) = (
+        re.findall(r"<style>(.*?)</style>", page, re.DOTALL),
+        re.findall(r"<svg (.*?</svg>)", page, re.DOTALL),
+    )
     head, _, rest = lanes.partition(">")
     ground = '<rect width="100%" height="100%" fill="var(--ground)"/>'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {head}>\n<style>{style}</style>\n{ground}{rest}\n'

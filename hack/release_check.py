@@ -71,8 +71,14 @@ def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
 
 def versions(release: Release) -> str:
     """One version in all places that name it."""
-    named: dict[str, set[str]] = {"src/mooring/__init__.py": set(re.findall(r'__version__ = "(.*)"', _text("src/mooring/__init__.py")))}
-    for path in [ROOT / "Containerfile", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "deploy").rglob("*.yaml"))]:
+    named: dict[str, set[str]] = {
+        "src/mooring/__init__.py": set(re.findall(r'__version__ = "(.*)"', _text("src/mooring/__init__.py")))
+    }
+    for path in [
+        ROOT / "Containerfile",
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "deploy").rglob("*.yaml")),
+    ]:
         named[str(path.relative_to(ROOT))] = set(_IMAGE.findall(path.read_text()))
         if path.name == "kustomization.yaml":
             images = yaml.safe_load(path.read_text()).get("images", ())
@@ -87,7 +93,10 @@ def chart(release: Release) -> str:
     about = yaml.safe_load(_text("deploy/chart/mooring/Chart.yaml"))
     tag = yaml.safe_load(_text("deploy/chart/mooring/values.yaml"))["images"]["tag"]
     found = {about["version"], about["appVersion"], tag}
-    _need(found == {release.version}, f"{' and '.join(sorted(found))} in deploy/chart/mooring, not {release.version}: make chart")
+    _need(
+        found == {release.version},
+        f"{' and '.join(sorted(found))} in deploy/chart/mooring, not {release.version}: make chart",
+    )
     return f"{about['name']} {about['version']}, Kubernetes {about['kubeVersion']}"
 
 
@@ -97,7 +106,10 @@ def changelog(release: Release) -> str:
     heads = [head for head in sections if re.fullmatch(rf"\[{re.escape(release.version)}\] - \d{{4}}-\d\d-\d\d", head)]
     _need(bool(heads), f"no section `## [{release.version}] - YYYY-MM-DD` in CHANGELOG.md")
     _need(bool(sections[heads[0]].strip()), f"its section of {release.version} is empty")
-    _need(not sections.get("[Unreleased]", "").strip(), f"[Unreleased] is not empty: move it into that of {release.version}")
+    _need(
+        not sections.get("[Unreleased]", "").strip(),
+        f"[Unreleased] is not empty: move it into that of {release.version}",
+    )
     return f"{heads[0]}: {sections[heads[0]].count(chr(10) + '- ')} items"
 
 
@@ -108,9 +120,14 @@ def lock(release: Release) -> str:
     missing = [str(one) for name, one in wanted.items() if name not in tested or tested[name][0] not in one.specifier]
     _need(not missing, f"not in requirements.lock, or at a version that doesn't fit: {', '.join(missing)}: make lock")
     asked = {name for name, (_, text) in tested.items() if "pyproject.toml" in text}
-    _need(asked == wanted.keys(), f"requirements.lock is of another pyproject.toml ({', '.join(sorted(asked ^ wanted.keys()))}): make lock")
+    _need(
+        asked == wanted.keys(),
+        f"requirements.lock is of another pyproject.toml ({', '.join(sorted(asked ^ wanted.keys()))}): make lock",
+    )
     for name in LOCKS[:3]:
-        other = [f"{one} {version}" for one, (version, _) in locked(name).items() if tested.get(one, ("",))[0] != version]
+        other = [
+            f"{one} {version}" for one, (version, _) in locked(name).items() if tested.get(one, ("",))[0] != version
+        ]
         _need(not other, f"{name} has what requirements.lock has not: {', '.join(other)}: make lock")
     bare = [one for name in LOCKS for one, (_, text) in locked(name).items() if "--hash=sha256:" not in text]
     _need(not bare, f"without a hash: {', '.join(bare)}: make lock")
@@ -124,7 +141,10 @@ def sbom(release: Release) -> str:
         _need(done.returncode == 0, f"hack/sbom ended with {done.returncode}: {done.stderr.strip()}")
         parts = json.loads((Path(folder) / f"mooring-{release.version}.cdx.json").read_text())
     listed = {one["name"]: one["version"] for one in parts["components"]}
-    _need(listed == {name: version for name, (version, _) in locked("hack/image.lock").items()}, f"it has other packages: {listed}")
+    _need(
+        listed == {name: version for name, (version, _) in locked("hack/image.lock").items()},
+        f"it has other packages: {listed}",
+    )
     own = parts["metadata"]["component"]["version"]
     _need(own == release.version, f"it is of {own}")
     return f"CycloneDX {parts['specVersion']}, {len(listed)} packages"
@@ -133,7 +153,10 @@ def sbom(release: Release) -> str:
 def generated(release: Release) -> str:
     """No file that is written by a program is stale."""
     stale = {name: done for name, words in GENERATED.items() if (done := _run(sys.executable, *words)).returncode}
-    _need(not stale, "; ".join(f"{name}: {(done.stderr or done.stdout).strip().splitlines()[-1]}" for name, done in stale.items()))
+    _need(
+        not stale,
+        "; ".join(f"{name}: {(done.stderr or done.stdout).strip().splitlines()[-1]}" for name, done in stale.items()),
+    )
     return ", ".join(GENERATED)
 
 
@@ -144,7 +167,10 @@ def kinds(release: Release) -> str:
     page = _text("docs/versions.md")
     wanted = [word.split("|") for word in done.stdout.split()]
     missing = [f"{kind} {version}" for kind, version in wanted if f"| {kind} | {version} |" not in page]
-    _need(bool(wanted) and not missing, f"not in docs/versions.md: {', '.join(missing)}: python -m tests.support.api_needs")
+    _need(
+        bool(wanted) and not missing,
+        f"not in docs/versions.md: {', '.join(missing)}: python -m tests.support.api_needs",
+    )
     return ", ".join(sorted({version for _, version in wanted}))
 
 
@@ -170,7 +196,12 @@ def wheel(release: Release) -> str:
     _need(dict(entries["console_scripts"]) == project["scripts"], "its commands are not those of pyproject.toml")
     needs = [one for one in told.get_all("Requires-Dist", ()) if "extra ==" not in one]
     _need(_asked(needs) == _asked(project["dependencies"]), f"it asks for {', '.join(needs)}")
-    fields = [("Name", "name"), ("Version", "version"), ("Requires-Python", "requires-python"), ("License-Expression", "license")]
+    fields = [
+        ("Name", "name"),
+        ("Version", "version"),
+        ("Requires-Python", "requires-python"),
+        ("License-Expression", "license"),
+    ]
     wrong = [f"{field} is {told[field]}" for field, key in fields if told[field] != project[key]]
     _need(not wrong, ", ".join(wrong))
     return f"{built.name}, {len(names)} files, {len(project['scripts'])} commands"
@@ -183,7 +214,8 @@ def _asked(texts: list[str]) -> dict[str, str]:
 def base(release: Release) -> str:
     """The images are built on a base that is named by its digest."""
     _need(
-        bool(re.search(r"@sha256:[0-9a-f]{64}$", release.base)), f"'{release.base}' is no digest: BASE=python@sha256:... (docs/images.md)"
+        bool(re.search(r"@sha256:[0-9a-f]{64}$", release.base)),
+        f"'{release.base}' is no digest: BASE=python@sha256:... (docs/images.md)",
     )
     return release.base
 
@@ -191,9 +223,14 @@ def base(release: Release) -> str:
 def tag(release: Release) -> str:
     """The commit that is released has the tag of its version, and nothing beside it is changed."""
     changed = _run("git", "status", "--porcelain").stdout.splitlines()
-    _need(not changed, f"not committed: {', '.join(line[3:] for line in changed[:5])}{' ...' if len(changed) > 5 else ''}")
+    _need(
+        not changed, f"not committed: {', '.join(line[3:] for line in changed[:5])}{' ...' if len(changed) > 5 else ''}"
+    )
     tags = _run("git", "tag", "--points-at", "HEAD").stdout.split()
-    _need(f"v{release.version}" in tags, f"the commit has no tag v{release.version}{f', but {chr(44).join(tags)}' if tags else ''}")
+    _need(
+        f"v{release.version}" in tags,
+        f"the commit has no tag v{release.version}{f', but {chr(44).join(tags)}' if tags else ''}",
+    )
     return f"v{release.version}"
 
 

@@ -68,7 +68,9 @@ def drawn(spans: Sequence[ReadableSpan]) -> str:
         parts.append(f'<text class="faint" x="8" y="{y + 10}">{html.escape(program)}</text>')
         parts.append(f'<text x="{170 if is_below else 150}" y="{y + 10}">{html.escape(name)}</text>')
         width = max(2.0, place(span.end_time) - place(span.start_time))
-        parts.append(f'<rect class="{mark}" x="{place(span.start_time):.1f}" y="{y + 2}" width="{width:.1f}" height="9" rx="1"/>')
+        parts.append(
+            f'<rect class="{mark}" x="{place(span.start_time):.1f}" y="{y + 2}" width="{width:.1f}" height="9" rx="1"/>'
+        )
     return _FORM.format(width=LEFT + WIDTH + 20, height=TOP + ROW * len(rows) + 8, rows="\n".join(parts))
 
 

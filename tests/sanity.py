@@ -52,7 +52,9 @@ def run(folder: Path, way: str, *flags: str) -> Counter[str]:
     socket = folder / "csi.sock"
     more = [f"--call-log={folder / 'calls.json'}" if flag.startswith("--call-log") else flag for flag in ALL]
     command = [sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", f"--endpoint=unix://{socket}"]
-    program = Program([*command, f"--state={folder / 'state'}", f"--node-id={NODE_ID}", *more, *mounts, *flags], folder / "driver.log")
+    program = Program(
+        [*command, f"--state={folder / 'state'}", f"--node-id={NODE_ID}", *more, *mounts, *flags], folder / "driver.log"
+    )
     try:
         eventually(lambda: socket.exists() or program.assert_alive(), 30, "the driver serves")
         found = sanity(folder, socket, access_type)

@@ -62,11 +62,15 @@ class Flow:
 
 SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1/volumesnapshots"
 CONTENTS = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
-CLAIMS, VOLUMES, PODS, NODES = (f"/api/v1/{plural}" for plural in ("persistentvolumeclaims", "persistentvolumes", "pods", "nodes"))
+CLAIMS, VOLUMES, PODS, NODES = (
+    f"/api/v1/{plural}" for plural in ("persistentvolumeclaims", "persistentvolumes", "pods", "nodes")
+)
 ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 
 FLOWS = {
-    "provision": Flow("Provisioning", "volume", provision.provision, (CLAIMS, VOLUMES, ATTACHMENTS), (VOLUMES,), 100, 500),
+    "provision": Flow(
+        "Provisioning", "volume", provision.provision, (CLAIMS, VOLUMES, ATTACHMENTS), (VOLUMES,), 100, 500
+    ),
     "attach": Flow(
         "Pods with a volume",
         "pod",
@@ -78,7 +82,13 @@ FLOWS = {
         (),
     ),
     "snapshot": Flow(
-        "Snapshots", "snapshot", snapshot.snapshot, (CLAIMS, VOLUMES, SNAPSHOTS, CONTENTS, CONTENTS), (SNAPSHOTS, CONTENTS), 20, 300
+        "Snapshots",
+        "snapshot",
+        snapshot.snapshot,
+        (CLAIMS, VOLUMES, SNAPSHOTS, CONTENTS, CONTENTS),
+        (SNAPSHOTS, CONTENTS),
+        20,
+        300,
     ),
 }
 
@@ -142,7 +152,9 @@ class Bench:
     def _run(self, side: Side, way: str, count: int) -> Json:
         """What the client says, with the strangers meanwhile."""
         self._number += 1
-        chains = [self._flow.chain(side.name, f"b{self._number:02}", number, alone=way == "alone") for number in range(count)]
+        chains = [
+            self._flow.chain(side.name, f"b{self._number:02}", number, alone=way == "alone") for number in range(count)
+        ]
         place, form = urlsplit(self._plane.server), PROTOBUF if side.name == "Go" else JSON
         custom = "/apis/snapshot."
         watches = [(path, JSON if path.startswith(custom) else form) for path in self._flow.watches]
@@ -192,9 +204,16 @@ def many_table(flow: Flow, title: str, runs: dict[str, list[Many]]) -> str:
     made = Table(f"{flow.title}: {title}", runs)
     made.row(f"{flow.noun}s done (1/s)", "{:.0f}", lambda run: run.rate, each_round=True)
     made.row(f"{flow.noun} there → done, p50 (ms)", "{:.0f}", lambda run: run.p50_ms, each_round=True)
-    made.row(f"server's processor time per {flow.noun}, until all are done (ms)", "{:.2f}", lambda run: run.cpu_ms, each_round=True)
+    made.row(
+        f"server's processor time per {flow.noun}, until all are done (ms)",
+        "{:.2f}",
+        lambda run: run.cpu_ms,
+        each_round=True,
+    )
     made.row("… with what nobody waits for, such as events (ms)", "{:.2f}", lambda run: run.cpu_all_ms)
-    made.row(f"{flow.noun}s a second with which that takes {CORES} cores", "{:.0f}", lambda run: CORES * 1000 / run.cpu_ms)
+    made.row(
+        f"{flow.noun}s a second with which that takes {CORES} cores", "{:.0f}", lambda run: CORES * 1000 / run.cpu_ms
+    )
     made.row("… with what nobody waits for", "{:.0f}", lambda run: CORES * 1000 / run.cpu_all_ms)
     made.row(f"processor time of the raw client per {flow.noun} (ms)", "{:.2f}", lambda run: run.own_ms)
     made.row(BUSY, "{:.2f}", lambda run: run.strangers)
@@ -244,10 +263,14 @@ async def _flow(bench: Bench, flow: Flow, turns: Turns[Side], options: argparse.
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--what", nargs="+", choices=tuple(FLOWS), default=tuple(FLOWS), help="flows")
-    parser.add_argument("--count", type=int, default=0, help="objects at once, 0 for as many as the flow's own bench has")
+    parser.add_argument(
+        "--count", type=int, default=0, help="objects at once, 0 for as many as the flow's own bench has"
+    )
     parser.add_argument("--singles", type=int, default=100, help="objects one after the other")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quiet", type=float, default=0.3, help="measure a round again in which others kept more processors busy")
+    parser.add_argument(
+        "--quiet", type=float, default=0.3, help="measure a round again in which others kept more processors busy"
+    )
     print_parts(measure(parser.parse_args()))
 
 

@@ -45,7 +45,11 @@ def _attach(go: bool, tag: str, number: int, pods_per_write: int) -> Iterator[Re
     yield post("VolumeAttachment", {"metadata": {"name": va}, "spec": spec}, go=go, keeps="" if go else "va", shows=va)
     finalizer = {"op": "add", "path": "/metadata/finalizers/-", "value": _FINALIZER}
     yield patch(path_of("PersistentVolume", name), [finalizer] if go else [*same("pv"), finalizer], JSON_PATCH, go=go)
-    meta = {"annotations": {"csi.alpha.kubernetes.io/node-id": "n"}, "finalizers": [_FINALIZER], **({} if go else {"uid": "@va.uid@"})}
+    meta = {
+        "annotations": {"csi.alpha.kubernetes.io/node-id": "n"},
+        "finalizers": [_FINALIZER],
+        **({} if go else {"uid": "@va.uid@"}),
+    }
     yield patch(path_of("VolumeAttachment", va), {"metadata": meta}, MERGE_PATCH, go=go)
     attached = {"status": {"attached": True}, **({} if go else {"metadata": {"uid": "@va.uid@"}})}
     at = number // NODE_COUNT
@@ -55,6 +59,8 @@ def _attach(go: bool, tag: str, number: int, pods_per_write: int) -> Iterator[Re
         there = (unique(DRIVER, f"{tag}-{other}") for other in range(number % NODE_COUNT, number + 1, NODE_COUNT))
         listed = {"status": {"volumesAttached": [{"name": one, "devicePath": ""} for one in there]}}
         form = STRATEGIC_PATCH if go else MERGE_PATCH
-        yield patch(path_of("Node", node, "status"), listed, form, go=go, ends=True, shows=unique(DRIVER, name), serial=node)
+        yield patch(
+            path_of("Node", node, "status"), listed, form, go=go, ends=True, shows=unique(DRIVER, name), serial=node
+        )
     text = f'AttachVolume.Attach succeeded for volume "{name}" '
     yield event("Pod", name, 0, "SuccessfulAttachVolume", text, "attachdetach-controller", go=go)

@@ -92,7 +92,10 @@ class Chain:
     def keep(self, request: Json, answer: bytes) -> None:
         name, kept = request["keeps"], self.common if request["serial"] else self.kept
         found = answer[answer.index(b"\r\n\r\n") :]
-        uid, version = _UID.search(found, found.index(b'"metadata":')), _VERSION.search(found, found.index(b'"metadata":'))
+        uid, version = (
+            _UID.search(found, found.index(b'"metadata":')),
+            _VERSION.search(found, found.index(b'"metadata":')),
+        )
         assert uid is not None, found[:500]
         assert version is not None, found[:500]
         kept[f"@{name}.uid@".encode()], kept[f"@{name}.rv@".encode()] = uid[1], version[1]
@@ -103,7 +106,9 @@ class Load:
 
     def __init__(self, job: Json) -> None:
         self._job, self._context = job, tls(job["ca"])
-        self._context.load_cert_chain(job["certificate"])  # the server checks it with every request, as it does for the programs
+        self._context.load_cert_chain(
+            job["certificate"]
+        )  # the server checks it with every request, as it does for the programs
         common: dict[bytes, bytes] = {}
         self.chains = [Chain(requests, common) for requests in job["chains"]]
         self.times: dict[str, list[float]] = {}
@@ -125,7 +130,9 @@ class Load:
 
     async def _connect(self, made: Callable[[], Any]) -> Any:
         job = self._job
-        return (await asyncio.get_running_loop().create_connection(made, job["host"], job["port"], ssl=self._context))[1]
+        return (await asyncio.get_running_loop().create_connection(made, job["host"], job["port"], ssl=self._context))[
+            1
+        ]
 
     def _note(self, data: bytes) -> None:
         if self._awaited is not None and self._awaited[0] in data and not self._awaited[1].done():
@@ -155,7 +162,9 @@ class Load:
         return began
 
 
-async def each(connections: Sequence[Connection], chains: Iterable[Chain], work: Callable[[Connection, Chain], Awaitable[None]]) -> None:
+async def each(
+    connections: Sequence[Connection], chains: Iterable[Chain], work: Callable[[Connection, Chain], Awaitable[None]]
+) -> None:
     """The work for each chain, on as many connections at once as there are."""
     left = iter(chains)
 
@@ -207,8 +216,16 @@ async def steps(load: Load, workers: list[Connection], pids: Sequence[int]) -> J
     left = {id(chain): requests for chain, requests in zip(load.chains, stages, strict=True)}
     while any(at[key] < len(requests) for key, requests in left.items()):
         # Chains differ only in requests that some of them lack, so all that are at this one are done before any of them goes on.
-        name = next(name for name in names if any(at[key] < len(many) and many[at[key]]["name"] == name for key, many in left.items()))
-        due = [chain for chain in load.chains if at[id(chain)] < len(left[id(chain)]) and left[id(chain)][at[id(chain)]]["name"] == name]
+        name = next(
+            name
+            for name in names
+            if any(at[key] < len(many) and many[at[key]]["name"] == name for key, many in left.items())
+        )
+        due = [
+            chain
+            for chain in load.chains
+            if at[id(chain)] < len(left[id(chain)]) and left[id(chain)][at[id(chain)]]["name"] == name
+        ]
 
         async def one(connection: Connection, chain: Chain) -> None:
             await load.run(connection, chain, left[id(chain)][at[id(chain)]])

@@ -41,7 +41,11 @@ def _volume(uid: str, claim: str) -> Json:
     secret = "volume.kubernetes.io/provisioner-deletion-secret"
     notes = {"pv.kubernetes.io/provisioned-by": DRIVER, f"{secret}-name": "", f"{secret}-namespace": ""}
     finalizers = ["external-provisioner.volume.kubernetes.io/finalizer"]
-    attributes = {"storage.kubernetes.io/csiProvisionerIdentity": f"1795724571617-6201-{DRIVER}", "backend": "array-1", "pool": "gold"}
+    attributes = {
+        "storage.kubernetes.io/csiProvisionerIdentity": f"1795724571617-6201-{DRIVER}",
+        "backend": "array-1",
+        "pool": "gold",
+    }
     source = {"driver": DRIVER, "volumeHandle": f"vol-pvc-{uid}", "volumeAttributes": attributes}
     spec = {**made["spec"], "csi": source, "volumeMode": "Filesystem"}
     return {"metadata": {"name": f"pvc-{uid}", "annotations": notes, "finalizers": finalizers}, "spec": spec}

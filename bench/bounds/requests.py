@@ -76,7 +76,9 @@ def patch(path: str, change: Any, form: str, *, go: bool = False, note: str = ""
     """note: in the table, where a chain has several of the kind. go: the answer is protobuf."""
     parts = path.split("/")
     plural, sub = (parts[-3], "/status") if parts[-1] == "status" else (parts[-2], "")
-    return Request(f"PATCH {plural}{sub}{note}", "PATCH", path, msgspec.json.encode(change), form, PROTOBUF if go else JSON, **more)
+    return Request(
+        f"PATCH {plural}{sub}{note}", "PATCH", path, msgspec.json.encode(change), form, PROTOBUF if go else JSON, **more
+    )
 
 
 def get(path: str, *, go: bool = False, **more: Any) -> Request:
@@ -86,8 +88,21 @@ def get(path: str, *, go: bool = False, **more: Any) -> Request:
 def event(of: str, name: str, number: int, reason: str, message: str, component: str, *, go: bool) -> Request:
     """of: kind of the object of this name."""
     uid, version = uid_of(name), SNAPSHOT_GROUP if of == "VolumeSnapshot" else "v1"
-    told = {"kind": of, "namespace": "default", "name": name, "uid": uid, "apiVersion": version, "resourceVersion": "1000"}
-    times = {"firstTimestamp": TIME, "lastTimestamp": TIME, "count": 1, "type": "Normal", "reportingComponent": component}
+    told = {
+        "kind": of,
+        "namespace": "default",
+        "name": name,
+        "uid": uid,
+        "apiVersion": version,
+        "resourceVersion": "1000",
+    }
+    times = {
+        "firstTimestamp": TIME,
+        "lastTimestamp": TIME,
+        "count": 1,
+        "type": "Normal",
+        "reportingComponent": component,
+    }
     text = {"reason": reason, "message": message, "source": {"component": component}}
     meta = {"name": f"{name}.18ebb1fc9fb1{number:04x}", "namespace": "default"}
     return post("Event", {"metadata": meta, "involvedObject": told, **text, **times}, go=go, stage="later")

@@ -27,7 +27,13 @@ from bench.bounds.requests import (
 )
 from bench.claims import a_claim, a_volume
 from bench.snapshots import CREATED, CREATED_NS, a_snapshot
-from mooring.api.snapshot_names import AS_SOURCE_FINALIZER, BEING_CREATED, BOUND_FINALIZER, CLAIM_FINALIZER, CONTENT_FINALIZER
+from mooring.api.snapshot_names import (
+    AS_SOURCE_FINALIZER,
+    BEING_CREATED,
+    BOUND_FINALIZER,
+    CLAIM_FINALIZER,
+    CONTENT_FINALIZER,
+)
 from tests.support.protobuf import PROTOBUF, body
 
 CONTENTS = f"/apis/{SNAPSHOT_GROUP}/volumesnapshotcontents"
@@ -47,7 +53,9 @@ def _bound(name: str) -> Iterator[Request]:
     yield post("PersistentVolumeClaim", a_claim(name, DRIVER, name), stage="prepare", keeps="pvc")
     yield post("PersistentVolume", a_volume(name, DRIVER), stage="prepare")
     status = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
-    yield patch(path_of("PersistentVolumeClaim", name, "status"), {"status": status}, MERGE_PATCH, stage="prepare", keeps="pvc")
+    yield patch(
+        path_of("PersistentVolumeClaim", name, "status"), {"status": status}, MERGE_PATCH, stage="prepare", keeps="pvc"
+    )
 
 
 def _snapshot_by_mooring(name: str) -> Iterator[Request]:
@@ -74,7 +82,12 @@ def _snapshot_by_go(name: str) -> Iterator[Request]:
     yield _put_claim(name, held=True, go=True)
     yield get(path_of("PersistentVolume", name), go=True)
     yield _content(name, {})
-    yield patch(vsc, [{"op": "replace", "path": "/metadata/annotations", "value": {BEING_CREATED: "yes"}}], JSON_PATCH, note=" (mark on)")
+    yield patch(
+        vsc,
+        [{"op": "replace", "path": "/metadata/annotations", "value": {BEING_CREATED: "yes"}}],
+        JSON_PATCH,
+        note=" (mark on)",
+    )
     yield get(vs)
     held = {"op": "add", "path": "/metadata/finalizers", "value": [CONTENT_FINALIZER]}
     yield patch(vsc, [held], JSON_PATCH, note=" (finalizer)")
@@ -88,7 +101,9 @@ def _snapshot_by_go(name: str) -> Iterator[Request]:
     yield patch(vs, [bound_too], JSON_PATCH, keeps="vs")
     yield get(vs)
     yield get(vs)
-    yield dataclasses.replace(_put_snapshot(name, [AS_SOURCE_FINALIZER, BOUND_FINALIZER], _ready()), ends=True, shows=_SHOWN)
+    yield dataclasses.replace(
+        _put_snapshot(name, [AS_SOURCE_FINALIZER, BOUND_FINALIZER], _ready()), ends=True, shows=_SHOWN
+    )
     yield dataclasses.replace(get(path_of("PersistentVolumeClaim", name), go=True), stage="later")
     yield _put_claim(name, held=False, go=True)
     yield from _snapshot_events(name, go=True)
@@ -101,12 +116,18 @@ def _put_claim(name: str, *, held: bool, go: bool = False) -> Request:
     obj["metadata"] |= {"finalizers": [CLAIM_FINALIZER]} if held else {}
     obj["metadata"] |= {} if go else {"uid": "@pvc.uid@", "resourceVersion": "@pvc.rv@"}
     obj["spec"] |= {"volumeMode": "Filesystem"}
-    obj |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"]}}
+    obj |= {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"]},
+    }
     form = PROTOBUF if go else JSON
     data = body(KINDS["PersistentVolumeClaim"], obj) if go else msgspec.json.encode(obj)
     word, stage = ("on", "wait") if held else ("off", "later")
     label = f"PUT persistentvolumeclaims (finalizer {word})"
-    return Request(label, "PUT", path_of("PersistentVolumeClaim", name), data, form, form, keeps="" if go else "pvc", stage=stage)
+    return Request(
+        label, "PUT", path_of("PersistentVolumeClaim", name), data, form, form, keeps="" if go else "pvc", stage=stage
+    )
 
 
 def _put_snapshot(name: str, finalizers: list[str], status: Json | None = None) -> Request:
@@ -122,18 +143,36 @@ def _put_snapshot(name: str, finalizers: list[str], status: Json | None = None) 
 
 
 def _content(name: str, meta: Json) -> Request:
-    ref = {"apiVersion": SNAPSHOT_GROUP, "kind": "VolumeSnapshot", "name": name, "namespace": "default", "uid": "@vs.uid@"}
+    ref = {
+        "apiVersion": SNAPSHOT_GROUP,
+        "kind": "VolumeSnapshot",
+        "name": name,
+        "namespace": "default",
+        "uid": "@vs.uid@",
+    }
     spec: Json = {"driver": DRIVER, "deletionPolicy": "Delete", "source": {"volumeHandle": f"vol-{name}"}}
     spec |= {"sourceVolumeMode": "Filesystem", "volumeSnapshotClassName": name.rpartition("-")[0]}
     spec["volumeSnapshotRef"] = {**ref, "resourceVersion": "@vs.rv@"}
     whole: Json = {"apiVersion": SNAPSHOT_GROUP, "kind": "VolumeSnapshotContent"}
     whole |= {"metadata": {"name": "snapcontent-@vs.uid@", **meta}, "spec": spec}
     path = CONTENTS
-    return Request("POST volumesnapshotcontents", "POST", path, msgspec.json.encode(whole), keeps="vsc", shows="snapcontent-@vs.uid@")
+    return Request(
+        "POST volumesnapshotcontents",
+        "POST",
+        path,
+        msgspec.json.encode(whole),
+        keeps="vsc",
+        shows="snapcontent-@vs.uid@",
+    )
 
 
 def _made(op: str) -> Json:
-    status = {"snapshotHandle": "snap-snapshot-@vs.uid@", "creationTime": CREATED_NS, "restoreSize": 1 << 30, "readyToUse": True}
+    status = {
+        "snapshotHandle": "snap-snapshot-@vs.uid@",
+        "creationTime": CREATED_NS,
+        "restoreSize": 1 << 30,
+        "readyToUse": True,
+    }
     return {"op": op, "path": "/status", "value": status}
 
 
@@ -163,7 +202,13 @@ def _owned(*paths: str) -> Json:
         at = fields
         for part in path.split(" "):
             at = at.setdefault(f"f:{part}", {})
-    entry = {"manager": "mooring-bench", "operation": "Update", "time": TIME, "fieldsType": "FieldsV1", "fieldsV1": fields}
+    entry = {
+        "manager": "mooring-bench",
+        "operation": "Update",
+        "time": TIME,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
     return {**entry, "apiVersion": "v1"}
 
 
@@ -171,6 +216,16 @@ _SHOWN = f'"creationTime":"{CREATED}"'
 """Only in the status of a snapshot that is ready; a content has a number there."""
 
 _OWNED = [
-    _owned("metadata labels app", "metadata annotations bench", "spec accessModes", "spec resources requests storage", "spec volumeName"),
-    {**_owned("status phase", "status accessModes", "status capacity storage"), "manager": "bench", "subresource": "status"},
+    _owned(
+        "metadata labels app",
+        "metadata annotations bench",
+        "spec accessModes",
+        "spec resources requests storage",
+        "spec volumeName",
+    ),
+    {
+        **_owned("status phase", "status accessModes", "status capacity storage"),
+        "manager": "bench",
+        "subresource": "status",
+    },
 ]

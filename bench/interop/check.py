@@ -139,7 +139,9 @@ async def cancellations(driver: WireDriver, server: Server) -> None:
     before = await given_up(driver)
     async with asyncio.TaskGroup() as group:
         calls = [
-            group.create_task(driver.controller_unpublish_volume(csi.ControllerUnpublishVolumeRequest(), CALL), name=f"call/{number}")
+            group.create_task(
+                driver.controller_unpublish_volume(csi.ControllerUnpublishVolumeRequest(), CALL), name=f"call/{number}"
+            )
             for number in range(3)
         ]
         await asyncio.sleep(0.2)
@@ -214,7 +216,9 @@ async def checked(name: str, command: list[str], rounds: int) -> int:
     return failures
 
 
-async def passes(name: str, check: Callable[[WireDriver, Server], Awaitable[None]], driver: WireDriver, server: Server) -> int:
+async def passes(
+    name: str, check: Callable[[WireDriver, Server], Awaitable[None]], driver: WireDriver, server: Server
+) -> int:
     began = time.monotonic()
     try:
         async with asyncio.timeout(120.0):

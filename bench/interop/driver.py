@@ -29,7 +29,9 @@ class Answers:
     async def probe(self, request: csi.ProbeRequest) -> csi.ProbeResponse:
         return csi.ProbeResponse()
 
-    async def controller_modify_volume(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
+    async def controller_modify_volume(
+        self, request: csi.ControllerModifyVolumeRequest
+    ) -> csi.ControllerModifyVolumeResponse:
         return csi.ControllerModifyVolumeResponse.FromString(request.SerializeToString())
 
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
@@ -38,7 +40,9 @@ class Answers:
     async def delete_snapshot(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
         raise DriverError(Code.INTERNAL, "x" * 5_000)
 
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
         try:
             return await asyncio.get_running_loop().create_future()
         finally:
@@ -47,7 +51,9 @@ class Answers:
     async def get_capacity(self, request: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
         return csi.GetCapacityResponse(available_capacity=self.given_up)
 
-    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+    async def controller_expand_volume(
+        self, request: csi.ControllerExpandVolumeRequest
+    ) -> csi.ControllerExpandVolumeResponse:
         left_s = time_left_s()
         if left_s is None:
             raise DriverError(Code.INVALID_ARGUMENT, "no deadline")

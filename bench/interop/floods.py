@@ -40,7 +40,10 @@ MUST: Final[Mapping[str, str]] = {
 }
 """What has to be among the counts."""
 OTHERWISE: Final = {
-    ("grpcio", "1000-at-once"): "at its bound, gRPC's core refuses a call that begins while the last one is cleared away",
+    (
+        "grpcio",
+        "1000-at-once",
+    ): "at its bound, gRPC's core refuses a call that begins while the last one is cleared away",
 }
 """What a server may leave unanswered, and why."""
 
@@ -79,7 +82,11 @@ async def grpcio(path: Path) -> AsyncIterator[None]:
         yield
 
 
-SERVERS: Final[Mapping[str, Callable[[Path], AbstractAsyncContextManager[None]]]] = {"own": own, "sdk": sdk, "grpcio": grpcio}
+SERVERS: Final[Mapping[str, Callable[[Path], AbstractAsyncContextManager[None]]]] = {
+    "own": own,
+    "sdk": sdk,
+    "grpcio": grpcio,
+}
 
 
 class Flood(NamedTuple):
@@ -132,7 +139,10 @@ async def main(flooder: str) -> bool:
                 wrong = flood.wrong()
                 is_well = is_well and not wrong
                 figures = f"{flood.seconds:7.2f} s {flood.longest_wait_s:7.3f} s {flood.turn_s:6.3f} s {flood.grown_mib:6.0f} MiB"
-                print(f"{name:4} {flood.name:20} {figures}  {flood.counts}{'  WRONG: ' + wrong if wrong else ''}", flush=True)
+                print(
+                    f"{name:4} {flood.name:20} {figures}  {flood.counts}{'  WRONG: ' + wrong if wrong else ''}",
+                    flush=True,
+                )
     return is_well
 
 

@@ -59,7 +59,9 @@ class Client:
         assert 13_000 < told <= 15_100, told  # grpcio rounds up
         before = await self.given_up()
         for _ in range(5):
-            await ended(self.ask("Controller/ControllerUnpublishVolume", timeout_s=0.5), grpc.StatusCode.DEADLINE_EXCEEDED)
+            await ended(
+                self.ask("Controller/ControllerUnpublishVolume", timeout_s=0.5), grpc.StatusCode.DEADLINE_EXCEEDED
+            )
         await self.until_given_up(before + 5)
 
     async def cancellations(self) -> None:
@@ -108,7 +110,15 @@ def message(size: int) -> bytes:
 async def main(path: str) -> None:
     async with grpc.aio.insecure_channel(f"unix:{path}", options=OPTIONS) as channel:
         client = Client(channel)
-        for check in (client.small, client.thousand, client.large, client.errors, client.deadlines, client.cancellations, client.end):
+        for check in (
+            client.small,
+            client.thousand,
+            client.large,
+            client.errors,
+            client.deadlines,
+            client.cancellations,
+            client.end,
+        ):
             result = "ok"
             try:
                 await check()

@@ -34,7 +34,9 @@ ROUND_S_MAX: Final = 300
 
 @contextmanager
 def a_driver(path: Path) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([sys.executable, "-m", "bench.interop.driver", str(path)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.interop.driver", str(path)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == "ready\n", "the driver is not ready"
@@ -49,7 +51,9 @@ def passed(name: str, command: list[str]) -> bool:
     """True when the client has made every check, and each went well."""
     well = []
     with tempfile.TemporaryDirectory(prefix="interop-") as folder, a_driver(Path(folder) / "s.sock") as driver:
-        client = subprocess.Popen(["timeout", str(ROUND_S_MAX), *command, f"{folder}/s.sock"], stdout=subprocess.PIPE, text=True)
+        client = subprocess.Popen(
+            ["timeout", str(ROUND_S_MAX), *command, f"{folder}/s.sock"], stdout=subprocess.PIPE, text=True
+        )
         assert client.stdout is not None
         for line in client.stdout:
             if line == "end\n":

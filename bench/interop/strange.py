@@ -28,7 +28,9 @@ from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc import test_answers as answers
 from tests.unit.wire.grpc import test_malformed as malformed
 
-NEVER_BEGUN: Final = "a frame of a stream that nobody began: HTTP/2 says that the connection is broken; Go's client ignores it"
+NEVER_BEGUN: Final = (
+    "a frame of a stream that nobody began: HTTP/2 says that the connection is broken; Go's client ignores it"
+)
 SETTING: Final = "a setting that none may have: Go's client takes it"
 ONCE: Final = "Go's client sends the call once more, on another connection; ours never does"
 
@@ -62,7 +64,10 @@ OTHERWISE: Final = {
 def cases() -> dict[str, bytes]:
     """What a server answers to the first call of a connection, by a name."""
     ok, empty = answers.BEGUN, talk.data(1, talk.message(b""))
-    found = {"all well": talk.answer(1), "HTTP status 103 first": talk.headers(1, [(":status", "103")]) + talk.answer(1)}
+    found = {
+        "all well": talk.answer(1),
+        "HTTP status 103 first": talk.headers(1, [(":status", "103")]) + talk.answer(1),
+    }
     for status in answers.STATUS:
         fields = [("grpc-status", status), ("grpc-message", "why")]
         found[f"status {status!r}"] = ok + empty + talk.headers(1, fields, end=True)
@@ -73,16 +78,22 @@ def cases() -> dict[str, bytes]:
     found |= {what: b"".join(frames) for what, (frames, _, _) in answers.CUT_SHORT.items()}
     found["no status"] = ok + empty + talk.headers(1, [("date", "today")], end=True)
     half = talk.data(1, talk.message(b"hello")[:7])
-    found["an error behind half a message"] = ok + half + talk.headers(1, [("grpc-status", "8"), ("grpc-message", "full")], end=True)
+    found["an error behind half a message"] = (
+        ok + half + talk.headers(1, [("grpc-status", "8"), ("grpc-message", "full")], end=True)
+    )
     found["a message beyond 64 MiB"] = ok + talk.data(1, b"\0" + (2**26 + 1).to_bytes(4))
     for status in answers.HTTP:
         fields = [(":status", status), ("content-type", "text/html")]
         found[f"HTTP status {status}"] = talk.headers(1, fields) + talk.data(1, b"hello", end=True)
         found[f"HTTP status {status}, headers alone"] = talk.headers(1, fields, end=True)
     for kind in ("application/grpcx", "application/json", ""):
-        found[f"content-type {kind!r}"] = talk.headers(1, [(":status", "200"), ("content-type", kind), ("grpc-status", "0")], end=True)
+        found[f"content-type {kind!r}"] = talk.headers(
+            1, [(":status", "200"), ("content-type", kind), ("grpc-status", "0")], end=True
+        )
     found["no content-type, with a status"] = talk.headers(1, [(":status", "200"), ("grpc-status", "5")], end=True)
-    found["HTTP status 503 with gRPC's status"] = talk.headers(1, [(":status", "503"), talk.OK_HEADERS[1], ("grpc-status", "5")], end=True)
+    found["HTTP status 503 with gRPC's status"] = talk.headers(
+        1, [(":status", "503"), talk.OK_HEADERS[1], ("grpc-status", "5")], end=True
+    )
     for error, (name, _) in answers.RESETS.items():
         found[f"reset, {name}"] = talk.reset(1, error)
         found[f"reset behind headers, {name}"] = ok + talk.reset(1, error)
@@ -91,8 +102,13 @@ def cases() -> dict[str, bytes]:
     found["GOAWAY that leaves the call out"] = talk.goaway(0)
     found["GOAWAY before the answer"] = talk.goaway(1) + talk.answer(1)
     found |= {what: frames for what, (frames, _) in malformed.CONNECTION_ERRORS.items()}
-    found |= {f"{what}, of a call" if what in found else what: frames for what, (frames, _, _) in malformed.STREAM_ERRORS.items()}
-    return found | {what: frames + talk.answer(1) for what, frames in malformed.IGNORED.items() if "is over" not in what}
+    found |= {
+        f"{what}, of a call" if what in found else what: frames
+        for what, (frames, _, _) in malformed.STREAM_ERRORS.items()
+    }
+    return found | {
+        what: frames + talk.answer(1) for what, frames in malformed.IGNORED.items() if "is over" not in what
+    }
 
 
 @asynccontextmanager
@@ -152,7 +168,10 @@ def report(names: list[str], ends: dict[str, list[tuple[int, str]]]) -> int:
         codes = {name: code for name, (code, _) in zip(ends, found, strict=True)}
         if len(set(codes.values())) == 1 and what not in OTHERWISE:
             continue
-        print(f"{what}: " + ", ".join(f"{name} {code} {text[:60]!r}" for name, (code, text) in zip(ends, found, strict=True)))
+        print(
+            f"{what}: "
+            + ", ".join(f"{name} {code} {text[:60]!r}" for name, (code, text) in zip(ends, found, strict=True))
+        )
         if "go" in codes and (codes["go"] == codes["mooring"]) == (what in OTHERWISE):
             print("    NOT AS EXPECTED")
             wrong += 1

@@ -26,7 +26,9 @@ from bench.turns import TRIES_MAX, Turns
 from tests.support.control_plane import ControlPlane
 
 REAL, EMBEDDED = "kube-apiserver", "mooring apiserver"
-BESIDE = "kube-controller-manager v1.36, csi-attacher v4.12, csi-provisioner v6.3, csi-resizer v2.2 and csi-snapshotter v8.6"
+BESIDE = (
+    "kube-controller-manager v1.36, csi-attacher v4.12, csi-provisioner v6.3, csi-resizer v2.2 and csi-snapshotter v8.6"
+)
 
 
 async def at(volumes: int, options: argparse.Namespace) -> tuple[dict[str, list[Run]], str]:
@@ -97,7 +99,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", type=float, default=5.0, help="pods a second that come and go")
     parser.add_argument("--seconds", type=float, default=40.0, help="how long")
-    parser.add_argument("--heartbeats", type=float, default=50.0, help="lease renewals a second at the most; a node has one in 10 s")
+    parser.add_argument(
+        "--heartbeats", type=float, default=50.0, help="lease renewals a second at the most; a node has one in 10 s"
+    )
     parser.add_argument("--quiet", type=float, default=0.3, help="processors that others may keep busy")
     parser.add_argument("--raw", type=Path, help="a file to which each round is added, as a line of JSON")
     print_parts(measure(parser.parse_args()))

@@ -19,7 +19,14 @@ from bench.load import REQUESTS, Load
 from bench.podload import a_pod
 from bench.scale.lived import CLASS, DRIVER, NS, SNAPSHOT_CLASS, Size, handle_of, in_use, node_name, spare_name
 from mooring.api.coordination import LEASES
-from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 from mooring.api.pods import PODS
 from mooring.api.snapshot import (
     VOLUME_SNAPSHOT_CLASSES,
@@ -63,7 +70,9 @@ class Setting(Load):
     async def prepare(self) -> None:
         """The kinds of snapshots, the driver, and its classes."""
         await install(self._cluster)
-        await self._cluster.create(CSI_DRIVERS.whole(), {"metadata": {"name": DRIVER}, "spec": {"attachRequired": True}})
+        await self._cluster.create(
+            CSI_DRIVERS.whole(), {"metadata": {"name": DRIVER}, "spec": {"attachRequired": True}}
+        )
         body: Json = {"metadata": {"name": CLASS}, "provisioner": DRIVER, "allowVolumeExpansion": True}
         await self._cluster.create(STORAGE_CLASSES.whole(), body)
         body = {"metadata": {"name": SNAPSHOT_CLASS}, "driver": DRIVER, "deletionPolicy": "Delete"}

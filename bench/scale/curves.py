@@ -77,7 +77,9 @@ def _points(panel: Panel, runs: Iterable[Json]) -> Points:
     found: dict[str, dict[int, list[float]]] = {}
     for run in runs:
         found.setdefault(run["contender"], {}).setdefault(run["volumes"], []).append(panel.value(run))
-    return {name: {size: statistics.median(values) for size, values in by_size.items()} for name, by_size in found.items()}
+    return {
+        name: {size: statistics.median(values) for size, values in by_size.items()} for name, by_size in found.items()
+    }
 
 
 def _legend(names: Sequence[str]) -> list[str]:
@@ -97,8 +99,13 @@ def _panel(title: str, points: Points, sizes: Sequence[int]) -> list[str]:
     for exponent in range(round(math.log10(low)), round(math.log10(high)) + 1):
         y = up(10.0**exponent)
         parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#e0e0e0"/>')
-        parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#555555">{10.0**exponent:,g}</text>')
-    parts += [f'<text x="{across(size):.1f}" y="{bottom + 18}" text-anchor="middle" fill="#555555">{size:,}</text>' for size in sizes]
+        parts.append(
+            f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#555555">{10.0**exponent:,g}</text>'
+        )
+    parts += [
+        f'<text x="{across(size):.1f}" y="{bottom + 18}" text-anchor="middle" fill="#555555">{size:,}</text>'
+        for size in sizes
+    ]
     parts.append(f'<text x="{(left + right) / 2}" y="{bottom + 34}" text-anchor="middle" fill="#555555">volumes</text>')
     for name, line in points.items():
         at = [(across(size), up(value)) for size, value in sorted(line.items()) if value > 0]

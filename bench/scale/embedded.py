@@ -61,7 +61,12 @@ class EmbeddedPlane(ControlPlane):
             f"--port={self._port}",
         ]
         program = self._run("apiserver", [*command, *self._flags])
-        eventually(lambda: _written(self._log_in, program), 10 * READY_S_MAX, "the API server's kubeconfig is there", every_s=0.1)
+        eventually(
+            lambda: _written(self._log_in, program),
+            10 * READY_S_MAX,
+            "the API server's kubeconfig is there",
+            every_s=0.1,
+        )
         config = json.loads(self._log_in.read_text())
         self.server = config["clusters"][0]["cluster"]["server"]
         self.ca_file.write_bytes(base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]))
@@ -79,7 +84,9 @@ class EmbeddedPlane(ControlPlane):
         path = self.folder / "state" / NAME
         file = ObjectFile(path, durable.read(path), careful=False)
         for page in pages_told(size, _PAGE_BYTES, "the file"):
-            file.append([_row(key.decode(), body, file.version + number) for number, (key, body) in enumerate(page, start=1)])
+            file.append(
+                [_row(key.decode(), body, file.version + number) for number, (key, body) in enumerate(page, start=1)]
+            )
             while file.is_long:
                 file.fold()
         file.jump()

@@ -157,9 +157,15 @@ def _node(size: Size, number: int) -> Json:
         ],
         "addresses": [{"type": "InternalIP", "address": _ip(number)}, {"type": "Hostname", "address": name}],
         "images": [
-            {"names": [f"registry.example.com/team/image-{image}@sha256:{image:064x}"], "sizeBytes": 10**8 + image} for image in range(30)
+            {"names": [f"registry.example.com/team/image-{image}@sha256:{image:064x}"], "sizeBytes": 10**8 + image}
+            for image in range(30)
         ],
-        "nodeInfo": {"kubeletVersion": "v1.36.3", "osImage": "Linux", "architecture": "amd64", "operatingSystem": "linux"},
+        "nodeInfo": {
+            "kubeletVersion": "v1.36.3",
+            "osImage": "Linux",
+            "architecture": "amd64",
+            "operatingSystem": "linux",
+        },
         "volumesAttached": [{"name": one, "devicePath": ""} for one in names] or None,
         "volumesInUse": names or None,
     }
@@ -169,7 +175,12 @@ def _node(size: Size, number: int) -> Json:
         "node.kubernetes.io/instance-type": "large",
     }
     notes = {MANAGED: "true", "node.alpha.kubernetes.io/ttl": "15"}
-    found = {"apiVersion": "v1", "kind": "Node", "metadata": _meta(name, number, labels=labels, annotations=notes), "spec": {}}
+    found = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": _meta(name, number, labels=labels, annotations=notes),
+        "spec": {},
+    }
     return _managed({**found, "status": {key: value for key, value in status.items() if value is not None}}, "kubelet")
 
 
@@ -186,7 +197,12 @@ def _csi_node(name: str) -> Json:
 
 def _lease(name: str) -> Json:
     spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": "2026-11-01T00:00:00.000000Z"}
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": _meta(name, 0, "kube-node-lease"), "spec": spec}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": _meta(name, 0, "kube-node-lease"),
+        "spec": spec,
+    }
 
 
 def _volume(name: str, namespace: str, claim: str, number: int, *, used: bool) -> Json:
@@ -197,7 +213,13 @@ def _volume(name: str, namespace: str, claim: str, number: int, *, used: bool) -
     }
     finalizers = ["external-provisioner.volume.kubernetes.io/finalizer", "kubernetes.io/pv-protection"]
     meta = _meta(name, number, annotations=notes, finalizers=[*finalizers, *([_ATTACHER_FINALIZER] if used else [])])
-    ref = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": claim, "uid": _uid(f"{namespace}/{claim}")}
+    ref = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": namespace,
+        "name": claim,
+        "uid": _uid(f"{namespace}/{claim}"),
+    }
     identity = "1700000000000-8081-scale.bench.mooring.dev"
     spec = {
         "capacity": {"storage": "1Gi"},
@@ -217,7 +239,13 @@ def _volume(name: str, namespace: str, claim: str, number: int, *, used: bool) -
             },
         },
     }
-    found = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": spec, "status": {"phase": "Bound"}}
+    found = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": meta,
+        "spec": spec,
+        "status": {"phase": "Bound"},
+    }
     return _managed(found, "csi-provisioner")
 
 
@@ -245,17 +273,32 @@ def _claim(namespace: str, name: str, volume: str, number: int) -> Json:
 def _attachment(name: str, volume: str, node: str, number: int) -> Json:
     meta = _meta(name, number, annotations={"csi.alpha.kubernetes.io/node-id": node}, finalizers=[_ATTACHER_FINALIZER])
     spec = {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": volume}}
-    found = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": meta, "spec": spec, "status": {"attached": True}}
+    found = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": meta,
+        "spec": spec,
+        "status": {"attached": True},
+    }
     return _managed(found, "csi-attacher")
 
 
 def _pod(namespace: str, name: str, node: str, number: int, claim: str = "") -> Json:
     """Its owner is of a kind that neither server has: a garbage collector takes a pod for left over whose ReplicaSet is missing."""
     app = name.rpartition("-")[0]
-    owner = {"apiVersion": "example.com/v1", "kind": "WebApp", "name": app, "uid": _uid(f"app/{namespace}/{app}"), "controller": True}
+    owner = {
+        "apiVersion": "example.com/v1",
+        "kind": "WebApp",
+        "name": app,
+        "uid": _uid(f"app/{namespace}/{app}"),
+        "controller": True,
+    }
     token = {
         "name": "token",
-        "projected": {"sources": [{"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}], "defaultMode": 420},
+        "projected": {
+            "sources": [{"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}],
+            "defaultMode": 420,
+        },
     }
     data = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
     container = {
@@ -282,7 +325,14 @@ def _pod(namespace: str, name: str, node: str, number: int, claim: str = "") -> 
         "priority": 0,
     }
     state = {"running": {"startedAt": _time(number)}}
-    told = {"name": "app", "ready": True, "started": True, "restartCount": 0, "image": container["image"], "state": state}
+    told = {
+        "name": "app",
+        "ready": True,
+        "started": True,
+        "restartCount": 0,
+        "image": container["image"],
+        "state": state,
+    }
     status = {
         "phase": "Running",
         "conditions": [
@@ -295,7 +345,11 @@ def _pod(namespace: str, name: str, node: str, number: int, claim: str = "") -> 
         "startTime": _time(number),
         "qosClass": "Burstable",
         "containerStatuses": [
-            {**told, "imageID": f"{container['image']}@sha256:{number:064x}", "containerID": f"containerd://{number:064x}"}
+            {
+                **told,
+                "imageID": f"{container['image']}@sha256:{number:064x}",
+                "containerID": f"containerd://{number:064x}",
+            }
         ],
     }
     labels = {"app.kubernetes.io/name": "web", "pod-template-hash": f"{number % 100:08x}"}
@@ -307,8 +361,19 @@ def _snapshot(namespace: str, name: str, claim: str, number: int) -> Json:
     meta = _meta(name, number, namespace, finalizers=[AS_SOURCE_FINALIZER, BOUND_FINALIZER])
     spec = {"source": {"persistentVolumeClaimName": claim}, "volumeSnapshotClassName": SNAPSHOT_CLASS}
     bound = f"snapcontent-{meta['uid']}"
-    status = {"boundVolumeSnapshotContentName": bound, "creationTime": _time(number), "restoreSize": "1Gi", "readyToUse": True}
-    found = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "metadata": meta, "spec": spec, "status": status}
+    status = {
+        "boundVolumeSnapshotContentName": bound,
+        "creationTime": _time(number),
+        "restoreSize": "1Gi",
+        "readyToUse": True,
+    }
+    found = {
+        "apiVersion": "snapshot.storage.k8s.io/v1",
+        "kind": "VolumeSnapshot",
+        "metadata": meta,
+        "spec": spec,
+        "status": status,
+    }
     return _managed(found, "snapshot-controller")
 
 
@@ -327,9 +392,20 @@ def _content(snapshot: Json, number: int) -> Json:
             "resourceVersion": str(1000 + number),
         },
     }
-    status = {"snapshotHandle": f"snap-{number}", "creationTime": 1793491200 * 10**9, "restoreSize": 1 << 30, "readyToUse": True}
+    status = {
+        "snapshotHandle": f"snap-{number}",
+        "creationTime": 1793491200 * 10**9,
+        "restoreSize": 1 << 30,
+        "readyToUse": True,
+    }
     meta = _meta(f"snapcontent-{of['uid']}", number, finalizers=[CONTENT_FINALIZER])
-    found = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent", "metadata": meta, "spec": spec, "status": status}
+    found = {
+        "apiVersion": "snapshot.storage.k8s.io/v1",
+        "kind": "VolumeSnapshotContent",
+        "metadata": meta,
+        "spec": spec,
+        "status": status,
+    }
     return _managed(found, "csi-snapshotter")
 
 
@@ -350,7 +426,16 @@ def _managed(found: Json, manager: str) -> Json:
     fields = _fields({key: value for key, value in found.items() if key not in ("apiVersion", "kind")})
     entry = {"apiVersion": found["apiVersion"], "fieldsType": "FieldsV1", "fieldsV1": fields, "operation": "Update"}
     size = len(json.dumps(entry))
-    names = (manager, "kubectl-client-side-apply", "argocd-controller", "kyverno", "velero", "backup-operator", "cluster-autoscaler", "vpa")
+    names = (
+        manager,
+        "kubectl-client-side-apply",
+        "argocd-controller",
+        "kyverno",
+        "velero",
+        "backup-operator",
+        "cluster-autoscaler",
+        "vpa",
+    )
     count = min(len(names), max(1, round(MANAGED_BYTES / size)))
     made = [{**entry, "manager": one, "time": found["metadata"]["creationTimestamp"]} for one in names[:count]]
     return {**found, "metadata": {**found["metadata"], "managedFields": made}}
@@ -387,7 +472,11 @@ def pages_told(size: Size, bytes_max: int, where: str) -> Iterator[Sequence[tupl
             told = time.monotonic()
             print(f"{done} of {size.objects} objects are in {where}, {taken >> 20} MiB", file=sys.stderr, flush=True)
     assert done == size.objects, f"{done} objects were stored, of {size.objects}"
-    print(f"{done} objects, {taken >> 20} MiB, in {where} after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    print(
+        f"{done} objects, {taken >> 20} MiB, in {where} after {time.monotonic() - began:.0f} s",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def pages(size: Size, bytes_max: int) -> Iterator[Sequence[tuple[bytes, bytes]]]:

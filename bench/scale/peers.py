@@ -57,7 +57,12 @@ def parts(contender: str) -> tuple[Part, ...]:
         return (
             *(Part(name, (str(binary(name)), *NO_LIMIT), has_driver=True, has_loop=False) for name in SIDECARS),
             *(Part(name, (str(binary(name)), *NO_LIMIT), has_loop=False) for name in CONTROLLERS),
-            Part(ATTACH_DETACH[GO], (*manager, "--leader-elect=false", "--secure-port=0"), has_loop=False, election=_KUBE_ELECTION),
+            Part(
+                ATTACH_DETACH[GO],
+                (*manager, "--leader-elect=false", "--secure-port=0"),
+                has_loop=False,
+                election=_KUBE_ELECTION,
+            ),
         )
     mooring = str(SCRIPTS / "mooring")
     if contender == ONE:
@@ -66,7 +71,9 @@ def parts(contender: str) -> tuple[Part, ...]:
     return (
         *(Part(name, (str(SCRIPTS / name), *NO_LIMIT), has_driver=True) for name in SIDECARS),
         *(Part(name, (str(SCRIPTS / name), *NO_LIMIT)) for name in CONTROLLERS),
-        Part(ATTACH_DETACH[EACH], (mooring, "attachdetach", "--leader-elect=false", *NO_LIMIT), election=_KUBE_ELECTION),
+        Part(
+            ATTACH_DETACH[EACH], (mooring, "attachdetach", "--leader-elect=false", *NO_LIMIT), election=_KUBE_ELECTION
+        ),
         Part("binder", (mooring, "binder", f"--controllers={_BINDING}", *NO_LIMIT)),
     )
 
@@ -160,7 +167,16 @@ class Replicas:
 
     def start(self) -> Process:
         number = len(self.processes)
-        command = ("unshare", "--uts", "sh", "-c", _RENAMED, f"replica-{number}", *self._part.command, self._part.election)
+        command = (
+            "unshare",
+            "--uts",
+            "sh",
+            "-c",
+            _RENAMED,
+            f"replica-{number}",
+            *self._part.command,
+            self._part.election,
+        )
         part = dataclasses.replace(self._part, command=command, has_loop=False)
         made = _started(part, self._plane, self._driver, f"{self._tag}-{number}")
         self.processes.append(made)

@@ -32,7 +32,9 @@ def lists_alone(plane: ControlPlane) -> str:
     with ThreadPoolExecutor(len(PATHS)) as threads:
         read = sum(threads.map(lambda path: _read(plane, path), PATHS))
     took_s = time.monotonic() - began
-    return f"All lists once, in pages of {_LIMIT}, by readers that keep nothing: {took_s:.1f} s, {read / 2**20:.1f} MiB."
+    return (
+        f"All lists once, in pages of {_LIMIT}, by readers that keep nothing: {took_s:.1f} s, {read / 2**20:.1f} MiB."
+    )
 
 
 def _read(plane: ControlPlane, path: str) -> int:

@@ -31,9 +31,21 @@ def table(volumes: int, runs: Mapping[str, Sequence[Run]]) -> str:
     made.row("processor time under churn (s)", "{:.1f}", lambda run: sum(run.churn_cpu_s.values()), each_round=True)
     made.row("requests under churn", "{:.0f}", lambda run: sum(run.churn_requests.values()))
     made.row("memory after churn (MiB)", "{:.0f}", lambda run: sum(run.after_mib.values()))
-    made.row("an attacher that leads ends → the other one has attached (s)", "{:.2f}", lambda run: _or_nothing(run.handover_s))
-    made.row("an attacher that leads is killed → the other one has attached (s)", "{:.2f}", lambda run: _or_nothing(run.takeover_s))
-    made.row("attach/detach that leads ends → the other one has made an attachment (s)", "{:.2f}", lambda run: _or_nothing(run.wanting_s))
+    made.row(
+        "an attacher that leads ends → the other one has attached (s)",
+        "{:.2f}",
+        lambda run: _or_nothing(run.handover_s),
+    )
+    made.row(
+        "an attacher that leads is killed → the other one has attached (s)",
+        "{:.2f}",
+        lambda run: _or_nothing(run.takeover_s),
+    )
+    made.row(
+        "attach/detach that leads ends → the other one has made an attachment (s)",
+        "{:.2f}",
+        lambda run: _or_nothing(run.wanting_s),
+    )
     made.row("a standby has filled its caches (s)", "{:.1f}", lambda run: _or_nothing(run.standby_s))
     made.row("processor time of that (s)", "{:.1f}", lambda run: _or_nothing(run.standby_cpu_s))
     made.row("processors that others kept busy", "{:.2f}", lambda run: run.strangers)

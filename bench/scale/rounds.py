@@ -106,7 +106,13 @@ class Rounds:
             return ended - began, process.cpu_s
 
     async def _leader_change(
-        self, contender: str, load: ScaleLoad, how: signal.Signals, program: str, act: Callable[[], Awaitable[None]], kind: str
+        self,
+        contender: str,
+        load: ScaleLoad,
+        how: signal.Signals,
+        program: str,
+        act: Callable[[], Awaitable[None]],
+        kind: str,
     ) -> float:
         tag = f"leaders-{self._number}-{program.replace('/', '-')}-{how.name}".replace(" ", "-")
         with replicas(contender, program, self._plane, self._driver, tag) as programs:
@@ -114,7 +120,9 @@ class Rounds:
             await act()
             filled_s = time.monotonic() - began
             programs.start()
-            await asyncio.sleep(filled_s)  # a list of a large cluster takes as much of a processor all the time, as rest does
+            await asyncio.sleep(
+                filled_s
+            )  # a list of a large cluster takes as much of a processor all the time, as rest does
             await _settled(programs.processes, load.size.patience_s, polls=contender == GO)
             leader.send(how)
             load.took_s.clear()
@@ -166,7 +174,9 @@ class Rounds:
         before, cpu_before = await load.asked(), peers.cpu_s
         await asyncio.sleep(REST_S)
         cpu_after, after = peers.cpu_s, await load.asked()
-        return (cpu_after - cpu_before) / REST_S, {key: count / REST_S for key, count in (after - before).requests.items()}
+        return (cpu_after - cpu_before) / REST_S, {
+            key: count / REST_S for key, count in (after - before).requests.items()
+        }
 
 
 async def _firsts(load: ScaleLoad, peers: Peers, kinds: Mapping[str, object], began: float) -> dict[str, float]:

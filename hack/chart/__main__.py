@@ -35,7 +35,9 @@ def version() -> str:
 def built(kubectl: Path, part: str) -> list[Json]:
     """What `kubectl apply -k` would send."""
     command: list[str | Path] = [kubectl, "kustomize", "--load-restrictor=LoadRestrictionsNone", DEPLOY / part]
-    return list(yaml.safe_load_all(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout))
+    return list(
+        yaml.safe_load_all(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
+    )
 
 
 def chart(kubectl: Path) -> dict[str, str]:

@@ -82,7 +82,9 @@ def _documents(own: str, obj: Json) -> Iterator[str]:
         _open_workload(own, obj)
     elif kind == "CSIDriver":
         for field in obj["spec"]:
-            obj["spec"][field] = Scalar(".Values.storageCapacity") if field == "storageCapacity" else _of_value(obj, own, field)
+            obj["spec"][field] = (
+                Scalar(".Values.storageCapacity") if field == "storageCapacity" else _of_value(obj, own, field)
+            )
     elif kind == "PodDisruptionBudget":
         condition = f"{own}.disruption.enabled"
         obj["spec"]["maxUnavailable"] = Scalar(f"{own}.disruption.maxUnavailable")
@@ -90,7 +92,9 @@ def _documents(own: str, obj: Json) -> Iterator[str]:
         condition = ".Values.networkPolicy.enabled"
         for rule in obj["spec"].get("ingress", ()):
             (origin,) = rule["from"]
-            origin["namespaceSelector"]["matchLabels"] = {"kubernetes.io/metadata.name": "{{ .Values.monitoring.namespace }}"}
+            origin["namespaceSelector"]["matchLabels"] = {
+                "kubernetes.io/metadata.name": "{{ .Values.monitoring.namespace }}"
+            }
     yield document(obj, condition)
 
 
@@ -158,7 +162,9 @@ def _monitor(objects: list[Json]) -> Iterator[str]:
     if not names or not made:
         return
     numbers = {
-        port["name"]: port["containerPort"] for one in made["spec"]["template"]["spec"]["containers"] for port in one.get("ports", ())
+        port["name"]: port["containerPort"]
+        for one in made["spec"]["template"]["spec"]["containers"]
+        for port in one.get("ports", ())
     }
     labels = made["spec"]["template"]["metadata"]["labels"]
     meta = {"name": _prefixed(made["metadata"]["name"]), "namespace": made["metadata"]["namespace"], "labels": labels}

@@ -71,18 +71,26 @@ def _common(images: list[str], version: str) -> dict[str, Value | Group]:
             {
                 "name": Value("csi.example.com", {**_TEXT, "pattern": _NAME}, "As GetPluginInfo gives it."),
                 "image": Value("DRIVER:latest", {**_TEXT, "minLength": 1}, "With its tag or digest."),
-                "socket": Value("csi.sock", {**_TEXT, "minLength": 1}, "Its file in /csi, where each driver's container finds the folder."),
+                "socket": Value(
+                    "csi.sock",
+                    {**_TEXT, "minLength": 1},
+                    "Its file in /csi, where each driver's container finds the folder.",
+                ),
             },
         ),
         "namePrefix": Value(
-            "", _TEXT, "Before the names of all objects, such as `second-`: for a second release, since ClusterRoles are in no namespace."
+            "",
+            _TEXT,
+            "Before the names of all objects, such as `second-`: for a second release, since ClusterRoles are in no namespace.",
         ),
         "images": Group(
             "Mooring's images, which you build from the project's Containerfile.",
             {
                 "registry": Value("", _TEXT, "The registry and path before their names, without the last slash."),
                 "tag": Value(version, _TEXT),
-                "instead": Value({}, overrides, f"Whole references for single ones, with a digest for one: {', '.join(images)}."),
+                "instead": Value(
+                    {}, overrides, f"Whole references for single ones, with a digest for one: {', '.join(images)}."
+                ),
                 "pullPolicy": Value("", {"enum": ["", "Always", "IfNotPresent", "Never"]}),
                 "pullSecrets": Value([], _LIST, "As in a pod: a list of maps with a name."),
             },
@@ -93,7 +101,9 @@ def _common(images: list[str], version: str) -> dict[str, Value | Group]:
             _FLAG,
             "False for a driver without GET_CAPACITY: no pod would find a node. Sets the CSIDriver's field and the provisioner's flags.",
         ),
-        "networkPolicy": Group("", {"enabled": Value(True, _FLAG, "Only the namespace of the monitoring reaches the ports.")}),
+        "networkPolicy": Group(
+            "", {"enabled": Value(True, _FLAG, "Only the namespace of the monitoring reaches the ports.")}
+        ),
     }
 
 
@@ -103,7 +113,9 @@ def _monitoring(watched: list[Json]) -> Group:
         "interval": Value("30s", _TEXT),
         "labels": Value({}, _MAP, "The labels by which your Prometheus selects ServiceMonitors."),
     }
-    found = Group("", {"namespace": Value("monitoring", _TEXT, "Where Prometheus is."), "serviceMonitor": Group("", serving)})
+    found = Group(
+        "", {"namespace": Value("monitoring", _TEXT, "Where Prometheus is."), "serviceMonitor": Group("", serving)}
+    )
     for name, kind, about in (
         ("rules", "PrometheusRule", "The alerts, in the namespace above. One release of a cluster is enough."),
         ("dashboards", "ConfigMap", "Grafana's dashboards, there too. The label is what its sidecar looks for."),
@@ -122,7 +134,9 @@ def _secrets(granted: list[Json]) -> Group:
         "The secrets that classes and volumes name, as in deploy/secrets: the sidecars may read these, and no others.",
         {
             "enabled": Value(False, _FLAG),
-            "namespace": Value(role["metadata"]["namespace"], _TEXT, "For these secrets alone; it exists before the release."),
+            "namespace": Value(
+                role["metadata"]["namespace"], _TEXT, "For these secrets alone; it exists before the release."
+            ),
             "names": Value(role["rules"][0]["resourceNames"], some, "At least one: an empty list would mean all."),
             "account": Value(binding["subjects"][0]["name"], _TEXT, f"Who reads them: {accounts}."),
         },
@@ -144,14 +158,25 @@ def _of_workload(part: str, made: Json, budget: bool) -> Group:
     group = Group(f"A {made['kind']}, as in deploy/{part}.")
     if made["kind"] == "Deployment":
         group.values["replicas"] = Value(made["spec"]["replicas"], _COUNT, "One leads, the others stand by.")
-    for enabled in (word.removeprefix("--enable=") for one in sidecars.values() for word in one["args"] if word.startswith("--enable=")):
-        group.values["controllers"] = Value(enabled.split(","), {**_LIST, "items": _TEXT, "minItems": 1}, "Those that the process runs.")
+    for enabled in (
+        word.removeprefix("--enable=")
+        for one in sidecars.values()
+        for word in one["args"]
+        if word.startswith("--enable=")
+    ):
+        group.values["controllers"] = Value(
+            enabled.split(","), {**_LIST, "items": _TEXT, "minItems": 1}, "Those that the process runs."
+        )
     group.values |= {
         "priorityClassName": Value(pod["priorityClassName"], _TEXT),
         "nodeSelector": Value(pod.get("nodeSelector", {}), _MAP),
         "tolerations": Value(pod.get("tolerations", []), _LIST),
-        "affinity": Value(None, {"type": ["object", "null"]}, "null: each replica on a machine of its own, by preference; {}: none."),
-        "topologySpreadConstraints": Value(None, {"type": ["array", "null"]}, "null: over the zones, by preference; []: none."),
+        "affinity": Value(
+            None, {"type": ["object", "null"]}, "null: each replica on a machine of its own, by preference; {}: none."
+        ),
+        "topologySpreadConstraints": Value(
+            None, {"type": ["array", "null"]}, "null: over the zones, by preference; []: none."
+        ),
         "podAnnotations": Value({}, _MAP),
         "podSecurityContext": Value(pod["securityContext"], _MAP),
         "sidecarSecurityContext": Value(contexts[0], _MAP, "Of all containers but the driver's."),
@@ -170,7 +195,9 @@ def _of_workload(part: str, made: Json, budget: bool) -> Group:
         group.values["driver"] = _of_container(driver)
     if budget:
         most = Value(1, {"type": ["integer", "string"]})
-        group.values["disruption"] = Group("", {"enabled": Value(True, _FLAG, "A PodDisruptionBudget."), "maxUnavailable": most})
+        group.values["disruption"] = Group(
+            "", {"enabled": Value(True, _FLAG, "A PodDisruptionBudget."), "maxUnavailable": most}
+        )
     return group
 
 
@@ -207,7 +234,9 @@ def as_yaml(group: Group, indent: str = "") -> Iterator[str]:
         if not indent:
             yield ""
         comment = f"{indent}# "
-        yield from textwrap.wrap(value.about, 110, initial_indent=comment, subsequent_indent=comment, break_on_hyphens=False)
+        yield from textwrap.wrap(
+            value.about, 110, initial_indent=comment, subsequent_indent=comment, break_on_hyphens=False
+        )
         if isinstance(value, Group):
             yield f"{indent}{name}:"
             yield from as_yaml(value, indent + "  ")
@@ -220,9 +249,16 @@ def as_yaml(group: Group, indent: str = "") -> Iterator[str]:
 
 def as_schema(group: Group) -> Json:
     """The JSON schema of the group."""
-    properties = {name: as_schema(value) if isinstance(value, Group) else value.schema for name, value in group.values.items()}
+    properties = {
+        name: as_schema(value) if isinstance(value, Group) else value.schema for name, value in group.values.items()
+    }
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def schema_text(group: Group) -> str:
-    return json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", "title": "Values", **as_schema(group)}, indent=2) + "\n"
+    return (
+        json.dumps(
+            {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Values", **as_schema(group)}, indent=2
+        )
+        + "\n"
+    )

@@ -22,7 +22,14 @@ author = "the authors of Mooring"
 release = mooring.__version__
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["docs/**", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/sim/README.md", "tests/sim/points/README.md"]
+include_patterns = [
+    "docs/**",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "tests/sim/README.md",
+    "tests/sim/points/README.md",
+]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]

@@ -13,7 +13,9 @@ from typing import Any, Final
 MINUTE: Final = 60
 HOUR: Final = 3600
 
-_OF_CSI: Final = '{__name__=~"mooring_build_info|csi_sidecar_operations_seconds_count|snapshot_controller_operations_in_flight"}'
+_OF_CSI: Final = (
+    '{__name__=~"mooring_build_info|csi_sidecar_operations_seconds_count|snapshot_controller_operations_in_flight"}'
+)
 """The programs of the CSI control plane: others have queues as well."""
 
 

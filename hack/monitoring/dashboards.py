@@ -24,12 +24,20 @@ def _calls(metric: str = "csi_sidecar_operations_seconds") -> tuple[Panel, ...]:
 
 
 _STATE: Final = (
-    Panel("Leaders", f"sum(max by (namespace, lease) (mooring_leader{{{_CHOSEN}}}))", kind="stat", description="Leases that are held."),
+    Panel(
+        "Leaders",
+        f"sum(max by (namespace, lease) (mooring_leader{{{_CHOSEN}}}))",
+        kind="stat",
+        description="Leases that are held.",
+    ),
     Panel("Broken watches", f"count(mooring_watch_healthy{{{_CHOSEN}}} == 0) or vector(0)", kind="stat"),
     Panel("Failing keys", f"sum(mooring_failing_keys{{{_CHOSEN}}})", kind="stat"),
 )
 _DRIVER: Final = Panel(
-    "Driver connected", f"min(mooring_driver_connected{{{_CHOSEN}}})", kind="stat", description="0: at least one pod has lost its driver."
+    "Driver connected",
+    f"min(mooring_driver_connected{{{_CHOSEN}}})",
+    kind="stat",
+    description="0: at least one pod has lost its driver.",
 )
 _QUEUES: Final = (
     Panel(
@@ -44,11 +52,16 @@ _QUEUES: Final = (
     Panel("Work on a key: 99th percentile", _p99("workqueue_work_duration_seconds", "name"), "{{name}}", "s"),
 )
 _PROCESS: Final = (
-    Panel("Processor", f"rate(process_cpu_seconds_total{{{_CHOSEN}}}[{_RATE}])", "{{pod}} {{container}}", "percentunit"),
+    Panel(
+        "Processor", f"rate(process_cpu_seconds_total{{{_CHOSEN}}}[{_RATE}])", "{{pod}} {{container}}", "percentunit"
+    ),
     Panel("Memory", f"process_resident_memory_bytes{{{_CHOSEN}}}", "{{pod}} {{container}}", "bytes"),
 )
 _STEPS: Final = Panel(
-    "Attaches and detaches: 99th percentile", _p99("storage_operation_duration_seconds", "operation_name"), "{{operation_name}}", "s"
+    "Attaches and detaches: 99th percentile",
+    _p99("storage_operation_duration_seconds", "operation_name"),
+    "{{operation_name}}",
+    "s",
 )
 
 DASHBOARDS: Final = (
@@ -86,12 +99,19 @@ DASHBOARDS: Final = (
             ),
             *_QUEUES[:2],
             Panel("Who leads", f"mooring_leader{{{_CHOSEN}}}", "{{lease}}: {{pod}}"),
-            Panel("Builds", f"count by (version, python) (mooring_build_info{{{_CHOSEN}}})", "{{version}}, Python {{python}}"),
+            Panel(
+                "Builds",
+                f"count by (version, python) (mooring_build_info{{{_CHOSEN}}})",
+                "{{version}}, Python {{python}}",
+            ),
             *_PROCESS,
         ),
     ),
     Dashboard(
-        "attacher", "Mooring: attacher", 'workqueue_depth{name="csi-attacher-va"}', (_DRIVER, *_STATE, *_calls(), *_QUEUES, *_PROCESS)
+        "attacher",
+        "Mooring: attacher",
+        'workqueue_depth{name="csi-attacher-va"}',
+        (_DRIVER, *_STATE, *_calls(), *_QUEUES, *_PROCESS),
     ),
     Dashboard(
         "provisioner",
@@ -101,7 +121,12 @@ DASHBOARDS: Final = (
             _DRIVER,
             *_STATE,
             Panel("Volumes in the making", f"sum by (job) (mooring_provisioner_intents_open{{{_CHOSEN}}})", "{{job}}"),
-            Panel("The oldest of them", f"max by (job) (mooring_provisioner_intents_oldest_seconds{{{_CHOSEN}}})", "{{job}}", "s"),
+            Panel(
+                "The oldest of them",
+                f"max by (job) (mooring_provisioner_intents_oldest_seconds{{{_CHOSEN}}})",
+                "{{job}}",
+                "s",
+            ),
             Panel(
                 "Volumes made",
                 f"sum by (class) (rate(controller_persistentvolumeclaim_provision_total{{{_CHOSEN}}}[{_RATE}]))",
@@ -127,7 +152,12 @@ DASHBOARDS: Final = (
             _DRIVER,
             *_STATE,
             Panel("Growths", f"sum by (waits_for) (mooring_resizer_growths_open{{{_CHOSEN}}})", "{{waits_for}}"),
-            Panel("The oldest growth", f"max by (waits_for) (mooring_resizer_growths_oldest_seconds{{{_CHOSEN}}})", "{{waits_for}}", "s"),
+            Panel(
+                "The oldest growth",
+                f"max by (waits_for) (mooring_resizer_growths_oldest_seconds{{{_CHOSEN}}})",
+                "{{waits_for}}",
+                "s",
+            ),
             *_calls(),
             *_QUEUES,
             *_PROCESS,
@@ -142,7 +172,10 @@ DASHBOARDS: Final = (
             *_STATE,
             Panel("Operations", f"sum(snapshot_controller_operations_in_flight{{{_CHOSEN}}})", "in flight"),
             Panel(
-                "The oldest operation", f"max by (operation_name) (mooring_snapshot_oldest_seconds{{{_CHOSEN}}})", "{{operation_name}}", "s"
+                "The oldest operation",
+                f"max by (operation_name) (mooring_snapshot_oldest_seconds{{{_CHOSEN}}})",
+                "{{operation_name}}",
+                "s",
             ),
             Panel(
                 "Operations: 99th percentile",
@@ -168,11 +201,21 @@ DASHBOARDS: Final = (
         'workqueue_depth{name="attachdetach-volumes"}',
         (
             *_STATE,
-            Panel("Forced detaches", f"sum(attach_detach_controller_attachdetach_controller_forced_detaches{{{_CHOSEN}}})", kind="stat"),
-            Panel("Volumes that wait for another node", f"sum by (class) (multi_attach_blocked{{{_CHOSEN}}}) or vector(0)", "{{class}}"),
+            Panel(
+                "Forced detaches",
+                f"sum(attach_detach_controller_attachdetach_controller_forced_detaches{{{_CHOSEN}}})",
+                kind="stat",
+            ),
+            Panel(
+                "Volumes that wait for another node",
+                f"sum by (class) (multi_attach_blocked{{{_CHOSEN}}}) or vector(0)",
+                "{{class}}",
+            ),
             Panel("Volumes", f"sum by (state) (attachdetach_controller_total_volumes{{{_CHOSEN}}})", "{{state}}"),
             _STEPS,
-            Panel("Volumes in use", f"sum by (node) (storage_count_attachable_volumes_in_use{{{_CHOSEN}}})", "{{node}}"),
+            Panel(
+                "Volumes in use", f"sum by (node) (storage_count_attachable_volumes_in_use{{{_CHOSEN}}})", "{{node}}"
+            ),
             *_QUEUES,
             *_PROCESS,
         ),
@@ -185,7 +228,12 @@ DASHBOARDS: Final = (
             _DRIVER,
             *_STATE[1:],
             Panel("Volumes", f"sum by (state) (volume_manager_total_volumes{{{_CHOSEN}}})", "{{state}}"),
-            Panel("Steps: 99th percentile", _p99("storage_operation_duration_seconds", "operation_name"), "{{operation_name}}", "s"),
+            Panel(
+                "Steps: 99th percentile",
+                _p99("storage_operation_duration_seconds", "operation_name"),
+                "{{operation_name}}",
+                "s",
+            ),
             Panel(
                 "Failed steps",
                 "sum by (operation_name) "

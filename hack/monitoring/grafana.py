@@ -83,7 +83,13 @@ def _variable(label: str, series: str) -> Mapping[str, Any]:
 
 
 def _panel(panel: Panel, number: int, place: Mapping[str, int]) -> Mapping[str, Any]:
-    target = {"refId": "A", "datasource": _DATA, "expr": panel.expr, "legendFormat": panel.legend, "range": panel.kind != "stat"}
+    target = {
+        "refId": "A",
+        "datasource": _DATA,
+        "expr": panel.expr,
+        "legendFormat": panel.legend,
+        "range": panel.kind != "stat",
+    }
     if panel.kind == "stat":
         target["instant"] = True
     return {

@@ -74,10 +74,18 @@ async def _hour() -> Scrapes:
 
 def _evaluated(scrapes: Scrapes, panel: Panel) -> Lines:
     """The panel's lines as Prometheus has them, a point each scrape; of a single value only the last."""
-    expr = panel.expr.replace("$namespace", ".*").replace("$job", ".*").replace("$container", ".*").replace("$__rate_interval", "4m")
+    expr = (
+        panel.expr.replace("$namespace", ".*")
+        .replace("$job", ".*")
+        .replace("$container", ".*")
+        .replace("$__rate_interval", "4m")
+    )
     end_s = MINUTES * 60
     times = [end_s] if panel.kind == "stat" else [number * SCRAPE_S for number in range(1, int(end_s / SCRAPE_S) + 1)]
-    tests = [{"expr": expr, "eval_time": f"{at:g}s", "exp_samples": [{"labels": '{nobody="expects"}', "value": 1}]} for at in times]
+    tests = [
+        {"expr": expr, "eval_time": f"{at:g}s", "exp_samples": [{"labels": '{nobody="expects"}', "value": 1}]}
+        for at in times
+    ]
     read = {key: values for key, values in scrapes.series.items() if key[0] in expr}
     given = [{"series": name_of(key), "values": " ".join(map(value_text, values))} for key, values in read.items()]
     content = {"tests": [{"interval": f"{SCRAPE_S:g}s", "input_series": given, "promql_expr_test": tests}]}

@@ -23,13 +23,17 @@ async def _run(plane: ControlPlane, parts: Parts, size: Size) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.attachdetach_load", description="Moves pods while controllers are killed.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.attachdetach_load", description="Moves pods while controllers are killed."
+    )
     parser.add_argument("--pods", type=int, default=300)
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=300.0, help="how long pods move")
     parser.add_argument("--moves", type=float, default=4.0, help="a second")
     parser.add_argument("--kill-every", type=float, default=8.0, help="seconds between two kills, on average")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="what is drawn; the timing is the machine's")
+    parser.add_argument(
+        "--seed", type=int, default=random.randrange(1 << 32), help="what is drawn; the timing is the machine's"
+    )
     options = parser.parse_args()
     size = Size(options.pods, options.nodes, options.seconds, options.moves, options.kill_every, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="attachdetach-load-"))

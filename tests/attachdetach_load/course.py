@@ -51,7 +51,9 @@ class Size:
 class Course:
     """say: is told how far it is, a line at a time."""
 
-    def __init__(self, user: ClusterUser, tenant: NodeTenant, parts: Parts, size: Size, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, user: ClusterUser, tenant: NodeTenant, parts: Parts, size: Size, say: Callable[[str], None]
+    ) -> None:
         self._user, self._tenant, self._parts, self._size, self._say = user, tenant, parts, size, say
         self._dice = random.Random(size.seed)
         self.claims = [f"c{number}" for number in range(size.pods)]
@@ -105,7 +107,9 @@ class Course:
         deadline = time.monotonic() + SETTLE_S_MAX
         while missing := await check():
             self._parts.assert_alive()
-            assert time.monotonic() < deadline, f"not within {SETTLE_S_MAX:g} s: {what}: {missing}\n{self._parts.logs()}"
+            assert time.monotonic() < deadline, (
+                f"not within {SETTLE_S_MAX:g} s: {what}: {missing}\n{self._parts.logs()}"
+            )
             await asyncio.sleep(0.5)
 
     async def _all_run(self) -> str:
@@ -157,7 +161,9 @@ class Course:
         if way == "after":
             await self._start(name)
         if way == "same name":
-            await self._create_pod(old, name.removesuffix("-too"), {"kubernetes.io/hostname": self._dice.choice(self.nodes)})
+            await self._create_pod(
+                old, name.removesuffix("-too"), {"kubernetes.io/hostname": self._dice.choice(self.nodes)}
+            )
         self.moves += 1
         self._busy.discard(name)
 
@@ -186,7 +192,11 @@ class Course:
         await self._user.create(a_pv(name, modes=modes, claim=made, persistentVolumeReclaimPolicy="Retain"))
 
     async def _all_bound(self) -> str:
-        left = [one["metadata"]["name"] for one in await self._user.list(PERSISTENT_VOLUME_CLAIMS) if one["status"]["phase"] != "Bound"]
+        left = [
+            one["metadata"]["name"]
+            for one in await self._user.list(PERSISTENT_VOLUME_CLAIMS)
+            if one["status"]["phase"] != "Bound"
+        ]
         return f"{len(left)}: {left[:5]}" if left else ""
 
     async def _remove_objects(self) -> None:
@@ -213,7 +223,9 @@ class Course:
         cluster = self._user.users
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(follow(cluster, NODES, self.observer.saw_node, *(one.saw_node for one in self.kubelets))),
+                group.create_task(
+                    follow(cluster, NODES, self.observer.saw_node, *(one.saw_node for one in self.kubelets))
+                ),
                 group.create_task(follow(cluster, PODS, *(one.saw_pod for one in self.kubelets))),
                 group.create_task(follow(cluster, VOLUME_ATTACHMENTS, self.observer.saw_attachment)),
                 group.create_task(self._show()),
@@ -245,7 +257,9 @@ class Course:
 async def a_course(plane: ControlPlane, parts: Parts, size: Size, say: Callable[[str], None]) -> AsyncIterator[Course]:
     """One whose nodes and volumes are there."""
     config = load(str(plane.kubeconfig("load")), {})
-    async with HttpCluster(config, clock=LoopClock(), randomness=Random(), user_agent="load", concurrency_max=64) as cluster:
+    async with HttpCluster(
+        config, clock=LoopClock(), randomness=Random(), user_agent="load", concurrency_max=64
+    ) as cluster:
         tenant = NodeTenant(cluster, wait_s=SETTLE_S_MAX, look_s=0.2)
         course = Course(ClusterUser(cluster, wait_s=SETTLE_S_MAX, look_s=0.2), tenant, parts, size, say)
         try:

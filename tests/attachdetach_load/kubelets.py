@@ -41,7 +41,9 @@ class Mount:
 class Kubelet:
     """Of one node. slow_s: how long stopping, unmounting and letting go take at the most, each."""
 
-    def __init__(self, user: ClusterUser, node: str, dice: random.Random, mounts: list[Mount], *, slow_s: float) -> None:
+    def __init__(
+        self, user: ClusterUser, node: str, dice: random.Random, mounts: list[Mount], *, slow_s: float
+    ) -> None:
         self.node, self.running = node, set[str]()
         self._user, self._dice, self._mounts, self._slow_s = user, dice, mounts, slow_s
         self._changed, self._stale = Changed(), asyncio.Event()
@@ -97,7 +99,9 @@ class Kubelet:
     async def _write(self) -> None:
         wanted = sorted(self._users)
         self._in_use_since = {volume: since for volume, since in self._in_use_since.items() if volume in self._users}
-        node = await self._user.patch(NODES, self.node, {"status": {"volumesInUse": wanted or None}}, subresource="status")
+        node = await self._user.patch(
+            NODES, self.node, {"status": {"volumesInUse": wanted or None}}, subresource="status"
+        )
         version = int(node["metadata"]["resourceVersion"])
         self._in_use_since = {volume: self._in_use_since.get(volume, version) for volume in wanted}
         self._take(version, [one["name"] for one in node["status"].get("volumesAttached") or ()])
@@ -107,7 +111,11 @@ class Kubelet:
 
     async def _live(self, pod: Pod) -> None:
         uid = pod.metadata.uid
-        handles = [one.persistent_volume_claim.claim_name for one in pod.spec.volumes or () if one.persistent_volume_claim is not None]
+        handles = [
+            one.persistent_volume_claim.claim_name
+            for one in pod.spec.volumes or ()
+            if one.persistent_volume_claim is not None
+        ]
         volumes = [unique_name(DRIVER, handle) for handle in handles]
         self._use(uid, volumes)
         await self._changed.until(lambda: self._leaving(uid) or all(map(self._may_mount, volumes)))

@@ -73,7 +73,8 @@ class Observer:
         one, version = event.object, float(event.resource_version)
         assert one is not None
         life = self.lives.setdefault(
-            one.metadata.uid, Life(one.metadata.name, one.spec.node_name, one.spec.source.persistent_volume_name or "", version)
+            one.metadata.uid,
+            Life(one.metadata.name, one.spec.node_name, one.spec.source.persistent_volume_name or "", version),
         )
         if event.type is EventType.DELETED:
             life.gone = version
@@ -112,7 +113,9 @@ class Observer:
             lives.sort(key=lambda life: life.made)
             for number, life in enumerate(lives):
                 others = (other for other in lives[:number] if other.gone > life.made and other.node != life.node)
-                yield from (f"{handle} had attachments for {other.node} and {life.node} at {life.made:.0f}" for other in others)
+                yield from (
+                    f"{handle} had attachments for {other.node} and {life.node} at {life.made:.0f}" for other in others
+                )
 
     def _torn(self, life: Life) -> Iterator[str]:
         """Its deletion found the volume in the report of the node, or in use there ever since the report had let go of it."""

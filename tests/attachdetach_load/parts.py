@@ -50,16 +50,31 @@ class Parts:
     """Use `stop` at the end. plane: a control plane of its own, that nobody else works on."""
 
     def __init__(self, plane: ControlPlane, folder: Path, seed: int) -> None:
-        self._plane, self.plane_parts = plane, [plane.start_controllers(*CONTROLLERS, flags=QUICK), plane.start_scheduler()]
+        self._plane, self.plane_parts = (
+            plane,
+            [plane.start_controllers(*CONTROLLERS, flags=QUICK), plane.start_scheduler()],
+        )
         socket = folder / "csi.sock"
         self.driver, self._journal = start(folder, socket, DRIVER, seed=seed, trouble=TROUBLE)
         config = f"--kubeconfig={plane.kubeconfig('mooring')}"
         mooring = [sys.executable, "-m", "mooring.cli.mooring"]
         self.mortals = (
-            Mortal("controller", [*mooring, "attachdetach", config, "--leader-elect=false", "--v=2"], folder / "attachdetach.log"),
+            Mortal(
+                "controller",
+                [*mooring, "attachdetach", config, "--leader-elect=false", "--v=2"],
+                folder / "attachdetach.log",
+            ),
             Mortal(
                 "attacher",
-                [*mooring, "attacher", config, f"--csi-address={socket}", "--timeout=5s", "--retry-interval-start=200ms", "--v=2"],
+                [
+                    *mooring,
+                    "attacher",
+                    config,
+                    f"--csi-address={socket}",
+                    "--timeout=5s",
+                    "--retry-interval-start=200ms",
+                    "--v=2",
+                ],
                 folder / "attacher.log",
             ),
         )

@@ -48,7 +48,10 @@ V = unique_name(DRIVER, H)
 
 
 def _node(version: int, *, in_use: bool = False, told: bool = False, name: str = "a") -> tuple[str, WatchEvent[Any]]:
-    lists: Json = {"volumesInUse": [V] if in_use else None, "volumesAttached": [{"name": V, "devicePath": ""}] if told else None}
+    lists: Json = {
+        "volumesInUse": [V] if in_use else None,
+        "volumesAttached": [{"name": V, "devicePath": ""}] if told else None,
+    }
     return "node", WatchEvent(EventType.MODIFIED, typed(a_node(name, **lists)), str(version))
 
 
@@ -82,7 +85,14 @@ def _journal(path: Path, *effects: tuple[float, str, str, list[str]]) -> Journal
 @pytest.mark.parametrize(
     "seen",
     [
-        (*ATTACHED, _node(4, told=True), _node(5), _va(6, attached=True, deleting=True), _va(7, gone=True), _va(8, node="b")),
+        (
+            *ATTACHED,
+            _node(4, told=True),
+            _node(5),
+            _va(6, attached=True, deleting=True),
+            _va(7, gone=True),
+            _va(8, node="b"),
+        ),
         (*ATTACHED, _node(4), _node(5, in_use=True), _va(6, attached=True, deleting=True)),
         (*ATTACHED, _node(4, in_use=True), _node(5), _node(6, in_use=True), _va(7, gone=True)),
         (_va(1), _node(1), _va(2, gone=True)),
@@ -103,9 +113,21 @@ def test_the_observer_finds_nothing_where_the_rules_held(seen: Any, tmp_path: Pa
         ((_va(1), _node(1), _node(2, told=True)), "which was not attached"),
         ((_va(1), _va(2, attached=True), _va(3), _node(1), _node(4, told=True)), "which was not attached"),
         ((*ATTACHED, _node(4), _va(5, attached=True, deleting=True), _node(6, told=True)), "which was not attached"),
-        ((*ATTACHED, _node(4), _va(5, deleting=True), _va(6, node="b"), _va(7, gone=True)), "had attachments for a and b"),
+        (
+            (*ATTACHED, _node(4), _va(5, deleting=True), _va(6, node="b"), _va(7, gone=True)),
+            "had attachments for a and b",
+        ),
     ],
-    ids=["told", "in-use", "in-use-and-gone", "in-use-and-never-told", "not-attached", "no-longer-attached", "deleted", "two-nodes"],
+    ids=[
+        "told",
+        "in-use",
+        "in-use-and-gone",
+        "in-use-and-never-told",
+        "not-attached",
+        "no-longer-attached",
+        "deleted",
+        "two-nodes",
+    ],
 )
 def test_the_observer_finds_a_broken_rule(seen: Any, text: str, tmp_path: Path) -> None:
     broken = _observed(*seen).broken(_journal(tmp_path / "journal"))

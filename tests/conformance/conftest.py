@@ -77,7 +77,9 @@ def server(request: pytest.FixtureRequest, servers: Callable[[str], Server]) -> 
 
 
 @pytest.fixture
-def agree(servers: Callable[[str], Server], name: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Life], None]:
+def agree(
+    servers: Callable[[str], Server], name: str, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Life], None]:
     """Types a life with kubectl on both servers; they must say the same."""
 
     def terminal(which: str) -> Terminal:
@@ -127,7 +129,10 @@ def _late_kind(api: Rest) -> str:
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     versions = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
     spec = {"group": "mooring.test", "scope": "Cluster", "names": names, "versions": versions}
-    made = api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {"metadata": {"name": "things.mooring.test"}, "spec": spec})
+    made = api.post(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        {"metadata": {"name": "things.mooring.test"}, "spec": spec},
+    )
     assert made.status in (201, 409), made
     path = "/apis/mooring.test/v1/things"
     eventually(lambda: api.get(path).status == 200, 30, "the kind is served")

@@ -71,7 +71,10 @@ def test_a_token_for_a_pod_names_the_pod_and_its_node(api: Rest, name: str) -> N
     status = reviewed(api, token, "storage")
     assert (True, ["storage"]) == (status["authenticated"], status["audiences"])
     extra = status["user"]["extra"]
-    assert ([name], ["n"]) == (extra["authentication.kubernetes.io/pod-name"], extra["authentication.kubernetes.io/node-name"])
+    assert ([name], ["n"]) == (
+        extra["authentication.kubernetes.io/pod-name"],
+        extra["authentication.kubernetes.io/node-name"],
+    )
     api.delete(f"{PODS}/{name}", gracePeriodSeconds=0).ok()
 
 
@@ -102,7 +105,9 @@ def test_a_token_is_for_one_account_and_its_pods(api: Rest, name: str) -> None:
     body = {"metadata": {"name": "other"}, "spec": {}}
     api.post(f"{ACCOUNTS}/{name}/token", body).refused(422, "Invalid", (INVALID, "metadata.name"))
     body = {"metadata": {"namespace": "other"}, "spec": {}}
-    api.post(f"{ACCOUNTS}/{name}/token", body).refused(400, "BadRequest", says="the namespace of the provided object does not match")
+    api.post(f"{ACCOUNTS}/{name}/token", body).refused(
+        400, "BadRequest", says="the namespace of the provided object does not match"
+    )
     second = an_account(api, f"{name}-2")
     assert second["metadata"]["uid"] != pod["metadata"]["uid"]
 
@@ -116,7 +121,14 @@ def test_a_token_is_reviewed(api: Rest, name: str) -> None:
     assert "is invalid for the target audiences" in reviewed(api, token, "other")["error"]
     head, content, signature = token.split(".")
     forged = base64.urlsafe_b64encode(json.dumps({**claims(token), "sub": "root"}).encode()).rstrip(b"=").decode()
-    for wrong in (f"{head}.{forged}.{signature}", f"{head}.{content}.{signature[:-8]}AAAAAAAA", f"{head}.{content}", "x", "x.y.z", "ü.."):
+    for wrong in (
+        f"{head}.{forged}.{signature}",
+        f"{head}.{content}.{signature[:-8]}AAAAAAAA",
+        f"{head}.{content}",
+        "x",
+        "x.y.z",
+        "ü..",
+    ):
         status = reviewed(api, wrong)
         assert ({}, False) == (status["user"], status.get("authenticated", False))
         assert "invalid bearer token" in status["error"]
@@ -151,7 +163,9 @@ def test_who_asks_may_do_everything(api: Rest) -> None:
     assert {"allowed": True} == api.post(f"{ACCESS}/selfsubjectaccessreviews", body).ok(201)["status"]
     body = {"spec": {"user": "anybody", "groups": ["system:masters"], "resourceAttributes": A_RIGHT}}
     assert {"allowed": True} == api.post(f"{ACCESS}/subjectaccessreviews", body).ok(201)["status"]
-    assert {"allowed": True} == api.post(f"{ACCESS}/namespaces/default/localsubjectaccessreviews", body).ok(201)["status"]
+    assert {"allowed": True} == api.post(f"{ACCESS}/namespaces/default/localsubjectaccessreviews", body).ok(201)[
+        "status"
+    ]
     rules = api.post(f"{ACCESS}/selfsubjectrulesreviews", {"spec": {"namespace": "default"}}).ok(201)["status"]
     assert {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]} in rules["resourceRules"]
     assert "system:masters" in api.post(WHO_AM_I, {}).ok(201)["status"]["userInfo"]["groups"]
@@ -168,7 +182,11 @@ UNCLEAR: dict[str, tuple[str, Json, tuple[str, str]]] = {
         {"user": "u", "resourceAttributes": {**A_RIGHT, "namespace": "other"}},
         (INVALID, "spec.resourceAttributes.namespace"),
     ),
-    "nowhere": (LOCAL, {"user": "u", "nonResourceAttributes": {"path": "/", "verb": "get"}}, (INVALID, "spec.nonResourceAttributes")),
+    "nowhere": (
+        LOCAL,
+        {"user": "u", "nonResourceAttributes": {"path": "/", "verb": "get"}},
+        (INVALID, "spec.nonResourceAttributes"),
+    ),
 }
 
 
@@ -208,5 +226,7 @@ def test_a_config_map_is_looked_at(api: Rest, name: str) -> None:
     wrong = {"metadata": {"name": name}, "data": {"a b": "", "c": ""}, "binaryData": {"c": "AA==", "d e": "AA=="}}
     causes = [(INVALID, "data[a b]"), (INVALID, "binaryData[d e]"), (INVALID, "data[c]")]
     api.post(CONFIG_MAPS, wrong).refused(422, "Invalid", *causes)
-    api.post(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"a": "x" * (1 << 20), "b": "x"}}).refused(422, "Invalid")
+    api.post(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"a": "x" * (1 << 20), "b": "x"}}).refused(
+        422, "Invalid"
+    )
     api.post(CONFIG_MAPS, {"metadata": {}}).refused(422, "Invalid", (REQUIRED, "metadata.name"))

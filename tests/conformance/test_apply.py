@@ -60,9 +60,13 @@ def test_what_a_manager_says_no_more_goes_unless_another_one_says_it(sc: Applyin
 
 def test_a_field_of_another_manager_is_a_conflict(sc: Applying) -> None:
     sc.apply("one", {**CLASS, "mountOptions": ["a"]}).ok(201)
-    status = sc.apply("two", {"mountOptions": ["b"]}).refused(409, "Conflict", ("FieldManagerConflict", ".mountOptions"))
+    status = sc.apply("two", {"mountOptions": ["b"]}).refused(
+        409, "Conflict", ("FieldManagerConflict", ".mountOptions")
+    )
     assert 'Apply failed with 1 conflict: conflict with "one": .mountOptions' == status["message"]
-    assert {"causes": [{"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".mountOptions"}]} == status["details"]
+    assert {
+        "causes": [{"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".mountOptions"}]
+    } == status["details"]
     assert ["a"] == sc.stored()["mountOptions"]
 
 
@@ -112,12 +116,16 @@ def test_what_was_there_before_the_first_apply_has_an_owner_then(sc: Applying) -
     sc.create_untracked({**CLASS, "mountOptions": ["a"], "metadata": {"labels": {"x": "1"}}})
     sc.api.patch(sc.path, {"metadata": {"labels": {"y": "1"}}}).ok()
     assert {} == owners(sc.stored())
-    sc.apply("one", {"mountOptions": ["b"]}).refused(409, "Conflict", says='conflict with "before-first-apply" using storage.k8s.io/v1')
+    sc.apply("one", {"mountOptions": ["b"]}).refused(
+        409, "Conflict", says='conflict with "before-first-apply" using storage.k8s.io/v1'
+    )
     applied = sc.apply("one", {"mountOptions": ["a"], "allowVolumeExpansion": True}).ok()
     labels: dict[str, Any] = {".": {}, "f:x": {}, "f:y": {}}
     rest: dict[str, Any] = {"f:provisioner": {}, "f:reclaimPolicy": {}, "f:volumeBindingMode": {}}
     before: dict[str, Any] = {"f:metadata": {"f:labels": labels}, "f:mountOptions": {}, **rest}
-    assert {"one": {"f:allowVolumeExpansion": {}, "f:mountOptions": {}}, "before-first-apply*": before} == owners(applied)
+    assert {"one": {"f:allowVolumeExpansion": {}, "f:mountOptions": {}}, "before-first-apply*": before} == owners(
+        applied
+    )
 
 
 NOTE = "kubectl.kubernetes.io/last-applied-configuration"
@@ -127,16 +135,27 @@ BY_KUBECTL = "kubectl-client-side-apply"
 def test_an_apply_by_kubectl_alone_begins_the_record_and_other_writers_keep_theirs(api: Rest, name: str) -> None:
     """kubectl takes over what the owner of its note owns, and removes what its file does not say."""
     pv = Applying(api, PVS, name)
-    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": {"driver": "d", "volumeHandle": "h"}}
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "d", "volumeHandle": "h"},
+    }
     api.post(PVS, pv.config({"metadata": {"annotations": {NOTE: "{}"}}, "spec": spec}), fieldManager=BY_KUBECTL).ok(201)
-    metadata = {"finalizers": ["kubernetes.io/pv-protection", "d/x"], "annotations": {"pv.kubernetes.io/provisioned-by": "d"}}
+    metadata = {
+        "finalizers": ["kubernetes.io/pv-protection", "d/x"],
+        "annotations": {"pv.kubernetes.io/provisioned-by": "d"},
+    }
     changed = api.patch(pv.path, {"metadata": metadata}, fieldManager="other").ok()
     found = owners(changed)
     annotations = {"f:annotations": {"f:pv.kubernetes.io/provisioned-by": {}}}
     assert {"f:metadata": {**annotations, "f:finalizers": {'v:"d/x"': {}}}} == found["other*"]
-    assert {"f:annotations": {".": {}, f"f:{NOTE}": {}}} == found[f"{BY_KUBECTL}*"]["f:metadata"], "nobody owns what admission has added"
+    assert {"f:annotations": {".": {}, f"f:{NOTE}": {}}} == found[f"{BY_KUBECTL}*"]["f:metadata"], (
+        "nobody owns what admission has added"
+    )
     assert {".": {}, "f:storage": {}} == found[f"{BY_KUBECTL}*"]["f:spec"]["f:capacity"]
-    assert {} == found[f"{BY_KUBECTL}*"]["f:spec"]["f:persistentVolumeReclaimPolicy"], "what it left to the default is its own"
+    assert {} == found[f"{BY_KUBECTL}*"]["f:spec"]["f:persistentVolumeReclaimPolicy"], (
+        "what it left to the default is its own"
+    )
 
 
 def test_an_update_by_kubectl_that_leaves_its_note_takes_only_what_it_changes(sc: Applying) -> None:
@@ -159,7 +178,9 @@ def test_a_client_can_end_the_record(sc: Applying, empty: list[object]) -> None:
 def test_a_client_can_end_the_record_by_a_put_each_time(sc: Applying) -> None:
     made = sc.apply("one", {**CLASS, "mountOptions": ["a"]}).ok(201)
     for label in ("b", "c"):
-        made = sc.api.put(sc.path, {**made, "metadata": {**made["metadata"], "labels": {"a": label}, "managedFields": [{}]}}).ok()
+        made = sc.api.put(
+            sc.path, {**made, "metadata": {**made["metadata"], "labels": {"a": label}, "managedFields": [{}]}}
+        ).ok()
         assert {} == owners(made)
 
 
@@ -198,7 +219,11 @@ def test_finalizers_are_a_set(sc: Applying) -> None:
 
 def test_a_status_is_applied_by_its_endpoint_alone(api: Rest, name: str) -> None:
     volume = Applying(api, PVS, name)
-    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": {"driver": "d", "volumeHandle": "h"}}
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "d", "volumeHandle": "h"},
+    }
     made = volume.apply("one", {"spec": spec, "status": {"phase": "Bound"}}).ok(201)
     assert "Pending" == made["status"]["phase"]
     csi: dict[str, Any] = {"f:csi": {"f:driver": {}, "f:volumeHandle": {}}}
@@ -221,7 +246,11 @@ def test_an_attachments_status_endpoint_owns_no_metadata(api: Rest, name: str) -
 
 def test_a_quantity_said_otherwise_is_the_same(api: Rest, name: str) -> None:
     volume = Applying(api, PVS, name)
-    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": {"driver": "d", "volumeHandle": "h"}}
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "d", "volumeHandle": "h"},
+    }
     made = volume.apply("one", {"spec": spec}).ok(201)
     same = volume.apply("one", {"spec": {**spec, "capacity": {"storage": "1024Mi"}}}).ok()
     assert made["metadata"]["resourceVersion"] == same["metadata"]["resourceVersion"]
@@ -251,7 +280,9 @@ def test_the_version_in_the_body_must_be_the_newest(sc: Applying) -> None:
 
 
 def test_an_apply_without_a_manager_is_refused(sc: Applying) -> None:
-    sc.apply("", CLASS).refused(422, "Invalid", ("FieldValueRequired", "fieldManager"), says="is required for apply patch")
+    sc.apply("", CLASS).refused(
+        422, "Invalid", ("FieldValueRequired", "fieldManager"), says="is required for apply patch"
+    )
 
 
 @pytest.mark.parametrize(
@@ -259,7 +290,11 @@ def test_an_apply_without_a_manager_is_refused(sc: Applying) -> None:
     [
         ({"kind": "CSINode"}, 400, "invalid object type: storage.k8s.io/v1, Kind=CSINode"),
         ({"kind": None}, 400, "invalid object type: storage.k8s.io/v1, Kind="),
-        ({"apiVersion": "storage.k8s.io/v1beta1"}, 400, "invalid object type: storage.k8s.io/v1beta1, Kind=StorageClass"),
+        (
+            {"apiVersion": "storage.k8s.io/v1beta1"},
+            400,
+            "invalid object type: storage.k8s.io/v1beta1, Kind=StorageClass",
+        ),
         ({"metadata": {"name": "another"}}, 400, "the name of the object (another) does not match the name on the URL"),
         ({"metadata": {"managedFields": [{}]}}, 400, "metadata.managedFields must be nil"),
         ({"odd": 1}, 500, ".odd: field not declared in schema"),
@@ -268,7 +303,9 @@ def test_an_apply_without_a_manager_is_refused(sc: Applying) -> None:
         ({"metadata": {"finalizers": ["a", "a"]}}, 500, '.metadata.finalizers: duplicate entries for key [="a"]'),
     ],
 )
-def test_what_is_no_config_of_the_kind_is_refused(sc: Applying, change: dict[str, object], status: int, says: str) -> None:
+def test_what_is_no_config_of_the_kind_is_refused(
+    sc: Applying, change: dict[str, object], status: int, says: str
+) -> None:
     metadata = change.get("metadata")
     body = {**CLASS, **change, **({"metadata": {"name": sc.name, **metadata}} if isinstance(metadata, dict) else {})}
     answer = sc.apply("one", body)
@@ -279,7 +316,11 @@ def test_what_is_no_config_of_the_kind_is_refused(sc: Applying, change: dict[str
 
 ODD: list[tuple[str, Any, str]] = [
     ("image", True, "expected string, got &value.valueUnstructured{Value:true}"),
-    ("image", {"a": ["b", None, 1.5]}, '{Value:map[string]interface {}{"a":[]interface {}{"b", interface {}(nil), 1.5}}}'),
+    (
+        "image",
+        {"a": ["b", None, 1.5]},
+        '{Value:map[string]interface {}{"a":[]interface {}{"b", interface {}(nil), 1.5}}}',
+    ),
     ("resources", [{"b": 1, "a": None}], "expected map, got &{[map[a:<nil> b:1]]}"),
     ("ports", "x", "expected list, got &{x}"),
     ("ports", [{"containerPort": True}], "expected numeric (int or float), got bool"),
@@ -292,7 +333,9 @@ ODD: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("place", "value", "says"), ODD)
-def test_what_has_the_wrong_type_is_told_in_the_words_of_kube_apiserver(api: Rest, name: str, place: str, value: Any, says: str) -> None:
+def test_what_has_the_wrong_type_is_told_in_the_words_of_kube_apiserver(
+    api: Rest, name: str, place: str, value: Any, says: str
+) -> None:
     answer = Applying(api, PODS, name).apply("m", {"spec": {"containers": [{"name": "c", "image": "i", place: value}]}})
     assert (500, True) == (answer.status, answer.json["message"].endswith(says)), answer
 
@@ -301,7 +344,14 @@ def test_what_has_the_wrong_type_is_told_in_the_words_of_kube_apiserver(api: Res
     ("kind", "fields"),
     [
         ("pods", {"spec": {"terminationGracePeriodSeconds": 1.5, "containers": [{"name": "c", "image": "i"}]}}),
-        ("pods", {"spec": {"containers": [{"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": {"a": 1}}}}]}}),
+        (
+            "pods",
+            {
+                "spec": {
+                    "containers": [{"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": {"a": 1}}}}]
+                }
+            },
+        ),
         ("pods", {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "x"}}}]}}),
         ("secrets", {"data": {"a": "!"}}),
         ("secrets", {"metadata": {"creationTimestamp": "x"}}),
@@ -317,7 +367,10 @@ def test_what_cannot_be_converted_names_the_kind(api: Rest, name: str, kind: str
 
 
 TWICE: dict[str, tuple[str, list[str]]] = {
-    "json": ('{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"{0}","name":"{0}"}},"type":"a","type":"a"}}', ["1 name", "1 type"]),
+    "json": (
+        '{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"{0}","name":"{0}"}},"type":"a","type":"a"}}',
+        ["1 name", "1 type"],
+    ),
     "yaml": ("apiVersion: v1\nkind: Secret\nmetadata:\n  name: {0}\nstringData:\n  a: b\n  'a': c\n", ["7 a"]),
     "outer": (
         "apiVersion: v1\nkind: Secret\nstringData: {{a: b, a: c}}\nmetadata:\n  name: x\nmetadata:\n  name: {0}\n",
@@ -333,10 +386,14 @@ def test_a_key_said_twice_is_told_with_its_line(api: Rest, name: str, row: str) 
     said = [f'line {line}: key "{key}" already set in map' for line, key in lines]
     options = {"fieldManager": "m", "dryRun": "All"}
     escaped = [text.replace('"', '\\"') for text in said]
-    assert [f'299 - "{text}"' for text in escaped] == api.patch(f"{SECRETS}/{name}", body, APPLY_PATCH, **options).warnings
+    assert [f'299 - "{text}"' for text in escaped] == api.patch(
+        f"{SECRETS}/{name}", body, APPLY_PATCH, **options
+    ).warnings
     strict = api.patch(f"{SECRETS}/{name}", body, APPLY_PATCH, **options, fieldValidation="Strict")
     if said:
-        text = "\n  ".join(["error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:", *said])
+        text = "\n  ".join(
+            ["error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:", *said]
+        )
         assert text == strict.refused(400, "BadRequest")["message"]
     assert [] == api.patch(f"{SECRETS}/{name}", body, APPLY_PATCH, **options, fieldValidation="Ignore").warnings
 
@@ -357,7 +414,9 @@ def test_a_type_error_comes_before_what_is_said_twice(api: Rest, name: str) -> N
         (b"true", "json: cannot unmarshal bool into Go value of type map[string]interface {}"),
     ],
 )
-def test_a_text_that_is_no_map_is_told_in_the_words_of_kube_apiserver(api: Rest, name: str, body: bytes, says: str) -> None:
+def test_a_text_that_is_no_map_is_told_in_the_words_of_kube_apiserver(
+    api: Rest, name: str, body: bytes, says: str
+) -> None:
     message = api.patch(f"{SECRETS}/{name}", body, APPLY_PATCH, fieldManager="m").refused(400, "BadRequest")["message"]
     assert message.startswith("error decoding YAML: ")
     assert message.endswith(says)
@@ -366,23 +425,35 @@ def test_a_text_that_is_no_map_is_told_in_the_words_of_kube_apiserver(api: Rest,
 def test_a_part_without_declared_fields_takes_any(api: Rest, name: str) -> None:
     plural = f"a{name.replace('-', '')}s"
     version = a_version({"type": "object"}, subresources={"status": {"a": 1}})
-    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **a_definition(plural, version)}
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        **a_definition(plural, version),
+    }
     path = f"{DEFINITIONS}/{body['metadata']['name']}"
     assert 201 == api.patch(path, body, APPLY_PATCH, fieldManager="m", dryRun="All").status
 
 
 @pytest.mark.parametrize("body", [b"a: [", b"[]", b"text"])
 def test_a_body_that_is_no_map_is_refused(sc: Applying, body: bytes) -> None:
-    sc.api.patch(sc.path, body, APPLY_PATCH, fieldManager="one").refused(400, "BadRequest", says="error decoding YAML: ")
+    sc.api.patch(sc.path, body, APPLY_PATCH, fieldManager="one").refused(
+        400, "BadRequest", says="error decoding YAML: "
+    )
 
 
 def test_yaml_is_read(sc: Applying) -> None:
-    text = f"apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata:\n  name: {sc.name}\nprovisioner: d.example.com\n"
-    assert "d.example.com" == sc.api.patch(sc.path, text.encode(), APPLY_PATCH, fieldManager="one").ok(201)["provisioner"]
+    text = (
+        f"apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata:\n  name: {sc.name}\nprovisioner: d.example.com\n"
+    )
+    assert (
+        "d.example.com" == sc.api.patch(sc.path, text.encode(), APPLY_PATCH, fieldManager="one").ok(201)["provisioner"]
+    )
 
 
 def test_cbor_is_not_taken(sc: Applying) -> None:
-    sc.api.patch(sc.path, b"\xa0", "application/apply-patch+cbor", fieldManager="one").refused(415, "UnsupportedMediaType")
+    sc.api.patch(sc.path, b"\xa0", "application/apply-patch+cbor", fieldManager="one").refused(
+        415, "UnsupportedMediaType"
+    )
 
 
 def test_force_is_for_applies_alone(sc: Applying) -> None:
@@ -427,7 +498,13 @@ def test_a_custom_kinds_schema_says_how_its_fields_are_merged(shape: Applying) -
         "f:whole": {},
     }
     assert {"one": {"f:spec": fields}} == owners(made)
-    more = {"map": {"y": "2"}, "set": ["b"], "items": [{"port": 80, "protocol": "UDP"}], "any": {"deep": {"y": [1]}}, "size": 5}
+    more = {
+        "map": {"y": "2"},
+        "set": ["b"],
+        "items": [{"port": 80, "protocol": "UDP"}],
+        "any": {"deep": {"y": [1]}},
+        "size": 5,
+    }
     both = shape.apply("two", {"spec": more}).ok()["spec"]
     assert ({"x": "1", "y": "2"}, ["a", "b"], {"deep": {"x": 1, "y": [1]}}) == (both["map"], both["set"], both["any"])
     assert ["TCP", "UDP"] == [item["protocol"] for item in both["items"]]
@@ -453,7 +530,12 @@ def test_an_entry_names_the_version_that_was_written(api: Rest, name: str) -> No
     definition = copy.deepcopy(SHAPE_DEFINITION)
     [first] = definition["spec"]["versions"]
     definition["metadata"]["name"] = f"{plural}.mooring.test"
-    definition["spec"]["names"] = {"plural": plural, "singular": "twoshape", "kind": "TwoShape", "listKind": "TwoShapeList"}
+    definition["spec"]["names"] = {
+        "plural": plural,
+        "singular": "twoshape",
+        "kind": "TwoShape",
+        "listKind": "TwoShapeList",
+    }
     definition["spec"]["versions"] = [first, {**first, "name": "v2", "storage": False}]
     made = api.post(DEFINITIONS, definition)
     assert made.status in (201, 409), made
@@ -468,4 +550,6 @@ def test_an_entry_names_the_version_that_was_written(api: Rest, name: str) -> No
     assert "set" not in moved["spec"]
     assert ["mooring.test/v1"] == [entry["apiVersion"] for entry in moved["metadata"]["managedFields"]]
     api.patch(f"/apis/mooring.test/v2/{plural}/{name}", {"spec": {"text": "b"}}, fieldManager="editor").ok()
-    apply("one", "v1", {"text": "a"}).refused(409, "Conflict", says='conflict with "editor" using mooring.test/v2: .spec.text')
+    apply("one", "v1", {"text": "a"}).refused(
+        409, "Conflict", says='conflict with "editor" using mooring.test/v2: .spec.text'
+    )

@@ -46,7 +46,10 @@ def a_class(randomness: random.Random) -> Json:
 
 
 def a_node(randomness: random.Random) -> Json:
-    drivers = [{"name": name, "nodeID": "x", **some(randomness, {"allocatable": [{"count": 1}, {"count": 2}]})} for name in "abc"]
+    drivers = [
+        {"name": name, "nodeID": "x", **some(randomness, {"allocatable": [{"count": 1}, {"count": 2}]})}
+        for name in "abc"
+    ]
     return {"metadata": metadata(randomness), "spec": {"drivers": some_of(randomness, drivers) or drivers[:1]}}
 
 
@@ -66,12 +69,26 @@ def a_shape(randomness: random.Random) -> Json:
 
 
 def a_pod(randomness: random.Random) -> Json:
-    ports = some_of(randomness, [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}, {"containerPort": 90}])
-    container = {"name": "a", "image": randomness.choice(["i", "j"]), **({"ports": ports} if randomness.random() < 0.2 else {})}
-    return {"metadata": metadata(randomness), "spec": {"containers": [container], **some(randomness, {"activeDeadlineSeconds": [50]})}}
+    ports = some_of(
+        randomness, [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}, {"containerPort": 90}]
+    )
+    container = {
+        "name": "a",
+        "image": randomness.choice(["i", "j"]),
+        **({"ports": ports} if randomness.random() < 0.2 else {}),
+    }
+    return {
+        "metadata": metadata(randomness),
+        "spec": {"containers": [container], **some(randomness, {"activeDeadlineSeconds": [50]})},
+    }
 
 
-BODIES: dict[str, Callable[[random.Random], Json]] = {STORAGE_CLASSES: a_class, CSI_NODES: a_node, SHAPES: a_shape, PODS: a_pod}
+BODIES: dict[str, Callable[[random.Random], Json]] = {
+    STORAGE_CLASSES: a_class,
+    CSI_NODES: a_node,
+    SHAPES: a_shape,
+    PODS: a_pod,
+}
 
 
 @pytest.fixture
@@ -122,7 +139,9 @@ def seen(answer: Answer) -> Json:
     """What must be the same on both servers."""
     found: Json = answer.json
     if found["kind"] == "Status":
-        causes = sorted(str((cause["reason"], cause.get("field"))) for cause in found.get("details", {}).get("causes", []))
+        causes = sorted(
+            str((cause["reason"], cause.get("field"))) for cause in found.get("details", {}).get("causes", [])
+        )
         return {"status": answer.status, "reason": found.get("reason"), "causes": sorted(set(causes))}
     own = found["metadata"]
     for field in ("uid", "creationTimestamp", "resourceVersion"):

@@ -17,7 +17,16 @@ from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Tenant, annotations, finalizers
-from tests.support.builders import Json, a_capacity, a_claim, a_csi_driver, a_csi_node, a_va, a_volume, an_ephemeral_volume
+from tests.support.builders import (
+    Json,
+    a_capacity,
+    a_claim,
+    a_csi_driver,
+    a_csi_node,
+    a_va,
+    a_volume,
+    an_ephemeral_volume,
+)
 from tests.support.control_plane import ControlPlane
 from tests.support.virtual_loop import run_virtual
 
@@ -128,7 +137,9 @@ async def b20_b21_waits_for_a_pod_then_for_a_node(world: Tenant) -> None:
     await world.told(claim, "Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
     await world.make_pod(world("claim"), schedulingGates=[{"name": "test/held"}])
     await world.told(claim, "Normal", "WaitForPodScheduled", f"waiting for pod {world('pod')} to be scheduled")
-    await world.patch(PVC, world("claim"), {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "somewhere"}}})
+    await world.patch(
+        PVC, world("claim"), {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "somewhere"}}}
+    )
     await world.asked(world("claim"))
 
 
@@ -161,7 +172,9 @@ async def b24_volume_removed_by_force(world: Tenant) -> None:
     await world.patch(PV, pv, {"metadata": {"finalizers": None}})
     lost = await world.phase(PVC, name, "Lost")
     assert {"phase": "Lost"} == lost["status"]
-    await world.told(claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+    await world.told(
+        claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+    )
 
 
 @life
@@ -173,7 +186,9 @@ async def b25_b26_lost_and_misbound(world: Tenant) -> None:
     await world.bound(world("other"), world("pv"))
     claim = await world.make_claim(volume=world("pv"), annotations={COMPLETED: "yes"})
     await world.phase(PVC, world("claim"), "Lost")
-    await world.told(claim, "Warning", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
+    await world.told(
+        claim, "Warning", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"
+    )
 
 
 @life
@@ -319,7 +334,9 @@ async def b43_b44_node_taken_back(world: Tenant) -> None:
     await world.patch(NODE, one, {"spec": {"unschedulable": True}})
     two = await world.make_node("n2")
     await world.patch(PVC, world("claim"), {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": None}}})
-    await world.told(pod, "Warning", "FailedScheduling", f'binding volumes: provisioning failed for PVC "{world("claim")}"')
+    await world.told(
+        pod, "Warning", "FailedScheduling", f'binding volumes: provisioning failed for PVC "{world("claim")}"'
+    )
     await world.selected(world("claim"), two)
     await world.provision(claim)
     await world.scheduled(world("pod"), two)
@@ -428,7 +445,10 @@ async def _all_on(plane: ControlPlane) -> dict[str, str]:
     config = load(str(plane.kubeconfig()), {})
     async with HttpCluster(config, clock=clock, randomness=Random(), user_agent="binding-lives") as cluster:
         await cluster.list(NODES)
-        tasks = {name: asyncio.create_task(_one(body, Tenant(cluster, wait_s=60, look_s=0.1))) for name, body in LIVES.items()}
+        tasks = {
+            name: asyncio.create_task(_one(body, Tenant(cluster, wait_s=60, look_s=0.1)))
+            for name, body in LIVES.items()
+        }
         ended = {name: await task for name, task in tasks.items()}
     return {name: said for name, said in ended.items() if said}
 

@@ -21,7 +21,9 @@ INVALID, REQUIRED, FORBIDDEN, UNSUPPORTED = (
 )
 OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 FROZEN = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-NOT_EXPANDABLE = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+NOT_EXPANDABLE = (
+    "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+)
 SNAPSHOT = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "x"}
 OTHER = {"apiGroup": "example.com", "kind": "Foo", "name": "x"}
 BOUND = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
@@ -53,7 +55,9 @@ def _is_made(api: Rest, body: Json) -> bool:
 def claim(api: Rest, name: str) -> Claim:
     """Makes a claim, bound if asked, and gives its path. expandable: its class exists, and says so."""
 
-    def make(*, bound: bool = False, expandable: bool | None = None, status: Any = None, old_class: str = "", **spec: Any) -> str:
+    def make(
+        *, bound: bool = False, expandable: bool | None = None, status: Any = None, old_class: str = "", **spec: Any
+    ) -> str:
         body = a_claim(name, **spec)
         if expandable is not None:
             api.post(STORAGE_CLASSES, a_class(name, allowVolumeExpansion=expandable)).ok(201)
@@ -120,12 +124,20 @@ CHANGES: dict[str, tuple[Json, Json, list[Cause]]] = {
     "source_away": ({"dataSource": SNAPSHOT}, {"dataSource": None, "dataSourceRef": None}, [SPEC]),
     "request_written_another_way": ({}, {"resources": {"requests": {"storage": "1073741824"}}}, []),
     "bound_request_written_another_way": ({"bound": True}, {"resources": {"requests": {"storage": "1073741824"}}}, []),
-    "limit_written_another_way": ({"resources": BOTH}, {"resources": {**BOTH, "limits": {"storage": "1073741824"}}}, []),
+    "limit_written_another_way": (
+        {"resources": BOTH},
+        {"resources": {**BOTH, "limits": {"storage": "1073741824"}}},
+        [],
+    ),
     "request_a_little_smaller": ({}, {"resources": {"requests": {"storage": "1073741823"}}}, [SPEC]),
     "AO17_growth_while_pending": ({"expandable": True}, {"resources": {"requests": {"storage": "2Gi"}}}, [SPEC]),
     "attributes_class_while_pending": ({}, {"volumeAttributesClassName": "gold"}, [SPEC]),
     "attributes_class": ({"bound": True}, {"volumeAttributesClassName": "gold"}, []),
-    "attributes_class_away": ({"bound": True, "volumeAttributesClassName": "gold"}, {"volumeAttributesClassName": None}, []),
+    "attributes_class_away": (
+        {"bound": True, "volumeAttributesClassName": "gold"},
+        {"volumeAttributesClassName": None},
+        [],
+    ),
     "attributes_class_in_use_away": (
         {"bound": True, "volumeAttributesClassName": "gold", "status": {"currentVolumeAttributesClassName": "gold"}},
         {"volumeAttributesClassName": None},
@@ -166,11 +178,15 @@ def test_AO18_a_bound_claim_grows_and_shrinks_to_above_its_capacity(api: Rest, c
     path = claim(bound=True, expandable=True)
     eventually(lambda: api.patch(path, request("3Gi")).status == 200, 10, "admission knows the class")
     assert {"storage": "2Gi"} == api.patch(path, request("2Gi")).ok()["spec"]["resources"]["requests"]
-    api.patch(path, request("1Gi")).invalid((FORBIDDEN, "spec.resources.requests.storage", "field can not be less than status.capacity"))
+    api.patch(path, request("1Gi")).invalid(
+        (FORBIDDEN, "spec.resources.requests.storage", "field can not be less than status.capacity")
+    )
     assert {"storage": "2Gi"} == api.get(path).ok()["spec"]["resources"]["requests"]
 
 
-@pytest.mark.parametrize("row", ["AO17_forbidden_by_its_class", "AO17_class_missing", "AO17_no_class", "AO17_class_only_in_an_annotation"])
+@pytest.mark.parametrize(
+    "row", ["AO17_forbidden_by_its_class", "AO17_class_missing", "AO17_no_class", "AO17_class_only_in_an_annotation"]
+)
 def test_growth_is_forbidden_unless_the_class_allows_it(api: Rest, claim: Claim, row: str) -> None:
     path = {
         "AO17_forbidden_by_its_class": lambda: claim(bound=True, expandable=False),
@@ -199,7 +215,9 @@ def test_the_old_annotation_may_become_the_field_and_nothing_else(api: Rest, cla
     path, field = claim(storageClassName=None, old_class=old), f"metadata.annotations.{OLD_CLASS}"
     api.patch(path, {"metadata": {"annotations": {OLD_CLASS: "new"}}}).invalid((INVALID, field, "field is immutable"))
     if old:
-        api.patch(path, {"metadata": {"annotations": {OLD_CLASS: None}}}).invalid((INVALID, field, "field is immutable"))
+        api.patch(path, {"metadata": {"annotations": {OLD_CLASS: None}}}).invalid(
+            (INVALID, field, "field is immutable")
+        )
         api.patch(path, {"spec": {"storageClassName": "other"}}).invalid(SPEC)
         both = {"metadata": {"annotations": {OLD_CLASS: "new"}}, "spec": {"storageClassName": old}}
         api.patch(path, both).invalid((INVALID, field, "field is immutable"))
@@ -218,9 +236,18 @@ def test_a_write_that_changes_nothing_keeps_the_version(api: Rest, claim: Claim,
 
 # status
 
-STATES = ("ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending")
+STATES = (
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+)
 STATUS_REFUSED: dict[str, tuple[Json, list[Cause]]] = {
-    "capacity": ({"capacity": {"storage": "-1"}}, [(INVALID, "status.capacity[storage]", "must be a valid resource quantity")]),
+    "capacity": (
+        {"capacity": {"storage": "-1"}},
+        [(INVALID, "status.capacity[storage]", "must be a valid resource quantity")],
+    ),
     "allocated": (
         {"allocatedResources": {"storage": "-1"}},
         [(INVALID, "status.allocatedResources[storage]", "must be a valid resource quantity")],
@@ -243,7 +270,13 @@ STATUS_REFUSED: dict[str, tuple[Json, list[Cause]]] = {
     ),
     "state": (
         {"allocatedResourceStatuses": {"storage": "Sleeping"}},
-        [(UNSUPPORTED, "status.allocatedResourceStatuses", '"storage": supported values: "ControllerResizeInProgress"')],
+        [
+            (
+                UNSUPPORTED,
+                "status.allocatedResourceStatuses",
+                '"storage": supported values: "ControllerResizeInProgress"',
+            )
+        ],
     ),
     "state_of": (
         {"allocatedResourceStatuses": {"cpu": "NodeResizePending"}},
@@ -260,13 +293,23 @@ def test_status_is_refused(api: Rest, claim: Claim, row: str) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_every_state_of_a_resize_is_taken(api: Rest, claim: Claim, state: str) -> None:
-    status = {"allocatedResourceStatuses": {"storage": state, "example.com/x": state}, "allocatedResources": {"storage": "2Gi"}}
+    status = {
+        "allocatedResourceStatuses": {"storage": state, "example.com/x": state},
+        "allocatedResources": {"storage": "2Gi"},
+    }
     assert {"phase": "Pending", **status} == api.patch(f"{claim()}/status", {"status": status}).ok()["status"]
 
 
 def test_status_is_kept_whole_and_nobody_checks_its_words(api: Rest, claim: Claim) -> None:
     time = "2024-01-02T03:04:05Z"
-    condition = {"type": "Odd", "status": "Maybe", "lastProbeTime": None, "lastTransitionTime": time, "reason": "r", "message": "m"}
+    condition = {
+        "type": "Odd",
+        "status": "Maybe",
+        "lastProbeTime": None,
+        "lastTransitionTime": time,
+        "reason": "r",
+        "message": "m",
+    }
     status = {
         "phase": "Odd",
         "accessModes": ["Odd"],
@@ -282,7 +325,9 @@ def test_conditions_are_merged_by_type(api: Rest, claim: Claim) -> None:
     path = f"{claim()}/status"
     for kind in ("Resizing", "FileSystemResizePending"):
         answer = api.patch(path, {"status": {"conditions": [{"type": kind, "status": "True"}]}}, STRATEGIC_PATCH).ok()
-    assert {"Resizing", "FileSystemResizePending"} == {condition["type"] for condition in answer["status"]["conditions"]}
+    assert {"Resizing", "FileSystemResizePending"} == {
+        condition["type"] for condition in answer["status"]["conditions"]
+    }
 
 
 def test_the_status_endpoint_changes_status_and_metadata_and_the_main_one_the_rest(api: Rest, claim: Claim) -> None:
@@ -293,7 +338,10 @@ def test_the_status_endpoint_changes_status_and_metadata_and_the_main_one_the_re
         "status": {"phase": "Bound"},
     }
     answer = api.patch(f"{path}/status", change).ok()
-    assert ("Bound", {"a": "b"}, ["example.com/f"]) == (answer["status"]["phase"], *map(answer["metadata"].get, ("labels", "finalizers")))
+    assert ("Bound", {"a": "b"}, ["example.com/f"]) == (
+        answer["status"]["phase"],
+        *map(answer["metadata"].get, ("labels", "finalizers")),
+    )
     assert "volumeName" not in answer["spec"]
     answer = api.patch(path, {"spec": {"volumeName": "v"}, "status": {"phase": "Lost"}}).ok()
     assert ("Bound", "v") == (answer["status"]["phase"], answer["spec"]["volumeName"])

@@ -26,20 +26,29 @@ Cause = tuple[str, str, str]
 
 REFUSED: dict[str, tuple[Json, list[Cause]]] = {
     "modes": ({"accessModes": None}, [(REQUIRED, "spec.accessModes", "at least 1 access mode is required")]),
-    "mode": ({"accessModes": ["Odd"]}, [(UNSUPPORTED, "spec.accessModes", 'supported values: "ReadOnlyMany", "ReadWriteMany"')]),
+    "mode": (
+        {"accessModes": ["Odd"]},
+        [(UNSUPPORTED, "spec.accessModes", 'supported values: "ReadOnlyMany", "ReadWriteMany"')],
+    ),
     "mode_alone": (
         {"accessModes": ["ReadWriteOncePod", "ReadWriteOnce"]},
         [(FORBIDDEN, "spec.accessModes", "may not use ReadWriteOncePod with other access modes")],
     ),
     "no_request": ({"resources": {}}, [(REQUIRED, "spec.resources[storage]", "")]),
-    "request": ({"resources": {"requests": {"storage": "0"}}}, [(INVALID, "spec.resources[storage]", "must be greater than zero")]),
+    "request": (
+        {"resources": {"requests": {"storage": "0"}}},
+        [(INVALID, "spec.resources[storage]", "must be greater than zero")],
+    ),
     "class": ({"storageClassName": "A b"}, [(INVALID, "spec.storageClassName", "RFC 1123")]),
     "volume_mode": ({"volumeMode": ""}, [(UNSUPPORTED, "spec.volumeMode", 'supported values: "Block", "Filesystem"')]),
     "selector": (
         {"selector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}},
         [(INVALID, "spec.selector.matchExpressions[0].operator", "not a valid selector operator")],
     ),
-    "attributes_class": ({"volumeAttributesClassName": "A b"}, [(INVALID, "spec.volumeAttributesClassName", "RFC 1123")]),
+    "attributes_class": (
+        {"volumeAttributesClassName": "A b"},
+        [(INVALID, "spec.volumeAttributesClassName", "RFC 1123")],
+    ),
     "source_name": (
         {"dataSource": {**CLAIM, "name": ""}},
         [(REQUIRED, "spec.dataSource.name", ""), (REQUIRED, "spec.dataSourceRef.name", "")],
@@ -69,15 +78,32 @@ def test_creation_is_refused(api: Rest, name: str, row: str) -> None:
 
 
 def test_all_errors_are_told_at_once_and_in_order(api: Rest, name: str) -> None:
-    body = a_claim(name, accessModes=["Odd"], resources={}, volumeMode="Odd", selector={"matchLabels": {"a b": ""}}, storageClassName="A b")
-    fields = ["spec.selector.matchLabels", "spec.accessModes", "spec.resources[storage]", "spec.storageClassName", "spec.volumeMode"]
+    body = a_claim(
+        name,
+        accessModes=["Odd"],
+        resources={},
+        volumeMode="Odd",
+        selector={"matchLabels": {"a b": ""}},
+        storageClassName="A b",
+    )
+    fields = [
+        "spec.selector.matchLabels",
+        "spec.accessModes",
+        "spec.resources[storage]",
+        "spec.storageClassName",
+        "spec.volumeMode",
+    ]
     causes = api.post(PVCS, body).refused(422, "Invalid")["details"]["causes"]
     assert fields == [cause["field"] for cause in causes]
 
 
 def test_a_new_claim_is_pending_and_protected_whatever_it_says(api: Rest, name: str) -> None:
     made = api.post(
-        PVCS, {**a_claim(name), "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}}
+        PVCS,
+        {
+            **a_claim(name),
+            "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}},
+        },
     ).ok(201)
     assert {"phase": "Pending"} == made["status"]
     assert ["kubernetes.io/pvc-protection"] == made["metadata"]["finalizers"]
@@ -87,7 +113,10 @@ def test_a_new_claim_is_pending_and_protected_whatever_it_says(api: Rest, name: 
 
 SOURCES: dict[str, tuple[Json, Json]] = {
     "AO19_snapshot": ({"dataSource": SNAPSHOT}, {"dataSource": SNAPSHOT, "dataSourceRef": SNAPSHOT}),
-    "AO19_claim": ({"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "x"}}, {"dataSource": CLAIM, "dataSourceRef": CLAIM}),
+    "AO19_claim": (
+        {"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "x"}},
+        {"dataSource": CLAIM, "dataSourceRef": CLAIM},
+    ),
     "AO20_other_kind": ({"dataSource": OTHER}, {}),
     "AO20_nothing": ({"dataSource": {}}, {}),
     "other_kind_by_reference": ({"dataSourceRef": OTHER}, {"dataSource": OTHER, "dataSourceRef": OTHER}),
@@ -111,7 +140,13 @@ def test_the_two_sources_are_one_or_dropped(api: Rest, name: str, row: str) -> N
     assert wanted == {field: stored[field] for field in ("dataSource", "dataSourceRef") if field in stored}
 
 
-AMOUNTS = [("1024Mi", "1Gi", False), ("1.5", "1500m", True), ("1.0001", "1001m", True), ("1n", "1m", True), ("1e3", "1e3", False)]
+AMOUNTS = [
+    ("1024Mi", "1Gi", False),
+    ("1.5", "1500m", True),
+    ("1.0001", "1001m", True),
+    ("1n", "1m", True),
+    ("1e3", "1e3", False),
+]
 
 
 @pytest.mark.parametrize(("sent", "kept", "fractional"), AMOUNTS)
@@ -136,7 +171,9 @@ def test_AO16_a_claim_without_a_class_gets_the_default_one(api_alone: Rest, name
     api, body = api_alone, {**a_class(name), "metadata": {"name": name, "annotations": {DEFAULT: "true"}}}
     api.post(STORAGE_CLASSES, body).ok(201)
     try:
-        made = eventually(lambda: _with_default(api, name), 10, "admission knows the class")  # (the real one has a cache)
+        made = eventually(
+            lambda: _with_default(api, name), 10, "admission knows the class"
+        )  # (the real one has a cache)
         assert ["kubernetes.io/pvc-protection"] == made["metadata"]["finalizers"]
         assert "" == api.post(PVCS, a_claim(f"{name}-none", storageClassName="")).ok(201)["spec"]["storageClassName"]
     finally:

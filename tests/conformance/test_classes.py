@@ -26,7 +26,11 @@ def cls(**fields: Any) -> Row:
 
 
 def topologies(*terms: list[tuple[str, list[str]]]) -> Row:
-    return cls(allowedTopologies=[{"matchLabelExpressions": [{"key": key, "values": values} for key, values in term]} for term in terms])
+    return cls(
+        allowedTopologies=[
+            {"matchLabelExpressions": [{"key": key, "values": values} for key, values in term]} for term in terms
+        ]
+    )
 
 
 def vac(**fields: Any) -> Row:
@@ -45,14 +49,23 @@ def where(**requirement: Any) -> Row:
 REFUSED: dict[str, tuple[Row, list[Cause]]] = {
     "class_provisioner": (cls(provisioner=""), [(REQUIRED, "provisioner", "")]),
     "class_provisioner_name": (cls(provisioner="a b"), [(INVALID, "provisioner", QUALIFIED)]),
-    "class_policy": (cls(reclaimPolicy="Recycle"), [(UNSUPPORTED, "reclaimPolicy", 'supported values: "Delete", "Retain"')]),
+    "class_policy": (
+        cls(reclaimPolicy="Recycle"),
+        [(UNSUPPORTED, "reclaimPolicy", 'supported values: "Delete", "Retain"')],
+    ),
     "class_mode": (
         cls(volumeBindingMode=""),
         [(UNSUPPORTED, "volumeBindingMode", 'supported values: "Immediate", "WaitForFirstConsumer"')],
     ),
     "class_parameter": (cls(parameters={"": "x"}), [(INVALID, "parameters", "field can not be empty.")]),
-    "class_parameters": (cls(parameters={f"k{n}": "" for n in range(513)}), [(TOO_LONG, "parameters", "may not be more than 512")]),
-    "class_parameters_size": (cls(parameters={"k": "x" * 262144}), [(TOO_LONG, "parameters", "may not be more than 262144")]),
+    "class_parameters": (
+        cls(parameters={f"k{n}": "" for n in range(513)}),
+        [(TOO_LONG, "parameters", "may not be more than 512")],
+    ),
+    "class_parameters_size": (
+        cls(parameters={"k": "x" * 262144}),
+        [(TOO_LONG, "parameters", "may not be more than 262144")],
+    ),
     "class_term_twice": (
         topologies([("a", ["b", "c"]), ("d", ["e"])], [("d", ["e"]), ("a", ["c", "b"])]),
         [(DUPLICATE, "allowedTopologies[1].matchLabelExpressions", "")],
@@ -66,10 +79,16 @@ REFUSED: dict[str, tuple[Row, list[Cause]]] = {
     "vac_driver_name": (vac(driverName="a" * 64), [(INVALID, "driverName", "name part must be no more than 63 bytes")]),
     "vac_no_parameters": (vac(parameters={}), [(REQUIRED, "parameters", "must contain at least one key/value pair")]),
     "vac_parameter": (vac(parameters={"": "x"}), [(INVALID, "parameters", "field can not be empty.")]),
-    "vac_parameters": (vac(parameters={f"k{n}": "" for n in range(513)}), [(TOO_LONG, "parameters", "may not be more than 512")]),
+    "vac_parameters": (
+        vac(parameters={f"k{n}": "" for n in range(513)}),
+        [(TOO_LONG, "parameters", "may not be more than 512")],
+    ),
     "capacity_class": (capacity(storageClassName=""), [(INVALID, "storageClassName", SUBDOMAIN)]),
     "capacity_negative": (capacity(capacity="-1"), [(INVALID, "capacity", "must be greater than or equal to 0")]),
-    "capacity_values": (where(key="a", operator="In"), [(REQUIRED, "nodeTopology.matchExpressions[0].values", "must be specified")]),
+    "capacity_values": (
+        where(key="a", operator="In"),
+        [(REQUIRED, "nodeTopology.matchExpressions[0].values", "must be specified")],
+    ),
     "capacity_no_values": (
         where(key="a", operator="Exists", values=["b"]),
         [(FORBIDDEN, "nodeTopology.matchExpressions[0].values", "may not be specified")],
@@ -78,10 +97,16 @@ REFUSED: dict[str, tuple[Row, list[Cause]]] = {
         where(key="a", operator="Like"),
         [(INVALID, "nodeTopology.matchExpressions[0].operator", "not a valid selector operator")],
     ),
-    "capacity_key": (where(key="a b", operator="Exists"), [(INVALID, "nodeTopology.matchExpressions[0].key", QUALIFIED)]),
+    "capacity_key": (
+        where(key="a b", operator="Exists"),
+        [(INVALID, "nodeTopology.matchExpressions[0].key", QUALIFIED)],
+    ),
     "capacity_labels": (
         capacity(nodeTopology={"matchLabels": {"a b": "c d"}}),
-        [(INVALID, "nodeTopology.matchLabels", QUALIFIED), (INVALID, "nodeTopology.matchLabels", "a valid label must be")],
+        [
+            (INVALID, "nodeTopology.matchLabels", QUALIFIED),
+            (INVALID, "nodeTopology.matchLabels", "a valid label must be"),
+        ],
     ),
 }
 
@@ -104,12 +129,20 @@ CHANGES: dict[str, tuple[Row, Json, list[Cause]]] = {
     "AO23_class_expansion": (cls(), {"allowVolumeExpansion": True}, []),
     "class_provisioner": (cls(), {"provisioner": "e"}, [(INVALID, "provisioner", FROZEN)]),
     "class_policy": (cls(), {"reclaimPolicy": "Retain"}, [(INVALID, "reclaimPolicy", FROZEN)]),
-    "class_policy_default": (cls(reclaimPolicy="Retain"), {"reclaimPolicy": None}, [(INVALID, "reclaimPolicy", FROZEN)]),
+    "class_policy_default": (
+        cls(reclaimPolicy="Retain"),
+        {"reclaimPolicy": None},
+        [(INVALID, "reclaimPolicy", FROZEN)],
+    ),
     "class_mode": (cls(), {"volumeBindingMode": "WaitForFirstConsumer"}, [(INVALID, "volumeBindingMode", FROZEN)]),
     "class_mount_options": (cls(), {"mountOptions": ["ro"]}, []),
     "class_terms": (cls(), {"allowedTopologies": [{"matchLabelExpressions": [{"key": "a", "values": ["b"]}]}]}, []),
     "vac_driver": (vac(), {"driverName": "e"}, [(FORBIDDEN, "driverName", "updates to driverName are forbidden.")]),
-    "vac_parameters": (vac(), {"parameters": {"b": "c"}}, [(FORBIDDEN, "parameters", "updates to parameters are forbidden.")]),
+    "vac_parameters": (
+        vac(),
+        {"parameters": {"b": "c"}},
+        [(FORBIDDEN, "parameters", "updates to parameters are forbidden.")],
+    ),
     "vac_labels": (vac(), {"metadata": {"labels": {"a": "b"}}}, []),
     "capacity_class": (capacity(), {"storageClassName": "slow"}, [(INVALID, "storageClassName", FROZEN)]),
     "capacity_topology": (capacity(), {"nodeTopology": None}, [(INVALID, "nodeTopology", FROZEN)]),

@@ -53,7 +53,10 @@ async def test_a_whole_object_can_be_put_back_unless_it_has_changed(server: Serv
         await cluster.create(VOLUME_ATTACHMENTS, a_va(name, labels={"test": name}))
         whole = await cluster.get(VOLUME_ATTACHMENTS.whole(), name)
         whole["metadata"]["labels"]["more"] = "1"
-        assert (await cluster.replace(VOLUME_ATTACHMENTS.whole(), whole))["metadata"]["labels"] == {"test": name, "more": "1"}
+        assert (await cluster.replace(VOLUME_ATTACHMENTS.whole(), whole))["metadata"]["labels"] == {
+            "test": name,
+            "more": "1",
+        }
         with pytest.raises(errors.Conflict):
             await cluster.replace(VOLUME_ATTACHMENTS.whole(), whole)
 
@@ -70,7 +73,10 @@ async def test_a_json_patch_whose_test_fails_changes_nothing(server: Server, nam
 async def test_what_is_not_valid_is_told_by_field(server: Server, name: str) -> None:
     async with a_client(server) as cluster:
         with pytest.raises(errors.Invalid) as caught:
-            await cluster.create(VOLUME_ATTACHMENTS, {"metadata": {"name": name}, "spec": {"attacher": "a", "nodeName": "n", "source": {}}})
+            await cluster.create(
+                VOLUME_ATTACHMENTS,
+                {"metadata": {"name": name}, "spec": {"attacher": "a", "nodeName": "n", "source": {}}},
+            )
         assert [cause["field"] for cause in caught.value.details["causes"]] == ["spec.source"]
         with pytest.raises(errors.NotFound, match="not found"):
             await cluster.get(PERSISTENT_VOLUMES, f"größe {name} {'x' * 1000}")
@@ -100,7 +106,9 @@ async def test_a_watch_goes_on_where_a_list_ended(server: Server, name: str) -> 
         watch = cluster.watch(VOLUME_ATTACHMENTS, selection, resource_version=page.resource_version, timeout_s=60)
         async with contextlib.aclosing(watch) as events:
             created = await cluster.create(VOLUME_ATTACHMENTS, a_va(name, labels={"test": name}))
-            changed = await cluster.patch(VOLUME_ATTACHMENTS, name, merge_patch({"metadata": {"annotations": {"a": "1"}}}))
+            changed = await cluster.patch(
+                VOLUME_ATTACHMENTS, name, merge_patch({"metadata": {"annotations": {"a": "1"}}})
+            )
             await cluster.delete(VOLUME_ATTACHMENTS, name)
             seen: list[tuple[EventType, VolumeAttachment | None]] = []
             while len(seen) < 3:
@@ -125,7 +133,11 @@ async def test_a_watch_ends_by_itself_when_its_time_is_over(server: Server) -> N
 async def test_a_watch_from_a_forgotten_version_is_gone(server: Server) -> None:
     _, _, group, version, plural = server.forget().split("/")
     kind = Kind(group, version, "", plural, False, dict)
-    async with a_client(server) as cluster, contextlib.aclosing(cluster.watch(kind, resource_version="1")) as events, asyncio.timeout(30):
+    async with (
+        a_client(server) as cluster,
+        contextlib.aclosing(cluster.watch(kind, resource_version="1")) as events,
+        asyncio.timeout(30),
+    ):
         with pytest.raises(errors.Gone):
             await anext(events)
 

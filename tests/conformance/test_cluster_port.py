@@ -27,7 +27,17 @@ from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import Cluster, EventType, Patch, PatchType, Row, Selection, WatchEvent
-from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Gone, Invalid, NotFound, NotServed, Unreachable
+from mooring.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Gone,
+    Invalid,
+    NotFound,
+    NotServed,
+    Unreachable,
+)
 from mooring.kube.patch import add_finalizer, remove_finalizer
 from tests.conformance.conftest import EMBEDDED_HISTORY, Server
 from tests.support.builders import a_csi_node, a_lease, a_pv, a_secret, a_va
@@ -61,7 +71,9 @@ class Local(Target):
         randomness = Random(1)
         store = new_store(randomness, time.time(), HistoryLimits(changes_max=EMBEDDED_HISTORY))
         Housekeeping(store, clock=LoopClock()).start()
-        super().__init__(LocalCluster(store, clock=LoopClock(), randomness=randomness, faults=self._faults), bookmark_s=0.2)
+        super().__init__(
+            LocalCluster(store, clock=LoopClock(), randomness=randomness, faults=self._faults), bookmark_s=0.2
+        )
 
     async def forget(self) -> Kind[dict[str, Any]]:
         for number in range(EMBEDDED_HISTORY // 2 + 2):
@@ -175,7 +187,9 @@ async def label(cluster: Cluster, name: str, **labels: str | None) -> Secret:
 # what is not served
 
 
-def unserved(group: str = "nosuch.test", version: str = "v1", plural: str = "nosuch", *, namespaced: bool = False) -> Kind[Any]:
+def unserved(
+    group: str = "nosuch.test", version: str = "v1", plural: str = "nosuch", *, namespaced: bool = False
+) -> Kind[Any]:
     return Kind(group, version, "NoSuch", plural, namespaced, dict)
 
 
@@ -219,7 +233,11 @@ async def test_discovery_has_what_is_served(cluster: Cluster, kind: Kind[Any]) -
 async def test_a_created_object_comes_back_typed_and_filled_in(cluster: Cluster, name: str) -> None:
     made = await cluster.create(VOLUME_ATTACHMENTS, a_va(name))
     assert isinstance(made, VolumeAttachment)
-    assert ("csi.test", "pv1", False) == (made.spec.attacher, made.spec.source.persistent_volume_name, made.status.attached)
+    assert ("csi.test", "pv1", False) == (
+        made.spec.attacher,
+        made.spec.source.persistent_volume_name,
+        made.status.attached,
+    )
     assert made.metadata.uid
     assert int(made.metadata.resource_version) > 0
     assert made == await cluster.get(VOLUME_ATTACHMENTS, name)
@@ -232,7 +250,9 @@ async def test_a_struct_may_be_created_too(cluster: Cluster, name: str) -> None:
 
 
 async def test_whole_objects_keep_what_no_struct_knows(cluster: Cluster, name: str) -> None:
-    whole = await cluster.create(CSI_NODES.whole(), a_csi_node(name, [{"name": "d", "nodeID": "n", "allocatable": {"count": 7}}]))
+    whole = await cluster.create(
+        CSI_NODES.whole(), a_csi_node(name, [{"name": "d", "nodeID": "n", "allocatable": {"count": 7}}])
+    )
     assert {"count": 7} == whole["spec"]["drivers"][0]["allocatable"]
 
 
@@ -243,7 +263,9 @@ async def test_a_list_is_in_order_and_of_its_selection(cluster: Cluster, name: s
     assert [f"{name}-{letter}" for letter in "abc"] == [item.metadata.name for item in page.items]
     assert {"default"} == {item.metadata.namespace for item in page.items}
     assert int(page.resource_version) >= max(int(item.metadata.resource_version) for item in page.items)
-    one = await cluster.list(SECRETS, Selection(label_selector=f"set={name},letter!=a", field_selector=f"metadata.name!={name}-b"))
+    one = await cluster.list(
+        SECRETS, Selection(label_selector=f"set={name},letter!=a", field_selector=f"metadata.name!={name}-b")
+    )
     assert [f"{name}-c"] == [item.metadata.name for item in one.items]
     assert () == (await cluster.list(SECRETS, Selection("kube-system", label_selector=f"set={name}"))).items
 
@@ -251,7 +273,9 @@ async def test_a_list_is_in_order_and_of_its_selection(cluster: Cluster, name: s
 async def test_rows_are_what_kubectl_prints(cluster: Cluster, name: str) -> None:
     for node in ("n1", "n2"):
         await cluster.create(VOLUME_ATTACHMENTS, a_va(f"{name}-{node}", f"pv-{name}", node))
-    await cluster.patch(VOLUME_ATTACHMENTS, f"{name}-n1", Patch(PatchType.MERGE, {"status": {"attached": True}}), subresource="status")
+    await cluster.patch(
+        VOLUME_ATTACHMENTS, f"{name}-n1", Patch(PatchType.MERGE, {"status": {"attached": True}}), subresource="status"
+    )
     rows, token = list[Row](), ""
     while True:
         page = await cluster.list(VOLUME_ATTACHMENTS.decoded_as(Row), limit=1, continue_token=token)
@@ -294,7 +318,10 @@ async def test_a_lease_may_be_created_by_replacing_it(cluster: Cluster, name: st
     [
         (PatchType.MERGE, {"metadata": {"labels": {"a": None, "b": "2"}}}),
         (PatchType.STRATEGIC, {"metadata": {"labels": {"a": None, "b": "2"}}}),
-        (PatchType.JSON, [{"op": "remove", "path": "/metadata/labels/a"}, {"op": "add", "path": "/metadata/labels/b", "value": "2"}]),
+        (
+            PatchType.JSON,
+            [{"op": "remove", "path": "/metadata/labels/a"}, {"op": "add", "path": "/metadata/labels/b", "value": "2"}],
+        ),
     ],
     ids=["merge", "strategic", "json"],
 )
@@ -355,14 +382,22 @@ async def test_finalizers_come_and_go_one_by_one(cluster: Cluster, name: str) ->
 
 async def test_a_policy_goes_with_a_deletion(cluster: Cluster, name: str) -> None:
     owner = await cluster.create(SECRETS, a_secret(f"{name}-owner"), "default")
-    ref = {"apiVersion": "v1", "kind": "Secret", "name": f"{name}-owner", "uid": owner.metadata.uid, "blockOwnerDeletion": True}
+    ref = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "name": f"{name}-owner",
+        "uid": owner.metadata.uid,
+        "blockOwnerDeletion": True,
+    }
     child = a_secret(f"{name}-child", ownerReferences=[ref], finalizers=[HOLD])
     made = await cluster.create(SECRETS, child, "default")
     async with watching(cluster, SECRETS, made.metadata.resource_version, named(f"{name}-child")) as watch:
         await cluster.delete(SECRETS, f"{name}-owner", "default", propagation="Foreground")
         (marked,) = await watch.take(1)
     assert marked.object.metadata.deletion_timestamp
-    assert ["foregroundDeletion"] == list((await cluster.get(SECRETS, f"{name}-owner", "default")).metadata.finalizers or ())
+    assert ["foregroundDeletion"] == list(
+        (await cluster.get(SECRETS, f"{name}-owner", "default")).metadata.finalizers or ()
+    )
     await cluster.patch(SECRETS, f"{name}-child", Patch(PatchType.MERGE, {"metadata": {"finalizers": None}}), "default")
 
 
@@ -385,10 +420,20 @@ def patching(body: Any, kind: PatchType = PatchType.MERGE) -> Callable[[Cluster,
 
 RESOURCE = "volumeattachments.storage.k8s.io"
 REFUSALS = {
-    "get": Refusal(lambda c, n: c.get(VOLUME_ATTACHMENTS, f"no-{n}"), NotFound, "NotFound", f'{RESOURCE} "no-{{name}}" not found'),
-    "delete": Refusal(lambda c, n: c.delete(VOLUME_ATTACHMENTS, f"no-{n}"), NotFound, "NotFound", f'{RESOURCE} "no-{{name}}" not found'),
+    "get": Refusal(
+        lambda c, n: c.get(VOLUME_ATTACHMENTS, f"no-{n}"), NotFound, "NotFound", f'{RESOURCE} "no-{{name}}" not found'
+    ),
+    "delete": Refusal(
+        lambda c, n: c.delete(VOLUME_ATTACHMENTS, f"no-{n}"),
+        NotFound,
+        "NotFound",
+        f'{RESOURCE} "no-{{name}}" not found',
+    ),
     "create_again": Refusal(
-        lambda c, n: c.create(VOLUME_ATTACHMENTS, a_va(n)), AlreadyExists, "AlreadyExists", f'{RESOURCE} "{{name}}" already exists'
+        lambda c, n: c.create(VOLUME_ATTACHMENTS, a_va(n)),
+        AlreadyExists,
+        "AlreadyExists",
+        f'{RESOURCE} "{{name}}" already exists',
     ),
     "immutable": Refusal(patching({"spec": {"nodeName": "x"}}), Invalid, "Invalid", "field is immutable"),
     "failed_test": Refusal(
@@ -397,25 +442,41 @@ REFUSALS = {
         "Invalid",
         "the server rejected our request due to an error in our request",
     ),
-    "stale_patch": Refusal(patching({"metadata": {"resourceVersion": "1"}}), Conflict, "Conflict", "the object has been modified"),
+    "stale_patch": Refusal(
+        patching({"metadata": {"resourceVersion": "1"}}), Conflict, "Conflict", "the object has been modified"
+    ),
     "foreign_uid": Refusal(
         patching({"metadata": {"uid": "x"}}), Invalid, "Invalid", 'metadata.uid: Invalid value: "x": field is immutable'
     ),
     "wrong_uid": Refusal(
-        lambda c, n: c.delete(VOLUME_ATTACHMENTS, n, uid="x"), Conflict, "Conflict", "the UID in the precondition (x) does not match"
+        lambda c, n: c.delete(VOLUME_ATTACHMENTS, n, uid="x"),
+        Conflict,
+        "Conflict",
+        "the UID in the precondition (x) does not match",
     ),
     "missing_namespace": Refusal(
         lambda c, n: c.create(SECRETS, a_secret(n), "no-such"), NotFound, "NotFound", 'namespaces "no-such" not found'
     ),
-    "no_namespace": Refusal(lambda c, n: c.create(SECRETS, a_secret(n)), BadRequest, "BadRequest", "resource namespace may not be empty"),
+    "no_namespace": Refusal(
+        lambda c, n: c.create(SECRETS, a_secret(n)), BadRequest, "BadRequest", "resource namespace may not be empty"
+    ),
     "hostile_name": Refusal(
-        lambda c, n: c.get(SECRETS, "../x", "default"), BadRequest, "BadRequest", "it may not be '.' or '..', nor contain '/' or '%'"
+        lambda c, n: c.get(SECRETS, "../x", "default"),
+        BadRequest,
+        "BadRequest",
+        "it may not be '.' or '..', nor contain '/' or '%'",
     ),
     "label_selector": Refusal(
-        lambda c, n: c.list(SECRETS, Selection(label_selector="a b")), BadRequest, "BadRequest", "unable to parse requirement"
+        lambda c, n: c.list(SECRETS, Selection(label_selector="a b")),
+        BadRequest,
+        "BadRequest",
+        "unable to parse requirement",
     ),
     "field_selector": Refusal(
-        lambda c, n: c.list(SECRETS, Selection(field_selector="data=x")), BadRequest, "BadRequest", "field label not supported: data"
+        lambda c, n: c.list(SECRETS, Selection(field_selector="data=x")),
+        BadRequest,
+        "BadRequest",
+        "field label not supported: data",
     ),
     "unreadable": Refusal(
         lambda c, n: c.create(PERSISTENT_VOLUMES, a_pv(f"{n}-2", capacity={"storage": "1Gib"})),
@@ -522,7 +583,9 @@ async def test_a_watch_ends_by_itself_with_a_bookmark_to_go_on_from(target: Targ
         events = await watch.rest()
     assert EventType.BOOKMARK is events[-1].type
     assert events[-1].object is None
-    assert int(events[-1].resource_version) >= int(other.metadata.resource_version), "it covers changes that the watch did not show"
+    assert int(events[-1].resource_version) >= int(other.metadata.resource_version), (
+        "it covers changes that the watch did not show"
+    )
 
 
 async def test_a_watch_from_a_forgotten_version_is_gone(target: Target) -> None:
@@ -536,7 +599,8 @@ async def test_all_watchers_see_the_same(cluster: Cluster, name: str) -> None:
     made = await cluster.create(SECRETS, a_secret(name, labels={"set": name}), "default")
     async with contextlib.AsyncExitStack() as stack:
         watches = [
-            await stack.enter_async_context(watching(cluster, SECRETS, made.metadata.resource_version, labelled(name))) for _ in range(4)
+            await stack.enter_async_context(watching(cluster, SECRETS, made.metadata.resource_version, labelled(name)))
+            for _ in range(4)
         ]
         for number in range(3):
             await label(cluster, name, n=str(number))

@@ -48,7 +48,9 @@ def test_AO11_put_without_a_version_overwrites_a_volume(api: Rest, name: str) ->
 def test_AO12_put_without_a_version_is_refused_for_an_attachment(api: Rest, name: str) -> None:
     api.post(VAS, a_va(name)).ok(201)
     wrong = api.put(f"{VAS}/{name}", a_va(name, labels={"a": "b"}))
-    wrong.refused(422, "Invalid", ("FieldValueInvalid", "metadata.resourceVersion"), says="must be specified for an update")
+    wrong.refused(
+        422, "Invalid", ("FieldValueInvalid", "metadata.resourceVersion"), says="must be specified for an update"
+    )
     assert "labels" not in api.get(f"{VAS}/{name}").ok()["metadata"]
 
 

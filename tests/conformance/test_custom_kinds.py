@@ -12,7 +12,12 @@ from tests.support.rest import MERGE_PATCH, STRATEGIC_PATCH, Rest
 from tests.support.waiting import eventually
 
 INVALID, TYPE, REQUIRED = "FieldValueInvalid", "FieldValueTypeInvalid", "FieldValueRequired"
-UNSUPPORTED, TOO_LONG, TOO_MANY, DUPLICATE = "FieldValueNotSupported", "FieldValueTooLong", "FieldValueTooMany", "FieldValueDuplicate"
+UNSUPPORTED, TOO_LONG, TOO_MANY, DUPLICATE = (
+    "FieldValueNotSupported",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+    "FieldValueDuplicate",
+)
 
 TEXT = {"type": "string"}
 PAIR = {"type": "object", "properties": {"a": TEXT, "b": TEXT}}
@@ -29,7 +34,11 @@ PLACES: dict[str, Any] = {
         "type": "array",
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["k", "p"],
-        "items": {"type": "object", "required": ["k"], "properties": {"k": TEXT, "p": {"type": "integer", "default": 1}}},
+        "items": {
+            "type": "object",
+            "required": ["k"],
+            "properties": {"k": TEXT, "p": {"type": "integer", "default": 1}},
+        },
     },
     "map": {"type": "object", "minProperties": 2, "maxProperties": 3, "additionalProperties": {"type": "integer"}},
     "needs": {**PAIR, "required": ["a", "b"]},
@@ -82,7 +91,11 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, str], str]] = {
     "too_long": ({"text": "xxxxx"}, (TOO_LONG, "spec.text"), "may not be more than 4 bytes"),
     "other_pattern": ({"text": "yy"}, (INVALID, "spec.text"), "should match '^x'"),
     "no_choice": ({"choice": "c"}, (UNSUPPORTED, "spec.choice"), 'supported values: "a", "b"'),
-    "no_choice_of_numbers": ({"number": 3}, (UNSUPPORTED, "spec.number"), 'Unsupported value: 3: supported values: "1", "2"'),
+    "no_choice_of_numbers": (
+        {"number": 3},
+        (UNSUPPORTED, "spec.number"),
+        'Unsupported value: 3: supported values: "1", "2"',
+    ),
     "few_items": ({"list": ["a"]}, (INVALID, "spec.list"), "should have at least 2 items"),
     "many_items": ({"list": list("abcd")}, (TOO_MANY, "spec.list"), "must have at most 3 items"),
     "long_item": ({"list": ["a", "bbbb"]}, (TOO_LONG, "spec.list[1]"), "may not be more than 3 bytes"),
@@ -104,7 +117,11 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, str], str]] = {
     "no_address": ({"address": "1.2.3"}, (TYPE, "spec.address"), "must be of type ipv4"),
     "no_uuid": ({"id": "x"}, (TYPE, "spec.id"), "must be of type uuid"),
     "object_without_a_kind": ({"object": {"apiVersion": "v1"}}, (REQUIRED, "spec.object.kind"), "Required value"),
-    "object_with_an_odd_kind": ({"object": {"apiVersion": "v1", "kind": "a b"}}, (INVALID, "spec.object.kind"), "may have mixed case"),
+    "object_with_an_odd_kind": (
+        {"object": {"apiVersion": "v1", "kind": "a b"}},
+        (INVALID, "spec.object.kind"),
+        "may have mixed case",
+    ),
 }
 
 
@@ -120,7 +137,10 @@ def test_a_value_that_the_schema_does_not_allow_is_refused(api: Rest, things: st
 # (Of these the real server names the place in the text alone.)
 JOINED: dict[str, tuple[dict[str, Any], str]] = {
     "none_of": ({"one": {}}, "must validate one and only one schema (oneOf). Found none valid"),
-    "both_of": ({"one": {"a": "x", "b": "y"}}, "must validate one and only one schema (oneOf). Found 2 valid alternatives"),
+    "both_of": (
+        {"one": {"a": "x", "b": "y"}},
+        "must validate one and only one schema (oneOf). Found 2 valid alternatives",
+    ),
     "not_any": ({"any": {}}, "must validate at least one schema (anyOf)"),
     "not_all": ({"all": {"a": "x"}}, "must validate all the schemas (allOf)"),
     "none_of_all": ({"all": {}}, "must validate all the schemas (allOf). None validated"),
@@ -140,11 +160,23 @@ KEPT: dict[str, tuple[Any, Any]] = {
     "whole_number_with_a_point": ({"whole": 2.0}, {"whole": 2}),
     "either": ({"either": "5%"}, {"either": "5%"}),
     "one": ({"one": {"a": "x"}, "not": {"b": "x"}}, {"one": {"a": "x"}, "not": {"b": "x"}}),
-    "formats": ({"moment": "2024-01-01T00:00:00.1+01:00", "while": "1h2m"}, {"moment": "2024-01-01T00:00:00.1+01:00", "while": "1h2m"}),
-    "same_key_other_default": ({"keyed": [{"k": "a", "p": 2}, {"k": "a"}]}, {"keyed": [{"k": "a", "p": 2}, {"k": "a", "p": 1}]}),
+    "formats": (
+        {"moment": "2024-01-01T00:00:00.1+01:00", "while": "1h2m"},
+        {"moment": "2024-01-01T00:00:00.1+01:00", "while": "1h2m"},
+    ),
+    "same_key_other_default": (
+        {"keyed": [{"k": "a", "p": 2}, {"k": "a"}]},
+        {"keyed": [{"k": "a", "p": 2}, {"k": "a", "p": 1}]},
+    ),
     "null_that_is_allowed": ({"nullable": None}, {"nullable": None}),
-    "null_that_says_nothing": ({"text": None, "list": None, "map": {"a": 1, "b": 2, "c": None}}, {"map": {"a": 1, "b": 2}}),
-    "unknown_fields": ({"odd": 1, "items": [{"x": "a", "y": 1}], "open": {"any": [1]}}, {"items": [{"x": "a"}], "open": {"any": [1]}}),
+    "null_that_says_nothing": (
+        {"text": None, "list": None, "map": {"a": 1, "b": 2, "c": None}},
+        {"map": {"a": 1, "b": 2}},
+    ),
+    "unknown_fields": (
+        {"odd": 1, "items": [{"x": "a", "y": 1}], "open": {"any": [1]}},
+        {"items": [{"x": "a"}], "open": {"any": [1]}},
+    ),
     "whole_object": (
         {"object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "odd": 1}, "anything": True}},
         {"object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "anything": True}},
@@ -176,9 +208,13 @@ def test_unknown_fields_are_told(api: Rest, things: str, name: str, validation: 
 def test_a_body_names_its_kind(api: Rest, things: str, name: str) -> None:
     body = an_object(PLURAL, name)
     api.post(things, {**body, "kind": ""}).refused(400, "BadRequest", says="Object 'Kind' is missing")
-    api.post(things, {**body, "apiVersion": ""}).refused(400, "BadRequest", says="does not match the expected API version")
+    api.post(things, {**body, "apiVersion": ""}).refused(
+        400, "BadRequest", says="does not match the expected API version"
+    )
     api.post(things, {**body, "kind": "Other"}).refused(422, "Invalid", (INVALID, "kind"), says="must be Thing")
-    api.post(things, {**body, "metadata": {"name": name, "labels": 3}}).refused(400, "BadRequest", says="cannot unmarshal number")
+    api.post(things, {**body, "metadata": {"name": name, "labels": 3}}).refused(
+        400, "BadRequest", says="cannot unmarshal number"
+    )
 
 
 def test_AO42_strategic_patches_are_for_built_in_kinds(api: Rest, things: str, name: str) -> None:
@@ -220,7 +256,9 @@ def test_a_whole_number_that_comes_as_a_float_counts_as_a_change(api: Rest, thin
 
 def test_status_has_an_endpoint_of_its_own(api: Rest, things: str, name: str) -> None:
     path = f"{things}/{name}"
-    assert "status" not in api.post(things, an_object(PLURAL, name, spec={"flag": True}, status={"ready": True})).ok(201)
+    assert "status" not in api.post(things, an_object(PLURAL, name, spec={"flag": True}, status={"ready": True})).ok(
+        201
+    )
     assert "status" not in api.patch(path, {"status": {"ready": True}}).ok()
     change = {"spec": {"flag": False}, "status": {"ready": True}, "metadata": {"labels": {"a": "b"}}}
     answer = api.patch(f"{path}/status", change).ok()
@@ -238,7 +276,10 @@ def test_what_has_become_wrong_can_stay_but_not_change(api: Rest, name: str) -> 
     """A definition may become stricter than the objects that are there."""
     plural = f"ratchet{name.replace('-', '')}s"
     definition = a_definition(plural, a_version(spec_of(a=TEXT, b=TEXT)))
-    things, place = installed(api, definition), "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + definition["metadata"]["name"]
+    things, place = (
+        installed(api, definition),
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + definition["metadata"]["name"],
+    )
     api.post(things, an_object(plural, "x", spec={"a": "long enough", "b": "1"})).ok(201)
     stricter = a_definition(plural, a_version(spec_of(a={"type": "string", "maxLength": 3}, b=TEXT)))
     api.patch(place, {"spec": {"versions": stricter["spec"]["versions"]}}, MERGE_PATCH).ok()

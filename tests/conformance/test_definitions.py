@@ -9,11 +9,26 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Server
-from tests.support.customkinds import DEFINITIONS, GROUP, a_definition, a_version, an_object, changed, installed, path_of, spec_of
+from tests.support.customkinds import (
+    DEFINITIONS,
+    GROUP,
+    a_definition,
+    a_version,
+    an_object,
+    changed,
+    installed,
+    path_of,
+    spec_of,
+)
 from tests.support.rest import Rest
 from tests.support.waiting import eventually
 
-INVALID, REQUIRED, FORBIDDEN, UNSUPPORTED = "FieldValueInvalid", "FieldValueRequired", "FieldValueForbidden", "FieldValueNotSupported"
+INVALID, REQUIRED, FORBIDDEN, UNSUPPORTED = (
+    "FieldValueInvalid",
+    "FieldValueRequired",
+    "FieldValueForbidden",
+    "FieldValueNotSupported",
+)
 DUPLICATE, TYPE = "FieldValueDuplicate", "FieldValueTypeInvalid"
 SCHEMA = "spec.validation.openAPIV3Schema"
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
@@ -72,13 +87,21 @@ def protected(**annotations: str) -> Change:
 
 
 SPEC = f"{SCHEMA}.properties[spec]"
-COLUMN, SCALE, FIELD = "spec.additionalPrinterColumns[0]", "spec.subresources.scale", "spec.selectableFields[0].jsonPath"
+COLUMN, SCALE, FIELD = (
+    "spec.additionalPrinterColumns[0]",
+    "spec.subresources.scale",
+    "spec.selectableFields[0].jsonPath",
+)
 APPROVAL = "metadata.annotations[api-approved.kubernetes.io]"
 REFUSED: dict[str, tuple[Change, tuple[str, str], str]] = {
     "no_group": (spec(group=""), (REQUIRED, "spec.group"), "Required value"),
     "group_without_dot": (spec(group="kit"), (INVALID, "spec.group"), "should be a domain with at least one dot"),
     "scope": (spec(scope="World"), (UNSUPPORTED, "spec.scope"), 'supported values: "Cluster", "Namespaced"'),
-    "other_name": (lambda body: body["metadata"].update(name="a.b.c"), (INVALID, "metadata.name"), 'spec.names.plural+"."+spec.group'),
+    "other_name": (
+        lambda body: body["metadata"].update(name="a.b.c"),
+        (INVALID, "metadata.name"),
+        'spec.names.plural+"."+spec.group',
+    ),
     "plural": (names(plural="A"), (INVALID, "spec.names.plural"), "DNS-1035"),
     "no_kind": (names(kind=""), (REQUIRED, "spec.names.kind"), "Required value"),
     "kind": (names(kind="A B"), (INVALID, "spec.names.kind"), "may have mixed case"),
@@ -86,30 +109,66 @@ REFUSED: dict[str, tuple[Change, tuple[str, str], str]] = {
     "category": (names(categories=["A"]), (INVALID, "spec.names.categories[0]"), "DNS-1035"),
     "no_versions": (spec(versions=[]), (INVALID, "spec.versions"), "exactly one version marked as storage version"),
     "no_storage": (version(storage=False), (INVALID, "spec.versions"), "exactly one version marked as storage version"),
-    "two_alike": (spec(versions=[a_version(OBJECT), a_version(OBJECT, storage=False)]), (INVALID, "spec.versions"), "unique version names"),
+    "two_alike": (
+        spec(versions=[a_version(OBJECT), a_version(OBJECT, storage=False)]),
+        (INVALID, "spec.versions"),
+        "unique version names",
+    ),
     "version_name": (version(name="V1"), (INVALID, "spec.versions[0].name"), "DNS-1035"),
     "no_schema": (version(schema={}), (REQUIRED, "spec.versions[0].schema.openAPIV3Schema"), "Required value"),
     "old_ways": (spec(preserveUnknownFields=True), (INVALID, "spec.preserveUnknownFields"), "cannot set to true"),
-    "conversion": (spec(conversion={"strategy": "Magic"}), (UNSUPPORTED, "spec.conversion.strategy"), '"None", "Webhook"'),
+    "conversion": (
+        spec(conversion={"strategy": "Magic"}),
+        (UNSUPPORTED, "spec.conversion.strategy"),
+        '"None", "Webhook"',
+    ),
     "unapproved_group": (protected(), (REQUIRED, APPROVAL), "protected groups must have approval annotation"),
     "badly_approved": (
         protected(**{"api-approved.kubernetes.io": "yes"}),
         (INVALID, APPROVAL),
         'either a URL or a reason starting with "unapproved"',
     ),
-    "warning_of_nothing": (version(deprecationWarning="x"), (INVALID, "spec.versions[0].deprecationWarning"), "only be set for deprecated"),
+    "warning_of_nothing": (
+        version(deprecationWarning="x"),
+        (INVALID, "spec.versions[0].deprecationWarning"),
+        "only be set for deprecated",
+    ),
     "column_without_name": (column(name=""), (REQUIRED, f"{COLUMN}.name"), "Required value"),
-    "column_type": (column(type="text"), (INVALID, f"{COLUMN}.type"), "must be one of boolean,date,integer,number,string"),
+    "column_type": (
+        column(type="text"),
+        (INVALID, f"{COLUMN}.type"),
+        "must be one of boolean,date,integer,number,string",
+    ),
     "column_format": (column(format="x"), (INVALID, f"{COLUMN}.format"), "must be one of byte,date"),
-    "column_path": (column(jsonPath="x"), (INVALID, f"{COLUMN}.JSONPath"), "must be a simple json path starting with ."),
-    "scale_elsewhere": (scale(specReplicasPath=".a"), (INVALID, f"{SCALE}.specReplicasPath"), "should be a json path under .spec"),
+    "column_path": (
+        column(jsonPath="x"),
+        (INVALID, f"{COLUMN}.JSONPath"),
+        "must be a simple json path starting with .",
+    ),
+    "scale_elsewhere": (
+        scale(specReplicasPath=".a"),
+        (INVALID, f"{SCALE}.specReplicasPath"),
+        "should be a json path under .spec",
+    ),
     "scale_nowhere": (scale(statusReplicasPath=""), (REQUIRED, f"{SCALE}.statusReplicasPath"), "Required value"),
-    "field_that_is_not_there": (version(selectableFields=[{"jsonPath": ".spec.x"}]), (INVALID, FIELD), "does not refer to a valid field"),
+    "field_that_is_not_there": (
+        version(selectableFields=[{"jsonPath": ".spec.x"}]),
+        (INVALID, FIELD),
+        "does not refer to a valid field",
+    ),
     "root_without_type": (schema({"properties": {}}), (REQUIRED, f"{SCHEMA}.type"), "must not be empty at the root"),
     "root_of_another_type": (schema(TEXT), (INVALID, f"{SCHEMA}.type"), "must be object at the root"),
-    "root_may_be_null": (schema({**OBJECT, "nullable": True}), (FORBIDDEN, f"{SCHEMA}.nullable"), "nullable cannot be true at the root"),
+    "root_may_be_null": (
+        schema({**OBJECT, "nullable": True}),
+        (FORBIDDEN, f"{SCHEMA}.nullable"),
+        "nullable cannot be true at the root",
+    ),
     "field_without_type": (place({}), (REQUIRED, f"{SPEC}.type"), "must not be empty for specified object fields"),
-    "item_without_type": (place({"type": "array", "items": {}}), (REQUIRED, f"{SPEC}.items.type"), "for specified array items"),
+    "item_without_type": (
+        place({"type": "array", "items": {}}),
+        (REQUIRED, f"{SPEC}.items.type"),
+        "for specified array items",
+    ),
     "list_without_items": (place({"type": "array"}), (REQUIRED, f"{SPEC}.items"), "must be specified"),
     "type": (place({"type": "text"}), (UNSUPPORTED, f"{SPEC}.type"), '"array", "boolean", "integer"'),
     "both_maps": (
@@ -118,26 +177,54 @@ REFUSED: dict[str, tuple[Change, tuple[str, str], str]] = {
         "mutual exclusive",
     ),
     "reference": (place({**OBJECT, "$ref": "#/x"}), (FORBIDDEN, f"{SPEC}.$ref"), "$ref is not supported"),
-    "unique_items": (place({"type": "array", "items": TEXT, "uniqueItems": True}), (FORBIDDEN, f"{SPEC}.uniqueItems"), "quadratic"),
+    "unique_items": (
+        place({"type": "array", "items": TEXT, "uniqueItems": True}),
+        (FORBIDDEN, f"{SPEC}.uniqueItems"),
+        "quadratic",
+    ),
     "pattern": (place({**TEXT, "pattern": "("}), (INVALID, f"{SPEC}.pattern"), "must be a valid regular expression"),
     "default_of_another_type": (place({**TEXT, "default": 1}), (TYPE, f"{SPEC}.default"), "must be of type string"),
-    "default_with_odd_fields": (place({**OBJECT, "default": {"x": 1}}), (INVALID, f"{SPEC}.default"), "must not have unknown fields"),
-    "type_below_anyof": (place({**OBJECT, "anyOf": [OBJECT]}), (FORBIDDEN, f"{SPEC}.anyOf[0].type"), "must be empty to be structural"),
+    "default_with_odd_fields": (
+        place({**OBJECT, "default": {"x": 1}}),
+        (INVALID, f"{SPEC}.default"),
+        "must not have unknown fields",
+    ),
+    "type_below_anyof": (
+        place({**OBJECT, "anyOf": [OBJECT]}),
+        (FORBIDDEN, f"{SPEC}.anyOf[0].type"),
+        "must be empty to be structural",
+    ),
     "default_below_not": (
         place({**OBJECT, "not": {"default": 1}}),
         (FORBIDDEN, f"{SPEC}.not.default"),
         "must be undefined to be structural",
     ),
-    "empty_object": (place({**OBJECT, "x-kubernetes-embedded-resource": True}), (REQUIRED, f"{SPEC}.properties"), "must not be empty if"),
-    "list_type": (place(listed("bag", TEXT)), (UNSUPPORTED, f"{SPEC}.x-kubernetes-list-type"), '"atomic", "set", "map"'),
-    "set_of_maps": (place(listed("set", OBJECT)), (INVALID, f"{SPEC}.items.x-kubernetes-map-type"), "must be atomic as item of a list"),
+    "empty_object": (
+        place({**OBJECT, "x-kubernetes-embedded-resource": True}),
+        (REQUIRED, f"{SPEC}.properties"),
+        "must not be empty if",
+    ),
+    "list_type": (
+        place(listed("bag", TEXT)),
+        (UNSUPPORTED, f"{SPEC}.x-kubernetes-list-type"),
+        '"atomic", "set", "map"',
+    ),
+    "set_of_maps": (
+        place(listed("set", OBJECT)),
+        (INVALID, f"{SPEC}.items.x-kubernetes-map-type"),
+        "must be atomic as item of a list",
+    ),
     "no_keys": (place(listed("map", OBJECT)), (REQUIRED, f"{SPEC}.x-kubernetes-list-map-keys"), "must not be empty"),
     "key_that_may_miss": (
         place(keyed(["k"], {**OBJECT, "properties": {"k": TEXT}})),
         (REQUIRED, f"{SPEC}.items.properties[k].default"),
         "so it must have a default or be a required property",
     ),
-    "key_that_is_not_there": (place(keyed(["k"], OBJECT)), (INVALID, f"{SPEC}.x-kubernetes-list-map-keys"), "names of item properties"),
+    "key_that_is_not_there": (
+        place(keyed(["k"], OBJECT)),
+        (INVALID, f"{SPEC}.x-kubernetes-list-map-keys"),
+        "names of item properties",
+    ),
     "metadata": (
         schema({**OBJECT, "properties": {"metadata": {**OBJECT, "properties": {"labels": OBJECT}}}}),
         (FORBIDDEN, f"{SCHEMA}.properties[metadata]"),
@@ -167,7 +254,9 @@ def test_what_a_definition_leaves_out_is_filled_in(api: Rest, name: str) -> None
 def test_a_whole_number_is_one_however_it_is_written(api: Rest, name: str) -> None:
     plural = plural_of(name)
     odd = {"x-kubernetes-int-or-string": True, "default": 3.0}
-    body = a_definition(plural, a_version(spec_of(a={**WHOLE, "default": 1.0, "minimum": 1.0, "enum": [1.0, 2.0]}, b=odd)))
+    body = a_definition(
+        plural, a_version(spec_of(a={**WHOLE, "default": 1.0, "minimum": 1.0, "enum": [1.0, 2.0]}, b=odd))
+    )
     things = installed(api, body)
     shown = api.get(f"{DEFINITIONS}/{plural}.{GROUP}").body.decode()
     assert [] == [text for text in ("1.0", "2.0", "3.0") if text in shown]
@@ -195,8 +284,12 @@ def test_a_name_belongs_to_one_definition_at_a_time(api: Rest, name: str) -> Non
     installed(api, first)
     api.post(DEFINITIONS, second).ok(201)
     place = f"{DEFINITIONS}/{twin}.{GROUP}"
-    status = eventually(lambda: api.get(place).ok() if api.get(place).ok()["status"]["conditions"] else None, 30, "names are judged")
-    assert {"NamesAccepted": ("False", "ListKindConflict"), "Established": ("False", "NotAccepted")} == conditions_of(status)
+    status = eventually(
+        lambda: api.get(place).ok() if api.get(place).ok()["status"]["conditions"] else None, 30, "names are judged"
+    )
+    assert {"NamesAccepted": ("False", "ListKindConflict"), "Established": ("False", "NotAccepted")} == conditions_of(
+        status
+    )
     assert 404 == api.get(path_of(twin)).status
     api.delete(f"{DEFINITIONS}/{plural}.{GROUP}").ok()
     eventually(lambda: conditions_of(api.get(place).ok())["Established"][0] == "True", 60, "the name is free")
@@ -217,8 +310,14 @@ def test_objects_go_before_their_definition(api: Rest, name: str) -> None:
     assert (1, None) == (deleted["metadata"]["generation"], deleted["metadata"].get("deletionGracePeriodSeconds"))
     assert ["customresourcecleanup.apiextensions.k8s.io"] == deleted["metadata"]["finalizers"]
     assert ("True", "InstanceDeletionPending") == conditions_of(deleted)["Terminating"]
-    eventually(lambda: ["held"] == [item["metadata"]["name"] for item in api.get(things).ok()["items"]], 30, "the free one is gone")
-    eventually(lambda: conditions_of(api.get(place).ok())["Terminating"][1] == "InstanceDeletionInProgress", 30, "it waits")
+    eventually(
+        lambda: ["held"] == [item["metadata"]["name"] for item in api.get(things).ok()["items"]],
+        30,
+        "the free one is gone",
+    )
+    eventually(
+        lambda: conditions_of(api.get(place).ok())["Terminating"][1] == "InstanceDeletionInProgress", 30, "it waits"
+    )
     api.post(things, an_object(plural, "new")).refused(
         403, "Forbidden", says="create not allowed while custom resource definition is termin"
     )
@@ -235,7 +334,9 @@ def test_a_definition_that_others_hold_says_that_its_objects_are_gone(api: Rest,
     place = f"{DEFINITIONS}/{plural}.{GROUP}"
     marked = api.delete(place, {"propagationPolicy": "Foreground"}).ok()["metadata"]
     assert ["example.com/hold", "customresourcecleanup.apiextensions.k8s.io"] == marked["finalizers"]
-    eventually(lambda: ["example.com/hold"] == api.get(place).ok()["metadata"]["finalizers"], 30, "its objects are gone")
+    eventually(
+        lambda: ["example.com/hold"] == api.get(place).ok()["metadata"]["finalizers"], 30, "its objects are gone"
+    )
     assert ("False", "InstanceDeletionCompleted") == conditions_of(api.get(place).ok())["Terminating"]
     api.patch(place, {"metadata": {"finalizers": None}}).ok()
 
@@ -275,7 +376,12 @@ def test_a_version_that_objects_may_be_stored_in_stays(api: Rest, name: str) -> 
     answer = changed(api, place, lambda body: body["spec"].update(versions=moved)).ok()
     assert (["v1", "v2"], 2) == (answer["status"]["storedVersions"], answer["metadata"]["generation"])
     left = changed(api, place, lambda body: body["spec"].update(versions=moved[1:]))
-    left.refused(422, "Invalid", (INVALID, "status.storedVersions[0]"), says="must remain in spec.versions until a storage migration")
+    left.refused(
+        422,
+        "Invalid",
+        (INVALID, "status.storedVersions[0]"),
+        says="must remain in spec.versions until a storage migration",
+    )
     api.patch(f"{DEFINITIONS}/{place}/status", {"status": {"storedVersions": ["v2"]}}).ok()
     changed(api, place, lambda body: body["spec"].update(versions=moved[1:])).ok()
     eventually(lambda: api.get(path_of(plural)).status == 404, 30, "the old version is not served any more")
@@ -306,7 +412,9 @@ def test_every_version_shows_the_same_objects(api: Rest, versioned: str, name: s
     assert [(f"{GROUP}/v1beta1", {"a": "x"})] == [(item["apiVersion"], item["spec"]) for item in listed_there["items"]]
     assert (f"{GROUP}/v1beta1", "FormerList") == (listed_there["apiVersion"], listed_there["kind"])
     api.patch(f"{two}/{name}", {"spec": {"a": "y"}}).ok()
-    assert {"a": "y", "d": "d1"} == api.get(f"{one}/{name}").ok()["spec"], "what the other version does not know is lost in a write"
+    assert {"a": "y", "d": "d1"} == api.get(f"{one}/{name}").ok()["spec"], (
+        "what the other version does not know is lost in a write"
+    )
     with api.watch(two, resourceVersion="0", fieldSelector=f"metadata.name={name}") as watch:
         assert f"{GROUP}/v1beta1" == watch.take(1)[0]["object"]["apiVersion"]
 
@@ -315,7 +423,9 @@ def test_a_deprecated_version_warns(api: Rest, versioned: str, name: str) -> Non
     one, two = path_of(versioned), path_of(versioned, "v1beta1")
     warning = f'299 - "{GROUP}/v1beta1 Former is deprecated; use {GROUP}/v1 Former"'
     body = an_object(versioned, name, "v1beta1")
-    assert [[warning]] * 3 == [answer.warnings for answer in (api.post(two, body), api.get(two), api.get(f"{two}/none"))]
+    assert [[warning]] * 3 == [
+        answer.warnings for answer in (api.post(two, body), api.get(two), api.get(f"{two}/none"))
+    ]
     assert [] == api.get(one).warnings
 
 
@@ -344,7 +454,9 @@ def test_a_scale_is_a_part_of_its_object(api: Rest, versioned: str, name: str) -
     del fresh["metadata"]["resourceVersion"]
     assert {"replicas": 2} == api.put(f"{path}/scale", fresh).ok()["spec"]
     fresh["spec"]["replicas"] = -1
-    api.put(f"{path}/scale", fresh).refused(422, "Invalid", (INVALID, ".spec.n"), says="should be a non-negative integer")
+    api.put(f"{path}/scale", fresh).refused(
+        422, "Invalid", (INVALID, ".spec.n"), says="should be a non-negative integer"
+    )
     assert [404, 404] == [
         api.get(f"{path_of(versioned)}/none/scale").status,
         api.get(f"{path_of(versioned, 'v1beta1')}/{name}/scale").status,
@@ -356,8 +468,12 @@ def test_discovery_knows_names_and_sub_resources(api: Rest, versioned: str) -> N
     group = api.get(f"/apis/{GROUP}").ok()
     assert "v1" == group["preferredVersion"]["version"]
     found = {entry["name"]: entry for entry in api.get(f"/apis/{GROUP}/v1").ok()["resources"]}
-    assert ("Former", "former", False) == tuple(found[versioned][part] for part in ("kind", "singularName", "namespaced"))
-    assert {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"} == set(found[versioned]["verbs"])
+    assert ("Former", "former", False) == tuple(
+        found[versioned][part] for part in ("kind", "singularName", "namespaced")
+    )
+    assert {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"} == set(
+        found[versioned]["verbs"]
+    )
     assert ["get", "patch", "update"] == sorted(found[f"{versioned}/status"]["verbs"])
     told = found[f"{versioned}/scale"]
     assert ("autoscaling", "v1", "Scale") == tuple(told[part] for part in ("group", "version", "kind"))

@@ -20,7 +20,9 @@ SEEDS_MIN = 40
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_both_servers_answer_random_requests_alike(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+def test_both_servers_answer_random_requests_alike(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
     """On a control plane of their own: whatever there is of a kind is compared, and removed."""
     with both(tmp_path, new_control_plane()) as targets:
         judge, schemas, until = Judge(targets), targets[1].schemas(), time.monotonic() + TIME_S

@@ -40,7 +40,9 @@ def a_shape(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_all_that_is_wrong_with_a_match_is_told(api: Rest) -> None:
-    status = api.get(SECRETS, resourceVersionMatch="x", fieldSelector="x=y", **{"continue": "x"}).refused(422, "Invalid")
+    status = api.get(SECRETS, resourceVersionMatch="x", fieldSelector="x=y", **{"continue": "x"}).refused(
+        422, "Invalid"
+    )
     told = [(cause["reason"], cause["field"]) for cause in status["details"]["causes"]]
     assert [(FORBIDDEN, MATCH), (FORBIDDEN, MATCH), (UNSUPPORTED, MATCH)] == told
 
@@ -55,7 +57,9 @@ def test_an_empty_dry_run_is_none_that_is_known(api: Rest, name: str) -> None:
 
 
 def test_selectors_are_read_before_the_options_of_a_deletion(api: Rest) -> None:
-    api.delete(SECRETS, labelSelector="=", gracePeriodSeconds="x").refused(400, "BadRequest", says="found '=', expected: !, identifier")
+    api.delete(SECRETS, labelSelector="=", gracePeriodSeconds="x").refused(
+        400, "BadRequest", says="found '=', expected: !, identifier"
+    )
 
 
 def test_a_field_selector_of_nothing_selects_all(api: Rest) -> None:
@@ -63,11 +67,15 @@ def test_a_field_selector_of_nothing_selects_all(api: Rest) -> None:
 
 
 def test_nodes_are_not_selected_by_namespaces(api: Rest) -> None:
-    api.get(NODES, fieldSelector="metadata.namespace=x").refused(400, "BadRequest", says="field label not supported: metadata.namespace")
+    api.get(NODES, fieldSelector="metadata.namespace=x").refused(
+        400, "BadRequest", says="field label not supported: metadata.namespace"
+    )
 
 
 def test_custom_objects_outside_of_namespaces_are_not_selected_by_them(api: Rest, shapes: str) -> None:
-    api.get(shapes, fieldSelector="metadata.namespace=x").refused(400, "BadRequest", says="field label not supported: metadata.namespace")
+    api.get(shapes, fieldSelector="metadata.namespace=x").refused(
+        400, "BadRequest", says="field label not supported: metadata.namespace"
+    )
 
 
 # -- paths
@@ -78,7 +86,9 @@ def test_custom_objects_outside_of_namespaces_are_not_selected_by_them(api: Rest
 def test_a_name_that_cannot_be_one_is_refused_at_once(api: Rest, method: str, segment: str, why: str) -> None:
     name = unquote(segment)
     body = a_secret(name) if method == "PUT" else None
-    api.request(method, f"{SECRETS}/{segment}", body).refused(400, "BadRequest", says=f'Name parameter invalid: "{name}": {why}')
+    api.request(method, f"{SECRETS}/{segment}", body).refused(
+        400, "BadRequest", says=f'Name parameter invalid: "{name}": {why}'
+    )
 
 
 def test_a_slash_at_the_end_means_nothing(api: Rest, name: str) -> None:
@@ -91,7 +101,9 @@ def test_slashes_at_the_end_mean_nothing_to_a_deletion_either(api: Rest) -> None
 
 
 def test_a_part_that_a_custom_kind_has_not_is_not_found(api: Rest, shapes: str, name: str) -> None:
-    assert {"name": name, "group": "mooring.test", "kind": "shapes"} == api.get(f"{shapes}/{name}/none").refused(404, "NotFound")["details"]
+    assert {"name": name, "group": "mooring.test", "kind": "shapes"} == api.get(f"{shapes}/{name}/none").refused(
+        404, "NotFound"
+    )["details"]
 
 
 # -- patches
@@ -102,14 +114,18 @@ def test_a_patch_of_what_is_not_there_is_not_read(api: Rest, name: str) -> None:
 
 
 def test_a_patch_of_no_known_type_is_refused_before_anything_else(api: Rest, name: str) -> None:
-    status = api.patch(f"{SECRETS}/{name}", {}, "application/json").refused(415, "UnsupportedMediaType", says="415: Unsupported Media Type")
+    status = api.patch(f"{SECRETS}/{name}", {}, "application/json").refused(
+        415, "UnsupportedMediaType", says="415: Unsupported Media Type"
+    )
     assert {} == status["details"]
 
 
 @pytest.mark.parametrize("body", [{"provisioner": 5}, {"noSuchField": 1}])
 def test_what_a_patch_makes_unreadable_names_no_object(api: Rest, name: str, body: dict[str, Any]) -> None:
     api.post(STORAGE_CLASSES, a_class(name)).ok(201)
-    status = api.patch(f"{STORAGE_CLASSES}/{name}", body, fieldValidation="Strict").refused(422, "Invalid", (INVALID, "patch"))
+    status = api.patch(f"{STORAGE_CLASSES}/{name}", body, fieldValidation="Strict").refused(
+        422, "Invalid", (INVALID, "patch")
+    )
     assert ["causes"] == list(status["details"])
 
 
@@ -134,7 +150,10 @@ def test_an_unknown_field_that_is_there_twice_is_told_once(api: Rest, name: str)
 @pytest.mark.parametrize("kind", [JSON_PATCH, STRATEGIC_PATCH])
 def test_a_patch_of_null_changes_nothing(api: Rest, name: str, kind: str) -> None:
     made = api.post(SECRETS, a_secret(name)).ok(201)
-    assert made["metadata"]["resourceVersion"] == api.patch(f"{SECRETS}/{name}", b"null", kind).ok()["metadata"]["resourceVersion"]
+    assert (
+        made["metadata"]["resourceVersion"]
+        == api.patch(f"{SECRETS}/{name}", b"null", kind).ok()["metadata"]["resourceVersion"]
+    )
 
 
 @pytest.mark.parametrize("kind", [MERGE_PATCH, STRATEGIC_PATCH])
@@ -158,8 +177,16 @@ LONG = "9" * 400
         (JSON_PATCH, "[5]", "number into Go value of type handlers.jsonPatchOp"),
         (JSON_PATCH, '[null,{"op":5}]', "number into Go struct field jsonPatchOp.op of type string"),
         (JSON_PATCH, '[{"op":"add","path":true}]', "bool into Go struct field jsonPatchOp.path of type string"),
-        (JSON_PATCH, '[{"op":"add","path":"/x","from":{}}]', "object into Go struct field jsonPatchOp.from of type string"),
-        (JSON_PATCH, '[{"op":"test","path":"/x","value":[1e400]}]', "number 1e400 into Go struct field jsonPatchOp.value of type float64"),
+        (
+            JSON_PATCH,
+            '[{"op":"add","path":"/x","from":{}}]',
+            "object into Go struct field jsonPatchOp.from of type string",
+        ),
+        (
+            JSON_PATCH,
+            '[{"op":"test","path":"/x","value":[1e400]}]',
+            "number 1e400 into Go struct field jsonPatchOp.value of type float64",
+        ),
         (
             JSON_PATCH,
             f'[{{"op":"x"}},{{"op":"add","path":"/x","value":{LONG}}}]',
@@ -189,15 +216,23 @@ def test_a_patch_is_read_before_it_is_applied(api: Rest, name: str, kind: str, p
         (STRATEGIC_PATCH, '{"x":1e400}', 400),
     ],
 )
-def test_a_patch_whose_fields_are_not_validated_is_applied_as_it_is(api: Rest, name: str, kind: str, patch: str, status: int) -> None:
+def test_a_patch_whose_fields_are_not_validated_is_applied_as_it_is(
+    api: Rest, name: str, kind: str, patch: str, status: int
+) -> None:
     api.post(SECRETS, a_secret(name)).ok(201)
     assert status == api.patch(f"{SECRETS}/{name}", patch.encode(), kind, fieldValidation="Ignore").status
 
 
 def test_members_that_no_operation_has_are_told(api: Rest, name: str) -> None:
     api.post(SECRETS, a_secret(name)).ok(201)
-    patch = b'[{"op":"test","path":"/x"},{"op":"test","op":"test","path":"/x","x":1e400},{"op":"test","path":"/y","OP":""}]'
-    told = ['json patch duplicate field "[1].op"', 'json patch unknown field "[1].x"', 'json patch unknown field "[2].OP"']
+    patch = (
+        b'[{"op":"test","path":"/x"},{"op":"test","op":"test","path":"/x","x":1e400},{"op":"test","path":"/y","OP":""}]'
+    )
+    told = [
+        'json patch duplicate field "[1].op"',
+        'json patch unknown field "[1].x"',
+        'json patch unknown field "[2].OP"',
+    ]
     found = api.patch(f"{SECRETS}/{name}", patch, JSON_PATCH)
     assert ["299 - " + json.dumps(text) for text in told] == found.warnings
     api.patch(f"{SECRETS}/{name}", patch, JSON_PATCH, fieldValidation="Strict").refused(
@@ -221,7 +256,9 @@ def test_mistakes_of_a_patch_and_of_its_object_are_told_together(api: Rest, name
 def test_an_apply_that_cannot_be_typed_names_the_kind(api: Rest, name: str) -> None:
     config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "x": 1}
     message = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m").json["message"]
-    assert f"failed to create typed patch object (/{name}; /v1, Kind=Secret): .x: field not declared in schema" == message
+    assert (
+        f"failed to create typed patch object (/{name}; /v1, Kind=Secret): .x: field not declared in schema" == message
+    )
 
 
 def test_an_apply_that_owns_nothing_writes_nothing(api: Rest, name: str) -> None:
@@ -272,7 +309,9 @@ def test_an_item_may_lack_keys_where_another_has_a_default(api: Rest, name: str)
 def test_an_apply_that_creates_names_no_uid(api: Rest, name: str) -> None:
     config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "uid": "x"}}
     refused = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m")
-    refused.refused(409, "Conflict", says="uid mismatch: the provided object specified uid x, and no existing object was found")
+    refused.refused(
+        409, "Conflict", says="uid mismatch: the provided object specified uid x, and no existing object was found"
+    )
 
 
 # -- deletions
@@ -285,13 +324,17 @@ def test_an_empty_precondition_is_one(api: Rest, name: str, condition: str) -> N
 
 
 def test_all_that_is_wrong_with_a_policy_is_told(api: Rest, name: str) -> None:
-    status = api.delete(f"{SECRETS}/{name}", {"propagationPolicy": "Never", "orphanDependents": False}).refused(422, "Invalid")
+    status = api.delete(f"{SECRETS}/{name}", {"propagationPolicy": "Never", "orphanDependents": False}).refused(
+        422, "Invalid"
+    )
     assert [INVALID, UNSUPPORTED] == [cause["reason"] for cause in status["details"]["causes"]]
 
 
 def test_events_of_both_apis_are_one_kind_to_preconditions(api: Rest, name: str) -> None:
     api.post(EVENTS, {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}}).ok(201)
-    status = api.delete(f"{NEW_EVENTS}/{name}", {"preconditions": {"uid": "x"}}).refused(409, "Conflict", says=f'on Event "{name}"')
+    status = api.delete(f"{NEW_EVENTS}/{name}", {"preconditions": {"uid": "x"}}).refused(
+        409, "Conflict", says=f'on Event "{name}"'
+    )
     assert {"name": name, "kind": "Event"} == status["details"]
 
 
@@ -316,7 +359,9 @@ def test_the_swap_of_a_node_is_more_than_none_but_in_its_status(api: Rest, name:
 
 
 def test_the_key_of_an_item_may_come_with_a_point(api: Rest, shapes: str, name: str) -> None:
-    api.patch(f"{shapes}/{name}", a_shape(name, spec={"items": [{"port": 1, "name": "a"}]}), APPLY_PATCH, fieldManager="a").ok(201)
+    api.patch(
+        f"{shapes}/{name}", a_shape(name, spec={"items": [{"port": 1, "name": "a"}]}), APPLY_PATCH, fieldManager="a"
+    ).ok(201)
     for items in ([{"port": 1.0, "name": "b"}], [{"port": 2.0}, {"port": 1.0}]):
         stored = api.patch(f"{shapes}/{name}", {"spec": {"items": items}}, fieldManager="b").ok()
     assert [{"port": 2, "protocol": "TCP"}, {"port": 1, "protocol": "TCP"}] == stored["spec"]["items"]
@@ -329,7 +374,14 @@ def test_an_item_that_is_null_has_no_keys(api: Rest, shapes: str, name: str) -> 
     """And of what is there several times the second is told alone."""
     null = (TYPE, "spec.items[0]", 'must be of type object: "null"')
     api.post(shapes, a_shape(name, spec={"items": [None]})).invalid(null)
-    items = [{"port": 1}, {"port": 1}, {"port": 1}, {"port": 2}, {"port": 1, "protocol": "TCP"}, {"port": 2, "protocol": "UDP"}]
+    items = [
+        {"port": 1},
+        {"port": 1},
+        {"port": 1},
+        {"port": 2},
+        {"port": 1, "protocol": "TCP"},
+        {"port": 2, "protocol": "UDP"},
+    ]
     api.post(shapes, a_shape(name, spec={"items": items})).invalid((DUPLICATE, "spec.items[1]", "Duplicate value"))
     api.post(shapes, a_shape(name, spec={"set": ["a", "b", "a", "a", "b"]})).invalid(
         *[(DUPLICATE, f"spec.set[{number}]", "Duplicate value") for number in (2, 4)]
@@ -374,7 +426,9 @@ def test_the_name_of_a_volume_is_looked_at_beside_another_source(api: Rest, name
     spec = {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "../x", "inlineVolumeSpec": inline}}
     found = api.post(VAS, {"metadata": {"name": name}, "spec": spec})
     field = "spec.source.persistentVolumeName"
-    found.invalid((FORBIDDEN, "spec.source", "exactly one"), (INVALID, field, "a lowercase RFC 1123 subdomain must consist"))
+    found.invalid(
+        (FORBIDDEN, "spec.source", "exactly one"), (INVALID, field, "a lowercase RFC 1123 subdomain must consist")
+    )
 
 
 def test_owners_without_a_version(api: Rest, name: str) -> None:
@@ -384,7 +438,8 @@ def test_owners_without_a_version(api: Rest, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "obj"), [(LEASES, {"spec": {"holderIdentity": "a"}}), (EVENTS, {"involvedObject": {"namespace": "default"}})]
+    ("path", "obj"),
+    [(LEASES, {"spec": {"holderIdentity": "a"}}), (EVENTS, {"involvedObject": {"namespace": "default"}})],
 )
 def test_finalizers_without_a_prefix_where_they_are_taken(api: Rest, name: str, path: str, obj: dict[str, Any]) -> None:
     api.post(path, {"metadata": {"name": name, "finalizers": ["x"]}, **obj}, dryRun="All").ok(201)
@@ -394,7 +449,9 @@ def test_finalizers_without_a_prefix_where_they_are_taken(api: Rest, name: str, 
 
 def test_accounts_keep_the_names_of_their_secrets(api: Rest, name: str) -> None:
     api.post(ACCOUNTS, {"metadata": {"name": name}, "secrets": [{"name": "a", "kind": "x"}]}).ok(201)
-    changed = api.put(f"{ACCOUNTS}/{name}", {"metadata": {"name": name}, "secrets": [{"name": "a", "namespace": "x"}, {"kind": "x"}]}).ok()
+    changed = api.put(
+        f"{ACCOUNTS}/{name}", {"metadata": {"name": name}, "secrets": [{"name": "a", "namespace": "x"}, {"kind": "x"}]}
+    ).ok()
     assert [{"name": "a"}, {}] == changed["secrets"]
 
 
@@ -417,7 +474,9 @@ def test_accounts_keep_the_names_of_their_secrets(api: Rest, name: str) -> None:
     ],
 )
 def test_when_images_are_pulled(api: Rest, name: str, image: str, policy: str) -> None:
-    pod = api.post(PODS, {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": image}]}}, dryRun="All").ok(201)
+    pod = api.post(
+        PODS, {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": image}]}}, dryRun="All"
+    ).ok(201)
     assert policy == pod["spec"]["containers"][0]["imagePullPolicy"]
 
 
@@ -426,7 +485,12 @@ def a_file(name: str, **fields: str) -> dict[str, Any]:
 
 
 def test_variables_from_files(api: Rest, name: str) -> None:
-    files = [a_file("a"), a_file("b", volumeName="", key="", path=""), a_file("c", key="a=b", path="../p"), a_file("d", volumeName="w")]
+    files = [
+        a_file("a"),
+        a_file("b", volumeName="", key="", path=""),
+        a_file("c", key="a=b", path="../p"),
+        a_file("d", volumeName="w"),
+    ]
     volumes = [{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/x"}}]
     spec = {"containers": [{"name": "c", "image": "i", "env": files}], "volumes": volumes}
     of = "spec.containers[0].env[{}].valueFrom.fileKeyRef.{}"
@@ -457,16 +521,22 @@ def test_keys_of_labels_that_pods_are_matched_by(api: Rest, name: str, part: str
 
 def test_what_is_wrong_with_a_pod_is_told_before_what_admission_has_against_it(api: Rest, name: str) -> None:
     spec = {"containers": [{"name": "c", "image": "i"}], "overhead": {"cpu": "1"}, "activeDeadlineSeconds": -1}
-    api.post(PODS, {"metadata": {"name": name}, "spec": spec}).invalid((INVALID, "spec.activeDeadlineSeconds", "must be between 1 and"))
+    api.post(PODS, {"metadata": {"name": name}, "spec": spec}).invalid(
+        (INVALID, "spec.activeDeadlineSeconds", "must be between 1 and")
+    )
     del spec["activeDeadlineSeconds"]
-    api.post(PODS, {"metadata": {"name": name}, "spec": spec}, dryRun="All").refused(403, "Forbidden", says="Pod Overhead set without")
+    api.post(PODS, {"metadata": {"name": name}, "spec": spec}, dryRun="All").refused(
+        403, "Forbidden", says="Pod Overhead set without"
+    )
 
 
 def test_an_apply_gives_a_number_or_a_text_to_its_owner_whatever_it_is(api: Rest, shapes: str, name: str) -> None:
     """Before it is validated."""
     api.post(shapes, a_shape(name, spec={"size": 1})).ok(201)
     given = a_shape(name, spec={"size": []})
-    api.patch(f"{shapes}/{name}", given, APPLY_PATCH, fieldManager="two").refused(409, "Conflict", ("FieldManagerConflict", ".spec.size"))
+    api.patch(f"{shapes}/{name}", given, APPLY_PATCH, fieldManager="two").refused(
+        409, "Conflict", ("FieldManagerConflict", ".spec.size")
+    )
     status = api.patch(f"{shapes}/{name}", given, APPLY_PATCH, fieldManager="two", force="true").refused(422, "Invalid")
     assert ["spec.size"] == [cause["field"] for cause in status["details"]["causes"]]
 
@@ -493,8 +563,19 @@ def test_keys_of_labels_that_pods_are_spread_by(api: Rest, name: str) -> None:
 
 
 def test_labels_of_a_new_pod_go_into_its_selectors_by_their_keys(api: Rest, name: str) -> None:
-    spread = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway", "matchLabelKeys": ["b", "none"], "labelSelector": {}}
-    term = {"topologyKey": "z", "labelSelector": {"matchLabels": {"a": "x"}}, "matchLabelKeys": ["b"], "mismatchLabelKeys": ["a"]}
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "z",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "matchLabelKeys": ["b", "none"],
+        "labelSelector": {},
+    }
+    term = {
+        "topologyKey": "z",
+        "labelSelector": {"matchLabels": {"a": "x"}},
+        "matchLabelKeys": ["b"],
+        "mismatchLabelKeys": ["a"],
+    }
     affinity = {
         "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]},
         "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
@@ -523,14 +604,21 @@ def test_keys_of_labels_that_are_to_match_and_not_to_match(api: Rest, name: str)
 
 def test_a_volume_without_a_name_has_no_claim_of_a_wrong_name(api: Rest, name: str) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [{"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}]}
-    api.post(PODS, {"metadata": {"name": name}, "spec": spec}).invalid(("FieldValueRequired", "spec.volumes[0].name", "Required"))
+    spec = {
+        "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}],
+    }
+    api.post(PODS, {"metadata": {"name": name}, "spec": spec}).invalid(
+        ("FieldValueRequired", "spec.volumes[0].name", "Required")
+    )
 
 
 def test_nodes_are_chosen_by_names_that_they_can_have(api: Rest, name: str) -> None:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["A b"]}]}
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
-    wrong = api.post(PVS, {"metadata": {"name": name}, "spec": {**spec, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}})
+    wrong = api.post(
+        PVS, {"metadata": {"name": name}, "spec": {**spec, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}
+    )
     field = "spec.nodeAffinity.required.nodeSelectorTerms[0].matchFields[0].values[0]"
     wrong.invalid((INVALID, field, "a lowercase RFC 1123 subdomain must consist"))
 
@@ -556,7 +644,9 @@ def test_nobody_keeps_the_configuration_of_nodes(api: Rest, name: str) -> None:
         (["A/1"], [(INVALID, "status.declaredFeatures[0]", "must start with an UpperCamelCase segment")]),
     ],
 )
-def test_features_that_a_node_declares(api: Rest, name: str, features: list[str], wrong: list[tuple[str, str, str]]) -> None:
+def test_features_that_a_node_declares(
+    api: Rest, name: str, features: list[str], wrong: list[tuple[str, str, str]]
+) -> None:
     answer = api.post(NODES, a_node(name, declaredFeatures=features), dryRun="All")
     if wrong:
         answer.invalid(*wrong)
@@ -584,12 +674,21 @@ def test_the_plural_of_a_kind_has_63_characters(api: Rest) -> None:
 
 def test_tokens_in_secrets_need_requests(api: Rest, name: str) -> None:
     wrong = api.post(CSI_DRIVERS, {"metadata": {"name": name}, "spec": {"serviceAccountTokenInSecrets": True}})
-    wrong.invalid((INVALID, "spec.serviceAccountTokenInSecrets", "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
+    wrong.invalid(
+        (
+            INVALID,
+            "spec.serviceAccountTokenInSecrets",
+            "serviceAccountTokenInSecrets is set but no tokenRequests are specified",
+        )
+    )
 
 
 def test_items_of_maps_are_objects(api: Rest, shapes: str, name: str) -> None:
     found = api.post(shapes, a_shape(name, spec={"items": ["x"]}))
-    found.invalid(("FieldValueTypeInvalid", "spec.items[0]", "type object"), (INVALID, "spec.items[0]", "must be an object for an array"))
+    found.invalid(
+        ("FieldValueTypeInvalid", "spec.items[0]", "type object"),
+        (INVALID, "spec.items[0]", "must be an object for an array"),
+    )
 
 
 def test_the_first_item_of_a_map_that_is_no_object_is_told(api: Rest, shapes: str, name: str) -> None:
@@ -618,14 +717,23 @@ def test_rules_wait_for_a_value_that_is_one_of_those_there_are(api: Rest, name: 
     path = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
     eventually(lambda: api.get(path).status == 200, 30, "the kind is served")
     spec = {"deletionPolicy": "x", "driver": "d", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": {"name": "s"}}
-    obj = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent", "metadata": {"name": name}, "spec": spec}
+    obj = {
+        "apiVersion": "snapshot.storage.k8s.io/v1",
+        "kind": "VolumeSnapshotContent",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
     unchecked = (INVALID, "<nil>", "some validation rules were not checked")
     api.post(path, obj).invalid((UNSUPPORTED, "spec.deletionPolicy", 'supported values: "Delete", "Retain"'), unchecked)
 
 
 def test_bookmarks_are_empty_objects_of_the_kind(api: Rest) -> None:
     with api.watch(
-        CSI_DRIVERS, allowWatchBookmarks="true", sendInitialEvents="true", resourceVersionMatch="NotOlderThan", timeoutSeconds=1
+        CSI_DRIVERS,
+        allowWatchBookmarks="true",
+        sendInitialEvents="true",
+        resourceVersionMatch="NotOlderThan",
+        timeoutSeconds=1,
     ) as watch:
         last = watch.rest()[-1]
     assert "BOOKMARK" == last["type"]
@@ -672,7 +780,9 @@ def test_names_of_resources(api: Rest, name: str, resource: str, amount: str, wr
         answer.ok(201)
         return
     causes = answer.refused(422, "Invalid")["details"]["causes"]
-    found = [cause["message"] for cause in causes if cause["field"] == f"spec.containers[0].resources.limits[{resource}]"]
+    found = [
+        cause["message"] for cause in causes if cause["field"] == f"spec.containers[0].resources.limits[{resource}]"
+    ]
     assert len(wrong) == len(found), found
     assert all(text in message for text, message in zip(wrong, found, strict=True)), found
 
@@ -686,9 +796,15 @@ FAILED, PARALLEL = "spec.maxFailedIndexes", "spec.parallelism"
     [
         (
             {"completions": 3, "maxFailedIndexes": 4},
-            [("FieldValueRequired", "spec.backoffLimitPerIndex", "when maxFailed"), (INVALID, FAILED, "or equal to completions")],
+            [
+                ("FieldValueRequired", "spec.backoffLimitPerIndex", "when maxFailed"),
+                (INVALID, FAILED, "or equal to completions"),
+            ],
         ),
-        ({"completions": 3, "maxFailedIndexes": 4, "backoffLimitPerIndex": 1}, [(INVALID, FAILED, "or equal to completions")]),
+        (
+            {"completions": 3, "maxFailedIndexes": 4, "backoffLimitPerIndex": 1},
+            [(INVALID, FAILED, "or equal to completions")],
+        ),
         (
             {"completions": 200_000, "maxFailedIndexes": 100_001, "backoffLimitPerIndex": 1},
             [(INVALID, FAILED, "100001: must be less than or equal to 100000"), (INVALID, FAILED, OF_MANY)],
@@ -697,11 +813,19 @@ FAILED, PARALLEL = "spec.maxFailedIndexes", "spec.parallelism"
             {"completions": 200_000, "backoffLimitPerIndex": 1, "parallelism": 10_001},
             [("FieldValueRequired", FAILED, "when completions is above 100000"), (INVALID, PARALLEL, OF_MANY)],
         ),
-        ({"completions": 100_001, "backoffLimitPerIndex": 1, "parallelism": 2, "maxFailedIndexes": 10_001}, [(INVALID, FAILED, OF_MANY)]),
-        ({"completions": 200_000, "parallelism": 100_001}, [(INVALID, PARALLEL, "or equal to 100000 when completion mode is Indexed")]),
+        (
+            {"completions": 100_001, "backoffLimitPerIndex": 1, "parallelism": 2, "maxFailedIndexes": 10_001},
+            [(INVALID, FAILED, OF_MANY)],
+        ),
+        (
+            {"completions": 200_000, "parallelism": 100_001},
+            [(INVALID, PARALLEL, "or equal to 100000 when completion mode is Indexed")],
+        ),
     ],
 )
-def test_how_many_indexes_of_a_job_may_fail(api: Rest, name: str, spec: dict[str, Any], wrong: list[tuple[str, str, str]]) -> None:
+def test_how_many_indexes_of_a_job_may_fail(
+    api: Rest, name: str, spec: dict[str, Any], wrong: list[tuple[str, str, str]]
+) -> None:
     api.post(JOBS, a_job(name, completionMode="Indexed", **spec)).invalid(*wrong)
 
 
@@ -713,7 +837,9 @@ def test_an_item_may_leave_out_a_key_that_has_a_default(api: Rest, name: str) ->
 
 def test_conditions_of_a_job_have_one_owner(api: Rest, name: str) -> None:
     twice = [{"type": "a.example/x", "status": "True"}, {"type": "a.example/x", "status": "False"}]
-    api.patch(f"{JOBS}/{name}", {**a_job(name), "status": {"conditions": twice}}, APPLY_PATCH, fieldManager="one").ok(201)
+    api.patch(f"{JOBS}/{name}", {**a_job(name), "status": {"conditions": twice}}, APPLY_PATCH, fieldManager="one").ok(
+        201
+    )
 
 
 def test_an_attachment_of_a_local_volume_says_on_which_node(api: Rest, name: str) -> None:
@@ -733,9 +859,13 @@ def test_a_status_that_is_applied_first_leaves_the_spec_to_who_wrote_it(api: Res
     mine["spec"]["template"]["metadata"]["annotations"] = {"a": "b"}
     api.patch(path, mine, APPLY_PATCH, fieldManager="two").ok()
     mine["spec"]["replicas"] = 1
-    api.patch(path, mine, APPLY_PATCH, fieldManager="three").refused(409, "Conflict", ("FieldManagerConflict", ".spec.replicas"))
+    api.patch(path, mine, APPLY_PATCH, fieldManager="three").refused(
+        409, "Conflict", ("FieldManagerConflict", ".spec.replicas")
+    )
     fresh = {**mine, "spec": {**mine["spec"], "replicas": 3}}
-    api.patch(path, fresh, APPLY_PATCH, fieldManager="two").refused(409, "Conflict", ("FieldManagerConflict", ".spec.replicas"))
+    api.patch(path, fresh, APPLY_PATCH, fieldManager="two").refused(
+        409, "Conflict", ("FieldManagerConflict", ".spec.replicas")
+    )
 
 
 CONTENTS = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
@@ -761,7 +891,9 @@ def a_raw_content(name: str, kind: str = "VolumeSnapshotContent", **spec: Any) -
     return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kind, "metadata": meta, "spec": {**full, **spec}}
 
 
-def test_another_kind_is_told_with_the_rules_that_are_broken_and_nothing_else(api: Rest, contents: str, name: str) -> None:
+def test_another_kind_is_told_with_the_rules_that_are_broken_and_nothing_else(
+    api: Rest, contents: str, name: str
+) -> None:
     told = api.post(contents, a_raw_content(name, "Node", volumeSnapshotRef={})).invalid(
         (INVALID, "kind", "must be VolumeSnapshotContent"), (INVALID, "spec.volumeSnapshotRef", "must be set")
     )
@@ -770,7 +902,9 @@ def test_another_kind_is_told_with_the_rules_that_are_broken_and_nothing_else(ap
     api.post(contents, worse).invalid((INVALID, "kind", "must be VolumeSnapshotContent"))
     assert ("Node", "snapshot.storage.k8s.io") == (told["details"]["kind"], told["details"]["group"])
     api.post(contents, a_raw_content(name)).ok(201)
-    api.patch(f"{contents}/{name}", {"kind": "Node"}, MERGE_PATCH).invalid((INVALID, "kind", "must be VolumeSnapshotContent"))
+    api.patch(f"{contents}/{name}", {"kind": "Node"}, MERGE_PATCH).invalid(
+        (INVALID, "kind", "must be VolumeSnapshotContent")
+    )
     body = {**api.get(f"{contents}/{name}").ok(), "kind": "Node"}
     api.put(f"{contents}/{name}", body).invalid((INVALID, "kind", "must be VolumeSnapshotContent"))
     body["metadata"]["resourceVersion"] = "1"
@@ -795,7 +929,9 @@ def test_a_list_passes_for_a_text_with_a_format(api: Rest, contents: str, name: 
 @pytest.mark.parametrize(("size", "found"), [("x", "string"), (True, ""), ({}, ""), ([], "array"), (1.5, "float64")])
 def test_a_number_with_a_format_is_told_with_it(api: Rest, contents: str, name: str, size: Any, found: str) -> None:
     api.post(contents, a_raw_content(name)).ok(201)
-    status = api.patch(f"{contents}/{name}/status", {"status": {"restoreSize": size}}, MERGE_PATCH).refused(422, "Invalid")
+    status = api.patch(f"{contents}/{name}/status", {"status": {"restoreSize": size}}, MERGE_PATCH).refused(
+        422, "Invalid"
+    )
     wanted = "integer" if isinstance(size, str | list) else "int64"
     assert status["details"]["causes"][0]["message"].endswith(f'must be of type {wanted}: "{found}"'), status
 
@@ -804,7 +940,10 @@ def test_the_status_of_a_claim_of_a_pod_is_of_one_that_it_has(api: Rest, name: s
     body = copy.deepcopy(a_pod(name))
     body["spec"]["resourceClaims"] = [{"name": "one", "resourceClaimName": "x"}]
     api.post(PODS, body).ok(201)
-    status = {"resourceClaimStatuses": [{"name": "one", "resourceClaimName": "-"}, {"name": "two"}], "nominatedNodeName": "-"}
+    status = {
+        "resourceClaimStatuses": [{"name": "one", "resourceClaimName": "-"}, {"name": "two"}],
+        "nominatedNodeName": "-",
+    }
     put = {**api.get(f"{PODS}/{name}").ok(), "status": status}
     field = "status.resourceClaimStatuses"
     told = api.put(f"{PODS}/{name}/status", put).refused(422, "Invalid")
@@ -824,11 +963,20 @@ def test_the_status_of_extended_resources_is_of_requests_that_a_pod_has(api: Res
     right = {"containerName": "c", "resourceName": "example.com/x", "requestName": "r"}
     told = {"requestMappings": [right], "resourceClaimName": "claim"}
     api.patch(f"{PODS}/{name}/status", {"status": {"extendedResourceClaimStatus": told}}).ok()
-    wrong = [{**right, "containerName": "none", "resourceName": "\0"}, {**right, "resourceName": "cpu", "requestName": "/"}, right, right]
+    wrong = [
+        {**right, "containerName": "none", "resourceName": "\0"},
+        {**right, "resourceName": "cpu", "requestName": "/"},
+        right,
+        right,
+    ]
     told = {"requestMappings": wrong, "resourceClaimName": "A"}
     field = "status.extendedResourceClaimStatus"
     api.patch(f"{PODS}/{name}/status", {"status": {"extendedResourceClaimStatus": told}}).invalid(
-        (INVALID, f"{field}.requestMappings[0].containerName", "the name of an entry in spec.initContainers.name or spec.containers.name"),
+        (
+            INVALID,
+            f"{field}.requestMappings[0].containerName",
+            "the name of an entry in spec.initContainers.name or spec.containers.name",
+        ),
         (
             INVALID,
             f"{field}.requestMappings[1].resourceName",
@@ -850,10 +998,18 @@ def test_a_schema_of_null_is_an_empty_one(api: Rest, name: str, how: str) -> Non
     version = {"name": "v1", "served": True, "storage": True}
     version["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"status": None}}}
     names = {"plural": "nulls", "singular": "null", "kind": "Null", "listKind": "NullList"}
-    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "nulls.mooring.test"}}
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "nulls.mooring.test"},
+    }
     body["spec"] = {"group": "mooring.test", "scope": "Cluster", "names": names, "versions": [version]}
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    answer = api.post(path, body) if how == "POST" else api.patch(f"{path}/nulls.mooring.test", body, APPLY_PATCH, fieldManager="one")
+    answer = (
+        api.post(path, body)
+        if how == "POST"
+        else api.patch(f"{path}/nulls.mooring.test", body, APPLY_PATCH, fieldManager="one")
+    )
     answer.refused(422, "Invalid", ("FieldValueRequired", "spec.validation.openAPIV3Schema.properties[status].type"))
 
 
@@ -867,7 +1023,10 @@ CLAIMS = "must match one of the container's resource claims"
         ([{"name": "cpu"}, {"name": "claim:one"}, {"name": "claim:two/part"}], []),
         ([{"name": "memory"}, {"name": ""}], [(INVALID, "[0].name", REQUESTS), (INVALID, "[1].name", REQUESTS)]),
         ([{"name": "claim:x"}, {"name": "claim:two"}], [(INVALID, "[0].name", CLAIMS), (INVALID, "[1].name", CLAIMS)]),
-        ([{"name": "cpu", "resources": [{"resourceID": "a", "health": "b"}]}], [(UNSUPPORTED, "[0].resources[0].health", SUPPORTED)]),
+        (
+            [{"name": "cpu", "resources": [{"resourceID": "a", "health": "b"}]}],
+            [(UNSUPPORTED, "[0].resources[0].health", SUPPORTED)],
+        ),
         ([{"name": "cpu", "resources": [{"resourceID": "a"}]}], [(UNSUPPORTED, "[0].resources[0].health", SUPPORTED)]),
         ([{"name": "cpu", "resources": [{"resourceID": "a", "health": "Healthy"}]}], []),
         (
@@ -880,7 +1039,10 @@ def test_what_is_told_of_resources_is_of_those_that_the_container_has(
     api: Rest, name: str, told: list[dict[str, Any]], wrong: list[tuple[str, str, str]]
 ) -> None:
     body = copy.deepcopy(a_pod(name))
-    body["spec"]["resourceClaims"] = [{"name": "one", "resourceClaimName": "x"}, {"name": "two", "resourceClaimName": "y"}]
+    body["spec"]["resourceClaims"] = [
+        {"name": "one", "resourceClaimName": "x"},
+        {"name": "two", "resourceClaimName": "y"},
+    ]
     claims = [{"name": "one"}, {"name": "two", "request": "part"}]
     body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}, "claims": claims}
     api.post(PODS, body).ok(201)
@@ -892,20 +1054,35 @@ def test_what_is_told_of_resources_is_of_those_that_the_container_has(
         answer.ok()
 
 
-def test_containers_that_come_later_say_nothing_of_resources_and_those_that_are_not_there_anything(api: Rest, name: str) -> None:
+def test_containers_that_come_later_say_nothing_of_resources_and_those_that_are_not_there_anything(
+    api: Rest, name: str
+) -> None:
     body = copy.deepcopy(a_pod(name))
     api.post(PODS, body).ok(201)
     parts = ("initContainerStatuses", "ephemeralContainerStatuses")
-    answer = api.patch(f"{PODS}/{name}/status", {"status": {part: [a_state(body, [{"name": "x"}])] for part in parts}}, MERGE_PATCH)
-    answer.invalid((FORBIDDEN, f"status.{parts[1]}[0].allocatedResourcesStatus", "must not be specified in container status"))
+    answer = api.patch(
+        f"{PODS}/{name}/status", {"status": {part: [a_state(body, [{"name": "x"}])] for part in parts}}, MERGE_PATCH
+    )
+    answer.invalid(
+        (FORBIDDEN, f"status.{parts[1]}[0].allocatedResourcesStatus", "must not be specified in container status")
+    )
 
 
 def a_state(pod: dict[str, Any], told: list[dict[str, Any]]) -> dict[str, Any]:
     name = pod["spec"]["containers"][0]["name"]
-    return {"name": name, "image": "i", "imageID": "", "ready": True, "restartCount": 0, "allocatedResourcesStatus": told}
+    return {
+        "name": name,
+        "image": "i",
+        "imageID": "",
+        "ready": True,
+        "restartCount": 0,
+        "allocatedResourcesStatus": told,
+    }
 
 
-@pytest.mark.parametrize(("operator", "supported"), [("Lt", '"Equal", "Exists", "Lt", "Gt"'), ("Less", '"Equal", "Exists"')])
+@pytest.mark.parametrize(
+    ("operator", "supported"), [("Lt", '"Equal", "Exists", "Lt", "Gt"'), ("Less", '"Equal", "Exists"')]
+)
 def test_what_a_toleration_may_be_is_told(api: Rest, name: str, operator: str, supported: str) -> None:
     body = copy.deepcopy(a_pod(name))
     body["spec"]["tolerations"] = [{"key": "a", "operator": operator, "value": "5"}]
@@ -932,7 +1109,9 @@ def test_a_negative_grace_of_a_pod_becomes_one_second_and_that_of_a_template_sta
 
 
 @pytest.mark.parametrize("image", [" ", " x", "x\t"])
-def test_an_image_with_space_around_it_is_refused_in_a_pod_and_not_in_a_template(api: Rest, name: str, image: str) -> None:
+def test_an_image_with_space_around_it_is_refused_in_a_pod_and_not_in_a_template(
+    api: Rest, name: str, image: str
+) -> None:
     body = copy.deepcopy(a_pod(name))
     body["spec"]["containers"][0]["image"] = image
     api.post(PODS, body).invalid((INVALID, "spec.containers[0].image", "must not have leading or trailing whitespace"))
@@ -984,10 +1163,18 @@ def test_items_that_are_no_schema_are_none(api: Rest, name: str, items: Any, how
     }
     names = {"plural": "lists", "singular": "list", "kind": "List", "listKind": "ListList"}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "lists.mooring.test"}}
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "lists.mooring.test"},
+    }
     body["spec"] = {"group": "mooring.test", "scope": "Cluster", "names": names, "versions": [version]}
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    answer = api.post(path, body) if how == "POST" else api.patch(f"{path}/lists.mooring.test", body, APPLY_PATCH, fieldManager="one")
+    answer = (
+        api.post(path, body)
+        if how == "POST"
+        else api.patch(f"{path}/lists.mooring.test", body, APPLY_PATCH, fieldManager="one")
+    )
     field = "spec.validation.openAPIV3Schema.properties"
     answer.refused(422, "Invalid", ("FieldValueRequired", f"{field}[list].items"), (INVALID, f"{field}[map].items"))
 
@@ -1086,10 +1273,18 @@ def test_others_are_said_by_a_boolean_or_a_schema(api: Rest, name: str, part: st
     schema = {"type": "object", "properties": {"spec": {"type": "object", part: value}}}
     names = {"plural": "others", "singular": "other", "kind": "Other", "listKind": "OtherList"}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "others.mooring.test"}}
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "others.mooring.test"},
+    }
     body["spec"] = {"group": "mooring.test", "scope": "Cluster", "names": names, "versions": [version]}
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    answer = api.post(path, body) if how == "POST" else api.patch(f"{path}/others.mooring.test", body, APPLY_PATCH, fieldManager="one")
+    answer = (
+        api.post(path, body)
+        if how == "POST"
+        else api.patch(f"{path}/others.mooring.test", body, APPLY_PATCH, fieldManager="one")
+    )
     assert (400 if how == "POST" else 500) == answer.status
     assert answer.json["message"].endswith(": boolean or JSON schema expected")
 
@@ -1099,7 +1294,11 @@ def test_items_of_a_text_that_are_no_schema_are_dropped(api: Rest, name: str, it
     schema = {"type": "object", "properties": {"spec": {"type": "string", "items": items}}}
     names = {"plural": "texts", "singular": "text", "kind": "Text", "listKind": "TextList"}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "texts.mooring.test"}}
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "texts.mooring.test"},
+    }
     body["spec"] = {"group": "mooring.test", "scope": "Cluster", "names": names, "versions": [version]}
     made = api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body, dryRun="All").ok(201)
     assert {"type": "string"} == made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -1121,12 +1320,18 @@ ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.
     ("before", "after", "same"),
     [(OLD_ZONE, ZONE, True), (ZONE, OLD_ZONE, False), (OLD_ZONE, OLD_ZONE, True), ("a", "b", False), ("a", "", True)],
 )
-def test_only_the_beta_labels_of_a_volumes_places_get_new_names(api: Rest, name: str, before: str, after: str, *, same: bool) -> None:
+def test_only_the_beta_labels_of_a_volumes_places_get_new_names(
+    api: Rest, name: str, before: str, after: str, *, same: bool
+) -> None:
     def places(key: str) -> dict[str, Any]:
         expressions = [{"key": key, "operator": "In", "values": ["a"]}, {"key": OLD_ZONE, "operator": "Exists"}]
         return {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
 
-    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": {"driver": "d.example.com", "volumeHandle": name}}
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "d.example.com", "volumeHandle": name},
+    }
     made = api.post(PVS, {"metadata": {"name": name}, "spec": {**spec, "nodeAffinity": places(before)}}).ok(201)
     changed = {**made, "spec": {**made["spec"], "nodeAffinity": places(after)}}
     changed["metadata"].pop("resourceVersion")
@@ -1141,13 +1346,20 @@ def test_ephemeral_containers_of_a_template_are_looked_at_before_they_are_refuse
     field = "spec.template.spec.ephemeralContainers"
     refused = api.post("/apis/apps/v1/namespaces/default/replicasets", body)
     wrong = (INVALID, f"{field}[0].name", "a lowercase RFC 1123 label must consist")
-    refused.invalid(wrong, ("FieldValueRequired", f"{field}[0].image", "Required"), (FORBIDDEN, field, "not allowed in pod template"))
+    refused.invalid(
+        wrong,
+        ("FieldValueRequired", f"{field}[0].image", "Required"),
+        (FORBIDDEN, field, "not allowed in pod template"),
+    )
 
 
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"hostnameOverride": "a" * 65}, [("FieldValueTooLong", "spec.hostnameOverride", "may not be more than 64 bytes")]),
+        (
+            {"hostnameOverride": "a" * 65},
+            [("FieldValueTooLong", "spec.hostnameOverride", "may not be more than 64 bytes")],
+        ),
         (
             {"hostnameOverride": "a", "hostNetwork": True},
             [(FORBIDDEN, "spec.hostnameOverride", "may not be specified when hostNetwork is true")],
@@ -1158,12 +1370,23 @@ def test_ephemeral_containers_of_a_template_are_looked_at_before_they_are_refuse
         ),
         (
             {"resources": {"limits": {"ephemeral-storage": "1"}}},
-            [(UNSUPPORTED, "spec.resources.limits[ephemeral-storage]", 'supported values: "cpu", "hugepages-", "memory"')],
+            [
+                (
+                    UNSUPPORTED,
+                    "spec.resources.limits[ephemeral-storage]",
+                    'supported values: "cpu", "hugepages-", "memory"',
+                )
+            ],
         ),
-        ({"resources": {"limits": {"/a": "1"}}}, [(INVALID, "spec.resources.limits[/a]", "prefix part must be non-empty")]),
+        (
+            {"resources": {"limits": {"/a": "1"}}},
+            [(INVALID, "spec.resources.limits[/a]", "prefix part must be non-empty")],
+        ),
     ],
 )
-def test_a_pods_own_resources_and_names(api: Rest, name: str, fields: dict[str, Any], why: list[tuple[str, str, str]]) -> None:
+def test_a_pods_own_resources_and_names(
+    api: Rest, name: str, fields: dict[str, Any], why: list[tuple[str, str, str]]
+) -> None:
     body = a_pod(name)
     body["spec"] |= fields
     api.post(PODS, body).invalid(*why)
@@ -1171,11 +1394,15 @@ def test_a_pods_own_resources_and_names(api: Rest, name: str, fields: dict[str, 
 
 def test_the_status_of_a_pod_says_nothing_of_its_end(api: Rest, name: str) -> None:
     made = api.post(PODS, a_pod(name)).ok(201)
-    told = api.put(f"{PODS}/{name}/status", {**made, "metadata": {**made["metadata"], "deletionTimestamp": "2024-01-02T03:04:05Z"}}).ok()
+    told = api.put(
+        f"{PODS}/{name}/status", {**made, "metadata": {**made["metadata"], "deletionTimestamp": "2024-01-02T03:04:05Z"}}
+    ).ok()
     assert "deletionTimestamp" not in told["metadata"]
     api.patch(f"{PODS}/{name}", {"metadata": {"finalizers": ["example.com/hold"]}}, MERGE_PATCH).ok()
     ending = api.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 30}).ok()["metadata"]["deletionTimestamp"]
-    told = api.patch(f"{PODS}/{name}/status", {"metadata": {"deletionTimestamp": None}, "status": {"phase": "Running"}}, MERGE_PATCH).ok()
+    told = api.patch(
+        f"{PODS}/{name}/status", {"metadata": {"deletionTimestamp": None}, "status": {"phase": "Running"}}, MERGE_PATCH
+    ).ok()
     assert told["metadata"]["deletionTimestamp"] == ending
     api.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}}, MERGE_PATCH).ok()
 
@@ -1194,7 +1421,9 @@ def test_nobody_owns_an_object_with_an_item_that_has_no_key(api: Rest, name: str
     assert api.patch(path, labelled, APPLY_PATCH, fieldManager="a").ok(201)["metadata"]["managedFields"]
     assert "managedFields" not in api.patch(path, {"secrets": [{"resourceVersion": "1"}]}).ok()["metadata"]
     assert "managedFields" not in api.patch(path, {"secrets": [{"name": "s"}]}).ok()["metadata"]
-    applied = api.patch(path, {**head, "metadata": {"name": name}, "secrets": [{"name": "s"}]}, APPLY_PATCH, fieldManager="a").ok()
+    applied = api.patch(
+        path, {**head, "metadata": {"name": name}, "secrets": [{"name": "s"}]}, APPLY_PATCH, fieldManager="a"
+    ).ok()
     assert ({"a": "b"}, True) == (applied["metadata"].get("labels"), applied.get("automountServiceAccountToken"))
     assert {"a", "before-first-apply"} == {each["manager"] for each in applied["metadata"]["managedFields"]}
 
@@ -1202,7 +1431,9 @@ def test_nobody_owns_an_object_with_an_item_that_has_no_key(api: Rest, name: str
 def test_each_label_of_a_job_of_another_uid_is_named(api: Rest, name: str) -> None:
     api.post(JOBS, a_job(name)).ok(201)
     status = api.patch(f"{JOBS}/{name}", {"metadata": {"uid": "x"}}).refused(422, "Invalid")
-    labels = [f"spec.template.metadata.labels[{key}]" for key in ("controller-uid", "batch.kubernetes.io/controller-uid")]
+    labels = [
+        f"spec.template.metadata.labels[{key}]" for key in ("controller-uid", "batch.kubernetes.io/controller-uid")
+    ]
     assert {"metadata.uid", *labels, "spec.selector"} == {cause["field"] for cause in status["details"]["causes"]}
 
 
@@ -1214,9 +1445,12 @@ def test_a_creation_may_say_the_quality_of_a_pod(api: Rest, name: str, said: str
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "agrees"), [("/spec/replicas", 1, True), ("/spec/replicas", 1.0, False), ("/spec", {"replicas": 1.0}, False)]
+    ("path", "value", "agrees"),
+    [("/spec/replicas", 1, True), ("/spec/replicas", 1.0, False), ("/spec", {"replicas": 1.0}, False)],
 )
-def test_a_number_of_a_test_is_compared_as_it_is_written(api: Rest, name: str, path: str, value: Any, agrees: bool) -> None:
+def test_a_number_of_a_test_is_compared_as_it_is_written(
+    api: Rest, name: str, path: str, value: Any, agrees: bool
+) -> None:
     sets, stored = "/apis/apps/v1/namespaces/default/statefulsets", a_workload("StatefulSet", name, replicas=1)
     spec = api.post(sets, stored).ok(201)["spec"]
     wanted = {**spec, **value} if path == "/spec" else value
@@ -1236,22 +1470,31 @@ def test_a_number_of_a_test_is_compared_as_it_is_written(api: Rest, name: str, p
 )
 def test_metadata_that_cannot_be_read_in_an_apply(api: Rest, shapes: str, name: str, field: str, value: Any) -> None:
     """Custom objects drop it; others can't be converted."""
-    created = api.patch(f"{shapes}/{name}", a_shape(name) | {"metadata": {"name": name, field: value}}, APPLY_PATCH, fieldManager="m").ok(
-        201
-    )
+    created = api.patch(
+        f"{shapes}/{name}", a_shape(name) | {"metadata": {"name": name, field: value}}, APPLY_PATCH, fieldManager="m"
+    ).ok(201)
     assert created["metadata"].get(field) != value
-    applied = api.patch(f"{shapes}/{name}", a_shape(name) | {"metadata": {"name": name, field: value}}, APPLY_PATCH, fieldManager="m").ok()
+    applied = api.patch(
+        f"{shapes}/{name}", a_shape(name) | {"metadata": {"name": name, field: value}}, APPLY_PATCH, fieldManager="m"
+    ).ok()
     assert created["metadata"].get(field) == applied["metadata"].get(field)
     config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, field: value}}
     refused = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m")
     assert refused.status == 500
-    assert refused.json["message"].startswith(f"failed to convert new object (/{name}; /v1, Kind=Secret) to proper version")
+    assert refused.json["message"].startswith(
+        f"failed to convert new object (/{name}; /v1, Kind=Secret) to proper version"
+    )
 
 
 @pytest.mark.parametrize("entries", ["x", 5, {}, {"a": "b"}, ["x"], [None]])
 def test_what_is_no_record_in_an_apply(api: Rest, name: str, entries: Any) -> None:
     """A null among the entries is no record either, but has no wrong type."""
-    config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "managedFields": entries}, "type": "Opaque"}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "managedFields": entries},
+        "type": "Opaque",
+    }
     answer = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m")
     if entries == [None]:
         assert {"m"} == {each["manager"] for each in answer.ok(201)["metadata"]["managedFields"]}
@@ -1270,7 +1513,12 @@ def test_an_apply_brings_no_record(api: Rest, name: str, entries: Any) -> None:
 
 @pytest.mark.parametrize(
     ("metadata", "called"),
-    [({"generateName": "a-"}, "a-"), ({"generateName": "A"}, "A"), ({}, "Unknown"), ({"name": "b", "generateName": "a-"}, "b")],
+    [
+        ({"generateName": "a-"}, "a-"),
+        ({"generateName": "A"}, "A"),
+        ({}, "Unknown"),
+        ({"name": "b", "generateName": "a-"}, "b"),
+    ],
 )
 @pytest.mark.parametrize(
     ("spec", "why"),
@@ -1281,10 +1529,14 @@ def test_an_apply_brings_no_record(api: Rest, name: str, entries: Any) -> None:
         ({"runtimeClassName": "none"}, 'pod rejected: RuntimeClass "none" not found'),
     ],
 )
-def test_what_a_pod_without_a_name_is_called(api: Rest, metadata: dict[str, str], called: str, spec: dict[str, Any], why: str) -> None:
+def test_what_a_pod_without_a_name_is_called(
+    api: Rest, metadata: dict[str, str], called: str, spec: dict[str, Any], why: str
+) -> None:
     """Names are made up after this."""
     body = {**a_pod("x"), "metadata": metadata}
-    status = api.post(PODS, {**body, "spec": {**body["spec"], **spec}}, dryRun="All").refused(403, "Forbidden", says=why)
+    status = api.post(PODS, {**body, "spec": {**body["spec"], **spec}}, dryRun="All").refused(
+        403, "Forbidden", says=why
+    )
     assert {"name": called, "kind": "pods"} == status["details"]
 
 
@@ -1311,7 +1563,9 @@ def test_a_page_that_is_full_does_not_know_what_follows(
     for each, fields in (("a", {}), ("b", {"schedulerName": name, "nodeName": name}), ("c", {}), ("d", {})):
         labels = {"kind": name} if each in "ac" else {"last": name} if each == "d" else {}
         body = a_pod(each, **fields)
-        version = api.post(path, {**body, "metadata": {"name": each, "labels": labels}}).ok(201)["metadata"]["resourceVersion"]
+        version = api.post(path, {**body, "metadata": {"name": each, "labels": labels}}).ok(201)["metadata"][
+            "resourceVersion"
+        ]
     match = {"not older": "NotOlderThan", "exact": "Exact"}.get(query)
     more = {} if query == "newest" else {"resourceVersion": version, "resourceVersionMatch": match}
     given = {key: text.format(name=name) for key, text in selected.items()}
@@ -1335,7 +1589,9 @@ def test_an_empty_allocatable_is_shown_as_the_capacity_and_not_checked(
     api.post(NODES, a_node(name) | {"status": {**negative, "allocatable": allocatable}}).invalid(*wrong)
     api.post(NODES, a_node(name) | {"status": {"capacity": {"a": "1"}}}).ok(201)
     for kind in (MERGE_PATCH, STRATEGIC_PATCH):
-        patched = api.patch(f"{NODES}/{name}/status", {"status": {"capacity": {"a": "2"}, "allocatable": {"a": None}}}, kind).ok()
+        patched = api.patch(
+            f"{NODES}/{name}/status", {"status": {"capacity": {"a": "2"}, "allocatable": {"a": None}}}, kind
+        ).ok()
         assert {"a": "2"} == patched["status"]["allocatable"]
 
 
@@ -1394,7 +1650,9 @@ def test_an_object_of_another_kind_is_not_held_against_the_schema(api: Rest, sha
 
     def write(**more: Any) -> Any:
         if how == JSON_PATCH:
-            ops = [{"op": "add", "path": f"/{part}", "value": value} for part, value in {"kind": "Node", **fields}.items()]
+            ops = [
+                {"op": "add", "path": f"/{part}", "value": value} for part, value in {"kind": "Node", **fields}.items()
+            ]
             ops += [{"op": "add", "path": f"/metadata/{part}", "value": value} for part, value in more.items()]
             return api.patch(path, ops, how, fieldValidation="Strict")
         body = {**a_shape(name, **fields), "kind": "Node", "metadata": {"name": name, **more}}
@@ -1421,7 +1679,9 @@ def test_a_claim_that_had_a_source_may_get_an_unusual_one_to_be_refused(api: Res
     """It is dropped from others, as long ago."""
     source = {"kind": "PersistentVolumeClaim", "name": "a"}
     made = api.post(PVCS, a_sourced_claim(name, **({before: source} if before else {}))).ok(201)
-    spec = {part: value for part, value in made["spec"].items() if part != "dataSourceRef"} | {"dataSource": {"kind": "Other", "name": "b"}}
+    spec = {part: value for part, value in made["spec"].items() if part != "dataSourceRef"} | {
+        "dataSource": {"kind": "Other", "name": "b"}
+    }
     answer = api.put(f"{PVCS}/{name}", {"metadata": {"name": name}, "spec": spec})
     if before:
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
@@ -1439,18 +1699,25 @@ def test_no_resource_of_a_claim_is_free_to_change(api: Rest, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("resources", "merged"), [({"limits": {"cpu": None}}, {}), ({"limits": {"cpu": None, "memory": "1"}}, {"limits": {"memory": "1"}})]
+    ("resources", "merged"),
+    [({"limits": {"cpu": None}}, {}), ({"limits": {"cpu": None, "memory": "1"}}, {"limits": {"memory": "1"}})],
 )
 def test_a_merge_patch_takes_nulls_out_of_the_maps_in_a_list(api: Rest, name: str, resources: Any, merged: Any) -> None:
     stored = api.post(JOBS, a_job(name)).ok(201)
     container = {"name": "c", "image": "i", "resources": resources, "args": None, "env": [{"name": "a", "value": None}]}
-    status = api.patch(f"{JOBS}/{name}", {"spec": {"template": {"spec": {"containers": [container]}}}}, MERGE_PATCH).json
-    assert "spec.template" in {cause["field"] for cause in status["details"]["causes"]}  # (it can be read: no more is wrong with it)
+    status = api.patch(
+        f"{JOBS}/{name}", {"spec": {"template": {"spec": {"containers": [container]}}}}, MERGE_PATCH
+    ).json
+    assert "spec.template" in {
+        cause["field"] for cause in status["details"]["causes"]
+    }  # (it can be read: no more is wrong with it)
     assert 1 == len(status["details"]["causes"])
     assert stored["metadata"]["resourceVersion"]
     sets = "/apis/apps/v1/namespaces/default/statefulsets"
     api.post(sets, a_workload("StatefulSet", name)).ok(201)
-    patched = api.patch(f"{sets}/{name}", {"spec": {"template": {"spec": {"containers": [container]}}}}, MERGE_PATCH).ok()
+    patched = api.patch(
+        f"{sets}/{name}", {"spec": {"template": {"spec": {"containers": [container]}}}}, MERGE_PATCH
+    ).ok()
     found = patched["spec"]["template"]["spec"]["containers"][0]
     assert merged == found["resources"]
     assert [{"name": "a"}] == found["env"]
@@ -1458,7 +1725,9 @@ def test_a_merge_patch_takes_nulls_out_of_the_maps_in_a_list(api: Rest, name: st
 
 def test_a_merge_patch_of_a_map_by_a_list_keeps_what_is_null_in_it(api: Rest, shapes: str, name: str) -> None:
     api.post(shapes, a_shape(name, spec={"any": {"a": {}, "b": []}})).ok(201)
-    patched = api.patch(f"{shapes}/{name}", {"spec": {"any": {"a": [{"x": None}, None], "b": [{"x": None}, None]}}}, MERGE_PATCH).ok()
+    patched = api.patch(
+        f"{shapes}/{name}", {"spec": {"any": {"a": [{"x": None}, None], "b": [{"x": None}, None]}}}, MERGE_PATCH
+    ).ok()
     assert {"a": [{"x": None}, None], "b": [{}, None]} == patched["spec"]["any"]
 
 
@@ -1474,7 +1743,10 @@ def test_version_0_knows_a_limit_only_where_there_is_no_cache(
         api.post(path, body).ok(201)
     first = api.get(path, limit=1).ok()
     api.get(path).ok()  # (so that the real one's cache has seen them)
-    for expected, query in (("abc", {"resourceVersionMatch": match}), ("bc", {"continue": first["metadata"]["continue"]})):
+    for expected, query in (
+        ("abc", {"resourceVersionMatch": match}),
+        ("bc", {"continue": first["metadata"]["continue"]}),
+    ):
         page = api.get(path, limit=1, resourceVersion="0", **query).ok()
         assert (expected[:1] if is_limited else expected) == "".join(item["metadata"]["name"] for item in page["items"])
         assert is_limited is ("continue" in page["metadata"])
@@ -1485,17 +1757,29 @@ def test_version_0_knows_a_limit_only_where_there_is_no_cache(
     [
         *(({"kind": kind}, 404) for kind in (None, "", "DeleteOptions")),
         *(({"kind": kind}, 400) for kind in (5, [], "Secret", "deleteoptions")),
-        *(({"apiVersion": version}, 404) for version in (None, "", "v1", "x", "/", "meta.k8s.io/v1", "policy/v1", "meta.k8s.io/v2")),
-        *(({"apiVersion": version, "propagationPolicy": "x", "gracePeriodSeconds": "x"}, 400) for version in (5, [], "a/b/c")),
+        *(
+            ({"apiVersion": version}, 404)
+            for version in (None, "", "v1", "x", "/", "meta.k8s.io/v1", "policy/v1", "meta.k8s.io/v2")
+        ),
+        *(
+            ({"apiVersion": version, "propagationPolicy": "x", "gracePeriodSeconds": "x"}, 400)
+            for version in (5, [], "a/b/c")
+        ),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("many", [False, True])
-def test_what_calls_itself_options_of_a_deletion(api: Rest, name: str, given: dict[str, Any], status: int, many: bool) -> None:
+def test_what_calls_itself_options_of_a_deletion(
+    api: Rest, name: str, given: dict[str, Any], status: int, many: bool
+) -> None:
     answer = api.delete(SECRETS if many else f"{SECRETS}/{name}", given, labelSelector=f"none={name}" if many else None)
     assert (200 if many and status == 404 else status) == answer.status
     if "propagationPolicy" in given:
-        wrong = f"unexpected GroupVersion string: {given['apiVersion']}" if given["apiVersion"] == "a/b/c" else "couldn't get version/kind"
+        wrong = (
+            f"unexpected GroupVersion string: {given['apiVersion']}"
+            if given["apiVersion"] == "a/b/c"
+            else "couldn't get version/kind"
+        )
         assert wrong in answer.json["message"]
 
 
@@ -1513,7 +1797,9 @@ def test_a_pod_without_a_node_has_no_log(api: Rest, name: str, accept: str) -> N
     api.post(PODS, a_pod(name, containers=two, initContainers=init)).ok(201)
     text = f"a container name must be specified for pod {name}, choose one of: [i c d]"
     assert text == api.get(path).refused(400, "BadRequest")["message"]
-    assert f"container x is not valid for pod {name}" == api.get(path, container="x").refused(400, "BadRequest")["message"]
+    assert (
+        f"container x is not valid for pod {name}" == api.get(path, container="x").refused(400, "BadRequest")["message"]
+    )
     for container in ("i", "c"):
         assert 204 == api.request("GET", path, headers=(("Accept", accept),), container=container).status
 
@@ -1537,7 +1823,9 @@ NOT_A_NAME, NOT_A_PATH = "must consist of lower case alphanumeric characters", "
     ],
     ids=lambda value: value.rpartition("/")[2] if isinstance(value, str) else "",
 )
-def test_how_an_update_looks_at_the_beginning_of_a_name(api: Rest, name: str, path: str, body: Any, endpoints: list[str]) -> None:
+def test_how_an_update_looks_at_the_beginning_of_a_name(
+    api: Rest, name: str, path: str, body: Any, endpoints: list[str]
+) -> None:
     """No kind takes a slash, some not what is no name either."""
     api.post(path, {**body, "metadata": {**body["metadata"], "name": name}}).ok(201)
     for endpoint in ("", "status"):
@@ -1568,11 +1856,15 @@ def test_a_kind_that_is_no_text(api: Rest, name: str, part: str, value: Any, how
     assert "couldn't get version/kind; json parse error: json: cannot unmarshal" in answer.json["message"]
 
 
-@pytest.mark.parametrize(("path", "is_there"), [("0", True), ("1", False), ("-", False), ("x", False), ("-1", True), ("-2", False)])
+@pytest.mark.parametrize(
+    ("path", "is_there"), [("0", True), ("1", False), ("-", False), ("x", False), ("-1", True), ("-2", False)]
+)
 def test_a_test_for_null_beyond_a_list_fails(api: Rest, name: str, path: str, *, is_there: bool) -> None:
     api.post(SECRETS, a_secret(name, finalizers=["example.com/hold"])).ok(201)
     wanted = "example.com/hold" if is_there else None
-    answer = api.patch(f"{SECRETS}/{name}", [{"op": "test", "path": f"/metadata/finalizers/{path}", "value": wanted}], JSON_PATCH)
+    answer = api.patch(
+        f"{SECRETS}/{name}", [{"op": "test", "path": f"/metadata/finalizers/{path}", "value": wanted}], JSON_PATCH
+    )
     assert (200 if is_there else 422) == answer.status
     api.patch(f"{SECRETS}/{name}", [{"op": "test", "path": "/metadata/none", "value": None}], JSON_PATCH).ok()
     api.patch(f"{SECRETS}/{name}", {"metadata": {"finalizers": None}}, MERGE_PATCH).ok()
@@ -1582,12 +1874,20 @@ def test_a_patch_may_test_and_replace_the_whole_object(api: Rest, name: str) -> 
     made = api.post(SECRETS, a_secret(name)).ok(201)
     path, test = f"{SECRETS}/{name}", {"op": "test", "path": "", "value": {"kind": "Secret"}}
     new = {**{part: made[part] for part in ("apiVersion", "kind", "metadata")}, "type": "Opaque", "data": {"a": "AAEC"}}
-    assert {"a": "AAEC"} == api.patch(path, [{"op": "replace", "path": "", "value": new}], JSON_PATCH, dryRun="All").ok()["data"]
+    assert {"a": "AAEC"} == api.patch(
+        path, [{"op": "replace", "path": "", "value": new}], JSON_PATCH, dryRun="All"
+    ).ok()["data"]
     api.patch(path, [test], JSON_PATCH).refused(422, "Invalid")
-    api.patch(path, [{"op": "replace", "path": "", "value": new}, {**test, "value": new}], JSON_PATCH, dryRun="All").ok()
+    api.patch(
+        path, [{"op": "replace", "path": "", "value": new}, {**test, "value": new}], JSON_PATCH, dryRun="All"
+    ).ok()
     for value in ("x", None, 5):
-        api.patch(path, [{"op": "replace", "path": "", "value": value}], JSON_PATCH).refused(422, "Invalid", says="due to an error in our")
-    api.patch(path, [{"op": "add", "path": "", "value": new}], JSON_PATCH).refused(422, "Invalid", says="due to an error in our")
+        api.patch(path, [{"op": "replace", "path": "", "value": value}], JSON_PATCH).refused(
+            422, "Invalid", says="due to an error in our"
+        )
+    api.patch(path, [{"op": "add", "path": "", "value": new}], JSON_PATCH).refused(
+        422, "Invalid", says="due to an error in our"
+    )
 
 
 def test_a_pods_status_keeps_the_generations_that_were_observed(api: Rest, name: str) -> None:
@@ -1595,10 +1895,15 @@ def test_a_pods_status_keeps_the_generations_that_were_observed(api: Rest, name:
 
     def told(**status: Any) -> tuple[Any, list[Any]]:
         found = api.patch(f"{PODS}/{name}/status", {"status": status}, MERGE_PATCH).ok()["status"]
-        return found.get("observedGeneration"), [each.get("observedGeneration") for each in found.get("conditions") or []]
+        return found.get("observedGeneration"), [
+            each.get("observedGeneration") for each in found.get("conditions") or []
+        ]
 
     def conditions(*pairs: tuple[str, int | None]) -> list[dict[str, Any]]:
-        return [{"type": kind, "status": "True"} | ({"observedGeneration": seen} if seen is not None else {}) for kind, seen in pairs]
+        return [
+            {"type": kind, "status": "True"} | ({"observedGeneration": seen} if seen is not None else {})
+            for kind, seen in pairs
+        ]
 
     assert (3, [1, 2, 5]) == told(observedGeneration=3, conditions=conditions(("A", 1), ("A", 2), ("B", 5)))
     assert (3, [1, 2, None]) == told(observedGeneration=None, conditions=conditions(("A", None), ("A", 0), ("A", None)))
@@ -1613,7 +1918,13 @@ def owned_by(answer: dict[str, Any], manager: str) -> list[Any]:
 
 def test_the_data_of_a_revision_has_one_owner(api: Rest, name: str) -> None:
     path = f"/apis/apps/v1/namespaces/default/controllerrevisions/{name}"
-    config = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name}, "revision": 1, "data": {"a": {"b": "c"}}}
+    config = {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {"name": name},
+        "revision": 1,
+        "data": {"a": {"b": "c"}},
+    }
     applied = api.patch(path, config, APPLY_PATCH, fieldManager="one").ok(201)
     assert [{"f:data": {}, "f:revision": {}}] == owned_by(applied, "one")
     status = api.patch(path, {**config, "data": {"x": "y"}}, APPLY_PATCH, fieldManager="two").refused(409, "Conflict")
@@ -1623,7 +1934,13 @@ def test_the_data_of_a_revision_has_one_owner(api: Rest, name: str) -> None:
 @pytest.mark.parametrize("data", ["x", 5, [], None, {}])
 def test_the_data_of_a_revision_may_be_anything_to_an_apply(api: Rest, name: str, data: Any) -> None:
     path = f"/apis/apps/v1/namespaces/default/controllerrevisions/{name}"
-    config = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name}, "revision": 1, "data": data}
+    config = {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {"name": name},
+        "revision": 1,
+        "data": data,
+    }
     answer = api.patch(path, config, APPLY_PATCH, fieldManager="one")
     if data is None:
         answer.invalid(("FieldValueRequired", "data", "data is mandatory"))
@@ -1635,7 +1952,11 @@ def test_the_data_of_a_revision_may_be_anything_to_an_apply(api: Rest, name: str
 
 def test_the_labels_of_a_deployment_are_not_its_status_to_own(api: Rest, name: str) -> None:
     path = f"/apis/apps/v1/namespaces/default/deployments/{name}"
-    head = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": {"a": "b"}, "annotations": {"a": "b"}}}
+    head = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": {"a": "b"}, "annotations": {"a": "b"}},
+    }
     api.patch(path, {**head, "spec": a_workload("Deployment")["spec"]}, APPLY_PATCH, fieldManager="one").ok(201)
     head["metadata"] = {"name": name, "labels": {"a": "c", "d": "e"}, "annotations": {"x": "y"}}
     applied = api.patch(f"{path}/status", head, APPLY_PATCH, fieldManager="two").ok()
@@ -1644,7 +1965,8 @@ def test_the_labels_of_a_deployment_are_not_its_status_to_own(api: Rest, name: s
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"), [("\u0000", "\\x00"), ("\u0007\u000b\n\t", "\\a\\v\\n\\t"), ("\\u0000", "\\\\u0000"), ('ü"\u001f', 'ü\\"\\x1f')]
+    ("text", "shown"),
+    [("\u0000", "\\x00"), ("\u0007\u000b\n\t", "\\a\\v\\n\\t"), ("\\u0000", "\\\\u0000"), ('ü"\u001f', 'ü\\"\\x1f')],
 )
 def test_a_text_is_shown_with_its_signs(api: Rest, name: str, text: str, shown: str) -> None:
     answer = api.post(SECRETS, a_secret(name) | {"metadata": {"name": name, "labels": {"a": text}}})

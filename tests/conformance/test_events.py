@@ -12,17 +12,45 @@ from tests.support.rest import STRATEGIC_PATCH, Rest
 
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 TIME, MICRO, LATER = "2024-05-06T07:08:09Z", "2024-05-06T07:08:09.123456Z", "2024-05-06T08:00:00.000001Z"
-ABOUT = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u", "apiVersion": "v1", "resourceVersion": "5", "fieldPath": "spec.x"}
+ABOUT = {
+    "kind": "Pod",
+    "namespace": "default",
+    "name": "p",
+    "uid": "u",
+    "apiVersion": "v1",
+    "resourceVersion": "5",
+    "fieldPath": "spec.x",
+}
 INVALID, REQUIRED = "FieldValueInvalid", "FieldValueRequired"
 
 
 def an_event(name: str, **fields: Any) -> Json:
-    return {"metadata": {"name": name}, "involvedObject": ABOUT, "reason": "Tested", "message": "a test", "type": "Normal", **fields}
+    return {
+        "metadata": {"name": name},
+        "involvedObject": ABOUT,
+        "reason": "Tested",
+        "message": "a test",
+        "type": "Normal",
+        **fields,
+    }
 
 
 def a_new_event(name: str, **fields: Any) -> Json:
-    base = {"eventTime": MICRO, "regarding": ABOUT, "reason": "Tested", "note": "a test", "type": "Normal", "action": "Testing"}
-    return {"metadata": {"name": name}, **base, "reportingController": "example.com/x", "reportingInstance": "x-1", **fields}
+    base = {
+        "eventTime": MICRO,
+        "regarding": ABOUT,
+        "reason": "Tested",
+        "note": "a test",
+        "type": "Normal",
+        "action": "Testing",
+    }
+    return {
+        "metadata": {"name": name},
+        **base,
+        "reportingController": "example.com/x",
+        "reportingInstance": "x-1",
+        **fields,
+    }
 
 
 def test_what_the_old_api_wrote_the_new_one_shows(api: Rest, name: str) -> None:
@@ -81,10 +109,18 @@ def test_both_lists_show_all(api: Rest, name: str) -> None:
 def test_each_watch_has_its_own_shape(api: Rest, name: str) -> None:
     start = api.get(EVENTS).ok()["metadata"]["resourceVersion"]
     query = {"resourceVersion": start, "fieldSelector": f"metadata.name={name}"}
-    with api.watch(EVENTS, **query) as old, api.watch(NEW_EVENTS, **query) as new, api.watch(NEW_EVENTS, **query) as again:
+    with (
+        api.watch(EVENTS, **query) as old,
+        api.watch(NEW_EVENTS, **query) as new,
+        api.watch(NEW_EVENTS, **query) as again,
+    ):
         api.post(EVENTS, an_event(name)).ok(201)
         api.delete(f"{NEW_EVENTS}/{name}").ok()
-        for watch, version, part in ((old, "v1", "message"), (new, "events.k8s.io/v1", "note"), (again, "events.k8s.io/v1", "note")):
+        for watch, version, part in (
+            (old, "v1", "message"),
+            (new, "events.k8s.io/v1", "note"),
+            (again, "events.k8s.io/v1", "note"),
+        ):
             told = [(event["type"], event["object"]["apiVersion"], event["object"][part]) for event in watch.take(2)]
             assert [("ADDED", version, "a test"), ("DELETED", version, "a test")] == told
 
@@ -96,16 +132,23 @@ def test_each_watch_has_its_own_shape(api: Rest, name: str) -> None:
             EVENTS,
             "involvedObject.name={0},involvedObject.kind=Pod,reason=Tested,type=Normal,reportingComponent=example.com/x,source=example.com/x",
         ),
-        (NEW_EVENTS, "regarding.name={0},regarding.fieldPath=spec.x,reason=Tested,type=Normal,reportingController=example.com/x"),
+        (
+            NEW_EVENTS,
+            "regarding.name={0},regarding.fieldPath=spec.x,reason=Tested,type=Normal,reportingController=example.com/x",
+        ),
     ],
 )
 def test_each_api_selects_by_its_own_names(api: Rest, name: str, path: str, selector: str) -> None:
     api.post(NEW_EVENTS, a_new_event(name, regarding={**ABOUT, "name": name})).ok(201)
-    assert [name] == [item["metadata"]["name"] for item in api.get(path, fieldSelector=selector.format(name)).ok()["items"]]
+    assert [name] == [
+        item["metadata"]["name"] for item in api.get(path, fieldSelector=selector.format(name)).ok()["items"]
+    ]
     assert [] == api.get(path, fieldSelector=selector.format("other")).ok()["items"]
 
 
-@pytest.mark.parametrize(("path", "field"), [(EVENTS, "regarding.name"), (NEW_EVENTS, "involvedObject.name"), (NEW_EVENTS, "note")])
+@pytest.mark.parametrize(
+    ("path", "field"), [(EVENTS, "regarding.name"), (NEW_EVENTS, "involvedObject.name"), (NEW_EVENTS, "note")]
+)
 def test_fields_of_the_other_api_select_nothing(api: Rest, path: str, field: str) -> None:
     api.get(path, fieldSelector=f"{field}=x").refused(400, "BadRequest", says="field label not supported")
 
@@ -113,7 +156,10 @@ def test_fields_of_the_other_api_select_nothing(api: Rest, path: str, field: str
 REFUSED: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     "no_time": ({"eventTime": None}, (REQUIRED, "eventTime", "Required value")),
     "type": ({"type": "Odd"}, (INVALID, "type", "has invalid value: Odd")),
-    "series_of_one": ({"series": {"count": 1, "lastObservedTime": MICRO}}, (INVALID, "series.count", "should be at least 2")),
+    "series_of_one": (
+        {"series": {"count": 1, "lastObservedTime": MICRO}},
+        (INVALID, "series.count", "should be at least 2"),
+    ),
     "series_without_time": ({"series": {"count": 2}}, (REQUIRED, "series.lastObservedTime", "Required value")),
     "old_count": ({"deprecatedCount": 1}, (INVALID, "count", "needs to be unset")),
     "old_times": ({"deprecatedFirstTimestamp": TIME}, (INVALID, "firstTimestamp", "needs to be unset")),
@@ -121,7 +167,10 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     "no_action": ({"action": ""}, (REQUIRED, "action", "Required value")),
     "no_controller": ({"reportingController": ""}, (REQUIRED, "reportingController", "Required value")),
     "long_note": ({"note": "x" * 1025}, (INVALID, "message", "can have at most 1024 characters")),
-    "other_namespace": ({"regarding": {**ABOUT, "namespace": ""}}, (INVALID, "involvedObject.namespace", "does not match")),
+    "other_namespace": (
+        {"regarding": {**ABOUT, "namespace": ""}},
+        (INVALID, "involvedObject.namespace", "does not match"),
+    ),
 }
 
 
@@ -154,7 +203,9 @@ def test_the_old_api_lets_pass_what_the_new_one_refuses(api: Rest, name: str) ->
 )
 def test_through_the_new_api_an_event_stays_what_it_is(api: Rest, name: str, field: str, value: Any, told: str) -> None:
     api.post(NEW_EVENTS, a_new_event(name)).ok(201)
-    api.patch(f"{NEW_EVENTS}/{name}", {field: value}).refused(422, "Invalid", (INVALID, told), says="field is immutable")
+    api.patch(f"{NEW_EVENTS}/{name}", {field: value}).refused(
+        422, "Invalid", (INVALID, told), says="field is immutable"
+    )
 
 
 def test_a_recorder_repeats_through_either_api(api: Rest, name: str) -> None:

@@ -11,7 +11,12 @@ from tests.support.builders import Json, a_node, a_pod, a_pv, a_secret, a_va
 from tests.support.paths import NODES, PODS, PVS, SECRETS, VAS
 from tests.support.rest import Rest
 
-INVALID, REQUIRED, FORBIDDEN, LONG = "FieldValueInvalid", "FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong"
+INVALID, REQUIRED, FORBIDDEN, LONG = (
+    "FieldValueInvalid",
+    "FieldValueRequired",
+    "FieldValueForbidden",
+    "FieldValueTooLong",
+)
 NEW_EVENTS: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
 CSI_NODES: Final = "/apis/storage.k8s.io/v1/csinodes"
 Cause = tuple[str, str]
@@ -25,10 +30,15 @@ def verdict(api: Rest, path: str, obj: Json, *wanted: Cause) -> None:
 
 
 def secret(kind: str, **data: str) -> Json:
-    return {"type": f"kubernetes.io/{kind}", "data": {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}}
+    return {
+        "type": f"kubernetes.io/{kind}",
+        "data": {key: base64.b64encode(text.encode()).decode() for key, text in data.items()},
+    }
 
 
-@pytest.mark.parametrize(("text", "fits"), [("5", False), ("[]", False), ('"a"', False), ("{", False), ("null", True), ('{"a":1}', True)])
+@pytest.mark.parametrize(
+    ("text", "fits"), [("5", False), ("[]", False), ('"a"', False), ("{", False), ("null", True), ('{"a":1}', True)]
+)
 def test_the_logins_of_registries_are_objects(api: Rest, text: str, fits: bool) -> None:
     for kind, key in (("dockercfg", ".dockercfg"), ("dockerconfigjson", ".dockerconfigjson")):
         verdict(api, SECRETS, secret(kind, **{key: text}), *([] if fits else [(INVALID, f"data[{key}]")]))
@@ -40,7 +50,9 @@ def test_a_key_of_ssh_is_not_empty(api: Rest) -> None:
 
 
 def test_the_length_of_keys_is_that_of_their_bytes(api: Rest) -> None:
-    told = api.post(SECRETS, {**a_secret("judged"), "data": {"ü" * 127: ""}}).refused(422, "Invalid")["details"]["causes"]
+    told = api.post(SECRETS, {**a_secret("judged"), "data": {"ü" * 127: ""}}).refused(422, "Invalid")["details"][
+        "causes"
+    ]
     assert 2 == len(told), told
 
 
@@ -74,8 +86,14 @@ def test_volumes_in_attachments(api: Rest, fields: Json, causes: list[Cause]) ->
 
 def test_bytes_are_counted_and_not_letters(api: Rest, name: str) -> None:
     verdict(api, VAS, a_va("judged", attacher="ü" * 32), (LONG, "spec.attacher"), (INVALID, "spec.attacher"))
-    verdict(api, CSI_NODES, {"spec": {"drivers": [{"name": "d", "nodeID": "ü" * 129}]}}, (INVALID, "spec.drivers[0].nodeID"))
-    timed: dict[str, Any] = {"eventTime": "2024-01-02T03:04:05.000006Z", "reportingController": "a.b/c", "reportingInstance": "i"}
+    verdict(
+        api, CSI_NODES, {"spec": {"drivers": [{"name": "d", "nodeID": "ü" * 129}]}}, (INVALID, "spec.drivers[0].nodeID")
+    )
+    timed: dict[str, Any] = {
+        "eventTime": "2024-01-02T03:04:05.000006Z",
+        "reportingController": "a.b/c",
+        "reportingInstance": "i",
+    }
     event = {**timed, "action": "A", "reason": "R", "regarding": {"namespace": "default"}, "type": "Normal"}
     verdict(api, NEW_EVENTS, {**event, "action": "ü" * 65}, (INVALID, "action"))
     verdict(api, NEW_EVENTS, {**event, "note": "ü" * 513}, (INVALID, "message"))
@@ -102,7 +120,9 @@ def test_events_own_nothing_in_either_spelling(api: Rest) -> None:
 
 
 def test_a_generated_name_is_told_without_the_label_that_has_it(api: Rest) -> None:
-    told = api.post("/api/v1/namespaces", {"metadata": {"generateName": "-"}}).refused(422, "Invalid")["details"]["causes"]
+    told = api.post("/api/v1/namespaces", {"metadata": {"generateName": "-"}}).refused(422, "Invalid")["details"][
+        "causes"
+    ]
     assert ["metadata.generateName", "metadata.name"] == [cause["field"] for cause in told]
 
 

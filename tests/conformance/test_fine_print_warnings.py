@@ -17,7 +17,11 @@ PORT: Final = {"containerPort": 80, "protocol": "TCP"}
 
 def ports(*given: Json) -> Json:
     """One on each container."""
-    return pod(containers=[{**CONTAINER, "name": f"c{number}", "ports": [{**PORT, **port}]} for number, port in enumerate(given)])
+    return pod(
+        containers=[
+            {**CONTAINER, "name": f"c{number}", "ports": [{**PORT, **port}]} for number, port in enumerate(given)
+        ]
+    )
 
 
 def files(source: str, *paths: str, **fields: Any) -> Json:
@@ -32,13 +36,21 @@ AT = "spec.containers[{}].ports[0]"
 WARNED: dict[str, tuple[Json, list[str]]] = {
     "address_alone": (
         ports({"hostIP": "1.2.3.4", "name": "a"}),
-        [f"{AT.format(0)}: hostIP set without hostPort: {{Name:a HostPort:0 ContainerPort:80 Protocol:TCP HostIP:1.2.3.4}}"],
+        [
+            f"{AT.format(0)}: hostIP set without hostPort: {{Name:a HostPort:0 ContainerPort:80 Protocol:TCP HostIP:1.2.3.4}}"
+        ],
     ),
     "every_twin": (
         ports({}, {}, {}),
-        [f"{AT.format(one)}: duplicate port definition with {AT.format(other)}" for one, other in ((1, 0), (2, 0), (2, 1))],
+        [
+            f"{AT.format(one)}: duplicate port definition with {AT.format(other)}"
+            for one, other in ((1, 0), (2, 0), (2, 1))
+        ],
     ),
-    "any_port_of_the_host": (ports({"hostPort": 1}, {}), [f"{AT.format(1)}: overlapping port definition with {AT.format(0)}"]),
+    "any_port_of_the_host": (
+        ports({"hostPort": 1}, {}),
+        [f"{AT.format(1)}: overlapping port definition with {AT.format(0)}"],
+    ),
     "any_address": (
         ports({"hostPort": 1, "hostIP": "1.2.3.4"}, {"hostPort": 1}),
         [f"{AT.format(1)}: dangerously ambiguous port definition with {AT.format(0)}"],
@@ -56,9 +68,15 @@ WARNED: dict[str, tuple[Json, list[str]]] = {
     ),
     "paths": (
         volume(files("configMap", "p", "p/q", "p/", "pq", name="m")),
-        [f'volume "v" (ConfigMap "m"): overlapping paths: {pair}' for pair in ('"p/q" with "p"', '"p" with "p"', '"p" with "p/q"')],
+        [
+            f'volume "v" (ConfigMap "m"): overlapping paths: {pair}'
+            for pair in ('"p/q" with "p"', '"p" with "p"', '"p" with "p/q"')
+        ],
     ),
-    "secret_paths": (volume(files("secret", "p", "p", secretName="s")), ['volume "v" (Secret "s"): overlapping paths: "p" with "p"']),
+    "secret_paths": (
+        volume(files("secret", "p", "p", secretName="s")),
+        ['volume "v" (Secret "s"): overlapping paths: "p" with "p"'],
+    ),
     "projected_paths": (
         volume({"projected": {"sources": [files("secret", "p", name="s"), files("configMap", "p/x", name="m"), {}]}}),
         [
@@ -71,7 +89,12 @@ WARNED: dict[str, tuple[Json, list[str]]] = {
             affinity={
                 "nodeAffinity": {
                     "preferredDuringSchedulingIgnoredDuringExecution": [
-                        {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "x" * 64]}]}}
+                        {
+                            "weight": 1,
+                            "preference": {
+                                "matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "x" * 64]}]
+                            },
+                        }
                     ]
                 }
             }
@@ -145,12 +168,17 @@ def test_names_that_pods_take_up(api: Rest, name: str, kind: str) -> None:
     made = a_workload(title, f"{name}.x") if title else a_job(f"{name}.x")
     answer = api.post(f"{GROUP}/{kind}" if title else JOBS, made, dryRun="All")
     answer.ok(201)
-    text = "this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended"
+    text = (
+        "this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended"
+    )
     assert [f"metadata.name: {text}: [must not contain dots]"] == told(answer.warnings)
 
 
 def test_warnings_about_a_stateful_set(api: Rest, name: str) -> None:
-    claim = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1500m"}}}}
+    claim = {
+        "metadata": {"name": "v"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1500m"}}},
+    }
     kept = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
     made = a_workload("StatefulSet", name, revisionHistoryLimit=-1, volumeClaimTemplates=[claim])
     fraction = 'resources.requests[storage]: fractional byte value "1500m" is invalid, must be an integer'
@@ -160,7 +188,9 @@ def test_warnings_about_a_stateful_set(api: Rest, name: str) -> None:
 
 
 def test_a_job_of_very_many_at_once(api: Rest, name: str) -> None:
-    answer = api.post(JOBS, a_job(name, completionMode="Indexed", completions=100_001, parallelism=10_001), dryRun="All")
+    answer = api.post(
+        JOBS, a_job(name, completionMode="Indexed", completions=100_001, parallelism=10_001), dryRun="All"
+    )
     answer.ok(201)
     assert told(answer.warnings)[0].startswith("spec: In Indexed Jobs with a number of completions higher than 10^5")
 
@@ -174,4 +204,6 @@ def test_a_job_of_very_many_at_once(api: Rest, name: str) -> None:
 )
 def test_rules_of_a_job_are_counted(api: Rest, name: str, rules: list[Json], field: str) -> None:
     answer = api.post(JOBS, a_job(name, podFailurePolicy={"rules": rules}), dryRun="All")
-    answer.invalid(("FieldValueTooMany", f"spec.podFailurePolicy.rules{field}", "Too many: 21: must have at most 20 items"))
+    answer.invalid(
+        ("FieldValueTooMany", f"spec.podFailurePolicy.rules{field}", "Too many: 21: must have at most 20 items")
+    )

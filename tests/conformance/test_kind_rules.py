@@ -9,7 +9,12 @@ import pytest
 from tests.support.customkinds import DEFINITIONS, a_definition, a_version, an_object, installed, spec_of
 from tests.support.rest import Rest
 
-INVALID, REQUIRED, FORBIDDEN, TYPE = "FieldValueInvalid", "FieldValueRequired", "FieldValueForbidden", "FieldValueTypeInvalid"
+INVALID, REQUIRED, FORBIDDEN, TYPE = (
+    "FieldValueInvalid",
+    "FieldValueRequired",
+    "FieldValueForbidden",
+    "FieldValueTypeInvalid",
+)
 TEXT: dict[str, Any] = {"type": "string", "maxLength": 10}
 WHOLE: dict[str, Any] = {"type": "integer"}
 Json = dict[str, Any]
@@ -24,7 +29,11 @@ def rule(text: str, **more: Any) -> Json:
     return {"rule": text, **more}
 
 
-ITEM = {"type": "object", "required": ["k"], "properties": {"k": TEXT, "v": ruled({**WHOLE, "default": 0}, "self >= oldSelf")}}
+ITEM = {
+    "type": "object",
+    "required": ["k"],
+    "properties": {"k": TEXT, "v": ruled({**WHOLE, "default": 0}, "self >= oldSelf")},
+}
 PARTS = {"x": TEXT, "y": {**WHOLE, "nullable": True}, "namespace": TEXT, "a-b": TEXT}
 PLACES: dict[str, Any] = {
     "fixed": ruled(TEXT, rule("self == oldSelf", message="fixed is immutable")),
@@ -37,7 +46,13 @@ PLACES: dict[str, Any] = {
         rule("!has(oldSelf.x) || has(self.x)", message="x stays"),
     ),
     "list": ruled(
-        {"type": "array", "maxItems": 10, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": ITEM},
+        {
+            "type": "array",
+            "maxItems": 10,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["k"],
+            "items": ITEM,
+        },
         "self.all(i, i.v < 5)",
         rule("self.size() < 3", message="too many"),
     ),
@@ -46,7 +61,9 @@ PLACES: dict[str, Any] = {
         "self.all(k, self[k] > 0)",
         "'q' in self ? self['q'] == 1 : true",
     ),
-    "deep": ruled({"type": "object", "properties": {"d": {"type": "object", "additionalProperties": WHOLE}}}, "self.d['zz'] == 1"),
+    "deep": ruled(
+        {"type": "object", "properties": {"d": {"type": "object", "additionalProperties": WHOLE}}}, "self.d['zz'] == 1"
+    ),
     "divisor": ruled(WHOLE, "10 / self == 2"),
     "first": ruled(TEXT, rule("oldSelf.hasValue() || self == 'first'", optionalOldSelf=True)),
     "moment": ruled({"type": "string", "format": "date-time"}, "self < timestamp('2030-01-01T00:00:00Z')"),
@@ -55,7 +72,8 @@ PLACES: dict[str, Any] = {
     "amount": ruled(TEXT, "isQuantity(self) && quantity(self).isLessThan(quantity('1Gi'))"),
     "pattern": ruled(TEXT, "self.matches('^[a-c]+$') && self.split('b').size() == 2"),
     "set": ruled(
-        {"type": "array", "maxItems": 5, "x-kubernetes-list-type": "set", "items": TEXT}, "self == ['a', 'b'] || self.exists(i, i == 'c')"
+        {"type": "array", "maxItems": 5, "x-kubernetes-list-type": "set", "items": TEXT},
+        "self == ['a', 'b'] || self.exists(i, i == 'c')",
     ),
     "told": ruled(TEXT, rule("self == 'z'", messageExpression="string(1 / 0)", message="told instead")),
 }
@@ -74,7 +92,10 @@ BROKEN: dict[str, tuple[Any, tuple[str, str, str]]] = {
     "number_by_reason": (10, (FORBIDDEN, "spec.number", "Forbidden: got it")),
     "parts_by_path": ({}, (REQUIRED, "spec.parts.x", "Required value: x or y")),
     "parts_null_is_not_there": ({"y": None}, (REQUIRED, "spec.parts.x", "x or y")),
-    "parts_escaped_word": ({"y": 1, "namespace": "bad"}, (INVALID, "spec.parts", "failed rule: !has(self.__namespace__)")),
+    "parts_escaped_word": (
+        {"y": 1, "namespace": "bad"},
+        (INVALID, "spec.parts", "failed rule: !has(self.__namespace__)"),
+    ),
     "parts_escaped_dash": ({"y": 1, "a-b": "z"}, (INVALID, "spec.parts", "failed rule: !has(self.a__dash__b)")),
     "list": ([{"k": "a", "v": 9}], (INVALID, "spec.list", "failed rule: self.all(i, i.v < 5)")),
     "list_size": ([{"k": "a"}, {"k": "b"}, {"k": "c"}], (INVALID, "spec.list", "too many")),
@@ -83,7 +104,10 @@ BROKEN: dict[str, tuple[Any, tuple[str, str, str]]] = {
     "map_choice": ({"q": 2}, (INVALID, "spec.map", "failed rule: 'q' in self")),
     "deep_missing": ({}, (INVALID, "spec.deep", 'Invalid value: "object": no such key: d evaluating rule')),
     "deep_key": ({"d": {}}, (INVALID, "spec.deep", "no such key: zz evaluating rule")),
-    "divisor_zero": (0, (INVALID, "spec.divisor", 'Invalid value: "integer": division by zero evaluating rule: 10 / self == 2')),
+    "divisor_zero": (
+        0,
+        (INVALID, "spec.divisor", 'Invalid value: "integer": division by zero evaluating rule: 10 / self == 2'),
+    ),
     "divisor_cut": (3, (INVALID, "spec.divisor", "Invalid value: 3: failed rule: 10 / self == 2")),
     "first": ("other", (INVALID, "spec.first", "failed rule: oldSelf.hasValue()")),
     "moment": ("2031-01-01T00:00:00Z", (INVALID, "spec.moment", "failed rule: self < timestamp")),
@@ -105,7 +129,9 @@ def test_a_broken_rule_is_told(api: Rest, things: str, name: str, row: str) -> N
 
 
 def test_a_rule_at_the_root_sees_the_name(api: Rest, things: str, name: str) -> None:
-    api.post(things, an_object(PLURAL, f"evil-{name}")).invalid((INVALID, "<nil>", "failed rule: !self.metadata.name.startsWith('evil')"))
+    api.post(things, an_object(PLURAL, f"evil-{name}")).invalid(
+        (INVALID, "<nil>", "failed rule: !self.metadata.name.startsWith('evil')")
+    )
 
 
 def test_rules_that_hold_let_pass(api: Rest, things: str, name: str) -> None:
@@ -136,7 +162,9 @@ def test_rules_over_a_change_know_what_was(api: Rest, things: str, name: str) ->
     api.patch(path, {"spec": {"fixed": "y"}}).invalid((INVALID, "spec.fixed", 'Invalid value: "y": fixed is immutable'))
     api.patch(path, {"spec": {"parts": {"x": None}}}).invalid((INVALID, "spec.parts", "x stays"))
     moved = [{"k": "b", "v": 1}, {"k": "a", "v": 1}]
-    api.patch(path, {"spec": {"list": moved}}).invalid((INVALID, "spec.list[1].v", "Invalid value: 1: failed rule: self >= oldSelf"))
+    api.patch(path, {"spec": {"list": moved}}).invalid(
+        (INVALID, "spec.list[1].v", "Invalid value: 1: failed rule: self >= oldSelf")
+    )
     api.patch(path, {"spec": {"list": [{"k": "b", "v": 1}, {"k": "a", "v": 2}], "first": "other"}}).ok()
     api.patch(path, {"spec": {"fixed": None}}).ok()
     assert "z" == api.patch(path, {"spec": {"fixed": "z"}}).ok()["spec"]["fixed"], "what was not there may be anything"
@@ -196,24 +224,52 @@ WRONG = {
 
 @pytest.mark.parametrize("text", WRONG)
 def test_a_rule_that_does_not_fit_the_schema_is_refused(api: Rest, name: str, text: str) -> None:
-    body = a_definition(f"k{name.replace('-', '')}s", a_version({"type": "object", "properties": {"spec": ruled(OBJECT, text)}}))
+    body = a_definition(
+        f"k{name.replace('-', '')}s", a_version({"type": "object", "properties": {"spec": ruled(OBJECT, text)}})
+    )
     field = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
     status = api.post(DEFINITIONS, body, dryRun="All").refused(422, "Invalid", (INVALID, field))
     assert WRONG[text] in status["message"]
 
 
 RIGHT = [
-    *("self.namespace == 'x'", "self.n < 1.5", "self.f < 1", "self.e == 1", "'' in self.m", "oldSelf.n == 1", "type(self.n) == int"),
-    *("self.?a.orValue('x') == 'x'", "self.m.all(k, v, v > 0)", "dyn(self.a) == 1", "{'a': 1}[self.a] == 1", "b'abc' == bytes(self.a)"),
-    *("[1, 2].exists_one(i, i == self.n)", "self.l.filter(x, x.startsWith('a')).size() > 0", "self == oldSelf", "self.l.isSorted()"),
-    *("self.l.map(x, x.size()).sum() > 3", "self.a.lowerAscii().indexOf('b') >= 0", "sets.contains(self.l, ['a'])", "-self.n % 2 == 0"),
+    *(
+        "self.namespace == 'x'",
+        "self.n < 1.5",
+        "self.f < 1",
+        "self.e == 1",
+        "'' in self.m",
+        "oldSelf.n == 1",
+        "type(self.n) == int",
+    ),
+    *(
+        "self.?a.orValue('x') == 'x'",
+        "self.m.all(k, v, v > 0)",
+        "dyn(self.a) == 1",
+        "{'a': 1}[self.a] == 1",
+        "b'abc' == bytes(self.a)",
+    ),
+    *(
+        "[1, 2].exists_one(i, i == self.n)",
+        "self.l.filter(x, x.startsWith('a')).size() > 0",
+        "self == oldSelf",
+        "self.l.isSorted()",
+    ),
+    *(
+        "self.l.map(x, x.size()).sum() > 3",
+        "self.a.lowerAscii().indexOf('b') >= 0",
+        "sets.contains(self.l, ['a'])",
+        "-self.n % 2 == 0",
+    ),
     *("int(self.a) > 3 || double(self.a) < 0.5", "self.l[?0].hasValue()", "r'\\d' == '\\\\d'", "!(self.b == false)"),
 ]
 
 
 @pytest.mark.parametrize("text", RIGHT)
 def test_a_rule_that_fits_the_schema_is_taken(api: Rest, name: str, text: str) -> None:
-    body = a_definition(f"k{name.replace('-', '')}s", a_version({"type": "object", "properties": {"spec": ruled(OBJECT, text)}}))
+    body = a_definition(
+        f"k{name.replace('-', '')}s", a_version({"type": "object", "properties": {"spec": ruled(OBJECT, text)}})
+    )
     api.post(DEFINITIONS, body, dryRun="All").ok(201)
 
 
@@ -221,24 +277,43 @@ ODD = {
     "empty": (rule(""), (REQUIRED, "rule"), "rule is not specified"),
     "blank_message": (rule("true", message=" "), (INVALID, "message"), "must be non-empty if specified"),
     "two_lines": (rule("true", message="a\nb"), (INVALID, "message"), "must not contain line breaks"),
-    "reason": (rule("true", reason="Odd"), ("FieldValueNotSupported", "reason"), '"FieldValueDuplicate", "FieldValueForbidden"'),
+    "reason": (
+        rule("true", reason="Odd"),
+        ("FieldValueNotSupported", "reason"),
+        '"FieldValueDuplicate", "FieldValueForbidden"',
+    ),
     "path": (rule("true", fieldPath=".zz"), (INVALID, "fieldPath"), "must be a valid path"),
     "path_into_a_list": (rule("true", fieldPath=".l[0]"), (INVALID, "fieldPath"), "must be a valid path"),
-    "message_of_another_type": (rule("true", messageExpression="1"), (INVALID, "messageExpression"), "must evaluate to a string"),
-    "needless": (rule("true", optionalOldSelf=True), (INVALID, "optionalOldSelf"), "may not be set if oldSelf is not used in rule"),
+    "message_of_another_type": (
+        rule("true", messageExpression="1"),
+        (INVALID, "messageExpression"),
+        "must evaluate to a string",
+    ),
+    "needless": (
+        rule("true", optionalOldSelf=True),
+        (INVALID, "optionalOldSelf"),
+        "may not be set if oldSelf is not used in rule",
+    ),
 }
 
 
 @pytest.mark.parametrize("row", ODD)
 def test_what_stands_beside_a_rule_must_mean_something(api: Rest, name: str, row: str) -> None:
     spec, (reason, part), says = ODD[row]
-    body = a_definition(f"k{name.replace('-', '')}s", a_version({"type": "object", "properties": {"spec": ruled(OBJECT, spec)}}))
+    body = a_definition(
+        f"k{name.replace('-', '')}s", a_version({"type": "object", "properties": {"spec": ruled(OBJECT, spec)}})
+    )
     field = f"spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].{part}"
     api.post(DEFINITIONS, body, dryRun="All").refused(422, "Invalid", (reason, field), says=says)
 
 
 def test_items_without_keys_have_no_past(api: Rest, name: str) -> None:
     items = {"type": "object", "properties": {"a": ruled(TEXT, "self == oldSelf")}}
-    body = a_definition(f"k{name.replace('-', '')}s", a_version(spec_of(l={"type": "array", "maxItems": 3, "items": items})))
+    body = a_definition(
+        f"k{name.replace('-', '')}s", a_version(spec_of(l={"type": "array", "maxItems": 3, "items": items}))
+    )
     answer = api.post(DEFINITIONS, body, dryRun="All")
-    assert "oldSelf cannot be used on the uncorrelatable portion of the schema" in answer.refused(422, "Invalid")["message"]
+    assert (
+        "oldSelf cannot be used on the uncorrelatable portion of the schema"
+        in answer.refused(422, "Invalid")["message"]
+    )

@@ -171,7 +171,9 @@ async def test_events_are_counted_up(target: Target, name: str):
         for number in range(12):
             recorder.event(ref, "Warning", "Similar", f"try {number}")
         await recorder.drain(10)
-    events = {event.message[:30]: event for event in (await cluster.list(EVENTS)).items if event.involved_object.name == name}
+    events = {
+        event.message[:30]: event for event in (await cluster.list(EVENTS)).items if event.involved_object.name == name
+    }
     assert len(events) == 11
     assert events["it did not work " + "ä" * 14].count == 3
     assert next(event for text, event in events.items() if text.startswith("(combined")).count == 3

@@ -34,7 +34,15 @@ def test_kubectl_creates_reads_changes_and_deletes(config: Path, name: str) -> N
     assert {"attached": False} == found["status"]
     kubectl(config, "label", "volumeattachment", name, "a=b")
     kubectl(config, "annotate", "volumeattachment", name, "c=d")
-    kubectl(config, "patch", "volumeattachment", name, "--type=merge", "--subresource=status", '-p={"status":{"attached":true}}')
+    kubectl(
+        config,
+        "patch",
+        "volumeattachment",
+        name,
+        "--type=merge",
+        "--subresource=status",
+        '-p={"status":{"attached":true}}',
+    )
     shape = "jsonpath={.metadata.labels.a}{.metadata.annotations.c}{.status.attached}"
     assert "bdtrue" == kubectl(config, "get", "volumeattachment", name, "-o", shape)
     assert "deleted" in kubectl(config, "delete", "volumeattachment", name, "--timeout=20s")
@@ -56,7 +64,9 @@ def test_kubectl_shows_why_an_object_is_refused(config: Path, name: str) -> None
     assert 'strict decoding error: unknown field "spec.odd"' in unknown.stderr
 
 
-@pytest.mark.parametrize("kind", ["pv", "no", "ns", "secrets", "leases", "events", "csinodes", "csidrivers", "volumeattachments"])
+@pytest.mark.parametrize(
+    "kind", ["pv", "no", "ns", "secrets", "leases", "events", "csinodes", "csidrivers", "volumeattachments"]
+)
 def test_kubectl_finds_each_kind(config: Path, kind: str) -> None:
     assert json.loads(kubectl(config, "get", kind, "--all-namespaces", "-o", "json"))["kind"] == "List"
 

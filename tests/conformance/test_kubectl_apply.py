@@ -25,7 +25,11 @@ def config(server: Server, tmp_path: Path) -> Path:
     made = server.api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", SHAPE_DEFINITION)
     assert made.status in (201, 409), made
     eventually(lambda: server.api.get("/apis/mooring.test/v1/shapes").status == 200, 30, "the kind is served")
-    eventually(lambda: "Shape" in server.api.get("/openapi/v3/apis/mooring.test/v1").body.decode(), 30, "its schema is published")
+    eventually(
+        lambda: "Shape" in server.api.get("/openapi/v3/apis/mooring.test/v1").body.decode(),
+        30,
+        "its schema is published",
+    )
     return path
 
 
@@ -50,7 +54,9 @@ def test_kubectl_applies_on_the_servers_side(config: Path, name: str) -> None:
     assert ["a"] == stored(config, name)["mountOptions"]
     kubectl(config, *say, "--field-manager=other", "--force-conflicts", stdin=other)
     assert ["b"] == stored(config, name)["mountOptions"]
-    assert {"kubectl": {"f:provisioner": {}}, "other": {"f:mountOptions": {}, "f:provisioner": {}}} == owners(stored(config, name))
+    assert {"kubectl": {"f:provisioner": {}}, "other": {"f:mountOptions": {}, "f:provisioner": {}}} == owners(
+        stored(config, name)
+    )
 
 
 def test_kubectl_moves_from_its_own_side_to_the_servers_and_back(config: Path, name: str) -> None:
@@ -81,7 +87,9 @@ def test_kubectl_has_unknown_fields_refused(config: Path, name: str) -> None:
         refused = run_kubectl(config, *command, "-f", "-", stdin=odd)
         assert 1 == refused.returncode
         assert "odd" in refused.stderr
-    assert 'Warning: unknown field "odd"' in run_kubectl(config, "create", "--validate=warn", "-f", "-", stdin=odd).stderr
+    assert (
+        'Warning: unknown field "odd"' in run_kubectl(config, "create", "--validate=warn", "-f", "-", stdin=odd).stderr
+    )
 
 
 EXPLAINED = {
@@ -130,7 +138,21 @@ def test_kubectl_explains_fields(config: Path, path: str) -> None:
 
 
 def test_kubectl_explains_every_kind_to_its_depth(config: Path) -> None:
-    kinds = ["pv", "pvc", "pod", "node", "secret", "sc", "csidriver", "csinode", "volumeattachment", "lease", "event", "crd", "shape"]
+    kinds = [
+        "pv",
+        "pvc",
+        "pod",
+        "node",
+        "secret",
+        "sc",
+        "csidriver",
+        "csinode",
+        "volumeattachment",
+        "lease",
+        "event",
+        "crd",
+        "shape",
+    ]
     for kind in kinds:
         assert "metadata" in kubectl(config, "explain", kind, "--recursive")
 
@@ -146,4 +168,6 @@ def test_kubectl_lists_kinds_and_versions(config: Path) -> None:
     custom = kubectl(config, "api-resources", "-o", "wide", "--api-group=mooring.test", "--no-headers").split()
     verbs = "delete,deletecollection,get,list,patch,create,update,watch"
     assert ["shapes", "mooring.test/v1", "false", "Shape", verbs] == custom[custom.index("shapes") :][:5]
-    assert {"v1", "storage.k8s.io/v1", "coordination.k8s.io/v1", "mooring.test/v1"} <= set(kubectl(config, "api-versions").split())
+    assert {"v1", "storage.k8s.io/v1", "coordination.k8s.io/v1", "mooring.test/v1"} <= set(
+        kubectl(config, "api-versions").split()
+    )

@@ -37,13 +37,21 @@ def test_what_others_wrote_to_a_volume_stays(server: Server, name: str) -> None:
     for _ in range(2):
         applied(server, file, "--server-side")
         kept = server.api.get(f"{PVS}/{name}").ok()
-        assert (set(held), "d") == ({*kept["metadata"]["finalizers"]}, kept["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"])
+        assert (set(held), "d") == (
+            {*kept["metadata"]["finalizers"]},
+            kept["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"],
+        )
         assert {"namespace": "default", "name": name}.items() <= kept["spec"]["claimRef"].items()
 
 
 def test_a_claim_keeps_its_volume_and_its_protection(server: Server, name: str) -> None:
     spec = {"accessModes": RWO, "storageClassName": "gold", "resources": {"requests": {"storage": "1Gi"}}}
-    file = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    file = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
     applied(server, file)
     noted = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
     written(server.api, f"{PVCS}/{name}", {"metadata": noted, "spec": {"volumeName": "v"}}, "binder")
@@ -57,7 +65,12 @@ def test_a_claim_keeps_its_volume_and_its_protection(server: Server, name: str) 
 def test_a_scale_stays_and_a_default_may_be_said_by_the_file_later(server: Server, name: str) -> None:
     template = {"metadata": {"labels": {"a": name}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"a": name}}, "template": template}
-    file = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    file = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
     applied(server, file)
     kubectl(server.kubeconfig, "scale", "deployment", name, "--replicas=4")
     applied(server, file, "--server-side")

@@ -127,7 +127,9 @@ def test_changes_are_watched(agree: Agree) -> None:
         terminal.type("create -f - < berth")
         terminal.follow("get be -w --output-watch-events -o name", changes, first=1, count=4)
         terminal.type("create -f - < berth")
-        terminal.follow("get be berth -w -o custom-columns=N:.spec.count,L:.metadata.labels.a", changes, first=2, count=5)
+        terminal.follow(
+            "get be berth -w -o custom-columns=N:.spec.count,L:.metadata.labels.a", changes, first=2, count=5
+        )
         patch = """patch lease lease --type=merge -p '{"spec":{"holderIdentity":"you"}}'"""
         terminal.follow("get lease -w -o jsonpath='{.spec.holderIdentity}{\"\\n\"}'", patch, first=1, count=2)
         terminal.follow("get pvc -w --show-labels --no-headers", "label pvc claim a=b", first=1, count=2)
@@ -197,9 +199,22 @@ def test_the_embedded_server_says_who_it_is_and_what_it_checks(embedded: Path) -
 
 def test_pods_are_not_looked_into(embedded: Path, name: str) -> None:
     kubectl(embedded, "create", "-f", "-", stdin=MANIFESTS["node"].replace("{name}", name))
-    kubectl(embedded, "create", "-f", "-", stdin=MANIFESTS["pod"].replace("{name}", name).replace("name: pod", f"name: {name}"))
+    kubectl(
+        embedded,
+        "create",
+        "-f",
+        "-",
+        stdin=MANIFESTS["pod"].replace("{name}", name).replace("name: pod", f"name: {name}"),
+    )
     no_kubelet = "there is no kubelet behind this API server"
-    refused = {"logs": no_kubelet, "exec": no_kubelet, "attach": no_kubelet, "port-forward": "pod is not running. Current status=Pending"}
+    refused = {
+        "logs": no_kubelet,
+        "exec": no_kubelet,
+        "attach": no_kubelet,
+        "port-forward": "pod is not running. Current status=Pending",
+    }
     for command, words in refused.items():
-        done = run_kubectl(embedded, command, name, *({"exec": ["--", "ls"], "port-forward": ["0:80"]}.get(command, [])))
+        done = run_kubectl(
+            embedded, command, name, *({"exec": ["--", "ls"], "port-forward": ["0:80"]}.get(command, []))
+        )
         assert (1, True) == (done.returncode, words in done.stderr), done.stderr

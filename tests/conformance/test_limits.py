@@ -42,7 +42,12 @@ def test_a_json_patch_that_doubles_an_object_again_and_again_is_refused_whole(ap
 
 
 def test_copies_of_a_json_patch_are_counted_together(api: Rest, path: str) -> None:
-    api.patch(path, [{"op": "copy", "from": "/data/a", "path": f"/data/{number}"} for number in range(900)], JSON_PATCH, dryRun="All").ok()
+    api.patch(
+        path,
+        [{"op": "copy", "from": "/data/a", "path": f"/data/{number}"} for number in range(900)],
+        JSON_PATCH,
+        dryRun="All",
+    ).ok()
     copies = [{"op": "copy", "from": "/data/a", "path": "/data/b"}] * 3500
     api.patch(path, copies, JSON_PATCH, dryRun="All").refused(422, "Invalid", says="the server rejected our request")
 
@@ -144,13 +149,18 @@ def test_what_is_no_quantity_is_refused(api: Rest, name: str, written: str) -> N
     api.post(CAPACITIES, body).refused(400, "BadRequest", says=says)
 
 
-@pytest.mark.parametrize("number", ["1e400", "-1E400", "2147483648", "1.5", "99999999999999999999999999", LONG, f"-{LONG}"])
+@pytest.mark.parametrize(
+    "number", ["1e400", "-1E400", "2147483648", "1.5", "99999999999999999999999999", LONG, f"-{LONG}"]
+)
 def test_a_number_that_does_not_fit_is_told_as_it_was_written(api: Rest, name: str, number: str) -> None:
     """Differs from kube-apiserver, which names Go's struct before the field."""
     body = f'{{"metadata":{{"name":"{name}"}},"spec":{{"leaseDurationSeconds":{number}}}}}'.encode()
     before = 'Lease in version "v1" cannot be handled as a Lease: '
     message = api.post(LEASES, body).refused(400, "BadRequest")["message"].replace("LeaseSpec.", "")
-    assert f"{before}json: cannot unmarshal number {number} into Go struct field spec.leaseDurationSeconds of type int32" == message
+    assert (
+        f"{before}json: cannot unmarshal number {number} into Go struct field spec.leaseDurationSeconds of type int32"
+        == message
+    )
 
 
 def test_a_number_in_place_of_a_text_is_not_told(api: Rest, name: str) -> None:
@@ -177,7 +187,10 @@ def test_a_custom_object_has_no_number_that_no_float_holds(api: Rest, name: str,
     api.post(numbers, an_object("numbers", name)).ok(201)
     api.request("PUT", f"{numbers}/{name}", whole).refused(400, "BadRequest", says=says)
     spec = f'{{"{member}":{number}}}'
-    for patch, kind in ((f'{{"spec":{spec}}}', MERGE_PATCH), (f'[{{"op":"add","path":"/spec","value":{spec}}}]', JSON_PATCH)):
+    for patch, kind in (
+        (f'{{"spec":{spec}}}', MERGE_PATCH),
+        (f'[{{"op":"add","path":"/spec","value":{spec}}}]', JSON_PATCH),
+    ):
         assert 400 <= api.patch(f"{numbers}/{name}", patch.encode(), kind).status < 500
 
 
@@ -186,7 +199,13 @@ def test_a_custom_object_has_no_number_that_no_float_holds(api: Rest, name: str,
 
 @pytest.mark.parametrize(
     ("written", "read"),
-    [("1:30", "1:30"), ("1e400", "1e400"), ("1.0e+400", "1.0e+400"), ("0xfffffffffffffffff", "0xfffffffffffffffff"), ("!!str 5", "5")],
+    [
+        ("1:30", "1:30"),
+        ("1e400", "1e400"),
+        ("1.0e+400", "1.0e+400"),
+        ("0xfffffffffffffffff", "0xfffffffffffffffff"),
+        ("!!str 5", "5"),
+    ],
 )
 def test_yaml_has_no_numbers_that_go_has_not(api: Rest, name: str, written: str, read: str) -> None:
     body = f"metadata: {{name: {name}}}\ndata: {{a: {written}}}\n".encode()
@@ -208,4 +227,6 @@ def test_what_is_no_json_in_yaml_is_refused(api: Rest, name: str, written: str) 
 
 def test_words_are_keys_in_yaml(api: Rest, name: str) -> None:
     body = f"metadata: {{name: {name}}}\ndata: {{true: a, 5: b}}\n".encode()
-    assert {"true": "a", "5": "b"} == api.request("POST", CONFIG_MAPS, body, "application/yaml", dryRun="All").ok(201)["data"]
+    assert {"true": "a", "5": "b"} == api.request("POST", CONFIG_MAPS, body, "application/yaml", dryRun="All").ok(201)[
+        "data"
+    ]

@@ -20,7 +20,9 @@ LIST_BY_WATCH = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderT
 
 def secrets(api: Rest, label: str, count: int) -> list[dict[str, Any]]:
     """Secrets s0, s1, ... that carry the label."""
-    return [api.post(SECRETS, a_secret(f"{label}-s{n}", labels={"set": label, "n": str(n)})).ok(201) for n in range(count)]
+    return [
+        api.post(SECRETS, a_secret(f"{label}-s{n}", labels={"set": label, "n": str(n)})).ok(201) for n in range(count)
+    ]
 
 
 def brief(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -66,7 +68,9 @@ def test_AO30_who_stops_matching_is_deleted(api: Rest, name: str) -> None:
         (gone,) = watch.take(1)
         assert "DELETED" == gone["type"]
         assert made["metadata"]["labels"] == gone["object"]["metadata"]["labels"], "the old content"
-        assert changed["metadata"]["resourceVersion"] == gone["object"]["metadata"]["resourceVersion"], "the new version"
+        assert changed["metadata"]["resourceVersion"] == gone["object"]["metadata"]["resourceVersion"], (
+            "the new version"
+        )
         api.patch(path, {"metadata": {"labels": {"set": name}}}).ok()
         assert [("ADDED", f"{name}-s0")] == brief(watch.take(1))
 
@@ -150,7 +154,11 @@ def test_bad_label_selectors_are_400(api: Rest, selector: str) -> None:
     ("path", "selector", "says"),
     [
         (SECRETS, "data=x", "field label not supported: data"),
-        (VAS, "spec.nodeName=n", '"spec.nodeName" is not a known field selector: only "metadata.name", "metadata.namespace"'),
+        (
+            VAS,
+            "spec.nodeName=n",
+            '"spec.nodeName" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
         (SECRETS, "metadata.name", "can't understand 'metadata.name'"),
     ],
     ids=["of_the_kind", "of_metadata", "no_selector"],
@@ -208,7 +216,12 @@ def test_a_bookmark_comes_before_the_time_out(server: Server, name: str) -> None
 
 def test_a_watch_that_begins_in_the_future_is_told_no_version(api: Rest, name: str) -> None:
     """The bookmark would be of a version that nobody has reached."""
-    query = {"labelSelector": f"set={name}", "resourceVersion": "99999999999", "allowWatchBookmarks": "true", "timeoutSeconds": 1}
+    query = {
+        "labelSelector": f"set={name}",
+        "resourceVersion": "99999999999",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": 1,
+    }
     with api.watch(SECRETS, **query) as watch:
         assert [] == watch.rest()
 
@@ -229,10 +242,15 @@ def test_lists_of_custom_kinds_always_have_a_token_and_their_items_their_kinds(a
     things = installed(api, a_definition(plural, a_version({"type": "object"})))
     api.post(things, an_object(plural, "x")).ok(201)
     listed = api.get(things).ok()
-    assert ("", [plural[:-1].capitalize()]) == (listed["metadata"]["continue"], [item["kind"] for item in listed["items"]])
+    assert ("", [plural[:-1].capitalize()]) == (
+        listed["metadata"]["continue"],
+        [item["kind"] for item in listed["items"]],
+    )
 
 
-@pytest.mark.parametrize(("kind", "part", "empty"), [("Table", "rows", []), ("PartialObjectMetadataList", "items", None)])
+@pytest.mark.parametrize(
+    ("kind", "part", "empty"), [("Table", "rows", []), ("PartialObjectMetadataList", "items", None)]
+)
 def test_an_empty_list(api: Rest, name: str, kind: str, part: str, empty: list[Any] | None) -> None:
     accept = {"Accept": f"application/json;as={kind};v=v1;g=meta.k8s.io"}
     found = api.request("GET", SECRETS, headers=accept, labelSelector=f"set={name}").ok()

@@ -15,7 +15,9 @@ DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 ELSEWHERE = ("chart", "monitoring")
 """Templates, which tests/e2e/test_chart.py renders and applies, and rules, which promtool judges in tests/unit/monitoring."""
 MANIFESTS = {
-    path for path in DEPLOY.rglob("*.yaml") if path.name != "kustomization.yaml" and path.relative_to(DEPLOY).parts[0] not in ELSEWHERE
+    path
+    for path in DEPLOY.rglob("*.yaml")
+    if path.name != "kustomization.yaml" and path.relative_to(DEPLOY).parts[0] not in ELSEWHERE
 }
 
 
@@ -32,7 +34,9 @@ def test_manifests_are_valid(control_plane: ControlPlane, manifest: Path) -> Non
     assert manifest.read_text().count("\nkind: ") == len(taken.splitlines())
 
 
-IN_A_NAMESPACE = [path for path in sorted(DEPLOY.rglob("kustomization.yaml")) if "namespace: storage" in path.read_text()]
+IN_A_NAMESPACE = [
+    path for path in sorted(DEPLOY.rglob("kustomization.yaml")) if "namespace: storage" in path.read_text()
+]
 
 
 @pytest.mark.parametrize("file", IN_A_NAMESPACE, ids=lambda path: path.parent.name)
@@ -49,4 +53,6 @@ def test_one_line_moves_all_objects_to_another_namespace(file: Path, tmp_path: P
 
 
 def built(folder: Path) -> str:
-    return subprocess.run([binary("kubectl"), "kustomize", folder], check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(
+        [binary("kubectl"), "kustomize", folder], check=True, capture_output=True, text=True, timeout=60
+    ).stdout

@@ -30,7 +30,9 @@ class Space:
         self.api.post(self.secrets, a_secret(name, finalizers=list(finalizers))).ok(201)
 
     def lease(self, name: str, *finalizers: str) -> None:
-        self.api.post(self.leases, {**a_lease(name), "metadata": {"name": name, "finalizers": list(finalizers)}}).ok(201)
+        self.api.post(self.leases, {**a_lease(name), "metadata": {"name": name, "finalizers": list(finalizers)}}).ok(
+            201
+        )
 
     def release(self, path: str) -> None:
         self.api.patch(path, {"metadata": {"finalizers": None}}).ok()
@@ -39,7 +41,9 @@ class Space:
         return self.api.delete(self.path, options or None)
 
     def finalize(self, *finalizers: str, **more: Any) -> Any:
-        return self.api.put(f"{self.path}/finalize", {"metadata": {"name": self.name}, "spec": {"finalizers": list(finalizers)}, **more})
+        return self.api.put(
+            f"{self.path}/finalize", {"metadata": {"name": self.name}, "spec": {"finalizers": list(finalizers)}, **more}
+        )
 
     def now(self) -> Json:
         return self.api.get(self.path).ok()
@@ -73,15 +77,25 @@ def test_deleted_namespaces_are_emptied_and_go(api: Rest, name: str) -> None:
 
     text = "Some resources are remaining: leases.coordination.k8s.io has 1 resource instances, secrets. has 2 resource instances"
     remaining = ("True", "SomeResourcesRemain", text)
-    eventually(lambda: held.condition("NamespaceContentRemaining") == remaining, WAIT_S, "the held namespace tells what it holds")
+    eventually(
+        lambda: held.condition("NamespaceContentRemaining") == remaining,
+        WAIT_S,
+        "the held namespace tells what it holds",
+    )
     text = f"Some content in the namespace has finalizers remaining: {HOLD} in 2 resource instances, {OTHER} in 2 resource instances"
     assert ("True", "SomeFinalizersRemain", text) == held.condition("NamespaceFinalizersRemaining")
     assert all("deletionTimestamp" in item["metadata"] for item in api.get(held.secrets).ok()["items"])
 
     fine = {
         "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
-        "NamespaceDeletionGroupVersionParsingFailure": ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
-        "NamespaceDeletionContentFailure": ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+        "NamespaceDeletionGroupVersionParsingFailure": (
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        "NamespaceDeletionContentFailure": (
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
         "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
         "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
     }
@@ -110,7 +124,11 @@ def space(api: Rest, name: str) -> Space:
 
 def test_a_namespace_is_marked_without_a_grace_period(space: Space) -> None:
     marked = space.delete().ok()
-    assert ("Namespace", "Terminating", ["kubernetes"]) == (marked["kind"], marked["status"]["phase"], marked["spec"]["finalizers"])
+    assert ("Namespace", "Terminating", ["kubernetes"]) == (
+        marked["kind"],
+        marked["status"]["phase"],
+        marked["spec"]["finalizers"],
+    )
     assert "deletionTimestamp" in marked["metadata"]
     assert "deletionGracePeriodSeconds" not in marked["metadata"]
 
@@ -128,7 +146,9 @@ def test_nothing_new_comes_into_a_namespace_that_goes(space: Space, row: str) ->
         "generated": lambda: api.post(space.secrets, {"metadata": {"generateName": "new"}}),
         "dry_run": lambda: api.post(space.secrets, a_secret("new"), dryRun="All"),
         "put": lambda: api.put(f"{space.leases}/new", a_lease("new")),
-        "event": lambda: api.post(f"{space.path}/events", {"metadata": {"name": "new"}, "involvedObject": {"namespace": space.name}}),
+        "event": lambda: api.post(
+            f"{space.path}/events", {"metadata": {"name": "new"}, "involvedObject": {"namespace": space.name}}
+        ),
     }[row]()
     says = f"unable to create new content in namespace {space.name} because it is being terminated"
     status = answer.refused(403, "Forbidden", ("NamespaceTerminating", "metadata.namespace"), says=says)
@@ -152,7 +172,11 @@ def test_the_namespace_of_the_nodes_leases_may_be_deleted(api: Rest) -> None:
     ("field", "value", "says"),
     [
         ("uid", NO_UID, f"Precondition failed: UID in precondition: {NO_UID}, UID in object meta: "),
-        ("resourceVersion", "1", "Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: "),
+        (
+            "resourceVersion",
+            "1",
+            "Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: ",
+        ),
     ],
 )
 def test_preconditions_are_told_in_words_of_their_own(space: Space, field: str, value: str, says: str) -> None:
@@ -206,14 +230,21 @@ def test_finalize_is_written_by_put_alone(space: Space, method: str) -> None:
 
 def test_finalizers_have_qualified_names(space: Space) -> None:
     wrong = space.finalize("bad name")
-    wrong.refused(422, "Invalid", ("FieldValueInvalid", "spec.finalizers[0]"), says="name is neither a standard finalizer name nor is it")
+    wrong.refused(
+        422,
+        "Invalid",
+        ("FieldValueInvalid", "spec.finalizers[0]"),
+        says="name is neither a standard finalizer name nor is it",
+    )
 
 
 def test_finalize_looks_at_versions_and_names(space: Space) -> None:
     api, path = space.api, f"{space.path}/finalize"
     api.put(path, {"metadata": {"name": space.name, "resourceVersion": "1"}, "spec": {}}).refused(409, "Conflict")
     api.put(path, {"metadata": {"name": "other"}, "spec": {}}).refused(400, "BadRequest")
-    api.put(f"{space.path}-not/finalize", {"metadata": {"name": f"{space.name}-not"}, "spec": {}}).refused(404, "NotFound")
+    api.put(f"{space.path}-not/finalize", {"metadata": {"name": f"{space.name}-not"}, "spec": {}}).refused(
+        404, "NotFound"
+    )
 
 
 def test_who_finalizes_by_hand_leaves_the_content_behind(space: Space) -> None:

@@ -36,7 +36,12 @@ def test_whoever_can_read_json_gets_it(api: Rest, accept: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "accept", [f"{TABLE},application/json", "application/json;as=Table;g=meta.k8s.io;v=v1beta1", "*/*;as=Table;v=v1;g=meta.k8s.io"]
+    "accept",
+    [
+        f"{TABLE},application/json",
+        "application/json;as=Table;g=meta.k8s.io;v=v1beta1",
+        "*/*;as=Table;v=v1;g=meta.k8s.io",
+    ],
 )
 def test_whoever_asks_for_tables_gets_them(api: Rest, accept: str) -> None:
     assert "Table" == kind_of(api, VAS, accept)
@@ -45,21 +50,38 @@ def test_whoever_asks_for_tables_gets_them(api: Rest, accept: str) -> None:
 @pytest.mark.parametrize(
     "accept",
     [
-        *("text/html", "application/*", "application/cbor", "image/png;q=0.5", "application/json;as=Nope;v=v1;g=meta.k8s.io"),
-        *("application/json;as=Table", "application/json;as=;v=v1;g=meta.k8s.io", "application/json;v=v1;g=meta.k8s.io"),
+        *(
+            "text/html",
+            "application/*",
+            "application/cbor",
+            "image/png;q=0.5",
+            "application/json;as=Nope;v=v1;g=meta.k8s.io",
+        ),
+        *(
+            "application/json;as=Table",
+            "application/json;as=;v=v1;g=meta.k8s.io",
+            "application/json;v=v1;g=meta.k8s.io",
+        ),
         *("application/json;stream=odd", "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io"),
     ],
 )
 def test_nothing_fits(api: Rest, accept: str) -> None:
-    api.request("GET", VAS, headers={"Accept": accept}).refused(406, "NotAcceptable", says="application/json, application/yaml")
+    api.request("GET", VAS, headers={"Accept": accept}).refused(
+        406, "NotAcceptable", says="application/json, application/yaml"
+    )
 
 
 def test_answers_and_refusals_may_be_yaml(api: Rest, name: str) -> None:
     api.post(VAS, a_va(name)).ok(201)
     found = api.request("GET", f"{VAS}/{name}", headers={"Accept": "application/yaml"})
     missing = api.request("GET", f"{VAS}/{name}-x", headers={"Accept": "application/yaml"})
-    assert [(200, "application/yaml"), (404, "application/yaml")] == [(a.status, a.headers["Content-Type"]) for a in (found, missing)]
-    assert [name, "NotFound"] == [yaml.safe_load(found.body)["metadata"]["name"], yaml.safe_load(missing.body)["reason"]]
+    assert [(200, "application/yaml"), (404, "application/yaml")] == [
+        (a.status, a.headers["Content-Type"]) for a in (found, missing)
+    ]
+    assert [name, "NotFound"] == [
+        yaml.safe_load(found.body)["metadata"]["name"],
+        yaml.safe_load(missing.body)["reason"],
+    ]
 
 
 def test_watches_are_not_for_yaml(api: Rest) -> None:

@@ -112,7 +112,9 @@ async def not_ready_and_then_silent(world: NodeTenant) -> None:
 async def pressure_and_cordon(world: NodeTenant) -> None:
     await with_node(world)
     await world.post_status(MemoryPressure="True", PIDPressure="True", DiskPressure="Unknown")
-    await world.until_tainted(*((f"node.kubernetes.io/{name}", "NoSchedule") for name in ("memory-pressure", "pid-pressure")))
+    await world.until_tainted(
+        *((f"node.kubernetes.io/{name}", "NoSchedule") for name in ("memory-pressure", "pid-pressure"))
+    )
     await world.patch(NODES, world("n"), {"spec": {"unschedulable": True}})
     await world.post_status()
     await world.until_tainted(("node.kubernetes.io/unschedulable", "NoSchedule"))
@@ -123,7 +125,9 @@ async def pressure_and_cordon(world: NodeTenant) -> None:
 @life
 async def labels_and_events_of_nodes(world: NodeTenant) -> None:
     await world.add_node("anchor")
-    await world.add_node(**{"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "beta.kubernetes.io/arch": "arm"})
+    await world.add_node(
+        **{"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "beta.kubernetes.io/arch": "arm"}
+    )
 
     def follows(node: Json) -> bool:
         labels = node["metadata"]["labels"]
@@ -131,10 +135,14 @@ async def labels_and_events_of_nodes(world: NodeTenant) -> None:
 
     await world.shown(NODES, world("n"), follows, "has the beta labels")
     name = world("n")
-    await world.until_told("n", "node-controller", "Normal", "RegisteredNode", f"Node {name} event: Registered Node {name} in Controller")
+    await world.until_told(
+        "n", "node-controller", "Normal", "RegisteredNode", f"Node {name} event: Registered Node {name} in Controller"
+    )
     await world.silence()
     await world.delete(NODES, name)
-    await world.until_told("n", "node-controller", "Normal", "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
+    await world.until_told(
+        "n", "node-controller", "Normal", "RemovingNode", f"Node {name} event: Removing Node {name} from Controller"
+    )
 
 
 # -- evictions
@@ -149,14 +157,18 @@ async def a_pod_leaves_when_its_time_is_up(world: NodeTenant) -> None:
     condition = await shows(world, "DisruptionTarget", "True")
     said = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
     assert (*said, 1) == (condition["reason"], condition["message"], condition["observedGeneration"])
-    await world.until_told("pod", EVICTION, "Normal", "TaintManagerEviction", f"Marking for deletion Pod default/{world('pod')}")
+    await world.until_told(
+        "pod", EVICTION, "Normal", "TaintManagerEviction", f"Marking for deletion Pod default/{world('pod')}"
+    )
 
 
 @life
 async def the_default_toleration(world: NodeTenant) -> None:
     await with_node(world)
     pod = await world.add_pod()
-    given = {(one["key"], one["operator"], one["effect"], one["tolerationSeconds"]) for one in pod["spec"]["tolerations"]}
+    given = {
+        (one["key"], one["operator"], one["effect"], one["tolerationSeconds"]) for one in pod["spec"]["tolerations"]
+    }
     assert {(key, "Exists", "NoExecute", 300) for key in (NOT_READY, UNREACHABLE)} == given
 
 
@@ -169,7 +181,9 @@ async def the_node_is_back_before_the_time_is_up(world: NodeTenant) -> None:
     await asyncio.sleep(1)
     await world.revive()
     await world.post_status()
-    await world.until_told("pod", EVICTION, "Normal", "TaintManagerEviction", f"Cancelling deletion of Pod default/{world('pod')}")
+    await world.until_told(
+        "pod", EVICTION, "Normal", "TaintManagerEviction", f"Cancelling deletion of Pod default/{world('pod')}"
+    )
     assert "deletionTimestamp" not in (await world.get(PODS, world("pod")))["metadata"]
 
 
@@ -178,7 +192,9 @@ async def a_taint_of_a_user(world: NodeTenant) -> None:
     await with_node(world)
     await world.add_pod()
     await world.add_pod("daemon", tolerations=[{"operator": "Exists", "effect": "NoExecute"}])
-    await world.add_pod("other", tolerations=[{"key": "maintenance", "operator": "Equal", "value": "disk", "effect": "NoExecute"}])
+    await world.add_pod(
+        "other", tolerations=[{"key": "maintenance", "operator": "Equal", "value": "disk", "effect": "NoExecute"}]
+    )
     await world.taint("n", {"key": "maintenance", "value": "disk", "effect": "NoExecute"})
     await world.until_leaving()
     for base in ("daemon", "other"):
@@ -286,7 +302,11 @@ async def _ours_on(plane: ControlPlane) -> dict[str, str]:
         try:
             failures = await _all_on(plane)
             events = (await cluster.list(EVENTS.whole())).items
-            assert [] == [one for one in events if one["source"].get("component") in COMPONENTS and not one["involvedObject"].get("name")]
+            assert [] == [
+                one
+                for one in events
+                if one["source"].get("component") in COMPONENTS and not one["involvedObject"].get("name")
+            ]
             return failures
         finally:
             running.cancel()

@@ -42,14 +42,20 @@ def test_AO04_the_status_endpoint_of_an_attachment_changes_status_alone(api: Res
         "spec": {"nodeName": "other"},
         "status": {"attached": True, "attachmentMetadata": {"dev": "/dev/x"}},
     }
-    answer = api.patch(f"{VAS}/{name}/status", change, f"application/{patch}-patch+json".replace("strategic", "strategic-merge")).ok()
+    answer = api.patch(
+        f"{VAS}/{name}/status", change, f"application/{patch}-patch+json".replace("strategic", "strategic-merge")
+    ).ok()
     assert change["status"] == answer["status"]
     assert made["spec"] == answer["spec"]
-    assert ({"a": "1"}, [HOLD], None) == tuple(answer["metadata"].get(field) for field in ("labels", "finalizers", "annotations"))
+    assert ({"a": "1"}, [HOLD], None) == tuple(
+        answer["metadata"].get(field) for field in ("labels", "finalizers", "annotations")
+    )
 
 
 @pytest.mark.parametrize(("patch", "kept"), [(MERGE_PATCH, []), (STRATEGIC_PATCH, [HOLD])], ids=["merge", "strategic"])
-def test_a_merge_patch_replaces_the_finalizers_and_a_strategic_one_adds_to_them(api: Rest, name: str, patch: str, kept: list[str]) -> None:
+def test_a_merge_patch_replaces_the_finalizers_and_a_strategic_one_adds_to_them(
+    api: Rest, name: str, patch: str, kept: list[str]
+) -> None:
     """Decision 0008."""
     api.post(VAS, a_va(name, finalizers=[HOLD])).ok(201)
     claim = {"metadata": {"annotations": {"example.com/node-id": "a"}, "finalizers": ["example.com/ours"]}}
@@ -71,7 +77,9 @@ def test_AO05_an_error_text_has_1024_bytes_at_the_most(api: Rest, name: str, err
 def test_AO06_AO07_AO08_a_finalizer_holds_a_deleted_object(api: Rest, name: str) -> None:
     path = f"{VAS}/{name}"
     made = api.post(VAS, a_va(name, finalizers=[HOLD])).ok(201)
-    with api.watch(VAS, resourceVersion=made["metadata"]["resourceVersion"], fieldSelector=f"metadata.name={name}") as watch:
+    with api.watch(
+        VAS, resourceVersion=made["metadata"]["resourceVersion"], fieldSelector=f"metadata.name={name}"
+    ) as watch:
         held = api.delete(path).ok()
         assert held["metadata"]["deletionTimestamp"]
         assert 0 == held["metadata"]["deletionGracePeriodSeconds"]
@@ -89,7 +97,10 @@ def test_AO06_AO07_AO08_a_finalizer_holds_a_deleted_object(api: Rest, name: str)
 
 def test_AO09_a_json_patch_whose_test_fails_is_invalid_without_causes(api: Rest, name: str) -> None:
     made = api.post(VAS, a_va(name, labels={"a": "1"})).ok(201)
-    operations = [{"op": "test", "path": "/metadata/labels/a", "value": "2"}, {"op": "remove", "path": "/metadata/labels/a"}]
+    operations = [
+        {"op": "test", "path": "/metadata/labels/a", "value": "2"},
+        {"op": "remove", "path": "/metadata/labels/a"},
+    ]
     says = "the server rejected our request due to an error in our request"
     status = api.patch(f"{VAS}/{name}", operations, JSON_PATCH).refused(422, "Invalid", says=says)
     assert not status.get("details")

@@ -105,7 +105,9 @@ def test_a_policy_is_a_finalizer(family: Family, row: str) -> None:
         ("foregroundDeletion", {"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
     ],
 )
-def test_an_objects_own_finalizer_is_its_default_policy(family: Family, own: str, options: Json, left: list[str] | None) -> None:
+def test_an_objects_own_finalizer_is_its_default_policy(
+    family: Family, own: str, options: Json, left: list[str] | None
+) -> None:
     family.make("it", finalizers=[own])
     answer = family.delete("it", **options).ok()
     assert left == answer["metadata"].get("finalizers")
@@ -140,7 +142,10 @@ def test_a_policy_that_is_none_is_refused(api: Rest, family: Family, where: str)
     answer.refused(422, "Invalid", ("FieldValueNotSupported", "propagationPolicy"))
     both = family.delete("it", propagationPolicy="Orphan", orphanDependents=True)
     both.refused(
-        422, "Invalid", ("FieldValueInvalid", "propagationPolicy"), says="orphanDependents and deletionPropagation cannot be both set"
+        422,
+        "Invalid",
+        ("FieldValueInvalid", "propagationPolicy"),
+        says="orphanDependents and deletionPropagation cannot be both set",
     )
     assert {"it"} == family.left()
 
@@ -169,7 +174,9 @@ def test_owners_are_meant_by_kind_name_and_uid(family: Family) -> None:
     family.make("unknown", never("example.com/v1", "Thing"), never())
     family.make("version", never("v9"))
     family.comes_to("owner", "good", "two", "held", "unknown", "version")
-    eventually(lambda: family.meta("two")["ownerReferences"] == [ref(owner)], WAIT_S, "the owner that never was is forgotten")
+    eventually(
+        lambda: family.meta("two")["ownerReferences"] == [ref(owner)], WAIT_S, "the owner that never was is forgotten"
+    )
     assert family.meta("held")["deletionTimestamp"]
     family.release("held")
     family.delete("owner").ok()
@@ -197,7 +204,11 @@ def test_a_namespace_is_no_place_to_own_from_outside(api: Rest, family: Family, 
 
     def warned(namespace: str, about: str) -> list[str]:
         found = api.get(f"{NAMESPACES}/{namespace}/events", fieldSelector=f"involvedObject.name={about}").ok()["items"]
-        return [event["message"] for event in found if (event["reason"], event["type"]) == ("OwnerRefInvalidNamespace", "Warning")]
+        return [
+            event["message"]
+            for event in found
+            if (event["reason"], event["type"]) == ("OwnerRefInvalidNamespace", "Warning")
+        ]
 
     told = eventually(lambda: warned("default", f"{name}-owned"), WAIT_S, "an event about the attachment")
     uid = owner["metadata"]["uid"]
@@ -212,7 +223,9 @@ def test_an_owner_in_the_foreground_goes_last(family: Family) -> None:
     family.make("last", ref(middle, blockOwnerDeletion=True), finalizers=[HOLD])
     family.make("other", ref(owner), finalizers=[HOLD])
     family.delete("owner", propagationPolicy="Foreground").ok()
-    eventually(lambda: all("deletionTimestamp" in family.meta(one) for one in ("last", "other")), WAIT_S, "all are marked")
+    eventually(
+        lambda: all("deletionTimestamp" in family.meta(one) for one in ("last", "other")), WAIT_S, "all are marked"
+    )
     assert [["foregroundDeletion"]] * 2 == [family.meta(one)["finalizers"] for one in ("owner", "middle")]
     family.release("last")
     family.comes_to("other")
@@ -227,7 +240,9 @@ def test_a_dependent_with_another_owner_stays(family: Family) -> None:
     assert [ref(two)] == family.meta("child")["ownerReferences"]
 
 
-def test_an_owner_waits_for_what_is_in_no_namespace_no_longer_than_it_is_there(api: Rest, family: Family, name: str) -> None:
+def test_an_owner_waits_for_what_is_in_no_namespace_no_longer_than_it_is_there(
+    api: Rest, family: Family, name: str
+) -> None:
     """The reference leads nowhere, and blocks by its uid all the same."""
     owner = family.make("owner")
     api.post(NODES, a_node(name, ownerReferences=[ref(owner, blockOwnerDeletion=True)])).ok(201)

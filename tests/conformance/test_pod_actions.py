@@ -30,7 +30,11 @@ def test_a_binding_gives_a_pod_its_node(api: Rest, name: str, way: str) -> None:
     path = f"{PODS}/{name}/binding" if way == "sub-resource" else PODS.replace("pods", "bindings")
     assert DONE == api.post(path, a_binding(name, annotations={"a": "b"})).ok(201)
     pod = api.get(f"{PODS}/{name}").ok()
-    assert ("node-1", {"a": "b"}, 1) == (pod["spec"]["nodeName"], pod["metadata"]["annotations"], pod["metadata"]["generation"])
+    assert ("node-1", {"a": "b"}, 1) == (
+        pod["spec"]["nodeName"],
+        pod["metadata"]["annotations"],
+        pod["metadata"]["generation"],
+    )
     assert [("PodScheduled", "True")] == conditions(pod)
     answer = api.post(f"{PODS}/{name}/binding", a_binding(name, "node-2"))
     answer.refused(409, "Conflict", says=f'pod {name} is already assigned to node "node-1"')
@@ -45,14 +49,20 @@ def test_a_binding_tried_out_changes_nothing(api: Rest, name: str) -> None:
 def test_a_binding_is_refused_where_it_makes_no_sense(api: Rest, name: str) -> None:
     api.post(f"{PODS}/{name}/binding", a_binding(name)).refused(404, "NotFound")
     api.post(PODS, a_pod(name, schedulingGates=[{"name": "a"}])).ok(201)
-    api.post(f"{PODS}/{name}/binding", a_binding(name)).refused(409, "Conflict", says="has non-empty .spec.schedulingGates")
-    api.post(f"{PODS}/{name}/binding", a_binding("other")).refused(400, "BadRequest", says="does not match name in Binding object")
+    api.post(f"{PODS}/{name}/binding", a_binding(name)).refused(
+        409, "Conflict", says="has non-empty .spec.schedulingGates"
+    )
+    api.post(f"{PODS}/{name}/binding", a_binding("other")).refused(
+        400, "BadRequest", says="does not match name in Binding object"
+    )
     api.post(f"{PODS}/{name}/binding", a_binding(name, uid="u")).refused(
         409, "Conflict", says="Precondition failed: UID in precondition: u"
     )
     api.patch(f"{PODS}/{name}", {"metadata": {"finalizers": ["a/b"]}, "spec": {"schedulingGates": None}}).ok()
     api.delete(f"{PODS}/{name}").ok()
-    api.post(f"{PODS}/{name}/binding", a_binding(name)).refused(409, "Conflict", says="is being deleted, cannot be assigned to a host")
+    api.post(f"{PODS}/{name}/binding", a_binding(name)).refused(
+        409, "Conflict", says="is being deleted, cannot be assigned to a host"
+    )
     api.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}}).ok()
     assert 405 == api.get(f"{PODS}/{name}/binding").status
 
@@ -90,8 +100,14 @@ EPHEMERAL: dict[str, tuple[Json, list[tuple[str, str]]]] = {
     "removed": ({"name": "e", "$patch": "delete"}, [(FORBIDDEN, "spec.ephemeralContainers")]),
     "same_name": ({"name": "c", "image": "j"}, [("FieldValueDuplicate", "spec.ephemeralContainers[0].name")]),
     "no_image": ({"name": "f"}, [(REQUIRED, "spec.ephemeralContainers[0].image")]),
-    "target": ({"name": "f", "image": "j", "targetContainerName": "x"}, [(NOT_FOUND, "spec.ephemeralContainers[0].targetContainerName")]),
-    "ports": ({"name": "f", "image": "j", "ports": [{"containerPort": 1}]}, [(FORBIDDEN, "spec.ephemeralContainers[0].ports")]),
+    "target": (
+        {"name": "f", "image": "j", "targetContainerName": "x"},
+        [(NOT_FOUND, "spec.ephemeralContainers[0].targetContainerName")],
+    ),
+    "ports": (
+        {"name": "f", "image": "j", "ports": [{"containerPort": 1}]},
+        [(FORBIDDEN, "spec.ephemeralContainers[0].ports")],
+    ),
     "fine": ({"name": "f", "image": "j", "targetContainerName": "c"}, []),
 }
 
@@ -101,7 +117,10 @@ def test_a_container_for_debugging_is_added_and_stays(api: Rest, name: str, row:
     api.post(PODS, a_pod(name)).ok(201)
     path, (change, causes) = f"{PODS}/{name}/ephemeralcontainers", EPHEMERAL[row]
     first = api.patch(path, {"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}}, STRATEGIC_PATCH).ok()
-    assert (["e"], 2) == ([one["name"] for one in first["spec"]["ephemeralContainers"]], first["metadata"]["generation"])
+    assert (["e"], 2) == (
+        [one["name"] for one in first["spec"]["ephemeralContainers"]],
+        first["metadata"]["generation"],
+    )
     answer = api.patch(path, {"spec": {"ephemeralContainers": [change]}}, STRATEGIC_PATCH)
     if causes:
         answer.refused(422, "Invalid", *causes)
@@ -112,7 +131,10 @@ def test_a_container_for_debugging_is_added_and_stays(api: Rest, name: str, row:
 @pytest.mark.parametrize("endpoint", ["ephemeralcontainers", "resize"])
 def test_an_endpoint_for_a_part_leaves_the_rest_alone(api: Rest, name: str, endpoint: str) -> None:
     made = api.post(PODS, a_pod(name)).ok(201)
-    change = {"metadata": {"labels": {"a": "b"}}, "spec": {"activeDeadlineSeconds": 5, "containers": [{"name": "c", "image": "z"}]}}
+    change = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"activeDeadlineSeconds": 5, "containers": [{"name": "c", "image": "z"}]},
+    }
     found = api.patch(f"{PODS}/{name}/{endpoint}", change, STRATEGIC_PATCH).ok()
     assert (made["spec"], None) == (found["spec"], found["metadata"].get("labels"))
 
@@ -132,7 +154,9 @@ def test_a_pod_is_resized_in_its_place(api: Rest, name: str, row: str) -> None:
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
     api.post(PODS, a_pod(name, containers=[{**CONTAINER, "resources": resources}])).ok(201)
     change, causes = RESIZED[row]
-    answer = api.patch(f"{PODS}/{name}/resize", {"spec": {"containers": [{"name": "c", "resources": change}]}}, STRATEGIC_PATCH)
+    answer = api.patch(
+        f"{PODS}/{name}/resize", {"spec": {"containers": [{"name": "c", "resources": change}]}}, STRATEGIC_PATCH
+    )
     if causes:
         answer.refused(422, "Invalid", *causes)
     else:
@@ -142,14 +166,18 @@ def test_a_pod_is_resized_in_its_place(api: Rest, name: str, row: str) -> None:
 @pytest.mark.parametrize("door", ["exec", "attach", "portforward", "log"])
 def test_nobody_looks_into_a_pod_whose_node_is_gone(api: Rest, name: str, door: str) -> None:
     api.post(PODS, a_pod(name, nodeName=f"{name}-gone")).ok(201)
-    refused = api.get(f"{PODS}/{name}/{door}", command="x").refused(404, "NotFound", says=f'pods "{name}-gone" not found')
+    refused = api.get(f"{PODS}/{name}/{door}", command="x").refused(
+        404, "NotFound", says=f'pods "{name}-gone" not found'
+    )
     assert {"kind": "pods", "name": f"{name}-gone"} == refused["details"]
 
 
 @pytest.mark.parametrize("door", ["exec", "attach", "portforward"])
 def test_nobody_looks_into_a_pod_without_a_node(api: Rest, name: str, door: str) -> None:
     api.post(PODS, a_pod(name)).ok(201)
-    api.get(f"{PODS}/{name}/{door}", command="x").refused(400, "BadRequest", says=f"pod {name} does not have a host assigned")
+    api.get(f"{PODS}/{name}/{door}", command="x").refused(
+        400, "BadRequest", says=f"pod {name} does not have a host assigned"
+    )
     api.get(f"{PODS}/none-such/{door}", command="x").refused(404, "NotFound")
 
 
@@ -157,7 +185,9 @@ def test_the_embedded_server_says_that_it_has_no_kubelet(servers: Callable[[str]
     embedded = servers("embedded").api
     embedded.post(NODES, {"metadata": {"name": name}}).ok(201)
     embedded.post(PODS, a_pod(name, nodeName=name)).ok(201)
-    embedded.get(f"{PODS}/{name}/log").refused(503, "ServiceUnavailable", says="there is no kubelet behind this API server")
+    embedded.get(f"{PODS}/{name}/log").refused(
+        503, "ServiceUnavailable", says="there is no kubelet behind this API server"
+    )
 
 
 def test_the_sub_resources_are_told(api: Rest) -> None:

@@ -31,23 +31,38 @@ JUDGED: dict[str, Row] = {
         [(INVALID, ".ports[0].containerPort"), (INVALID, ".ports[0].hostPort")],
     ),
     "portname": (container(ports=[{"containerPort": 1, "name": "A"}]), [(INVALID, ".ports[0].name")]),
-    "portdup": (container(ports=[{"containerPort": 1, "name": "a"}, {"containerPort": 2, "name": "a"}]), [(DUPLICATE, ".ports[1].name")]),
+    "portdup": (
+        container(ports=[{"containerPort": 1, "name": "a"}, {"containerPort": 2, "name": "a"}]),
+        [(DUPLICATE, ".ports[1].name")],
+    ),
     "portproto": (container(ports=[{"containerPort": 1, "protocol": "x"}]), [(UNSUPPORTED, ".ports[0].protocol")]),
     "hostport": (
         container(ports=[{"containerPort": 1, "hostPort": 5}, {"containerPort": 2, "hostPort": 5}]),
         [(DUPLICATE, ".ports[1].hostPort")],
     ),
-    "hostnet": ({**container(ports=[{"containerPort": 1, "hostPort": 5}]), "hostNetwork": True}, [(INVALID, ".ports[0].hostPort")]),
+    "hostnet": (
+        {**container(ports=[{"containerPort": 1, "hostPort": 5}]), "hostNetwork": True},
+        [(INVALID, ".ports[0].hostPort")],
+    ),
     "envname": (container(env=[{"name": ""}]), [(REQUIRED, ".env[0].name")]),
     "envname2": (container(env=[{"name": "1a="}]), [(INVALID, ".env[0].name")]),
-    "envboth": (variable(value="x", valueFrom={"fieldRef": {"fieldPath": "metadata.name"}}), [(INVALID, ".env[0].valueFrom")]),
+    "envboth": (
+        variable(value="x", valueFrom={"fieldRef": {"fieldPath": "metadata.name"}}),
+        [(INVALID, ".env[0].valueFrom")],
+    ),
     "envnone": (variable(valueFrom={}), [(INVALID, ".env[0].valueFrom")]),
     "envtwo": (
         variable(valueFrom={"fieldRef": {"fieldPath": "metadata.name"}, "secretKeyRef": {"name": "a", "key": "b"}}),
         [(INVALID, ".env[0].valueFrom")],
     ),
-    "envfield": (variable(valueFrom={"fieldRef": {"fieldPath": "metadata.foo"}}), [(INVALID, ".env[0].valueFrom.fieldRef.fieldPath")]),
-    "envfield2": (variable(valueFrom={"fieldRef": {"fieldPath": ""}}), [(REQUIRED, ".env[0].valueFrom.fieldRef.fieldPath")]),
+    "envfield": (
+        variable(valueFrom={"fieldRef": {"fieldPath": "metadata.foo"}}),
+        [(INVALID, ".env[0].valueFrom.fieldRef.fieldPath")],
+    ),
+    "envfield2": (
+        variable(valueFrom={"fieldRef": {"fieldPath": ""}}),
+        [(REQUIRED, ".env[0].valueFrom.fieldRef.fieldPath")],
+    ),
     "envfield4": (
         variable(valueFrom={"fieldRef": {"fieldPath": "metadata.labels"}}),
         [(UNSUPPORTED, ".env[0].valueFrom.fieldRef.fieldPath")],
@@ -56,7 +71,10 @@ JUDGED: dict[str, Row] = {
         variable(valueFrom={"fieldRef": {"apiVersion": "v2", "fieldPath": "metadata.name"}}),
         [(INVALID, ".env[0].valueFrom.fieldRef.fieldPath")],
     ),
-    "envres": (variable(valueFrom={"resourceFieldRef": {"resource": ""}}), [(REQUIRED, ".env[0].valueFrom.resourceFieldRef.resource")]),
+    "envres": (
+        variable(valueFrom={"resourceFieldRef": {"resource": ""}}),
+        [(REQUIRED, ".env[0].valueFrom.resourceFieldRef.resource")],
+    ),
     "envres2": (
         variable(valueFrom={"resourceFieldRef": {"resource": "limits.foo"}}),
         [(UNSUPPORTED, ".env[0].valueFrom.resourceFieldRef.resource")],
@@ -75,8 +93,14 @@ JUDGED: dict[str, Row] = {
     ),
     "envfrom": (container(envFrom=[{}]), [(INVALID, ".envFrom")]),
     "envfrom2": (container(envFrom=[{"configMapRef": {"name": ""}}]), [(REQUIRED, ".envFrom[0].configMapRef.name")]),
-    "envfrom3": (container(envFrom=[{"configMapRef": {"name": "a"}, "secretRef": {"name": "a"}}]), [(INVALID, ".envFrom")]),
-    "envfrom4": (container(envFrom=[{"prefix": "a b", "secretRef": {"name": "A_"}}]), [(INVALID, ".envFrom[0].secretRef.name")]),
+    "envfrom3": (
+        container(envFrom=[{"configMapRef": {"name": "a"}, "secretRef": {"name": "a"}}]),
+        [(INVALID, ".envFrom")],
+    ),
+    "envfrom4": (
+        container(envFrom=[{"prefix": "a b", "secretRef": {"name": "A_"}}]),
+        [(INVALID, ".envFrom[0].secretRef.name")],
+    ),
     "mount_none": (container(volumeMounts=[{"name": "v", "mountPath": "/x"}]), [(NOT_FOUND, ".volumeMounts[0].name")]),
     "mount_noname": (mount(name=""), [(REQUIRED, ".volumeMounts[0].name"), (NOT_FOUND, ".volumeMounts[0].name")]),
     "mount_nopath": (mount(mountPath=""), [(REQUIRED, ".volumeMounts[0].mountPath")]),
@@ -96,7 +120,10 @@ JUDGED: dict[str, Row] = {
         mount(recursiveReadOnly="Enabled", readOnly=True, mountPropagation="HostToContainer"),
         [(FORBIDDEN, ".volumeMounts.recursiveReadOnly")],
     ),
-    "device_none": (container(volumeDevices=[{"name": "v", "devicePath": "/dev/x"}]), [(NOT_FOUND, ".volumeDevices[0].name")]),
+    "device_none": (
+        container(volumeDevices=[{"name": "v", "devicePath": "/dev/x"}]),
+        [(NOT_FOUND, ".volumeDevices[0].name")],
+    ),
     "device_empty": (
         {**container(volumeDevices=[{"name": "v", "devicePath": "/dev/x"}]), "volumes": [{"name": "v"}]},
         [(INVALID, ".volumeDevices[0].name")],
@@ -114,7 +141,10 @@ JUDGED: dict[str, Row] = {
         [(REQUIRED, ".volumeDevices[0].name"), (NOT_FOUND, ".volumeDevices[0].name")],
     ),
     "device_twice": (
-        {**container(volumeDevices=[{"name": "v", "devicePath": "/dev/x"}, {"name": "v", "devicePath": "/dev/y"}]), "volumes": [CLAIM]},
+        {
+            **container(volumeDevices=[{"name": "v", "devicePath": "/dev/x"}, {"name": "v", "devicePath": "/dev/y"}]),
+            "volumes": [CLAIM],
+        },
         [(INVALID, ".volumeDevices[1].name")],
     ),
     "device_same": (
@@ -126,14 +156,19 @@ JUDGED: dict[str, Row] = {
     ),
     "device_mnt": (
         {
-            **container(volumeDevices=[{"name": "v", "devicePath": "/dev/x"}], volumeMounts=[{"name": "v", "mountPath": "/y"}]),
+            **container(
+                volumeDevices=[{"name": "v", "devicePath": "/dev/x"}], volumeMounts=[{"name": "v", "mountPath": "/y"}]
+            ),
             "volumes": [CLAIM],
         },
         [(INVALID, ".volumeMounts[0].name"), (INVALID, ".volumeDevices[0].name")],
     ),
     "device_mntpath": (
         {
-            **container(volumeDevices=[{"name": "v", "devicePath": "/dev/x"}], volumeMounts=[{"name": "w", "mountPath": "/dev/x"}]),
+            **container(
+                volumeDevices=[{"name": "v", "devicePath": "/dev/x"}],
+                volumeMounts=[{"name": "w", "mountPath": "/dev/x"}],
+            ),
             "volumes": [CLAIM, {"name": "w"}],
         },
         [(INVALID, ".volumeMounts[0].mountPath"), (INVALID, ".volumeDevices[0].devicePath")],
@@ -161,25 +196,40 @@ JUDGED: dict[str, Row] = {
     ),
     "probe_tcp": (handler(tcpSocket={"port": 99999}), [(INVALID, ".livenessProbe.tcpSocket.port")]),
     "probe_grpc": (handler(grpc={"port": 0}), [(INVALID, ".livenessProbe.grpc.port")]),
-    "probe_grace": (probe(terminationGracePeriodSeconds=0), [(INVALID, ".livenessProbe.terminationGracePeriodSeconds")]),
+    "probe_grace": (
+        probe(terminationGracePeriodSeconds=0),
+        [(INVALID, ".livenessProbe.terminationGracePeriodSeconds")],
+    ),
     "probe_grace_ready": (
         probe("readinessProbe", terminationGracePeriodSeconds=5),
         [(INVALID, ".readinessProbe.terminationGracePeriodSeconds")],
     ),
     "probe_start": (probe("startupProbe", successThreshold=2), [(INVALID, ".startupProbe.successThreshold")]),
-    "probe_init": (first(livenessProbe={"exec": {"command": ["x"]}}), [(FORBIDDEN, "spec.initContainers[0].livenessProbe")]),
-    "hook_init": (first(lifecycle={"preStop": {"exec": {"command": ["x"]}}}), [(FORBIDDEN, "spec.initContainers[0].lifecycle")]),
+    "probe_init": (
+        first(livenessProbe={"exec": {"command": ["x"]}}),
+        [(FORBIDDEN, "spec.initContainers[0].livenessProbe")],
+    ),
+    "hook_init": (
+        first(lifecycle={"preStop": {"exec": {"command": ["x"]}}}),
+        [(FORBIDDEN, "spec.initContainers[0].lifecycle")],
+    ),
     "hooks_init": (
         first(lifecycle={"preStop": {}}, livenessProbe={"periodSeconds": -1}, startupProbe={}),
         [(FORBIDDEN, f"spec.initContainers[0].{part}") for part in ("lifecycle", "livenessProbe", "startupProbe")],
     ),
-    "hook_always": (first(restartPolicy="Always", lifecycle={"preStop": {}}), [(REQUIRED, "spec.initContainers[0].lifecycle.preStop")]),
+    "hook_always": (
+        first(restartPolicy="Always", lifecycle={"preStop": {}}),
+        [(REQUIRED, "spec.initContainers[0].lifecycle.preStop")],
+    ),
     "hook_none": (container(lifecycle={"preStop": {}}), [(REQUIRED, ".lifecycle.preStop")]),
     "hook_two": (
         container(lifecycle={"preStop": {"exec": {"command": ["x"]}, "httpGet": {"port": 1}}}),
         [(FORBIDDEN, ".lifecycle.preStop.httpGet")],
     ),
-    "hook_sleep": (container(lifecycle={"preStop": {"sleep": {"seconds": 31}}}), [(INVALID, ".lifecycle.preStop.sleep")]),
+    "hook_sleep": (
+        container(lifecycle={"preStop": {"sleep": {"seconds": 31}}}),
+        [(INVALID, ".lifecycle.preStop.sleep")],
+    ),
     "con_rr": (
         container(restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]),
         [(REQUIRED, ".restartPolicy")],
@@ -188,7 +238,10 @@ JUDGED: dict[str, Row] = {
         container(restartPolicy="Never", restartPolicyRules=[{"action": "X", "exitCodes": {"operator": "Y"}}]),
         [(UNSUPPORTED, ".restartPolicyRules[0].action"), (UNSUPPORTED, ".restartPolicyRules[0].exitCodes.operator")],
     ),
-    "resources_over": (container(resources={"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}), [(INVALID, ".resources.requests")]),
+    "resources_over": (
+        container(resources={"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}),
+        [(INVALID, ".resources.requests")],
+    ),
     "resources_neg": (
         container(resources={"limits": {"cpu": "-1"}}),
         [(INVALID, ".resources.limits[cpu]"), (INVALID, ".resources.requests[cpu]")],
@@ -197,7 +250,10 @@ JUDGED: dict[str, Row] = {
         container(resources={"limits": {"foo": "1"}}),
         [(INVALID, ".resources.limits[foo]"), (INVALID, ".resources.requests[foo]")],
     ),
-    "resources_ext": (container(resources={"limits": {"a.b/c": "1"}, "requests": {"a.b/c": "2"}}), [(INVALID, ".resources.requests")]),
+    "resources_ext": (
+        container(resources={"limits": {"a.b/c": "1"}, "requests": {"a.b/c": "2"}}),
+        [(INVALID, ".resources.requests")],
+    ),
     "resources_ext2": (container(resources={"requests": {"a.b/c": "1"}}), [(REQUIRED, ".resources.limits")]),
     "resources_frac": (
         container(resources={"limits": {"a.b/c": "1.5"}}),
@@ -218,8 +274,14 @@ JUDGED: dict[str, Row] = {
         {**container(resources={"requests": {"cpu": "2"}}), "resources": {"requests": {"cpu": "1"}}},
         [(INVALID, "spec.resources.requests[cpu]")],
     ),
-    "rp_name": (container(resizePolicy=[{"resourceName": "x", "restartPolicy": "y"}]), [(UNSUPPORTED, ".resizePolicy")]),
-    "rp_dup": (container(resizePolicy=[{"resourceName": "cpu", "restartPolicy": "NotRequired"}] * 2), [(DUPLICATE, ".resizePolicy[1]")]),
+    "rp_name": (
+        container(resizePolicy=[{"resourceName": "x", "restartPolicy": "y"}]),
+        [(UNSUPPORTED, ".resizePolicy")],
+    ),
+    "rp_dup": (
+        container(resizePolicy=[{"resourceName": "cpu", "restartPolicy": "NotRequired"}] * 2),
+        [(DUPLICATE, ".resizePolicy[1]")],
+    ),
     # allowed
     "hostip": (container(ports=[{"containerPort": 1, "hostIP": "x"}]), []),
     "portdup2": (container(ports=[{"containerPort": 1}, {"containerPort": 1}]), []),
@@ -233,7 +295,9 @@ JUDGED: dict[str, Row] = {
                 {
                     "name": "v",
                     "ephemeral": {
-                        "volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+                        "volumeClaimTemplate": {
+                            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+                        }
                     },
                 }
             ],

@@ -30,7 +30,9 @@ def test_AO36_a_scheduled_pod_is_given_time(api: Rest, name: str) -> None:
         assert 20 == shorter["deletionGracePeriodSeconds"]
         assert 9 < seconds_from_now(meta["deletionTimestamp"]) - seconds_from_now(shorter["deletionTimestamp"]) < 11
         assert "Pod" == api.delete(path, gracePeriodSeconds=0).ok()["kind"]
-        seen = [(event["type"], event["object"]["metadata"].get("deletionGracePeriodSeconds")) for event in watch.take(4)]
+        seen = [
+            (event["type"], event["object"]["metadata"].get("deletionGracePeriodSeconds")) for event in watch.take(4)
+        ]
     assert [("MODIFIED", 30), ("MODIFIED", 20), ("MODIFIED", 0), ("DELETED", 0)] == seen
     api.get(path).refused(404, "NotFound")
 
@@ -72,7 +74,9 @@ def test_the_name_of_a_pod_that_is_going_is_taken(api: Rest, name: str) -> None:
     api.post(PODS, a_pod(name, nodeName="n")).ok(201)
     api.post(PODS, a_pod(name)).refused(409, "AlreadyExists", says=f'pods "{name}" already exists')
     api.delete(f"{PODS}/{name}").ok()
-    api.post(PODS, a_pod(name)).refused(409, "AlreadyExists", says=f'object is being deleted: pods "{name}" already exists')
+    api.post(PODS, a_pod(name)).refused(
+        409, "AlreadyExists", says=f'object is being deleted: pods "{name}" already exists'
+    )
     api.delete(f"{PODS}/{name}", gracePeriodSeconds=0).ok()
 
 
@@ -84,7 +88,9 @@ def test_a_deleted_collection_gives_each_pod_its_own_time(api: Rest, name: str) 
         api.post(PODS, body).ok(201)
     api.delete(PODS, labelSelector=f"test={name}").ok()
     left = api.get(PODS, labelSelector=f"test={name}").ok()["items"]
-    assert [(f"{name}-bound", 30)] == [(item["metadata"]["name"], item["metadata"]["deletionGracePeriodSeconds"]) for item in left]
+    assert [(f"{name}-bound", 30)] == [
+        (item["metadata"]["name"], item["metadata"]["deletionGracePeriodSeconds"]) for item in left
+    ]
     api.delete(f"{PODS}/{name}-bound", gracePeriodSeconds=0).ok()
 
 

@@ -40,7 +40,9 @@ def template(**meta: Any) -> Json:
 
 def needs(init: tuple[Json, ...] = (), whole: Json | None = None, **resources: Any) -> Json:
     started = [{"name": f"i{number}", "image": "x", **one} for number, one in enumerate(init)]
-    return pod(resources=whole, initContainers=started, containers=[{"name": "c", "image": "x", "resources": resources}])
+    return pod(
+        resources=whole, initContainers=started, containers=[{"name": "c", "image": "x", "resources": resources}]
+    )
 
 
 def claims(*given: Json) -> Json:
@@ -64,7 +66,10 @@ JUDGED: dict[str, Row] = {
         [(REQUIRED, "spec.volumes[0].hostPath.path")],
     ),
     "mount_of_wrong": (
-        {**volumes({"hostPath": {"path": ""}}), "containers": [{**CONTAINER, "volumeMounts": [{"name": "v0", "mountPath": "/x"}]}]},
+        {
+            **volumes({"hostPath": {"path": ""}}),
+            "containers": [{**CONTAINER, "volumeMounts": [{"name": "v0", "mountPath": "/x"}]}],
+        },
         [(REQUIRED, "spec.volumes[0].hostPath.path"), (MISSING, "spec.containers[0].volumeMounts[0].name")],
     ),
     "secret_of_csi": (
@@ -86,20 +91,37 @@ JUDGED: dict[str, Row] = {
     ),
     "token_path_twice": (
         {
-            **volumes({"projected": {"sources": [{"serviceAccountToken": {"path": "p"}}, {"serviceAccountToken": {"path": "p"}}]}}),
+            **volumes(
+                {
+                    "projected": {
+                        "sources": [{"serviceAccountToken": {"path": "p"}}, {"serviceAccountToken": {"path": "p"}}]
+                    }
+                }
+            ),
             "serviceAccountName": "a",
         },
         [],
     ),
     "path_twice": (
-        volumes({"projected": {"sources": [{"secret": {"name": "s", "items": [{"key": "k", "path": "p"}, {"key": "l", "path": "p"}]}}]}}),
+        volumes(
+            {
+                "projected": {
+                    "sources": [
+                        {"secret": {"name": "s", "items": [{"key": "k", "path": "p"}, {"key": "l", "path": "p"}]}}
+                    ]
+                }
+            }
+        ),
         [(INVALID, "spec.volumes[0].projected")],
     ),
     "claim_template_annotations": (
         template(annotations={"a b": "c"}),
         [(INVALID, "spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.annotations")],
     ),
-    "claim_template_uid": (template(uid="u"), [(FORBIDDEN, "spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.uID")]),
+    "claim_template_uid": (
+        template(uid="u"),
+        [(FORBIDDEN, "spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.uID")],
+    ),
     "claim_template_grace": (
         template(deletionGracePeriodSeconds=0),
         [(FORBIDDEN, "spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.deletionGracePeriodSeconds")],
@@ -113,9 +135,18 @@ JUDGED: dict[str, Row] = {
         files({"fieldRef": {"apiVersion": "v2", "fieldPath": "metadata.name"}}),
         [(INVALID, "spec.volumes[0].downwardAPI.fieldRef.fieldPath")],
     ),
-    "file_label": (files({"fieldRef": {"fieldPath": NEVER_MATCHES}}), [(INVALID, "spec.volumes[0].downwardAPI.fieldRef")]),
-    "file_part": (files({"fieldRef": {"fieldPath": "metadata.name['a']"}}), [(INVALID, "spec.volumes[0].downwardAPI.fieldRef.fieldPath")]),
-    "file_field": (files({"fieldRef": {"fieldPath": "spec.nodeName"}}), [(UNSUPPORTED, "spec.volumes[0].downwardAPI.fieldRef.fieldPath")]),
+    "file_label": (
+        files({"fieldRef": {"fieldPath": NEVER_MATCHES}}),
+        [(INVALID, "spec.volumes[0].downwardAPI.fieldRef")],
+    ),
+    "file_part": (
+        files({"fieldRef": {"fieldPath": "metadata.name['a']"}}),
+        [(INVALID, "spec.volumes[0].downwardAPI.fieldRef.fieldPath")],
+    ),
+    "file_field": (
+        files({"fieldRef": {"fieldPath": "spec.nodeName"}}),
+        [(UNSUPPORTED, "spec.volumes[0].downwardAPI.fieldRef.fieldPath")],
+    ),
     "file_two": (
         files({"fieldRef": {"fieldPath": "x"}, "resourceFieldRef": {"resource": "limits.cpu", "containerName": "c"}}),
         [(INVALID, "spec.volumes[0].downwardAPI.fieldRef.fieldPath"), (INVALID, "spec.volumes[0].downwardAPI")],
@@ -152,9 +183,14 @@ JUDGED: dict[str, Row] = {
     "two_expressions": (
         {
             **volumes({"emptyDir": {}}),
-            "containers": [{**CONTAINER, "volumeMounts": [{"name": "v0", "mountPath": "/x", "subPath": "a", "subPathExpr": "/b"}]}],
+            "containers": [
+                {**CONTAINER, "volumeMounts": [{"name": "v0", "mountPath": "/x", "subPath": "a", "subPathExpr": "/b"}]}
+            ],
         },
-        [(INVALID, "spec.containers[0].volumeMounts[0].subPathExpr"), (INVALID, "spec.containers[0].volumeMounts.subPathExpr")],
+        [
+            (INVALID, "spec.containers[0].volumeMounts[0].subPathExpr"),
+            (INVALID, "spec.containers[0].volumeMounts.subPathExpr"),
+        ],
     ),
     "recursive": (
         {
@@ -163,7 +199,12 @@ JUDGED: dict[str, Row] = {
                 {
                     **CONTAINER,
                     "volumeMounts": [
-                        {"name": "v0", "mountPath": "/x", "recursiveReadOnly": "Enabled", "mountPropagation": "HostToContainer"}
+                        {
+                            "name": "v0",
+                            "mountPath": "/x",
+                            "recursiveReadOnly": "Enabled",
+                            "mountPropagation": "HostToContainer",
+                        }
                     ],
                 }
             ],
@@ -173,22 +214,37 @@ JUDGED: dict[str, Row] = {
     # containers
     "no_names": (
         pod(containers=[{"name": "", "image": "x"}, {"name": "", "image": "x"}]),
-        [(REQUIRED, "spec.containers[0].name"), (REQUIRED, "spec.containers[1].name"), (DUPLICATE, "spec.containers[1].name")],
+        [
+            (REQUIRED, "spec.containers[0].name"),
+            (REQUIRED, "spec.containers[1].name"),
+            (DUPLICATE, "spec.containers[1].name"),
+        ],
     ),
     "wrong_twins": (
         pod(containers=[{"name": "A", "image": "x"}, {"name": "A", "image": "x"}]),
-        [(INVALID, "spec.containers[0].name"), (INVALID, "spec.containers[1].name"), (DUPLICATE, "spec.containers[1].name")],
+        [
+            (INVALID, "spec.containers[0].name"),
+            (INVALID, "spec.containers[1].name"),
+            (DUPLICATE, "spec.containers[1].name"),
+        ],
     ),
     "init_ports": (
         pod(
             initContainers=[
-                {"name": "i", "image": "x", "ports": [{"containerPort": 1, "hostPort": 9}, {"containerPort": 2, "hostPort": 9}]}
+                {
+                    "name": "i",
+                    "image": "x",
+                    "ports": [{"containerPort": 1, "hostPort": 9}, {"containerPort": 2, "hostPort": 9}],
+                }
             ]
         ),
         [(DUPLICATE, "spec.initContainers[0].ports[1].hostPort")],
     ),
     "init_on_host": (
-        pod(hostNetwork=True, initContainers=[{"name": "i", "image": "x", "ports": [{"containerPort": 1, "hostPort": 9}]}]),
+        pod(
+            hostNetwork=True,
+            initContainers=[{"name": "i", "image": "x", "ports": [{"containerPort": 1, "hostPort": 9}]}],
+        ),
         [],
     ),
     "init_rules": (
@@ -196,7 +252,15 @@ JUDGED: dict[str, Row] = {
         [(REQUIRED, "spec.initContainers[0].restartPolicy")],
     ),
     "init_restarts_on_resize": (
-        pod(initContainers=[{"name": "i", "image": "x", "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]}]),
+        pod(
+            initContainers=[
+                {
+                    "name": "i",
+                    "image": "x",
+                    "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
+                }
+            ]
+        ),
         [(INVALID, "spec.initContainers[0].resizePolicy[0].restartPolicy")],
     ),
     "resize_of_nothing": (
@@ -204,17 +268,24 @@ JUDGED: dict[str, Row] = {
         [(REQUIRED, "spec.containers[0].resizePolicy")],
     ),
     "resize_never": (
-        {**container(resizePolicy=[{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]), "restartPolicy": "Never"},
+        {
+            **container(resizePolicy=[{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]),
+            "restartPolicy": "Never",
+        },
         [(INVALID, "spec.containers[0].resizePolicy")],
     ),
     "codes": (
         container(
-            restartPolicy="Never", restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": list(range(256))}}]
+            restartPolicy="Never",
+            restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": list(range(256))}}],
         ),
         [("FieldValueTooMany", "spec.containers[0].restartPolicyRules[0].exitCodes.values")],
     ),
     "null_code": (
-        container(restartPolicy="Never", restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": [None]}}]),
+        container(
+            restartPolicy="Never",
+            restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": [None]}}],
+        ),
         [],
     ),
     "armor_of_blanks": (
@@ -232,16 +303,24 @@ JUDGED: dict[str, Row] = {
     "whole_pages": (needs(limits={"cpu": "1", "hugepages-2Mi": "4Mi"}), []),
     "pages_of_no_size": (
         needs(limits={"cpu": "1", "hugepages-x": "1"}),
-        [(INVALID, "spec.containers[0].resources.limits[hugepages-x]"), (INVALID, "spec.containers[0].resources.requests[hugepages-x]")],
+        [
+            (INVALID, "spec.containers[0].resources.limits[hugepages-x]"),
+            (INVALID, "spec.containers[0].resources.requests[hugepages-x]"),
+        ],
     ),
-    "whole_pod_of_windows": ({**needs(whole={"limits": {"x": "1"}}), "os": {"name": "windows"}}, [(FORBIDDEN, "spec.resources")]),
+    "whole_pod_of_windows": (
+        {**needs(whole={"limits": {"x": "1"}}), "os": {"name": "windows"}},
+        [(FORBIDDEN, "spec.resources")],
+    ),
     "more_at_start": (
         needs(({"resources": {"requests": {"cpu": "3"}}},), {"requests": {"cpu": "2"}}, requests={"cpu": "1"}),
         [(INVALID, "spec.resources.requests[cpu]")],
     ),
     "sidecars_too": (
         needs(
-            ({"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},), {"requests": {"cpu": "1500m"}}, requests={"cpu": "1"}
+            ({"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},),
+            {"requests": {"cpu": "1500m"}},
+            requests={"cpu": "1"},
         ),
         [(INVALID, "spec.resources.requests[cpu]")],
     ),
@@ -251,7 +330,10 @@ JUDGED: dict[str, Row] = {
     ),
     "pods_pages": (needs((), {"limits": {"hugepages-2Mi": "2Mi"}}), [(FORBIDDEN, "spec.resources")]),
     "claim_twice": (claims({"name": "a"}, {"name": "a"}), [(DUPLICATE, "spec.containers[0].resources.claims[1]")]),
-    "claim_and_part": (claims({"name": "a", "request": "r"}, {"name": "a"}), [(DUPLICATE, "spec.containers[0].resources.claims[1]")]),
+    "claim_and_part": (
+        claims({"name": "a", "request": "r"}, {"name": "a"}),
+        [(DUPLICATE, "spec.containers[0].resources.claims[1]")],
+    ),
     "part_twice": (
         claims({"name": "a", "request": "r"}, {"name": "a", "request": "r"}),
         [(DUPLICATE, "spec.containers[0].resources.claims[1]")],
@@ -270,7 +352,10 @@ JUDGED: dict[str, Row] = {
             affinity={
                 "nodeAffinity": {
                     "preferredDuringSchedulingIgnoredDuringExecution": [
-                        {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["a/b"]}]}}
+                        {
+                            "weight": 1,
+                            "preference": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["a/b"]}]},
+                        }
                     ]
                 }
             }
@@ -301,7 +386,9 @@ def test_the_claim_of_an_ephemeral_volume_is_no_other_volumes(api: Rest, name: s
         {"name": "other", "persistentVolumeClaim": {"claimName": f"{name}-own"}},
     ]
     field = "spec.volumes[1].persistentVolumeClaim.claimName"
-    api.post(PODS, a_pod(name, volumes=given), dryRun="All").invalid((INVALID, field, "must not reference a PVC that gets created"))
+    api.post(PODS, a_pod(name, volumes=given), dryRun="All").invalid(
+        (INVALID, field, "must not reference a PVC that gets created")
+    )
 
 
 def test_signals_to_stop_are_not_kept(api: Rest, name: str) -> None:
@@ -312,14 +399,22 @@ def test_signals_to_stop_are_not_kept(api: Rest, name: str) -> None:
 
 def test_a_pod_without_limits_of_its_own_is_asked_for_nothing_more(api: Rest, name: str) -> None:
     spec = needs((), {"requests": {"cpu": "2"}}, requests={"cpu": "1", "memory": "1Gi"})
-    assert {"requests": {"cpu": "2"}} == api.post(PODS, {"metadata": {"name": name}, "spec": spec}, dryRun="All").ok(201)["spec"][
-        "resources"
-    ]
+    assert {"requests": {"cpu": "2"}} == api.post(PODS, {"metadata": {"name": name}, "spec": spec}, dryRun="All").ok(
+        201
+    )["spec"]["resources"]
 
 
 def test_a_pod_with_limits_asks_for_what_its_containers_ask_for_at_once(api: Rest, name: str) -> None:
-    starts = ({"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}, {"resources": {"requests": {"memory": "2Gi"}}})
-    spec = needs(starts, {"limits": {"cpu": "4", "memory": "4Gi"}}, requests={"cpu": "1", "memory": "1Gi"}, limits={"hugepages-2Mi": "4Mi"})
+    starts = (
+        {"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}},
+        {"resources": {"requests": {"memory": "2Gi"}}},
+    )
+    spec = needs(
+        starts,
+        {"limits": {"cpu": "4", "memory": "4Gi"}},
+        requests={"cpu": "1", "memory": "1Gi"},
+        limits={"hugepages-2Mi": "4Mi"},
+    )
     made = api.post(PODS, {"metadata": {"name": name}, "spec": spec}, dryRun="All").ok(201)["spec"]["resources"]
     assert {"cpu": "4", "memory": "4Gi", "hugepages-2Mi": "4Mi"} == made["limits"]
     assert {"cpu": "1500m", "memory": "2Gi", "hugepages-2Mi": "4Mi"} == made["requests"]
@@ -331,7 +426,11 @@ TEMPLATES: dict[str, Row] = {
     "runtime": (pod(runtimeClassName="A_b"), [(INVALID, "spec.runtimeClassName")]),
     "preemption": (pod(preemptionPolicy=""), [(REQUIRED, "spec.preemptionPolicy")]),
     "ephemeral": (
-        pod(ephemeralContainers=[{"name": "c", "image": " x", "volumeMounts": [{"name": "v", "mountPath": "/x", "subPath": "a"}]}]),
+        pod(
+            ephemeralContainers=[
+                {"name": "c", "image": " x", "volumeMounts": [{"name": "v", "mountPath": "/x", "subPath": "a"}]}
+            ]
+        ),
         [
             (MISSING, "spec.ephemeralContainers[0].volumeMounts[0].name"),
             (INVALID, "spec.ephemeralContainers[0].image"),
@@ -358,7 +457,9 @@ TERMS = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecuti
 
 def where(*keys: str) -> Json:
     terms = [{"matchExpressions": [{"key": key, "operator": "Exists"} for key in one]} for one in keys]
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    }
 
 
 @pytest.mark.parametrize(
@@ -395,7 +496,11 @@ HEALTH: Final = "status.containerStatuses[0].allocatedResourcesStatus[0].resourc
         ),
         (
             {"containerStatuses": [{"name": "x", "allocatedResourcesStatus": [{"name": "n", "resources": PARTS}]}]},
-            [(UNSUPPORTED, f"{HEALTH}[0].health"), (REQUIRED, f"{HEALTH}[1].message"), (DUPLICATE, f"{HEALTH}[1].resourceID")],
+            [
+                (UNSUPPORTED, f"{HEALTH}[0].health"),
+                (REQUIRED, f"{HEALTH}[1].message"),
+                (DUPLICATE, f"{HEALTH}[1].resourceID"),
+            ],
         ),
         (
             {"resourceClaimStatuses": [{"name": "a"}, {"name": "a"}]},

@@ -43,19 +43,43 @@ JUDGED: dict[str, Row] = {
     "tol_key": (pod(tolerations=[{"key": "a b", "operator": "Exists"}]), [(INVALID, "spec.tolerations[0].key")]),
     "tol_op": (pod(tolerations=[{"key": "a", "operator": "x"}]), [(UNSUPPORTED, "spec.tolerations[0].operator")]),
     "tol_nokey": (pod(tolerations=[{"operator": "Equal", "value": "x"}]), [(INVALID, "spec.tolerations[0].operator")]),
-    "tol_val": (pod(tolerations=[{"key": "a", "operator": "Exists", "value": "x"}]), [(INVALID, "spec.tolerations[0].operator")]),
+    "tol_val": (
+        pod(tolerations=[{"key": "a", "operator": "Exists", "value": "x"}]),
+        [(INVALID, "spec.tolerations[0].operator")],
+    ),
     "tol_eff": (pod(tolerations=[{"key": "a", "effect": "x"}]), [(UNSUPPORTED, "spec.tolerations[0].effect")]),
-    "tol_sec": (pod(tolerations=[{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 5}]), [(INVALID, "spec.tolerations[0].effect")]),
+    "tol_sec": (
+        pod(tolerations=[{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 5}]),
+        [(INVALID, "spec.tolerations[0].effect")],
+    ),
     "tol_value": (pod(tolerations=[{"key": "a", "value": "a b"}]), [(INVALID, "spec.tolerations[0].operator")]),
     "fsgroup": (pod(securityContext={"fsGroup": -1}), [(INVALID, "spec.securityContext.fsGroup")]),
     "user": (pod(securityContext={"runAsUser": -1}), [(INVALID, "spec.securityContext.runAsUser")]),
     "group": (pod(securityContext={"runAsGroup": 2**31}), [(INVALID, "spec.securityContext.runAsGroup")]),
-    "sgroups": (pod(securityContext={"supplementalGroups": [-1]}), [(INVALID, "spec.securityContext.supplementalGroups[0]")]),
-    "fspolicy": (pod(securityContext={"fsGroupChangePolicy": "x"}), [(UNSUPPORTED, "spec.securityContext.fsGroupChangePolicy")]),
-    "sysctl": (pod(securityContext={"sysctls": [{"name": "A B", "value": "1"}]}), [(INVALID, "spec.securityContext.sysctls[0].name")]),
-    "secprof": (pod(securityContext={"seccompProfile": {"type": "x"}}), [(UNSUPPORTED, "spec.securityContext.seccompProfile.type")]),
-    "sechange": (pod(securityContext={"seLinuxChangePolicy": "x"}), [(UNSUPPORTED, "spec.securityContext.seLinuxChangePolicy")]),
-    "sgpol": (pod(securityContext={"supplementalGroupsPolicy": "x"}), [(UNSUPPORTED, "spec.securityContext.supplementalGroupsPolicy")]),
+    "sgroups": (
+        pod(securityContext={"supplementalGroups": [-1]}),
+        [(INVALID, "spec.securityContext.supplementalGroups[0]")],
+    ),
+    "fspolicy": (
+        pod(securityContext={"fsGroupChangePolicy": "x"}),
+        [(UNSUPPORTED, "spec.securityContext.fsGroupChangePolicy")],
+    ),
+    "sysctl": (
+        pod(securityContext={"sysctls": [{"name": "A B", "value": "1"}]}),
+        [(INVALID, "spec.securityContext.sysctls[0].name")],
+    ),
+    "secprof": (
+        pod(securityContext={"seccompProfile": {"type": "x"}}),
+        [(UNSUPPORTED, "spec.securityContext.seccompProfile.type")],
+    ),
+    "sechange": (
+        pod(securityContext={"seLinuxChangePolicy": "x"}),
+        [(UNSUPPORTED, "spec.securityContext.seLinuxChangePolicy")],
+    ),
+    "sgpol": (
+        pod(securityContext={"supplementalGroupsPolicy": "x"}),
+        [(UNSUPPORTED, "spec.securityContext.supplementalGroupsPolicy")],
+    ),
     "seclocal": (
         pod(securityContext={"seccompProfile": {"type": "Localhost"}}),
         [(REQUIRED, "spec.securityContext.seccompProfile.localhostProfile")],
@@ -70,10 +94,19 @@ JUDGED: dict[str, Row] = {
     ),
     "sectypeless": (
         pod(securityContext={"seccompProfile": {"localhostProfile": "a"}}),
-        [(REQUIRED, "spec.securityContext.seccompProfile.type"), (INVALID, "spec.securityContext.seccompProfile.localhostProfile")],
+        [
+            (REQUIRED, "spec.securityContext.seccompProfile.type"),
+            (INVALID, "spec.securityContext.seccompProfile.localhostProfile"),
+        ],
     ),
-    "csuser": (container(securityContext={"runAsUser": -1}), [(INVALID, "spec.containers[0].securityContext.runAsUser")]),
-    "csproc": (container(securityContext={"procMount": "x"}), [(UNSUPPORTED, "spec.containers[0].securityContext.procMount")]),
+    "csuser": (
+        container(securityContext={"runAsUser": -1}),
+        [(INVALID, "spec.containers[0].securityContext.runAsUser")],
+    ),
+    "csproc": (
+        container(securityContext={"procMount": "x"}),
+        [(UNSUPPORTED, "spec.containers[0].securityContext.procMount")],
+    ),
     "csape": (
         container(securityContext={"allowPrivilegeEscalation": False, "capabilities": {"add": ["CAP_SYS_ADMIN"]}}),
         [(INVALID, "spec.containers[0].securityContext")],
@@ -96,7 +129,11 @@ JUDGED: dict[str, Row] = {
         [(DUPLICATE, "spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}")],
     ),
     "spread3": (
-        pod(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 2}]),
+        pod(
+            topologySpreadConstraints=[
+                {"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 2}
+            ]
+        ),
         [(INVALID, "spec.topologySpreadConstraints[0].minDomains")],
     ),
     "aff": (
@@ -151,18 +188,30 @@ JUDGED: dict[str, Row] = {
                 REQUIRED,
                 "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.labelSelector.matchExpressions[0].values",
             ),
-            (INVALID, "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.namespace"),
-            (INVALID, "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey"),
+            (
+                INVALID,
+                "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.namespace",
+            ),
+            (
+                INVALID,
+                "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey",
+            ),
         ],
     ),
     "share": (pod(shareProcessNamespace=True, hostPID=True), [(INVALID, "spec.securityContext.shareProcessNamespace")]),
     "hostusers": (pod(hostUsers=False, hostNetwork=True), [(FORBIDDEN, "spec.hostNetwork")]),
-    "hostusers_ids": (pod(hostUsers=False, hostPID=True, hostIPC=True), [(FORBIDDEN, "spec.HostPID"), (FORBIDDEN, "spec.HostIPC")]),
+    "hostusers_ids": (
+        pod(hostUsers=False, hostPID=True, hostIPC=True),
+        [(FORBIDDEN, "spec.HostPID"), (FORBIDDEN, "spec.HostIPC")],
+    ),
     "csproc_unmasked": (
         container(securityContext={"procMount": "Unmasked"}),
         [(INVALID, "spec.containers[0].securityContext.procMount")],
     ),
-    "hostusers_unmasked": (pod(hostUsers=False, containers=[{**CONTAINER, "securityContext": {"procMount": "Unmasked"}}]), []),
+    "hostusers_unmasked": (
+        pod(hostUsers=False, containers=[{**CONTAINER, "securityContext": {"procMount": "Unmasked"}}]),
+        [],
+    ),
     "hostusers_devices": (
         pod(
             hostUsers=False,
@@ -179,7 +228,11 @@ JUDGED: dict[str, Row] = {
     ),
     "dnsconf": (
         pod(dnsConfig={"nameservers": ["x"], "searches": ["a b"], "options": [{}]}),
-        [(INVALID, "spec.dnsConfig.nameservers[0]"), (INVALID, "spec.dnsConfig.searches[0]"), (REQUIRED, "spec.dnsConfig.options[0]")],
+        [
+            (INVALID, "spec.dnsConfig.nameservers[0]"),
+            (INVALID, "spec.dnsConfig.searches[0]"),
+            (REQUIRED, "spec.dnsConfig.options[0]"),
+        ],
     ),
     "ephc": (pod(ephemeralContainers=[{"name": "e", "image": "i"}]), [(FORBIDDEN, "spec.ephemeralContainers")]),
     "hostov": (pod(hostnameOverride="A_b"), [(INVALID, "spec.hostnameOverride")]),
@@ -200,7 +253,9 @@ _CONTEXT = "spec.containers[0].securityContext"
 
 
 def _user(name: str, *, wrong: bool = True) -> Row:
-    return pod(securityContext={"windowsOptions": {"runAsUserName": name}}), [(INVALID, f"{_OPTIONS}.runAsUserName")] * wrong
+    return pod(securityContext={"windowsOptions": {"runAsUserName": name}}), [
+        (INVALID, f"{_OPTIONS}.runAsUserName")
+    ] * wrong
 
 
 def _on_host(pods: bool | None, *containers: bool | None, **spec: bool) -> Json:
@@ -212,10 +267,31 @@ def _on_host(pods: bool | None, *containers: bool | None, **spec: bool) -> Json:
     return made
 
 
-ON_LINUX = {"seLinuxOptions": {"level": "x"}, "seccompProfile": {"type": "RuntimeDefault"}, "runAsUser": 1, "runAsGroup": 1}
-OF_PODS = {**ON_LINUX, "fsGroup": 1, "fsGroupChangePolicy": "Always", "supplementalGroups": [1], "supplementalGroupsPolicy": "Merge"}
-OF_PODS |= {"sysctls": [{"name": "a", "value": "b"}], "appArmorProfile": {"type": "RuntimeDefault"}, "seLinuxChangePolicy": "Recursive"}
-OF_CONTAINERS = {**ON_LINUX, "capabilities": {}, "readOnlyRootFilesystem": False, "privileged": False, "allowPrivilegeEscalation": True}
+ON_LINUX = {
+    "seLinuxOptions": {"level": "x"},
+    "seccompProfile": {"type": "RuntimeDefault"},
+    "runAsUser": 1,
+    "runAsGroup": 1,
+}
+OF_PODS = {
+    **ON_LINUX,
+    "fsGroup": 1,
+    "fsGroupChangePolicy": "Always",
+    "supplementalGroups": [1],
+    "supplementalGroupsPolicy": "Merge",
+}
+OF_PODS |= {
+    "sysctls": [{"name": "a", "value": "b"}],
+    "appArmorProfile": {"type": "RuntimeDefault"},
+    "seLinuxChangePolicy": "Recursive",
+}
+OF_CONTAINERS = {
+    **ON_LINUX,
+    "capabilities": {},
+    "readOnlyRootFilesystem": False,
+    "privileged": False,
+    "allowPrivilegeEscalation": True,
+}
 OF_CONTAINERS |= {"procMount": "Default", "appArmorProfile": {"type": "RuntimeDefault"}}
 WINDOWS = {"name": "windows"}
 ON_WINDOWS: dict[str, Row] = {
@@ -224,7 +300,9 @@ ON_WINDOWS: dict[str, Row] = {
         [(INVALID, f"{_OPTIONS}.gmsaCredentialSpecName"), (INVALID, f"{_OPTIONS}.gmsaCredentialSpec")],
     ),
     "no_credentials": (
-        container(securityContext={"windowsOptions": {"gmsaCredentialSpecName": "", "gmsaCredentialSpec": "x" * 65_536}}),
+        container(
+            securityContext={"windowsOptions": {"gmsaCredentialSpecName": "", "gmsaCredentialSpec": "x" * 65_536}}
+        ),
         [(INVALID, f"{_CONTEXT}.windowsOptions.gmsaCredentialSpecName")],
     ),
     "long_credentials": (
@@ -245,7 +323,9 @@ ON_WINDOWS: dict[str, Row] = {
     "long_user": _user("u" * 105),
     "long_domain": _user("a." * 128 + "a\\u"),
     "parts_of_linux": (
-        pod(os=WINDOWS, securityContext=OF_PODS, hostPID=True, hostIPC=True, hostUsers=True, shareProcessNamespace=False),
+        pod(
+            os=WINDOWS, securityContext=OF_PODS, hostPID=True, hostIPC=True, hostUsers=True, shareProcessNamespace=False
+        ),
         [
             *((FORBIDDEN, f"spec.securityContext.{part}") for part in OF_PODS),
             *((FORBIDDEN, f"spec.{part}") for part in ("hostPID", "hostIPC", "hostUsers", "shareProcessNamespace")),
@@ -256,7 +336,11 @@ ON_WINDOWS: dict[str, Row] = {
         [(FORBIDDEN, f"{_CONTEXT}.{part}") for part in OF_CONTAINERS],
     ),
     "options_on_linux": (
-        {**container(securityContext={"windowsOptions": {}}), "os": {"name": "linux"}, "securityContext": {"windowsOptions": {}}},
+        {
+            **container(securityContext={"windowsOptions": {}}),
+            "os": {"name": "linux"},
+            "securityContext": {"windowsOptions": {}},
+        },
         [(FORBIDDEN, f"{_CONTEXT}.windowsOptions"), (FORBIDDEN, _OPTIONS)],
     ),
     "on_the_host": (_on_host(True, None, True, hostNetwork=True), []),

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.pod_specs import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, UNSUPPORTED, Row, check, claim, mount, pod, volume
+from tests.support.pod_specs import (
+    DUPLICATE,
+    FORBIDDEN,
+    INVALID,
+    REQUIRED,
+    UNSUPPORTED,
+    Row,
+    check,
+    claim,
+    mount,
+    pod,
+    volume,
+)
 from tests.support.rest import Rest
 
 JUDGED: dict[str, Row] = {
@@ -12,8 +24,14 @@ JUDGED: dict[str, Row] = {
     "badname": (pod(volumes=[{"name": "A_b"}]), [(INVALID, ".name")]),
     "dup": (pod(volumes=[{"name": "v"}, {"name": "v"}]), [(DUPLICATE, "spec.volumes[1].name")]),
     "two_ceph": (volume(cephfs={"monitors": ["m"]}, cinder={"volumeID": "v"}), [(FORBIDDEN, ".cephFS")]),
-    "two_paths": (volume(gcePersistentDisk={"pdName": "p"}, hostPath={"path": "/x"}), [(FORBIDDEN, ".gcePersistentDisk")]),
-    "two_maps": (volume(configMap={"name": "c"}, csi={"driver": "d"}, downwardAPI={}), [(FORBIDDEN, ".configMap"), (FORBIDDEN, ".csi")]),
+    "two_paths": (
+        volume(gcePersistentDisk={"pdName": "p"}, hostPath={"path": "/x"}),
+        [(FORBIDDEN, ".gcePersistentDisk")],
+    ),
+    "two_maps": (
+        volume(configMap={"name": "c"}, csi={"driver": "d"}, downwardAPI={}),
+        [(FORBIDDEN, ".configMap"), (FORBIDDEN, ".csi")],
+    ),
     "two": (volume(emptyDir={}, persistentVolumeClaim={"claimName": "c"}), [(FORBIDDEN, ".persistentVolumeClaim")]),
     "hp": (volume(hostPath={"path": ""}), [(REQUIRED, ".hostPath.path")]),
     "hp2": (volume(hostPath={"path": "/a/../b"}), [(INVALID, ".hostPath.path")]),
@@ -34,7 +52,11 @@ JUDGED: dict[str, Row] = {
             secret={
                 "secretName": "A_",
                 "defaultMode": 512,
-                "items": [{"key": "", "path": ""}, {"key": "a", "path": "/x"}, {"key": "a", "path": "a/../b", "mode": -1}],
+                "items": [
+                    {"key": "", "path": ""},
+                    {"key": "a", "path": "/x"},
+                    {"key": "a", "path": "a/../b", "mode": -1},
+                ],
             }
         ),
         [
@@ -48,13 +70,22 @@ JUDGED: dict[str, Row] = {
     ),
     "nfs": (volume(nfs={"server": "", "path": "x"}), [(REQUIRED, ".nfs.server"), (INVALID, ".nfs.path")]),
     "nfs2": (volume(nfs={"server": "s", "path": ""}), [(REQUIRED, ".nfs.path"), (INVALID, ".nfs.path")]),
-    "gl": (volume(glusterfs={"endpoints": "", "path": ""}), [(REQUIRED, ".glusterfs.endpoints"), (REQUIRED, ".glusterfs.path")]),
+    "gl": (
+        volume(glusterfs={"endpoints": "", "path": ""}),
+        [(REQUIRED, ".glusterfs.endpoints"), (REQUIRED, ".glusterfs.path")],
+    ),
     "pvc": (volume(persistentVolumeClaim={"claimName": ""}), [(REQUIRED, ".persistentVolumeClaim.claimName")]),
     "rbd": (volume(rbd={"monitors": [], "image": ""}), [(REQUIRED, ".rbd.monitors"), (REQUIRED, ".rbd.image")]),
     "flex": (volume(flexVolume={"driver": ""}), [(REQUIRED, ".flexVolume.driver")]),
-    "cinder": (volume(cinder={"volumeID": "", "secretRef": {}}), [(REQUIRED, ".cinder.volumeID"), (REQUIRED, ".cinder.secretRef.name")]),
+    "cinder": (
+        volume(cinder={"volumeID": "", "secretRef": {}}),
+        [(REQUIRED, ".cinder.volumeID"), (REQUIRED, ".cinder.secretRef.name")],
+    ),
     "ceph": (volume(cephfs={"monitors": []}), [(REQUIRED, ".cephfs.monitors")]),
-    "dw": (volume(downwardAPI={"items": [{"path": ""}]}), [(REQUIRED, ".downwardAPI.path"), (REQUIRED, ".downwardAPI")]),
+    "dw": (
+        volume(downwardAPI={"items": [{"path": ""}]}),
+        [(REQUIRED, ".downwardAPI.path"), (REQUIRED, ".downwardAPI")],
+    ),
     "dw2": (
         volume(downwardAPI={"items": [{"path": "a", "fieldRef": {"fieldPath": "status.podIP"}}]}),
         [(UNSUPPORTED, ".downwardAPI.fieldRef.fieldPath")],
@@ -86,16 +117,25 @@ JUDGED: dict[str, Row] = {
         [(REQUIRED, ".configMap.name"), (INVALID, ".configMap.items[0].path")],
     ),
     "vs": (volume(vsphereVolume={"volumePath": ""}), [(REQUIRED, ".vsphereVolume.volumePath")]),
-    "qb": (volume(quobyte={"registry": "", "volume": ""}), [(REQUIRED, ".quobyte.registry"), (REQUIRED, ".quobyte.volume")]),
+    "qb": (
+        volume(quobyte={"registry": "", "volume": ""}),
+        [(REQUIRED, ".quobyte.registry"), (REQUIRED, ".quobyte.volume")],
+    ),
     "ph": (volume(photonPersistentDisk={"pdID": ""}), [(REQUIRED, ".photonPersistentDisk.pdID")]),
     "px": (volume(portworxVolume={"volumeID": ""}), [(REQUIRED, ".portworxVolume.volumeID")]),
-    "pr2": (volume(projected={"sources": [{"secret": {"name": "a"}, "configMap": {"name": "b"}}]}), [(FORBIDDEN, ".projected.sources[0]")]),
+    "pr2": (
+        volume(projected={"sources": [{"secret": {"name": "a"}, "configMap": {"name": "b"}}]}),
+        [(FORBIDDEN, ".projected.sources[0]")],
+    ),
     "pr3": (
         volume(projected={"sources": [{"serviceAccountToken": {"path": "t"}}]}),
         [(FORBIDDEN, ".projected.sources[0].serviceAccountToken")],
     ),
     "pr4": (
-        {**volume(projected={"sources": [{"serviceAccountToken": {"path": "", "expirationSeconds": 5}}]}), "serviceAccountName": "a"},
+        {
+            **volume(projected={"sources": [{"serviceAccountToken": {"path": "", "expirationSeconds": 5}}]}),
+            "serviceAccountName": "a",
+        },
         [(INVALID, ".projected.sources[0].serviceAccountToken.expirationSeconds"), (REQUIRED, ".projected.path")],
     ),
     "pr5": (
@@ -138,7 +178,13 @@ JUDGED: dict[str, Row] = {
     "pr0": (volume(projected={"sources": [{}]}), []),
     "prctb": (volume(projected={"sources": [{"clusterTrustBundle": {"path": "x"}}]}), []),
     "prcert": (
-        volume(projected={"sources": [{"podCertificate": {"signerName": "a.b/c", "keyType": "ED25519", "credentialBundlePath": "x"}}]}),
+        volume(
+            projected={
+                "sources": [
+                    {"podCertificate": {"signerName": "a.b/c", "keyType": "ED25519", "credentialBundlePath": "x"}}
+                ]
+            }
+        ),
         [],
     ),
     "imgmnt": ({**mount(subPath="x"), "volumes": [{"name": "v", "image": {"reference": "x"}}]}, []),

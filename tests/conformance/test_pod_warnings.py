@@ -12,7 +12,10 @@ from tests.support.rest import STRATEGIC_PATCH, Rest
 ZONE = "failure-domain.beta.kubernetes.io/zone"
 ZONE_NOW = 'deprecated since v1.17; use \\"topology.kubernetes.io/zone\\" instead'
 NULL = "labelSelector: a null labelSelector results in matching no pod"
-REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
 IN_ZONE = {"matchExpressions": [{"key": ZONE, "operator": "Exists"}]}
 FRACTION = 'fractional byte value \\"500m\\" is invalid, must be an integer'
 
@@ -54,7 +57,10 @@ TOLD: dict[str, tuple[Json, list[str]]] = {
         on_nodes(**{PREFERRED: [{"weight": 1, "preference": IN_ZONE}]}),
         [f"spec.affinity.nodeAffinity.{PREFERRED}[0].preference.matchExpressions[0].key: {ZONE} is {ZONE_NOW}"],
     ),
-    "spread_label": (spread(topologyKey=ZONE), [f"spec.topologySpreadConstraints[0].topologyKey: {ZONE} is {ZONE_NOW}"]),
+    "spread_label": (
+        spread(topologyKey=ZONE),
+        [f"spec.topologySpreadConstraints[0].topologyKey: {ZONE} is {ZONE_NOW}"],
+    ),
     "spread_of_nobody": (spread(labelSelector=None), [f"spec.topologySpreadConstraints[0].{NULL}"]),
     "beside_nobody": (
         pod(affinity={"podAffinity": {REQUIRED: [{"topologyKey": "z"}]}}),
@@ -62,7 +68,10 @@ TOLD: dict[str, tuple[Json, list[str]]] = {
     ),
     "secrets": (
         pod(imagePullSecrets=[{}, {"name": "a"}, {"name": "a"}]),
-        ['spec.imagePullSecrets[0].name: invalid empty name \\"\\"', 'spec.imagePullSecrets[2].name: duplicate name \\"a\\"'],
+        [
+            'spec.imagePullSecrets[0].name: invalid empty name \\"\\"',
+            'spec.imagePullSecrets[2].name: duplicate name \\"a\\"',
+        ],
     ),
     "alias": (
         pod(hostAliases=[{"ip": "10.0.0.1", "hostnames": ["a"]}, {"ip": "10.0.0.1", "hostnames": ["b"]}]),

@@ -15,7 +15,11 @@ UNWELL = [
     {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for what in ("not-ready", "unreachable")
 ]
-FILLED_IN = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File", "imagePullPolicy": "IfNotPresent"}
+FILLED_IN = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+    "imagePullPolicy": "IfNotPresent",
+}
 HALF = {"limits": {"cpu": "1", "memory": "1Gi"}}
 
 
@@ -52,12 +56,18 @@ GIVEN: dict[str, tuple[Json, str, Any]] = {
         [{"name": "v", "configMap": {"name": "c", "defaultMode": 0o644}}],
     ),
     "token": (
-        pod(serviceAccountName="a", volumes=[{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]),
+        pod(
+            serviceAccountName="a",
+            volumes=[{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}],
+        ),
         "volumes",
         [
             {
                 "name": "v",
-                "projected": {"sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}], "defaultMode": 0o644},
+                "projected": {
+                    "sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}],
+                    "defaultMode": 0o644,
+                },
             }
         ],
     ),
@@ -105,13 +115,20 @@ CONTAINERS: dict[str, tuple[Json, Json]] = {
 @pytest.mark.parametrize("row", CONTAINERS)
 def test_what_a_container_leaves_out_is_filled_in(api: Rest, row: str) -> None:
     given, wanted = CONTAINERS[row]
-    (made,) = api.post(PODS, {"metadata": {"name": "given"}, "spec": container(**given)}, dryRun="All").ok(201)["spec"]["containers"]
+    (made,) = api.post(PODS, {"metadata": {"name": "given"}, "spec": container(**given)}, dryRun="All").ok(201)["spec"][
+        "containers"
+    ]
     assert wanted == {field: made[field] for field in wanted}
 
 
 @pytest.mark.parametrize(
     ("resources", "quality"),
-    [({}, "BestEffort"), ({"requests": {"cpu": "1"}}, "Burstable"), (HALF, "Guaranteed"), ({"limits": {"cpu": "1"}}, "Burstable")],
+    [
+        ({}, "BestEffort"),
+        ({"requests": {"cpu": "1"}}, "Burstable"),
+        (HALF, "Guaranteed"),
+        ({"limits": {"cpu": "1"}}, "Burstable"),
+    ],
     ids=["none", "asks", "both", "one"],
 )
 def test_resources_make_the_quality_of_service(api: Rest, resources: Json, quality: str) -> None:
@@ -122,9 +139,15 @@ def test_resources_make_the_quality_of_service(api: Rest, resources: Json, quali
 REFUSED: dict[str, tuple[Json, str]] = {
     "class": ({"priorityClassName": "nope"}, "no PriorityClass with name nope was found"),
     "priority": ({"priority": 5}, "the integer value of priority (5) must not be provided in pod spec"),
-    "preemption": ({"preemptionPolicy": "Never"}, "the string value of PreemptionPolicy (Never) must not be provided in pod spec"),
+    "preemption": (
+        {"preemptionPolicy": "Never"},
+        "the string value of PreemptionPolicy (Never) must not be provided in pod spec",
+    ),
     "runtime": ({"runtimeClassName": "nope"}, 'pod rejected: RuntimeClass "nope" not found'),
-    "overhead": ({"overhead": {"cpu": "1"}}, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"),
+    "overhead": (
+        {"overhead": {"cpu": "1"}},
+        "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+    ),
 }
 
 
@@ -149,7 +172,11 @@ CHANGES: dict[str, tuple[Json, Json, list[tuple[str, str]]]] = {
         [(FORBIDDEN, "spec.tolerations")],
     ),
     "gate": ({"schedulingGates": [{"name": "a"}, {"name": "b"}]}, {"schedulingGates": [{"name": "b"}]}, []),
-    "new_gate": ({"schedulingGates": [{"name": "a"}]}, {"schedulingGates": [{"name": "b"}]}, [(FORBIDDEN, "spec.schedulingGates[0].name")]),
+    "new_gate": (
+        {"schedulingGates": [{"name": "a"}]},
+        {"schedulingGates": [{"name": "b"}]},
+        [(FORBIDDEN, "spec.schedulingGates[0].name")],
+    ),
     "narrower": ({"schedulingGates": [{"name": "a"}]}, {"nodeSelector": {"a": "b"}}, []),
     "node": ({}, {"nodeName": "n"}, [(FORBIDDEN, "spec")]),
     "command": ({}, {"containers": [{**CONTAINER, "command": ["x"]}]}, [(FORBIDDEN, "spec")]),
@@ -224,7 +251,11 @@ def test_one_address_is_told_twice(api: Rest, name: str) -> None:
 def test_a_status_takes_labels_but_no_owner_and_no_spec(api: Rest, name: str) -> None:
     api.post(PODS, a_pod(name)).ok(201)
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
-    change = {"metadata": {"labels": {"a": "b"}, "ownerReferences": [owner]}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}
+    change = {
+        "metadata": {"labels": {"a": "b"}, "ownerReferences": [owner]},
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Running"},
+    }
     found = api.patch(f"{PODS}/{name}/status", change, STRATEGIC_PATCH).ok()
     assert ({"a": "b"}, None) == (found["metadata"]["labels"], found["metadata"].get("ownerReferences"))
     assert (plain_spec(), "Running") == (found["spec"], found["status"]["phase"])
@@ -233,18 +264,24 @@ def test_a_status_takes_labels_but_no_owner_and_no_spec(api: Rest, name: str) ->
 def test_a_container_that_has_ended_for_good_stays_ended(api: Rest, name: str) -> None:
     api.post(PODS, a_pod(name, restartPolicy="Never")).ok(201)
     state = {"name": "c", "image": "x", "imageID": "", "restartCount": 0, "ready": False}
-    ended, running = ({**state, "state": {kind: content}} for kind, content in (("terminated", {"exitCode": 1}), ("running", {})))
+    ended, running = (
+        {**state, "state": {kind: content}} for kind, content in (("terminated", {"exitCode": 1}), ("running", {}))
+    )
     api.patch(f"{PODS}/{name}/status", {"status": {"containerStatuses": [ended]}}, MERGE_PATCH).ok()
     answer = api.patch(f"{PODS}/{name}/status", {"status": {"containerStatuses": [running]}}, MERGE_PATCH)
     answer.refused(422, "Invalid", (FORBIDDEN, "status.containerStatuses[0].state"))
 
 
-@pytest.mark.parametrize("field", ["spec.nodeName=n-x", "spec.serviceAccountName=acc", "status.podIP=10.9.9.9", "spec.hostNetwork=true"])
+@pytest.mark.parametrize(
+    "field", ["spec.nodeName=n-x", "spec.serviceAccountName=acc", "status.podIP=10.9.9.9", "spec.hostNetwork=true"]
+)
 def test_pods_are_selected_by_their_fields(api: Rest, name: str, field: str) -> None:
     body = a_pod(name, nodeName="n-x", serviceAccountName="acc", hostNetwork=True)
     api.post(PODS, body).ok(201)
     api.patch(f"{PODS}/{name}/status", {"status": {"podIP": "10.9.9.9"}}).ok()
-    found = [item["metadata"]["name"] for item in api.get(PODS, fieldSelector=f"{field},metadata.name={name}").ok()["items"]]
+    found = [
+        item["metadata"]["name"] for item in api.get(PODS, fieldSelector=f"{field},metadata.name={name}").ok()["items"]
+    ]
     assert [name] == found
     assert [] == api.get(PODS, fieldSelector=f"{field}x,metadata.name={name}").ok()["items"]
     api.delete(f"{PODS}/{name}", gracePeriodSeconds=0).ok()

@@ -20,7 +20,11 @@ from tests.support.rest import Answer, Rest
 from tests.support.samples import Sample, samples
 from tests.support.waiting import eventually
 
-KINDS = [resource for resource in RESOURCES if resource.decode is None and resource.kind not in ("Binding", "SelfSubjectRulesReview")]
+KINDS = [
+    resource
+    for resource in RESOURCES
+    if resource.decode is None and resource.kind not in ("Binding", "SelfSubjectRulesReview")
+]
 SAMPLES = [sample for resource in KINDS for sample in samples(resource)]
 WITH_STATUS = [sample for sample in SAMPLES if sample.resource.status is not Status.NONE and sample.has_status]
 WRONG_UID = "11111111-2222-3333-4444-555555555555"
@@ -68,7 +72,9 @@ def test_statuses_may_be_protobuf(api: Rest, name: str, sample: Sample) -> None:
 
 def test_AO39_a_lease_lives_in_protobuf(api: Rest, name: str) -> None:
     """Leader election of a Go client: create, renew, lose against a newer version."""
-    lease = a_lease(name, acquireTime="2024-05-06T07:08:09.123456Z", renewTime="2024-05-06T07:08:09.123456Z", leaseTransitions=0)
+    lease = a_lease(
+        name, acquireTime="2024-05-06T07:08:09.123456Z", renewTime="2024-05-06T07:08:09.123456Z", leaseTransitions=0
+    )
     made = api.request("POST", LEASES, body(LEASE, lease), PROTOBUF).ok(201)
     assert lease["spec"] == made["spec"]
     made["spec"]["renewTime"] = "2024-05-06T07:08:10.000001Z"
@@ -103,7 +109,12 @@ def test_numbers_below_zero_are_refused_by_the_rule(api: Rest, name: str) -> Non
 
 
 def test_unknown_numbers_are_skipped(api: Rest, name: str) -> None:
-    later = chunk(999, b"later") + number(998, 5) + b"\xbd\x3e\x01\x02\x03\x04" + b"\xb9\x3e\x01\x02\x03\x04\x05\x06\x07\x08"
+    later = (
+        chunk(999, b"later")
+        + number(998, 5)
+        + b"\xbd\x3e\x01\x02\x03\x04"
+        + b"\xb9\x3e\x01\x02\x03\x04\x05\x06\x07\x08"
+    )
     content = encode(LEASE.message, a_lease(name)) + later
     made = api.request("POST", LEASES, envelope(LEASE.api_version, "Lease", content), PROTOBUF).ok(201)
     assert "me" == made["spec"]["holderIdentity"]
@@ -114,7 +125,14 @@ def test_the_envelope_may_leave_the_kind_to_the_url(api: Rest, name: str) -> Non
     assert "Lease" == api.request("POST", LEASES, b"k8s\0" + content, PROTOBUF).ok(201)["kind"]
 
 
-MALFORMED = [b"", b"k8s\0", b"k8s\0\xff\xff\xff", b"{}", b"k8s\0\x0a\xff\xff\xff\xff\x0f", envelope("v1", "Secret", b"\x0a\x05abc")]
+MALFORMED = [
+    b"",
+    b"k8s\0",
+    b"k8s\0\xff\xff\xff",
+    b"{}",
+    b"k8s\0\x0a\xff\xff\xff\xff\x0f",
+    envelope("v1", "Secret", b"\x0a\x05abc"),
+]
 
 
 @pytest.mark.parametrize("content", MALFORMED, ids=["empty", "magic", "junk", "json", "length", "cut"])
@@ -133,7 +151,10 @@ def test_letters_cut_in_the_middle_are_replaced(api: Rest, name: str) -> None:
     secret = a_secret(name)
     cut = chunk(1, chunk(1, name.encode()) + chunk(12, chunk(1, b"note") + chunk(2, "Größe".encode()[:3])))
     made = api.request("POST", SECRETS, envelope("v1", "Secret", cut), PROTOBUF).ok(201)
-    assert (secret["metadata"]["name"], "Gr\ufffd") == (made["metadata"]["name"], made["metadata"]["annotations"]["note"])
+    assert (secret["metadata"]["name"], "Gr\ufffd") == (
+        made["metadata"]["name"],
+        made["metadata"]["annotations"]["note"],
+    )
 
 
 def a_definition(plural: str) -> dict[str, Any]:
@@ -143,7 +164,12 @@ def a_definition(plural: str) -> dict[str, Any]:
         "numbers": {"type": "object", "additionalProperties": {"type": "number", "minimum": 0.5, "maximum": 9}},
         "open": {"type": "object", "additionalProperties": True},
         "either": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
-        "text": {"type": "string", "nullable": True, "example": {"a": [1]}, "x-kubernetes-validations": [{"rule": "self != ''"}]},
+        "text": {
+            "type": "string",
+            "nullable": True,
+            "example": {"a": [1]},
+            "x-kubernetes-validations": [{"rule": "self != ''"}],
+        },
     }
     schema = {"type": "object", "properties": {"spec": {"type": "object", "required": ["text"], "properties": fields}}}
     version = {
@@ -161,7 +187,9 @@ def a_definition(plural: str) -> dict[str, Any]:
 
 def test_definitions_mean_the_same_in_protobuf_and_json(api: Rest) -> None:
     plain = api.post(path_of(DEFINITIONS), a_definition("packeds"), dryRun="All")
-    packed = api.request("POST", path_of(DEFINITIONS), body(DEFINITIONS, a_definition("packeds")), PROTOBUF, dryRun="All")
+    packed = api.request(
+        "POST", path_of(DEFINITIONS), body(DEFINITIONS, a_definition("packeds")), PROTOBUF, dryRun="All"
+    )
     assert compared(plain, 201) == compared(packed, 201)
 
 
@@ -172,5 +200,7 @@ def test_custom_objects_are_not_for_protobuf(servers: Callable[[str], Server], n
     assert api.post(path_of(DEFINITIONS), definition).status in (201, 409)
     eventually(lambda: api.get("/apis/protobuf.test/v1/customs").status == 200, 30, "the kind is served")
     content = chunk(1, chunk(1, name.encode()))
-    refused = api.request("POST", "/apis/protobuf.test/v1/customs", envelope("protobuf.test/v1", "Customs", content), PROTOBUF)
+    refused = api.request(
+        "POST", "/apis/protobuf.test/v1/customs", envelope("protobuf.test/v1", "Customs", content), PROTOBUF
+    )
     refused.refused(415, "UnsupportedMediaType", says="accepted media types include: application/json")

@@ -36,11 +36,17 @@ def core(kube: client.ApiClient) -> client.CoreV1Api:
 
 def test_a_claims_life(core: client.CoreV1Api, name: str) -> None:
     made = core.create_namespaced_persistent_volume_claim("default", a_claim(name))
-    assert (name, "Pending", {"storage": "1Gi"}) == (made.metadata.name, made.status.phase, made.spec.resources.requests)
+    assert (name, "Pending", {"storage": "1Gi"}) == (
+        made.metadata.name,
+        made.status.phase,
+        made.spec.resources.requests,
+    )
     assert datetime.timedelta(minutes=5) > datetime.datetime.now(datetime.UTC) - made.metadata.creation_timestamp
     core.patch_namespaced_persistent_volume_claim(name, "default", {"metadata": {"labels": {"a": "b"}}})
     core.patch_namespaced_persistent_volume_claim_status(name, "default", {"status": {"phase": "Bound"}})
-    found = core.list_namespaced_persistent_volume_claim("default", label_selector="a=b", field_selector=f"metadata.name={name}")
+    found = core.list_namespaced_persistent_volume_claim(
+        "default", label_selector="a=b", field_selector=f"metadata.name={name}"
+    )
     assert ["Bound"] == [claim.status.phase for claim in found.items]
     fresh = found.items[0]
     fresh.metadata.finalizers = [HOLD]
@@ -57,7 +63,12 @@ def test_refusals_are_api_exceptions(core: client.CoreV1Api, name: str) -> None:
     for status, call in (
         (409, lambda: core.create_persistent_volume(a_pv(name))),
         (422, lambda: core.create_persistent_volume(a_pv(f"{name}-2", accessModes=["Odd"]))),
-        (409, lambda: core.delete_persistent_volume(name, body=client.V1DeleteOptions(preconditions=client.V1Preconditions(uid="x")))),
+        (
+            409,
+            lambda: core.delete_persistent_volume(
+                name, body=client.V1DeleteOptions(preconditions=client.V1Preconditions(uid="x"))
+            ),
+        ),
         (403, lambda: core.delete_namespace("default")),
     ):
         with pytest.raises(ApiException) as refused:
@@ -69,7 +80,9 @@ def test_refusals_are_api_exceptions(core: client.CoreV1Api, name: str) -> None:
 
 
 def test_patches_are_strategic_or_what_they_look_like(core: client.CoreV1Api, name: str) -> None:
-    core.create_node(a_node(name, conditions=[{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}]))
+    core.create_node(
+        a_node(name, conditions=[{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}])
+    )
     change: Any = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
     found = core.patch_node_status(name, change)
     assert {"Ready": "Unknown", "DiskPressure": "False"} == {one.type: one.status for one in found.status.conditions}
@@ -96,7 +109,9 @@ def test_a_watch_goes_on_from_a_version(core: client.CoreV1Api, name: str) -> No
     assert [("ADDED", f"{name}-{number}") for number in range(3)] + [("DELETED", f"{name}-1")] == seen
 
 
-def test_a_watch_without_a_version_lists_first_and_follows(core: client.CoreV1Api, kube: client.ApiClient, name: str) -> None:
+def test_a_watch_without_a_version_lists_first_and_follows(
+    core: client.CoreV1Api, kube: client.ApiClient, name: str
+) -> None:
     storage = client.StorageV1Api(kube)
     storage.create_volume_attachment(a_va(name))
     watching = watch.Watch()
@@ -104,7 +119,9 @@ def test_a_watch_without_a_version_lists_first_and_follows(core: client.CoreV1Ap
     late = threading.Timer(0.2, lambda: storage.patch_volume_attachment_status(name, change))
     late.start()
     seen = []
-    for event in watching.stream(storage.list_volume_attachment, field_selector=f"metadata.name={name}", timeout_seconds=20):
+    for event in watching.stream(
+        storage.list_volume_attachment, field_selector=f"metadata.name={name}", timeout_seconds=20
+    ):
         seen.append((event["type"], event["object"].status.attached))
         if len(seen) == 2:
             watching.stop()
@@ -126,15 +143,21 @@ def test_pages_follow_each_other(core: client.CoreV1Api, name: str) -> None:
     for number in range(3):
         core.create_namespaced_secret("default", a_secret(f"{name}-{number}", labels={"set": name}))
     first = core.list_namespaced_secret("default", label_selector=f"set={name}", limit=2)
-    second = core.list_namespaced_secret("default", label_selector=f"set={name}", limit=2, _continue=first.metadata._continue)
-    assert [f"{name}-{number}" for number in range(3)] == [one.metadata.name for page in (first, second) for one in page.items]
+    second = core.list_namespaced_secret(
+        "default", label_selector=f"set={name}", limit=2, _continue=first.metadata._continue
+    )
+    assert [f"{name}-{number}" for number in range(3)] == [
+        one.metadata.name for page in (first, second) for one in page.items
+    ]
     core.delete_collection_namespaced_secret("default", label_selector=f"set={name}")
     assert [] == core.list_namespaced_secret("default", label_selector=f"set={name}").items
 
 
 def test_owners_and_policies(core: client.CoreV1Api, name: str) -> None:
     owner = core.create_namespaced_secret("default", client.V1Secret(metadata=client.V1ObjectMeta(name=name)))
-    ref = client.V1OwnerReference(api_version="v1", kind="Secret", name=name, uid=owner.metadata.uid, block_owner_deletion=True)
+    ref = client.V1OwnerReference(
+        api_version="v1", kind="Secret", name=name, uid=owner.metadata.uid, block_owner_deletion=True
+    )
     child = client.V1ObjectMeta(name=f"{name}-child", owner_references=[ref])
     core.create_namespaced_secret("default", client.V1Secret(metadata=child))
     core.delete_namespaced_secret(name, "default", propagation_policy="Foreground")
@@ -158,7 +181,9 @@ def test_custom_kinds_as_plain_objects(kube: client.ApiClient, name: str) -> Non
     assert "d.example.com" == objects.create_cluster_custom_object(group, version, plural, body)["driver"]
     change = {"deletionPolicy": "Retain"}
     assert "Retain" == objects.patch_cluster_custom_object(group, version, plural, name, change)["deletionPolicy"]
-    assert name in [one["metadata"]["name"] for one in objects.list_cluster_custom_object(group, version, plural)["items"]]
+    assert name in [
+        one["metadata"]["name"] for one in objects.list_cluster_custom_object(group, version, plural)["items"]
+    ]
     objects.delete_cluster_custom_object(group, version, plural, name)
 
 

@@ -28,7 +28,14 @@ def test_a_bearer_token_logs_in_too(control_plane: ControlPlane) -> None:
 
 def test_a_user_without_rights_is_refused(control_plane: ControlPlane) -> None:
     assert (
-        kubectl(control_plane.kubeconfig("nobody", "nobodies"), "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}") == "nobody"
+        kubectl(
+            control_plane.kubeconfig("nobody", "nobodies"),
+            "auth",
+            "whoami",
+            "-o",
+            "jsonpath={.status.userInfo.username}",
+        )
+        == "nobody"
     )
     status, body = control_plane.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin")
     assert (200, "cluster-admin") == (status, json.loads(body)["metadata"]["name"])
@@ -37,7 +44,11 @@ def test_a_user_without_rights_is_refused(control_plane: ControlPlane) -> None:
 def test_the_go_attacher_starts_and_waits_for_its_driver(control_plane: ControlPlane, tmp_path: Path) -> None:
     attacher = go_attacher(control_plane.kubeconfig(), tmp_path / "none.sock", tmp_path / "attacher.log")
     try:
-        eventually(lambda: "Version" in attacher.output() or "version" in attacher.output(), 20, "the attacher tells its version")
+        eventually(
+            lambda: "Version" in attacher.output() or "version" in attacher.output(),
+            20,
+            "the attacher tells its version",
+        )
         attacher.assert_alive()
     finally:
         attacher.stop()
@@ -46,10 +57,15 @@ def test_the_go_attacher_starts_and_waits_for_its_driver(control_plane: ControlP
 def test_a_controller_manager_makes_attachments_for_pods(new_control_plane: Callable[..., ControlPlane]) -> None:
     plane = new_control_plane()
     plane.start_controllers("persistentvolume-binder-controller", "persistentvolume-attach-detach-controller")
-    plane.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": _a_pod_with_a_volume()}))
-    found = eventually(lambda: json.loads(plane.kubectl("get", "volumeattachments", "-o", "json"))["items"], 60, "a VolumeAttachment")
+    plane.kubectl(
+        "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": _a_pod_with_a_volume()})
+    )
+    found = eventually(
+        lambda: json.loads(plane.kubectl("get", "volumeattachments", "-o", "json"))["items"], 60, "a VolumeAttachment"
+    )
     assert [("csi.test", "n1", "pv1")] == [
-        (one["spec"]["attacher"], one["spec"]["nodeName"], one["spec"]["source"]["persistentVolumeName"]) for one in found
+        (one["spec"]["attacher"], one["spec"]["nodeName"], one["spec"]["source"]["persistentVolumeName"])
+        for one in found
     ]
 
 
@@ -57,25 +73,40 @@ def test_a_scheduler_finds_a_node(new_control_plane: Callable[..., ControlPlane]
     plane = new_control_plane()
     plane.start_scheduler()
     room = {"pods": "10", "cpu": "1", "memory": "1Gi"}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"capacity": room, "allocatable": room}}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "status": {"capacity": room, "allocatable": room},
+    }
     plane.kubectl("create", "-f", "-", stdin=json.dumps(node))
     plane.kubectl("taint", "node", "n1", "node.kubernetes.io/not-ready:NoSchedule-")
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
     plane.kubectl("create", "-f", "-", stdin=json.dumps(pod))
-    assert "n1" == eventually(lambda: plane.kubectl("get", "pod", "p", "-o", "jsonpath={.spec.nodeName}"), 60, "the pod has a node")
+    assert "n1" == eventually(
+        lambda: plane.kubectl("get", "pod", "p", "-o", "jsonpath={.spec.nodeName}"), 60, "the pod has a node"
+    )
 
 
 @pytest.mark.real
 @pytest.mark.slow
 def test_nothing_outlives_tests_that_are_killed(tmp_path: Path) -> None:
     binary("kube-apiserver")
-    code = (
-        "from tests.support.control_plane import ControlPlane as C; p = C.start(); print(*[x.pid for x in p._programs.values()]); input()"
-    )
+    code = "from tests.support.control_plane import ControlPlane as C; p = C.start(); print(*[x.pid for x in p._programs.values()]); input()"
     root = Path(__file__).resolve().parents[2]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     tests = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=root, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        cwd=root,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert tests.stdin is not None
     assert tests.stdout is not None
@@ -102,7 +133,12 @@ def _a_pod_with_a_volume() -> list[dict[str, object]]:
     specs: list[tuple[str, str, dict[str, object], dict[str, object]]] = [
         ("v1", "Node", {"name": "n1", "annotations": managed}, {}),
         ("storage.k8s.io/v1", "CSIDriver", {"name": "csi.test"}, {"attachRequired": True}),
-        ("storage.k8s.io/v1", "CSINode", {"name": "n1"}, {"drivers": [{"name": "csi.test", "nodeID": "id1", "topologyKeys": []}]}),
+        (
+            "storage.k8s.io/v1",
+            "CSINode",
+            {"name": "n1"},
+            {"drivers": [{"name": "csi.test", "nodeID": "id1", "topologyKeys": []}]},
+        ),
         (
             "v1",
             "PersistentVolume",
@@ -118,7 +154,12 @@ def _a_pod_with_a_volume() -> list[dict[str, object]]:
             "v1",
             "PersistentVolumeClaim",
             claimed,
-            {"storageClassName": "", "volumeName": "pv1", "accessModes": ["ReadWriteOnce"], "resources": {"requests": storage}},
+            {
+                "storageClassName": "",
+                "volumeName": "pv1",
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": storage},
+            },
         ),
         (
             "v1",
@@ -131,4 +172,7 @@ def _a_pod_with_a_volume() -> list[dict[str, object]]:
             },
         ),
     ]
-    return [{"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec} for version, kind, metadata, spec in specs]
+    return [
+        {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+        for version, kind, metadata, spec in specs
+    ]

@@ -26,7 +26,9 @@ def test_AO33_generated_names_have_five_letters_of_their_own(api: Rest) -> None:
 
 def test_AO34_a_second_object_of_a_name_is_refused(api: Rest, name: str) -> None:
     api.post(VAS, a_va(name)).ok(201)
-    status = api.post(VAS, a_va(name)).refused(409, "AlreadyExists", says=f'volumeattachments.storage.k8s.io "{name}" already exists')
+    status = api.post(VAS, a_va(name)).refused(
+        409, "AlreadyExists", says=f'volumeattachments.storage.k8s.io "{name}" already exists'
+    )
     assert {"name": name, "group": "storage.k8s.io", "kind": "volumeattachments"} == status["details"]
 
 
@@ -56,7 +58,9 @@ def test_AO38_lenient_validation_warns_of_unknown_fields(api: Rest, name: str, v
     assert ['299 - "unknown field \\"spec.odd\\""'] == answer.warnings
 
 
-@pytest.mark.parametrize("accept", ["application/vnd.kubernetes.protobuf, */*", "text/html, application/json;q=0.9", "*/*"])
+@pytest.mark.parametrize(
+    "accept", ["application/vnd.kubernetes.protobuf, */*", "text/html, application/json;q=0.9", "*/*"]
+)
 def test_AO40_whoever_can_read_json_gets_it_or_what_they_prefer(server: Server, accept: str) -> None:
     answer = server.api.request("GET", VAS, headers={"Accept": accept})
     assert 200 == answer.status
@@ -95,14 +99,22 @@ def test_dry_runs_of_changes_change_nothing(api: Rest, name: str, verb: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("PUT", VAS), ("POST", f"{VAS}/x"), ("PATCH", VAS), ("POST", "/api/v1/secrets"), ("DELETE", "/api/v1/secrets")]
+    ("method", "path"),
+    [("PUT", VAS), ("POST", f"{VAS}/x"), ("PATCH", VAS), ("POST", "/api/v1/secrets"), ("DELETE", "/api/v1/secrets")],
 )
 def test_a_verb_that_does_not_exist_is_405(api: Rest, method: str, path: str) -> None:
     status = api.request(method, path, {}).refused(405, "MethodNotAllowed")
     assert {} == status["details"]
 
 
-PLACES = ("nosuch", "nosuch/x", "nosuch/x/status", "namespaces/default/nosuch", "namespaces/default/nosuch/x", "namespaces/none/nosuch")
+PLACES = (
+    "nosuch",
+    "nosuch/x",
+    "nosuch/x/status",
+    "namespaces/default/nosuch",
+    "namespaces/default/nosuch/x",
+    "namespaces/none/nosuch",
+)
 
 
 def asked_of(api: Rest, path: str) -> Iterator[Answer]:
@@ -122,7 +134,9 @@ def test_a_resource_that_a_built_in_group_has_not_is_404(api: Rest, root: str, p
         assert {} == answer.refused(404, "NotFound", says="the server could not find the requested resource")["details"]
 
 
-@pytest.mark.parametrize("path", [f"{VAS}/x/nosuch", "/apis/storage.k8s.io/v1/namespaces/default/volumeattachments", "/api/v9"])
+@pytest.mark.parametrize(
+    "path", [f"{VAS}/x/nosuch", "/apis/storage.k8s.io/v1/namespaces/default/volumeattachments", "/api/v9"]
+)
 def test_a_path_that_a_built_in_group_has_not_is_404(api: Rest, path: str) -> None:
     for answer in asked_of(api, path):
         assert {} == answer.refused(404, "NotFound", says="the server could not find the requested resource")["details"]
@@ -137,7 +151,9 @@ def test_a_resource_that_no_built_in_group_would_have_is_404_in_text(api: Rest, 
         assert is_page(answer), answer
 
 
-@pytest.mark.parametrize("path", ["/no/such/path", "/apis/nosuch.test", "/apis/nosuch.test/v1", "/apis//v1/x", "/apis/nosuch.test//x"])
+@pytest.mark.parametrize(
+    "path", ["/no/such/path", "/apis/nosuch.test", "/apis/nosuch.test/v1", "/apis//v1/x", "/apis/nosuch.test//x"]
+)
 def test_a_path_that_does_not_exist_is_404_in_text(api: Rest, path: str) -> None:
     for answer in asked_of(api, path):
         assert is_page(answer), answer
@@ -155,7 +171,10 @@ def test_a_wrong_token_is_401(api: Rest) -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({"apiVersion": "storage.k8s.io/v1beta1", "kind": "VolumeAttachment"}, "does not match the expected API version"),
+        (
+            {"apiVersion": "storage.k8s.io/v1beta1", "kind": "VolumeAttachment"},
+            "does not match the expected API version",
+        ),
         ({"spec": {"attacher": 5}}, "json: cannot unmarshal number into Go struct field"),
         ({"metadata": {"labels": []}}, "json: cannot unmarshal array into Go struct field"),
         ([], ""),
@@ -229,7 +248,9 @@ def test_options_that_do_not_exist_are_422(api: Rest, name: str, query: dict[str
     ],
 )
 def test_a_timeout_that_is_no_duration_is_400(api: Rest, path: str, timeout: str, says: str) -> None:
-    api.get(path, timeout=timeout).refused(400, "BadRequest", says=f"invalid timeout specified in the request URL - {says}")
+    api.get(path, timeout=timeout).refused(
+        400, "BadRequest", says=f"invalid timeout specified in the request URL - {says}"
+    )
 
 
 @pytest.mark.parametrize("timeout", ["", "-1s", "0s", "0", "1h", ".5s", "1h1m"])

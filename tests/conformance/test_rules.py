@@ -113,7 +113,10 @@ REFUSED: dict[str, tuple[tuple[str, Json], list[Cause]]] = {
     "va_attacher_too_long": (va(attacher="a" * 64), [(TOO_LONG, "spec.attacher")]),
     "va_node": (va(nodeName="a b"), [(INVALID, "spec.nodeName")]),
     "va_no_source": (va(source={}), [(REQUIRED, "spec.source")]),
-    "va_two_sources": (va(source={"persistentVolumeName": "a", "inlineVolumeSpec": INLINE}), [(FORBIDDEN, "spec.source")]),
+    "va_two_sources": (
+        va(source={"persistentVolumeName": "a", "inlineVolumeSpec": INLINE}),
+        [(FORBIDDEN, "spec.source")],
+    ),
     "va_empty_source": (
         va(source={"persistentVolumeName": ""}),
         [(REQUIRED, "spec.source.persistentVolumeName"), (INVALID, "spec.source.persistentVolumeName")],
@@ -141,17 +144,29 @@ REFUSED: dict[str, tuple[tuple[str, Json], list[Cause]]] = {
         csi_node({**DRIVER, "topologyKeys": ["a", "a", "b c"]}),
         [(DUPLICATE, "spec.drivers[0]"), (INVALID, "spec.drivers[0]")],
     ),
-    "csinode_count": (csi_node({**DRIVER, "allocatable": {"count": -1}}), [(INVALID, "spec.drivers[0].allocatable.count")]),
+    "csinode_count": (
+        csi_node({**DRIVER, "allocatable": {"count": -1}}),
+        [(INVALID, "spec.drivers[0].allocatable.count")],
+    ),
     # CSIDriver
     "csidriver_mode": (csi_driver(volumeLifecycleModes=["Odd"]), [(UNSUPPORTED, "spec.volumeLifecycleModes")]),
     "csidriver_policy": (csi_driver(fsGroupPolicy="Odd"), [(UNSUPPORTED, "spec.fsGroupPolicy")]),
-    "csidriver_audience": (csi_driver(tokenRequests=[{"audience": "a"}] * 2), [(DUPLICATE, "spec.tokenRequests[1].audience")]),
+    "csidriver_audience": (
+        csi_driver(tokenRequests=[{"audience": "a"}] * 2),
+        [(DUPLICATE, "spec.tokenRequests[1].audience")],
+    ),
     "csidriver_token": (
         csi_driver(tokenRequests=[{"audience": "a", "expirationSeconds": 599}]),
         [(INVALID, "spec.tokenRequests[0].expirationSeconds")],
     ),
-    "csidriver_period": (csi_driver(nodeAllocatableUpdatePeriodSeconds=9), [(INVALID, "spec.nodeAllocatableUpdatePeriodSeconds")]),
-    "csidriver_secrets": (csi_driver(serviceAccountTokenInSecrets=True), [(INVALID, "spec.serviceAccountTokenInSecrets")]),
+    "csidriver_period": (
+        csi_driver(nodeAllocatableUpdatePeriodSeconds=9),
+        [(INVALID, "spec.nodeAllocatableUpdatePeriodSeconds")],
+    ),
+    "csidriver_secrets": (
+        csi_driver(serviceAccountTokenInSecrets=True),
+        [(INVALID, "spec.serviceAccountTokenInSecrets")],
+    ),
     # PersistentVolume
     "pv_no_capacity": (pv(capacity=None), [(REQUIRED, "spec.capacity")]),
     "pv_size_zero": (pv(capacity={"storage": "0"}), [(INVALID, "spec.capacity[storage]")]),
@@ -174,10 +189,22 @@ REFUSED: dict[str, tuple[tuple[str, Json], list[Cause]]] = {
     "pv_class": (pv(storageClassName="A b"), [(INVALID, "spec.storageClassName")]),
     "pv_driver": (csi_pv(driver=""), [(REQUIRED, "spec.csi.driver")]),
     "pv_handle": (csi_pv(volumeHandle=""), [(REQUIRED, "spec.csi.volumeHandle")]),
-    "pv_secret": (csi_pv(controllerPublishSecretRef={"name": "A_b"}), [(INVALID, "spec.csi.controllerPublishSecretRef.name")]),
-    "pv_secret_namespace": (csi_pv(nodePublishSecretRef={"name": "a"}), [(REQUIRED, "spec.csi.nodePublishSecretRef.namespace")]),
-    "pv_expand_secret": (csi_pv(controllerExpandSecretRef={"namespace": "a"}), [(REQUIRED, "spec.csi.controllerExpandSecretRef.name")]),
-    "pv_no_terms": (pv(nodeAffinity={"required": {"nodeSelectorTerms": []}}), [(REQUIRED, "spec.nodeAffinity.required.nodeSelectorTerms")]),
+    "pv_secret": (
+        csi_pv(controllerPublishSecretRef={"name": "A_b"}),
+        [(INVALID, "spec.csi.controllerPublishSecretRef.name")],
+    ),
+    "pv_secret_namespace": (
+        csi_pv(nodePublishSecretRef={"name": "a"}),
+        [(REQUIRED, "spec.csi.nodePublishSecretRef.namespace")],
+    ),
+    "pv_expand_secret": (
+        csi_pv(controllerExpandSecretRef={"namespace": "a"}),
+        [(REQUIRED, "spec.csi.controllerExpandSecretRef.name")],
+    ),
+    "pv_no_terms": (
+        pv(nodeAffinity={"required": {"nodeSelectorTerms": []}}),
+        [(REQUIRED, "spec.nodeAffinity.required.nodeSelectorTerms")],
+    ),
     "pv_affinity": (pv(nodeAffinity={}), [(REQUIRED, "spec.nodeAffinity.required")]),
     "pv_affinity_values": (
         affinity(key="a", operator="In"),
@@ -188,10 +215,16 @@ REFUSED: dict[str, tuple[tuple[str, Json], list[Cause]]] = {
         [(INVALID, "spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].operator")],
     ),
     "pv_attributes_class": (pv(volumeAttributesClassName=""), [(REQUIRED, "spec.volumeAttributesClassName")]),
-    "pv_attributes_class_csi": (pv(csi=None, hostPath={"path": "/x"}, volumeAttributesClassName="a"), [(REQUIRED, "spec.csi")]),
+    "pv_attributes_class_csi": (
+        pv(csi=None, hostPath={"path": "/x"}, volumeAttributesClassName="a"),
+        [(REQUIRED, "spec.csi")],
+    ),
     "pv_local": (pv(csi=None, local={"path": "/x"}), [(REQUIRED, "spec.nodeAffinity")]),
     "pv_host_path": (pv(csi=None, hostPath={"path": "/x/../y", "type": "Odd"}), [(INVALID, "spec.hostPath.path")]),
-    "pv_nfs": (pv(csi=None, nfs={"server": "", "path": "x"}), [(REQUIRED, "spec.nfs.server"), (INVALID, "spec.nfs.path")]),
+    "pv_nfs": (
+        pv(csi=None, nfs={"server": "", "path": "x"}),
+        [(REQUIRED, "spec.nfs.server"), (INVALID, "spec.nfs.path")],
+    ),
     # Node
     "node_taint": (
         node(taints=[{"key": "a b", "effect": "Odd"}]),
@@ -206,7 +239,10 @@ REFUSED: dict[str, tuple[tuple[str, Json], list[Cause]]] = {
     "secret_key": (secret(data={"a/b": ""}), [(INVALID, "data[a/b]")]),
     "secret_dots": (secret(data={".": "", "..a": ""}), [(INVALID, "data[.]"), (INVALID, "data[..a]")]),
     "secret_tls": (secret(type="kubernetes.io/tls"), [(REQUIRED, "data[tls.crt]"), (REQUIRED, "data[tls.key]")]),
-    "secret_login": (secret(type="kubernetes.io/basic-auth"), [(REQUIRED, "data[username]"), (REQUIRED, "data[password]")]),
+    "secret_login": (
+        secret(type="kubernetes.io/basic-auth"),
+        [(REQUIRED, "data[username]"), (REQUIRED, "data[password]")],
+    ),
     "lease_duration": (lease(leaseDurationSeconds=0), [(INVALID, "spec.leaseDurationSeconds")]),
     "lease_transitions": (lease(leaseTransitions=-1), [(INVALID, "spec.leaseTransitions")]),
     "event_namespace": (event(involvedObject={**ABOUT, "namespace": "other"}), [(INVALID, "involvedObject.namespace")]),
@@ -215,7 +251,10 @@ REFUSED: dict[str, tuple[tuple[str, Json], list[Cause]]] = {
     "event_reporter": (timed_event(reportingComponent="a b"), [(INVALID, "reportingComponent")]),
     "event_message": (timed_event(message="x" * 1025), [(INVALID, "message")]),
     "namespace_name": ((NAMESPACES, {"metadata": {"name": "a.b"}}), [(INVALID, "metadata.name")]),
-    "namespace_finalizer": ((NAMESPACES, {"metadata": {}, "spec": {"finalizers": ["x"]}}), [(INVALID, "spec.finalizers")]),
+    "namespace_finalizer": (
+        (NAMESPACES, {"metadata": {}, "spec": {"finalizers": ["x"]}}),
+        [(INVALID, "spec.finalizers")],
+    ),
 }
 
 
@@ -223,7 +262,10 @@ REFUSED: dict[str, tuple[tuple[str, Json], list[Cause]]] = {
 def test_creation_is_refused(api: Rest, name: str, row: str) -> None:
     (path, body), causes = REFUSED[row]
     body = copy.deepcopy(body)
-    body["metadata"] = {"name": name, **{field: value for field, value in body["metadata"].items() if value or row == "no_name"}}
+    body["metadata"] = {
+        "name": name,
+        **{field: value for field, value in body["metadata"].items() if value or row == "no_name"},
+    }
     api.post(path, body).refused(422, "Invalid", *causes)
 
 
@@ -235,7 +277,12 @@ FROZEN = {"metadata": {}, "data": {"a": "Yg=="}, "immutable": True}
 CHANGES: dict[str, tuple[str, Json, Json, list[Cause]]] = {
     "va_spec": (VAS, a_va(""), {"spec": {"attacher": "e"}}, [(INVALID, "spec")]),
     "va_finalizers": (VAS, a_va(""), {"metadata": {"finalizers": ["external-attacher/d"]}}, []),
-    "csinode_more": (CSI_NODES, a_csi_node("", [DRIVER]), {"spec": {"drivers": [DRIVER, {"name": "e", "nodeID": "y"}]}}, []),
+    "csinode_more": (
+        CSI_NODES,
+        a_csi_node("", [DRIVER]),
+        {"spec": {"drivers": [DRIVER, {"name": "e", "nodeID": "y"}]}},
+        [],
+    ),
     "csinode_less": (CSI_NODES, a_csi_node("", [DRIVER]), {"spec": {"drivers": []}}, []),
     "csinode_topology": (
         CSI_NODES,
@@ -250,7 +297,12 @@ CHANGES: dict[str, tuple[str, Json, Json, list[Cause]]] = {
         [(INVALID, "spec.volumeLifecycleModes")],
     ),
     "csidriver_policy": (CSI_DRIVERS, {"metadata": {}}, {"spec": {"fsGroupPolicy": "File"}}, []),
-    "pv_attributes": (PVS, a_pv(""), {"spec": {"csi": {"volumeAttributes": {"a": "b"}}}}, [(FORBIDDEN, "spec.persistentvolumesource")]),
+    "pv_attributes": (
+        PVS,
+        a_pv(""),
+        {"spec": {"csi": {"volumeAttributes": {"a": "b"}}}},
+        [(FORBIDDEN, "spec.persistentvolumesource")],
+    ),
     "pv_publish_secret": (
         PVS,
         a_pv(""),
@@ -261,7 +313,12 @@ CHANGES: dict[str, tuple[str, Json, Json, list[Cause]]] = {
     "pv_capacity": (PVS, a_pv(""), {"spec": {"capacity": {"storage": "1Mi"}}}, []),
     "pv_claim": (PVS, a_pv(""), {"spec": {"claimRef": {"name": "c", "namespace": "default"}}}, []),
     "pv_affinity_added": (PVS, a_pv(""), {"spec": {"nodeAffinity": ZONE}}, []),
-    "pv_affinity_removed": (PVS, a_pv("", nodeAffinity=ZONE), {"spec": {"nodeAffinity": None}}, [(INVALID, "nodeAffinity")]),
+    "pv_affinity_removed": (
+        PVS,
+        a_pv("", nodeAffinity=ZONE),
+        {"spec": {"nodeAffinity": None}},
+        [(INVALID, "nodeAffinity")],
+    ),
     "pv_attributes_class_removed": (
         PVS,
         a_pv("", volumeAttributesClassName="gold"),
@@ -280,7 +337,12 @@ CHANGES: dict[str, tuple[str, Json, Json, list[Cause]]] = {
     "secret_thawed": (SECRETS, FROZEN, {"immutable": False}, [(FORBIDDEN, "immutable")]),
     "event_count": (EVENTS, {"metadata": {}, "involvedObject": ABOUT}, {"count": 5, "message": "again"}, []),
     "uid": (VAS, a_va(""), {"metadata": {"uid": "x"}}, [(INVALID, "metadata.uid")]),
-    "deletion": (VAS, a_va(""), {"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}}, [(INVALID, "metadata.deletionTimestamp")]),
+    "deletion": (
+        VAS,
+        a_va(""),
+        {"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}},
+        [(INVALID, "metadata.deletionTimestamp")],
+    ),
 }
 
 
@@ -302,7 +364,10 @@ WARNED: dict[str, tuple[tuple[str, Json], str]] = {
     "recycle": (pv(csi=None, hostPath={"path": "/tmp/x"}, persistentVolumeReclaimPolicy="Recycle"), "deprecated"),
     "tokens": (csi_driver(tokenRequests=[{"audience": "a"}]), "spec.serviceAccountTokenInSecrets is unset"),
     "owner_twice": (
-        meta(ownerReferences=[{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}] * 2, finalizers=["example.com/hold"]),
+        meta(
+            ownerReferences=[{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}] * 2,
+            finalizers=["example.com/hold"],
+        ),
         "metadata.ownerReferences contains duplicate entries",
     ),
     "old_label": (
@@ -340,7 +405,10 @@ def test_all_errors_are_told_at_once(api: Rest) -> None:
 
 
 DEFAULTS: dict[str, tuple[tuple[str, Json], Json]] = {
-    "csinode": (csi_node({"name": "d", "nodeID": "n"}), {"spec": {"drivers": [{"name": "d", "nodeID": "n", "topologyKeys": None}]}}),
+    "csinode": (
+        csi_node({"name": "d", "nodeID": "n"}),
+        {"spec": {"drivers": [{"name": "d", "nodeID": "n", "topologyKeys": None}]}},
+    ),
     "csinode_of_nobody": (csi_node(), {"spec": {"drivers": None}}),
     "csidriver": (
         csi_driver(preventPodSchedulingIfMissing=True),
@@ -356,11 +424,23 @@ DEFAULTS: dict[str, tuple[tuple[str, Json], Json]] = {
             }
         },
     ),
-    "secret": (secret(data={"a": "Yg==", "c": "ZA=="}, stringData={"a": "new"}), {"type": "Opaque", "data": {"a": "bmV3", "c": "ZA=="}}),
+    "secret": (
+        secret(data={"a": "Yg==", "c": "ZA=="}, stringData={"a": "new"}),
+        {"type": "Opaque", "data": {"a": "bmV3", "c": "ZA=="}},
+    ),
     "lease": ((LEASES, {"metadata": {}, "spec": {"strategy": "x", "preferredHolder": "y"}}), {"spec": {}}),
-    "namespace": ((NAMESPACES, {"metadata": {}}), {"status": {"phase": "Active"}, "spec": {"finalizers": ["kubernetes"]}}),
-    "node": ((NODES, {"metadata": {}}), {"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}}),
-    "inline": (inline(), {"spec": {"attacher": "csi.test", "nodeName": "node1", "source": {"inlineVolumeSpec": INLINE}}}),
+    "namespace": (
+        (NAMESPACES, {"metadata": {}}),
+        {"status": {"phase": "Active"}, "spec": {"finalizers": ["kubernetes"]}},
+    ),
+    "node": (
+        (NODES, {"metadata": {}}),
+        {"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}},
+    ),
+    "inline": (
+        inline(),
+        {"spec": {"attacher": "csi.test", "nodeName": "node1", "source": {"inlineVolumeSpec": INLINE}}},
+    ),
     "quantity": (pv(capacity={"storage": "1024Mi"}), {}),
 }
 

@@ -88,4 +88,7 @@ def test_S61_what_a_content_is_of_does_not_change(kinds: Rest, name: str, row: s
     kinds.post(CONTENTS, {**body, "metadata": {**body["metadata"], "name": name}}).ok(201)
     answer = kinds.patch(f"{CONTENTS}/{name}", {"spec": change})
     answer.refused(422, "Invalid", says=says)
-    assert "Retain" == kinds.patch(f"{CONTENTS}/{name}", {"spec": {"deletionPolicy": "Retain"}}).ok()["spec"]["deletionPolicy"]
+    assert (
+        "Retain"
+        == kinds.patch(f"{CONTENTS}/{name}", {"spec": {"deletionPolicy": "Retain"}}).ok()["spec"]["deletionPolicy"]
+    )

@@ -65,7 +65,9 @@ def shown(api: Rest, path: str) -> tuple[list[tuple[str, str, str, int]], list[A
     """Columns, cells and conditions; ages only as what they look like."""
     table = api.request("GET", path, headers=TABLE).ok()
     assert ("Table", "meta.k8s.io/v1") == (table["kind"], table["apiVersion"])
-    columns = [(column["name"], column["type"], column["format"], column["priority"]) for column in table["columnDefinitions"]]
+    columns = [
+        (column["name"], column["type"], column["format"], column["priority"]) for column in table["columnDefinitions"]
+    ]
     [row] = table["rows"]
     cells = [_ageless(column[0], cell) for column, cell in zip(columns, row["cells"], strict=True)]
     return columns, cells, row.get("conditions")
@@ -74,7 +76,9 @@ def shown(api: Rest, path: str) -> tuple[list[tuple[str, str, str, int]], list[A
 def _ageless(column: str, cell: Any) -> Any:
     if column not in _AGES:
         return re.sub(r"\(.* ago\)", "(an age ago)", cell) if column == "Restarts" else cell
-    return re.sub(r"\d+", "1", cell) if cell.endswith("Z") else re.fullmatch(r"(\d+[smhdy])+|<unknown>", cell) is not None
+    return (
+        re.sub(r"\d+", "1", cell) if cell.endswith("Z") else re.fullmatch(r"(\d+[smhdy])+|<unknown>", cell) is not None
+    )
 
 
 @pytest.mark.real
@@ -86,7 +90,9 @@ def test_AO41_both_servers_show_the_same_table(servers: Callable[[str], Server],
         assert shown(real, there) == shown(embedded, here)
 
 
-@pytest.mark.parametrize(("case", "column"), [("volume", 4), ("claim-bound", 1), ("pod-scheduled", 2), ("pod-reason", 2)])
+@pytest.mark.parametrize(
+    ("case", "column"), [("volume", 4), ("claim-bound", 1), ("pod-scheduled", 2), ("pod-reason", 2)]
+)
 def test_what_is_being_deleted_says_so(api: Rest, name: str, case: str, column: int) -> None:
     """But for a pod that is over: it says what became of it."""
     path = put(api, case, name)
@@ -98,7 +104,16 @@ def test_what_is_being_deleted_says_so(api: Rest, name: str, case: str, column: 
 COLUMNS = {
     VAS: ["Name", "Attacher", "PV", "Node", "Attached", "Age"],
     PVS: [
-        *("Name", "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass", "VolumeAttributesClass"),
+        *(
+            "Name",
+            "Capacity",
+            "Access Modes",
+            "Reclaim Policy",
+            "Status",
+            "Claim",
+            "StorageClass",
+            "VolumeAttributesClass",
+        ),
         "Reason",
         "Age",
         "VolumeMode",
@@ -117,7 +132,9 @@ def test_AO41_a_list_is_a_table_when_asked_for_one(api: Rest, path: str) -> None
 
 def test_pages_of_a_table_go_on(api: Rest, name: str) -> None:
     for number in range(3):
-        api.post(LEASES, {**a_lease(f"{name}-{number}"), "metadata": {"name": f"{name}-{number}", "labels": {"of": name}}}).ok(201)
+        api.post(
+            LEASES, {**a_lease(f"{name}-{number}"), "metadata": {"name": f"{name}-{number}", "labels": {"of": name}}}
+        ).ok(201)
     first = api.request("GET", LEASES, headers=TABLE, labelSelector=f"of={name}", limit=2).ok()
     rest = api.request(
         "GET", LEASES, headers=TABLE, labelSelector=f"of={name}", limit=2, **{"continue": first["metadata"]["continue"]}
@@ -126,7 +143,8 @@ def test_pages_of_a_table_go_on(api: Rest, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("include", "kind"), [(None, "PartialObjectMetadata"), ("Metadata", "PartialObjectMetadata"), ("Object", "Lease"), ("None", None)]
+    ("include", "kind"),
+    [(None, "PartialObjectMetadata"), ("Metadata", "PartialObjectMetadata"), ("Object", "Lease"), ("None", None)],
 )
 def test_rows_carry_what_is_asked_for(api: Rest, name: str, include: str | None, kind: str | None) -> None:
     api.post(LEASES, a_lease(name)).ok(201)
@@ -137,7 +155,9 @@ def test_rows_carry_what_is_asked_for(api: Rest, name: str, include: str | None,
 
 
 def test_an_unknown_include_is_a_bad_request(api: Rest) -> None:
-    api.request("GET", LEASES, headers=TABLE, includeObject="Everything").refused(400, "BadRequest", says="includeObject")
+    api.request("GET", LEASES, headers=TABLE, includeObject="Everything").refused(
+        400, "BadRequest", says="includeObject"
+    )
 
 
 def test_writes_and_deletions_answer_tables_too(api: Rest, name: str) -> None:
@@ -155,7 +175,9 @@ def test_a_watched_table_explains_its_columns_once(api: Rest, name: str) -> None
         api.patch(f"{LEASES}/{name}", {"spec": {"holderIdentity": "you"}}).ok()
         api.delete(f"{LEASES}/{name}").ok()
         events = watch.take(3)
-    assert [("ADDED", "me"), ("MODIFIED", "you"), ("DELETED", "you")] == [(e["type"], e["object"]["rows"][0]["cells"][1]) for e in events]
+    assert [("ADDED", "me"), ("MODIFIED", "you"), ("DELETED", "you")] == [
+        (e["type"], e["object"]["rows"][0]["cells"][1]) for e in events
+    ]
     assert [True, False, False] == [bool(event["object"]["columnDefinitions"]) for event in events]
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
     assert int(start) < versions[0] < versions[1] < versions[2]
@@ -182,7 +204,9 @@ def test_metadata_alone_when_asked_for(api: Rest, name: str) -> None:
         assert {"type": "ADDED", "object": one} == watch.next()
 
 
-@pytest.mark.parametrize(("path", "headers"), [(VAS, METADATA), (f"{VAS}/x", METADATA_LIST)], ids=["one of a list", "a list of one"])
+@pytest.mark.parametrize(
+    ("path", "headers"), [(VAS, METADATA), (f"{VAS}/x", METADATA_LIST)], ids=["one of a list", "a list of one"]
+)
 def test_metadata_of_the_other_number_is_not_acceptable(api: Rest, path: str, headers: dict[str, str]) -> None:
     api.post(VAS, a_va("x"))
     api.request("GET", path, headers=headers).refused(406, "NotAcceptable")
@@ -216,7 +240,10 @@ def _kind(place: str) -> str:
 
 def _ages_alike(text: str) -> list[str]:
     """Lines, with one blank between columns and one word for all ages and dates."""
-    return [re.sub(r"\b(\d+[smhdy])+\b|\d{4}-\d\d-\d\dT[\d:]+Z", "AGE", re.sub(r" +", " ", line)) for line in text.splitlines()]
+    return [
+        re.sub(r"\b(\d+[smhdy])+\b|\d{4}-\d\d-\d\dT[\d:]+Z", "AGE", re.sub(r" +", " ", line))
+        for line in text.splitlines()
+    ]
 
 
 PRINTED = {
@@ -257,12 +284,18 @@ SPEC = {
 
 
 def a_printed_kind(api: Rest, plural: str, columns: list[Json]) -> str:
-    names = {"plural": plural, "singular": plural[:-1], "kind": plural.capitalize(), "listKind": f"{plural.capitalize()}List"}
+    names = {
+        "plural": plural,
+        "singular": plural[:-1],
+        "kind": plural.capitalize(),
+        "listKind": f"{plural.capitalize()}List",
+    }
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema, "additionalPrinterColumns": columns}
     spec = {"group": "tables.test", "scope": "Cluster", "names": names, "versions": [version]}
     made = api.post(
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {"metadata": {"name": f"{plural}.tables.test"}, "spec": spec}
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        {"metadata": {"name": f"{plural}.tables.test"}, "spec": spec},
     )
     assert made.status in (201, 409), made
     path = f"/apis/tables.test/v1/{plural}"
@@ -273,8 +306,12 @@ def a_printed_kind(api: Rest, plural: str, columns: list[Json]) -> str:
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.parametrize("plural", ["printeds", "plains"])
-def test_custom_kinds_show_what_their_definitions_declare(servers: Callable[[str], Server], name: str, plural: str) -> None:
-    columns = [{"name": column, "type": kind, "jsonPath": path, "priority": 1} for column, (kind, path) in PRINTED.items()]
+def test_custom_kinds_show_what_their_definitions_declare(
+    servers: Callable[[str], Server], name: str, plural: str
+) -> None:
+    columns = [
+        {"name": column, "type": kind, "jsonPath": path, "priority": 1} for column, (kind, path) in PRINTED.items()
+    ]
     tables = []
     for which in ("real", "embedded"):
         api = servers(which).api

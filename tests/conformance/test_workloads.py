@@ -44,7 +44,11 @@ REFUSED: dict[str, tuple[str, Json, list[tuple[str, str, str]]]] = {
             (INVALID, "spec.template.metadata.labels", "`selector` does not match template `labels`"),
         ],
     ),
-    "empty_selector": ("Deployment", {"selector": {}}, [(INVALID, "spec.selector", "empty selector is invalid for deployment")]),
+    "empty_selector": (
+        "Deployment",
+        {"selector": {}},
+        [(INVALID, "spec.selector", "empty selector is invalid for deployment")],
+    ),
     "other_labels": (
         "Deployment",
         {"selector": {"matchLabels": {"app": "other"}}},
@@ -58,9 +62,19 @@ REFUSED: dict[str, tuple[str, Json, list[tuple[str, str, str]]]] = {
     "deadline": (
         "ReplicaSet",
         {"template": a_template(activeDeadlineSeconds=5)},
-        [(FORBIDDEN, "spec.template.spec.activeDeadlineSeconds", "activeDeadlineSeconds in ReplicaSet is not Supported")],
+        [
+            (
+                FORBIDDEN,
+                "spec.template.spec.activeDeadlineSeconds",
+                "activeDeadlineSeconds in ReplicaSet is not Supported",
+            )
+        ],
     ),
-    "template": ("Deployment", {"template": a_template(containers=[])}, [(REQUIRED, "spec.template.spec.containers", "")]),
+    "template": (
+        "Deployment",
+        {"template": a_template(containers=[])},
+        [(REQUIRED, "spec.template.spec.containers", "")],
+    ),
     "recreate": (
         "Deployment",
         {"strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}},
@@ -69,12 +83,24 @@ REFUSED: dict[str, tuple[str, Json, list[tuple[str, str, str]]]] = {
     "strategy": (
         "Deployment",
         {"strategy": {"type": "Odd"}},
-        [(UNSUPPORTED, "spec.strategy", '{"Type":"Odd","RollingUpdate":null}: supported values: "Recreate", "RollingUpdate"')],
+        [
+            (
+                UNSUPPORTED,
+                "spec.strategy",
+                '{"Type":"Odd","RollingUpdate":null}: supported values: "Recreate", "RollingUpdate"',
+            )
+        ],
     ),
     "strategy_with_bounds": (
         "Deployment",
         {"strategy": {"type": "Odd", "rollingUpdate": {"maxSurge": "30%"}}},
-        [(UNSUPPORTED, "spec.strategy", '{"Type":"Odd","RollingUpdate":{"MaxUnavailable":0,"MaxSurge":"30%"}}: supported values:')],
+        [
+            (
+                UNSUPPORTED,
+                "spec.strategy",
+                '{"Type":"Odd","RollingUpdate":{"MaxUnavailable":0,"MaxSurge":"30%"}}: supported values:',
+            )
+        ],
     ),
     "still": (
         "Deployment",
@@ -114,7 +140,11 @@ REFUSED: dict[str, tuple[str, Json, list[tuple[str, str, str]]]] = {
         {"updateStrategy": {"type": "OnDelete", "rollingUpdate": {"partition": 1}}},
         [(INVALID, "spec.updateStrategy.rollingUpdate", "only allowed for updateStrategy 'RollingUpdate'")],
     ),
-    "set_selector": ("StatefulSet", {"selector": {}}, [(INVALID, "spec.selector", "empty selector is invalid for statefulset")]),
+    "set_selector": (
+        "StatefulSet",
+        {"selector": {}},
+        [(INVALID, "spec.selector", "empty selector is invalid for statefulset")],
+    ),
     "retention": (
         "StatefulSet",
         {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Odd"}},
@@ -151,8 +181,13 @@ def test_what_is_left_out_is_filled_in(api: Rest, name: str, kind: str) -> None:
     assert FILLED[kind] == {key: value for key, value in made["spec"].items() if key not in ("template", "selector")}
     pod = made["spec"]["template"]["spec"]
     assert (30, "ClusterFirst", {}) == (pod["terminationGracePeriodSeconds"], pod["dnsPolicy"], pod["securityContext"])
-    assert ("TCP", {"limits": {"cpu": "1"}}) == (pod["containers"][0]["ports"][0]["protocol"], pod["containers"][0]["resources"])
-    assert ("enableServiceLinks" in pod, "tolerations" in pod) == (False, False), "those are the pod's, not the template's"
+    assert ("TCP", {"limits": {"cpu": "1"}}) == (
+        pod["containers"][0]["ports"][0]["protocol"],
+        pod["containers"][0]["resources"],
+    )
+    assert ("enableServiceLinks" in pod, "tolerations" in pod) == (False, False), (
+        "those are the pod's, not the template's"
+    )
 
 
 FILLED: dict[str, Json] = {
@@ -201,7 +236,9 @@ def test_a_job_gets_its_selector_and_labels(api: Rest, name: str) -> None:
     assert wanted == made["spec"]["template"]["metadata"]["labels"]
 
 
-@pytest.mark.parametrize("spec", [{}, {"template": a_template(labels={"app": "web"}, restartPolicy="Never")}], ids=["bare", "labelled"])
+@pytest.mark.parametrize(
+    "spec", [{}, {"template": a_template(labels={"app": "web"}, restartPolicy="Never")}], ids=["bare", "labelled"]
+)
 def test_a_job_has_the_labels_of_its_template(api: Rest, name: str, spec: Json) -> None:
     made = api.post(JOBS, a_job(name, suspend=True, **spec)).ok(201)
     assert made["metadata"]["labels"] == made["spec"]["template"]["metadata"]["labels"]
@@ -221,7 +258,12 @@ def test_a_job_keeps_labels_of_its_own(api: Rest, name: str) -> None:
     assert {"app": "web"} == api.post(JOBS, body).ok(201)["metadata"]["labels"]
 
 
-STATUSES = {"Deployment": {}, "ReplicaSet": {"replicas": 0}, "StatefulSet": {"replicas": 0, "availableReplicas": 0}, "Job": {}}
+STATUSES = {
+    "Deployment": {},
+    "ReplicaSet": {"replicas": 0},
+    "StatefulSet": {"replicas": 0, "availableReplicas": 0},
+    "Job": {},
+}
 
 
 @pytest.mark.parametrize("kind", STATUSES)
@@ -258,7 +300,9 @@ def test_the_data_of_a_revision_are_any_object(api: Rest, name: str, data: Json)
     assert data == api.post(REVISIONS, {"metadata": {"name": name}, "data": data, "revision": 1}).ok(201)["data"]
 
 
-@pytest.mark.parametrize(("data", "says"), [(None, "mandatory"), (0, "valid JSON object"), ("x", "valid JSON"), ([], "valid JSON object")])
+@pytest.mark.parametrize(
+    ("data", "says"), [(None, "mandatory"), (0, "valid JSON object"), ("x", "valid JSON"), ([], "valid JSON object")]
+)
 def test_the_data_of_a_revision_are_an_object(api: Rest, name: str, data: Any, says: str) -> None:
     api.post(REVISIONS, {"metadata": {"name": name}, "data": data, "revision": 1}).invalid((REQUIRED, "data", says))
 
@@ -277,7 +321,10 @@ JUDGED: dict[str, tuple[str, Json, list[tuple[str, str]]]] = {
     "nameless claim": (
         "StatefulSet",
         {"volumeClaimTemplates": [{"metadata": {}, "spec": CLAIM["spec"]}]},
-        [(REQUIRED, "spec.template.spec.volumes[0].name"), (REQUIRED, "spec.template.spec.volumes[0].persistentVolumeClaim.claimName")],
+        [
+            (REQUIRED, "spec.template.spec.volumes[0].name"),
+            (REQUIRED, "spec.template.spec.volumes[0].persistentVolumeClaim.claimName"),
+        ],
     ),
     "odd claim": (
         "StatefulSet",
@@ -326,7 +373,11 @@ JUDGED: dict[str, tuple[str, Json, list[tuple[str, str]]]] = {
     ),
     "no failures": (
         "Job",
-        {**NEVER, "podFailurePolicy": {"rules": [{"action": "FailIndex"}]}, "podReplacementPolicy": "TerminatingOrFailed"},
+        {
+            **NEVER,
+            "podFailurePolicy": {"rules": [{"action": "FailIndex"}]},
+            "podReplacementPolicy": "TerminatingOrFailed",
+        },
         [
             (UNSUPPORTED, "spec.podReplacementPolicy"),
             (INVALID, "spec.podFailurePolicy.rules[0].action"),
@@ -345,7 +396,11 @@ JUDGED: dict[str, tuple[str, Json, list[tuple[str, str]]]] = {
             (INVALID, "spec.template.spec.restartPolicy"),
         ],
     ),
-    "successes": ("Job", {**NEVER, "successPolicy": {"rules": [{"succeededCount": 1}]}}, [(INVALID, "spec.successPolicy")]),
+    "successes": (
+        "Job",
+        {**NEVER, "successPolicy": {"rules": [{"succeededCount": 1}]}},
+        [(INVALID, "spec.successPolicy")],
+    ),
     "no successes": ("Job", {**INDEXED, "successPolicy": {"rules": []}}, [(REQUIRED, "spec.successPolicy.rules")]),
     "too many successes": (
         "Job",
@@ -385,14 +440,24 @@ def test_a_job_without_a_name_is_refused(api: Rest) -> None:
 def test_a_condition_of_a_failure_is_true_where_nothing_is_said(api: Rest, name: str) -> None:
     policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
     made = api.post(JOBS, a_job(name, podFailurePolicy=policy), dryRun="All").ok(201)
-    assert [{"type": "DisruptionTarget", "status": "True"}] == made["spec"]["podFailurePolicy"]["rules"][0]["onPodConditions"]
+    assert [{"type": "DisruptionTarget", "status": "True"}] == made["spec"]["podFailurePolicy"]["rules"][0][
+        "onPodConditions"
+    ]
 
 
 STATUS: dict[str, tuple[str, Json, list[str]]] = {
-    "set": ("StatefulSet", {"replicas": 1, "readyReplicas": 2, "availableReplicas": 3}, ["readyReplicas", "availableReplicas"]),
+    "set": (
+        "StatefulSet",
+        {"replicas": 1, "readyReplicas": 2, "availableReplicas": 3},
+        ["readyReplicas", "availableReplicas"],
+    ),
     "negative": ("ReplicaSet", {"replicas": -1, "observedGeneration": -1}, ["replicas", "observedGeneration"]),
     "labels": ("ReplicaSet", {"replicas": 1, "fullyLabeledReplicas": 2}, ["fullyLabeledReplicas"]),
-    "updated": ("Deployment", {"replicas": 1, "updatedReplicas": 2, "unavailableReplicas": -1}, ["updatedReplicas", "unavailableReplicas"]),
+    "updated": (
+        "Deployment",
+        {"replicas": 1, "updatedReplicas": 2, "unavailableReplicas": -1},
+        ["updatedReplicas", "unavailableReplicas"],
+    ),
     "available": ("Deployment", {"replicas": 3, "readyReplicas": 1, "availableReplicas": 2}, ["availableReplicas"]),
     "job": ("Job", {"active": -1, "terminating": -1}, ["active", "terminating"]),
     "well": ("Deployment", {"replicas": 3, "readyReplicas": 2, "availableReplicas": 2}, []),
@@ -411,7 +476,9 @@ def test_the_numbers_of_a_status_fit_together(api: Rest, name: str, case: str) -
 
 def test_an_indexed_job_changes_its_completions_with_its_parallelism(api: Rest, name: str) -> None:
     api.post(JOBS, a_job(name, suspend=True, **INDEXED)).ok(201)
-    api.patch(f"{JOBS}/{name}", {"spec": {"completions": 5}}).refused(422, "Invalid", (INVALID, "spec.completions"), says="in tandem with")
+    api.patch(f"{JOBS}/{name}", {"spec": {"completions": 5}}).refused(
+        422, "Invalid", (INVALID, "spec.completions"), says="in tandem with"
+    )
     assert 5 == api.patch(f"{JOBS}/{name}", {"spec": {"completions": 5, "parallelism": 5}}).ok()["spec"]["completions"]
 
 
@@ -464,14 +531,20 @@ def test_what_counts_as_a_change(api: Rest, name: str, kind: str) -> None:
     """The generation counts changes of the spec, of a Deployment also those of its annotations, never those of the status."""
     path = f"{path_of(kind)}/{name}"
     api.post(path_of(kind), body_of(kind, name)).ok(201)
-    changes = ({"spec": {"replicas": 2}}, {"metadata": {"labels": {"a": "b"}}}, {"metadata": {"annotations": {"a": "b"}}})
+    changes = (
+        {"spec": {"replicas": 2}},
+        {"metadata": {"labels": {"a": "b"}}},
+        {"metadata": {"annotations": {"a": "b"}}},
+    )
     found = [api.patch(path, change).ok()["metadata"]["generation"] for change in changes]
     found.append(api.patch(f"{path}/status", {"status": {"replicas": 1}}).ok()["metadata"]["generation"])
     assert ([2, 2, 3, 3] if kind == "Deployment" else [2, 2, 2, 2]) == found
 
 
 def test_what_may_not_change(api: Rest, name: str) -> None:
-    other = {"spec": {"selector": {"matchLabels": {"app": None, "b": "c"}}, "template": {"metadata": {"labels": {"b": "c"}}}}}
+    other = {
+        "spec": {"selector": {"matchLabels": {"app": None, "b": "c"}}, "template": {"metadata": {"labels": {"b": "c"}}}}
+    }
     for kind in ("Deployment", "ReplicaSet"):
         api.post(path_of(kind), body_of(kind, name)).ok(201)
         api.patch(f"{path_of(kind)}/{name}", other).invalid((INVALID, "spec.selector", "field is immutable"))
@@ -480,14 +553,18 @@ def test_what_may_not_change(api: Rest, name: str) -> None:
     told = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy'"
     api.patch(f"{path_of('StatefulSet')}/{name}", frozen).invalid((FORBIDDEN, "spec", told))
     api.post(JOBS, a_job(name, suspend=True)).ok(201)
-    api.patch(f"{JOBS}/{name}", {"spec": {"completions": 7}}).invalid((INVALID, "spec.completions", "field is immutable"))
+    api.patch(f"{JOBS}/{name}", {"spec": {"completions": 7}}).invalid(
+        (INVALID, "spec.completions", "field is immutable")
+    )
     assert 3 == api.patch(f"{JOBS}/{name}", {"spec": {"parallelism": 3}}).ok()["spec"]["parallelism"]
 
 
 def test_the_hosts_name_in_the_template_of_a_set_is_not_looked_at(api: Rest, name: str) -> None:
     """The controller writes it, from the pod's name and the service."""
     template = a_template(hostname="example.com/x", subdomain="A_b")
-    made = api.post(path_of("StatefulSet"), body_of("StatefulSet", name, template=template)).ok(201)["spec"]["template"]["spec"]
+    made = api.post(path_of("StatefulSet"), body_of("StatefulSet", name, template=template)).ok(201)["spec"][
+        "template"
+    ]["spec"]
     assert ("example.com/x", "A_b") == (made["hostname"], made["subdomain"])
     fields = ("spec.template.spec.hostname", "spec.template.spec.subdomain")
     wrong = api.post(path_of("Deployment"), body_of("Deployment", name, template=template))
@@ -505,7 +582,9 @@ def test_of_a_job_with_a_failure_policy_too_the_restart_policy_is_told_once(api:
         api.post(JOBS, job).invalid((reason, "spec.template.spec.restartPolicy", says))
 
 
-def test_a_selector_that_becomes_the_servers_needs_the_older_labels_alone_where_there_were_no_others(api: Rest, name: str) -> None:
+def test_a_selector_that_becomes_the_servers_needs_the_older_labels_alone_where_there_were_no_others(
+    api: Rest, name: str
+) -> None:
     pods = a_template(restartPolicy="Never")
     api.post(JOBS, a_job(name, manualSelector=True, selector={"matchLabels": APP}, suspend=True, template=pods)).ok(201)
     api.patch(f"{JOBS}/{name}", {"spec": {"manualSelector": False}}).invalid(
@@ -515,9 +594,15 @@ def test_a_selector_that_becomes_the_servers_needs_the_older_labels_alone_where_
     )
 
 
-WHERE = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "schedulingGates": [{"name": "example.com/gate"}]}
+WHERE = {
+    "nodeSelector": {"a": "b"},
+    "tolerations": [{"operator": "Exists"}],
+    "schedulingGates": [{"name": "example.com/gate"}],
+}
 NEAR = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
-APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z", "labelSelector": {}}]}}
+APART = {
+    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z", "labelSelector": {}}]}
+}
 RESOURCES = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
 
 
@@ -535,14 +620,18 @@ def test_the_pods_of_a_job_that_waits_may_run_elsewhere_and_ask_for_more(api: Re
         made = api.patch(path, {"spec": {"template": {"spec": spec}}}).ok()["spec"]["template"]["spec"]
         assert {part: value for part, value in spec.items() if value and part != "containers"}.items() <= made.items()
     assert {"cpu": "1"} == made["containers"][0]["resources"]["requests"]
-    changed = api.patch(path, {"spec": {"template": {"metadata": {"annotations": {"a": "b"}, "labels": {"l": "m"}, "selfLink": "x"}}}}).ok()
+    changed = api.patch(
+        path, {"spec": {"template": {"metadata": {"annotations": {"a": "b"}, "labels": {"l": "m"}, "selfLink": "x"}}}}
+    ).ok()
     assert ("b", "m") == (
         changed["spec"]["template"]["metadata"]["annotations"]["a"],
         changed["spec"]["template"]["metadata"]["labels"]["l"],
     )
 
 
-@pytest.mark.parametrize("spec", [{"containers": [{"name": "d", "image": "i"}]}, {"affinity": APART}, {"terminationGracePeriodSeconds": 1}])
+@pytest.mark.parametrize(
+    "spec", [{"containers": [{"name": "d", "image": "i"}]}, {"affinity": APART}, {"terminationGracePeriodSeconds": 1}]
+)
 def test_the_pods_of_a_job_that_waits_are_what_they_are(api: Rest, name: str, spec: Json) -> None:
     api.post(JOBS, a_waiting_job(name)).ok(201)
     wrong = (INVALID, "spec.template.spec", "field is immutable")
@@ -565,7 +654,9 @@ SUSPENDED = {"conditions": [{"type": "Suspended", "status": "True"}]}
     [(False, {}, False), (True, STARTED, False), (True, {"active": 1}, False), (True, SUSPENDED, True)],
     ids=["runs", "was started", "has pods", "is told to wait"],
 )
-def test_when_the_template_of_a_job_may_change(api: Rest, name: str, is_suspended: bool, status: Json, may: bool) -> None:
+def test_when_the_template_of_a_job_may_change(
+    api: Rest, name: str, is_suspended: bool, status: Json, may: bool
+) -> None:
     job = a_waiting_job(name)
     job["spec"]["suspend"] = is_suspended
     api.post(JOBS, job).ok(201)

@@ -34,7 +34,9 @@ def main() -> int:
         print(page())
         return 0
     count = _ENDLESS if options.minutes else options.seeds
-    seeds = range(options.first, options.first + count) if options.seed is None else range(options.seed, options.seed + 1)
+    seeds = (
+        range(options.first, options.first + count) if options.seed is None else range(options.seed, options.seed + 1)
+    )
     with tempfile.TemporaryDirectory(prefix="mooring-differential-") as own:
         folder = Path(own)
         if options.alone:
@@ -44,16 +46,26 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.differential", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.differential", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--seeds", type=int, default=200, help="how many")
-    parser.add_argument("--minutes", type=float, default=0, help="in place of a number of seeds: as many as there is time for")
+    parser.add_argument(
+        "--minutes", type=float, default=0, help="in place of a number of seeds: as many as there is time for"
+    )
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--steps", help="with --seed: only these of its steps, such as 0,4,5")
-    parser.add_argument("--keep-going", action="store_true", help="go on after a difference; those of one sort are shown once")
-    parser.add_argument("--brief", action="store_true", help="show differences as they are found, not the shortest sequence")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="go on after a difference; those of one sort are shown once"
+    )
+    parser.add_argument(
+        "--brief", action="store_true", help="show differences as they are found, not the shortest sequence"
+    )
     parser.add_argument("--alone", action="store_true", help="the embedded server alone: is everything answered?")
-    parser.add_argument("--page", action="store_true", help="print the known differences, as docs/apiserver.md has them, and end")
+    parser.add_argument(
+        "--page", action="store_true", help="print the known differences, as docs/apiserver.md has them, and end"
+    )
     parser.add_argument("--plane", type=Path, help="a folder in which a control plane runs already, or is to be shared")
     return parser
 
@@ -119,7 +131,10 @@ def _report(judge: Judge, seed: int, steps: tuple[Step, ...], found: Difference,
     last = judge.first_difference(short)
     print("\n".join(map(str, short)))
     print(last or f"(gone when run again; it was) {found}")
-    print(f"replay: python -m tests.differential --seed {seed} --steps {','.join(str(step.number) for step in short)}\n", flush=True)
+    print(
+        f"replay: python -m tests.differential --seed {seed} --steps {','.join(str(step.number) for step in short)}\n",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -33,7 +33,9 @@ class Difference:
             f"    {name}: {answer.status} {str(answer.value)[:SHOWN_MAX]}{_shown(answer.events)}"
             for name, answer in zip(("ours", "real"), self.answers, strict=True)
         ]
-        return "\n".join(["differences (ours / real):", *(f"    {text[:600]}" for text in self.differences[:12]), *said])
+        return "\n".join(
+            ["differences (ours / real):", *(f"    {text[:600]}" for text in self.differences[:12]), *said]
+        )
 
 
 def _shown(events: tuple[Any, ...]) -> str:

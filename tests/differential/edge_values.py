@@ -32,23 +32,115 @@ TEXTS: Final = (
         "../x",
         "x,y",
     ),
-    *("1", "0", "-1", "1.5", "1Gi", "1.5Gi", "-1Gi", "1e3", "100m", "10Ei", "1 Gi", "true", "null", "a/b/c", "a@b", "*", "%"),
+    *(
+        "1",
+        "0",
+        "-1",
+        "1.5",
+        "1Gi",
+        "1.5Gi",
+        "-1Gi",
+        "1e3",
+        "100m",
+        "10Ei",
+        "1 Gi",
+        "true",
+        "null",
+        "a/b/c",
+        "a@b",
+        "*",
+        "%",
+    ),
     *("2024-01-02T03:04:05Z", "2024-01-02T03:04:05.000006Z", "2024-01-02T03:04:05+02:00", "2024-13-02T03:04:05Z"),
-    *("AAEC", "AAEC=", "AA==", "a b", "a\nb", "\u0000", "Retain", "Delete", "Recycle", "Immediate", "WaitForFirstConsumer"),
-    *("Block", "Filesystem", "ReadWriteOnce", "ReadWriteOncePod", "Bound", "Always", "Never", "None", "File", "True", "False"),
+    *(
+        "AAEC",
+        "AAEC=",
+        "AA==",
+        "a b",
+        "a\nb",
+        "\u0000",
+        "Retain",
+        "Delete",
+        "Recycle",
+        "Immediate",
+        "WaitForFirstConsumer",
+    ),
+    *(
+        "Block",
+        "Filesystem",
+        "ReadWriteOnce",
+        "ReadWriteOncePod",
+        "Bound",
+        "Always",
+        "Never",
+        "None",
+        "File",
+        "True",
+        "False",
+    ),
     *("Warning", "NoSchedule", "In", "Exists", "kubernetes.io/x", "storage", "cpu"),
 )
-NUMBERS: Final = (0, 1, -1, 2, 5, 600, 2**31 - 1, 2**31, -(2**31) - 1, 2**53, 2**63 - 1, 2**63, 1.5, 1.0, -0.5, 1e100, 1e3, 10**400)
+NUMBERS: Final = (
+    0,
+    1,
+    -1,
+    2,
+    5,
+    600,
+    2**31 - 1,
+    2**31,
+    -(2**31) - 1,
+    2**53,
+    2**63 - 1,
+    2**63,
+    1.5,
+    1.0,
+    -0.5,
+    1e100,
+    1e3,
+    10**400,
+)
 OTHERS: Final[tuple[Any, ...]] = (
     *(None, True, False, [], {}, [None], [""], [{}], ["a", "a"], [["a"]]),
     *({"a": None}, {"a": "b"}, {"": ""}, {"a": {"b": "c"}}, {"a": 1}),
 )
 LABEL_SELECTORS: Final = (
-    *("a=b", "a", "!a", "a in (b,c)", "a notin (b)", "a!=b", "a>1", "=", "a=ü", "a=b,a=c", "a in ()", "x y", "a,", "!a=b", "(a)"),
+    *(
+        "a=b",
+        "a",
+        "!a",
+        "a in (b,c)",
+        "a notin (b)",
+        "a!=b",
+        "a>1",
+        "=",
+        "a=ü",
+        "a=b,a=c",
+        "a in ()",
+        "x y",
+        "a,",
+        "!a=b",
+        "(a)",
+    ),
 )
 FIELD_SELECTORS: Final = (
-    *("metadata.name=a", "metadata.name!=a", "metadata.namespace=one", "spec.nodeName=a", "status.phase=Running", "x=y", "=", ""),
-    *("metadata.name=a,metadata.name=b", "involvedObject.name=p", "type=Opaque", "metadata.name in (a)", "metadata.labels=a"),
+    *(
+        "metadata.name=a",
+        "metadata.name!=a",
+        "metadata.namespace=one",
+        "spec.nodeName=a",
+        "status.phase=Running",
+        "x=y",
+        "=",
+        "",
+    ),
+    *(
+        "metadata.name=a,metadata.name=b",
+        "involvedObject.name=p",
+        "type=Opaque",
+        "metadata.name in (a)",
+        "metadata.labels=a",
+    ),
 )
 SAFE_NAMES: Final = ("ownerReferences", "deletionTimestamp", "managedFields")
 """What is put in by a dry run only: what comes of it comes at a moment of its own, or stays."""
@@ -77,7 +169,9 @@ def at(obj: Any, place: tuple[str | int, ...]) -> Any:
     return obj
 
 
-def edit(randomness: random.Random, known: Json, donors: tuple[Json, ...] = (), declared: Callable[[], Edit] | None = None) -> Edit:
+def edit(
+    randomness: random.Random, known: Json, donors: tuple[Json, ...] = (), declared: Callable[[], Edit] | None = None
+) -> Edit:
     """A change somewhere in an object like `known`: mostly of one value.
 
     donors: objects whose parts may be taken. declared: gives a change by the kind's schema.
@@ -141,7 +235,9 @@ def metadata_edit(randomness: random.Random) -> Edit:
 def is_risky(edits: tuple[Edit, ...]) -> bool:
     """True for what only a dry run may do: others would act on it later."""
     text = repr(edits)
-    return any(name in text for name in (*SAFE_NAMES, "foregroundDeletion", "orphan", "kubernetes'", "9223372036854775807"))
+    return any(
+        name in text for name in (*SAFE_NAMES, "foregroundDeletion", "orphan", "kubernetes'", "9223372036854775807")
+    )
 
 
 def operations(op: Json, pointer: str) -> tuple[Json, ...]:

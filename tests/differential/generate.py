@@ -74,7 +74,9 @@ class _Making:
         if self._randomness.random() < 0.03 and target.subject.kind != "CustomResourceDefinition":
             obj["metadata"].pop("name", None)
             obj["metadata"]["generateName"] = self._randomness.choice(("a-", "A", "x" * 300))
-        query = self._write_query(target, dry="generateName" in obj["metadata"] or edges.is_risky((*edits, Edit(("x",), obj))))
+        query = self._write_query(
+            target, dry="generateName" in obj["metadata"] or edges.is_risky((*edits, Edit(("x",), obj)))
+        )
         return self._step("POST", target.collection, query, body=obj, writes=True)
 
     def _put(self, target: _Target) -> Step:
@@ -98,8 +100,16 @@ class _Making:
 
     def _put_whole(self, target: _Target) -> Step:
         """A PUT of what is not there, maybe: some kinds are created by it."""
-        obj = target.subject.named(self._some_object(target), self._randomness.choice((*NAMES, target.name)), target.space)
-        return self._step("PUT", target.path, self._write_query(target, dry=edges.is_risky((Edit(("x",), obj),))), body=obj, writes=True)
+        obj = target.subject.named(
+            self._some_object(target), self._randomness.choice((*NAMES, target.name)), target.space
+        )
+        return self._step(
+            "PUT",
+            target.path,
+            self._write_query(target, dry=edges.is_risky((Edit(("x",), obj),))),
+            body=obj,
+            writes=True,
+        )
 
     def _merge_patch(self, target: _Target) -> Step:
         return self._patch_of(target, self._randomness.choice((MERGE_PATCH, STRATEGIC_PATCH)))
@@ -112,7 +122,9 @@ class _Making:
         if content_type == STRATEGIC_PATCH and self._randomness.random() < 0.15:
             edges.directive(self._randomness, body)
         query = self._write_query(target, dry=edges.is_risky(edits))
-        return self._step("PATCH", self._with_status(target, target.path), query, body=body, content_type=content_type, writes=True)
+        return self._step(
+            "PATCH", self._with_status(target, target.path), query, body=body, content_type=content_type, writes=True
+        )
 
     def _json_patch(self, target: _Target) -> Step:
         known, ops, edits = self._some_object(target), [], []
@@ -128,23 +140,36 @@ class _Making:
                 op = self._randomness.choice(edges.operations(op, pointer))
             ops.append(op)
         query = self._write_query(target, dry=edges.is_risky(tuple(edits)))
-        return self._step("PATCH", self._with_status(target, target.path), query, body=ops, content_type=JSON_PATCH, writes=True)
+        return self._step(
+            "PATCH", self._with_status(target, target.path), query, body=ops, content_type=JSON_PATCH, writes=True
+        )
 
     def _apply(self, target: _Target) -> Step:
         obj = target.subject.named(self._some_object(target), target.name, self._randomness.choice((target.space, "")))
         edits = tuple(self._edit(target, obj) for _ in range(self._randomness.choice((0, 1, 1))))
         for edit in edits:
             edit.apply(obj)
-        query = [pair for pair in self._write_query(target, dry=edges.is_risky((Edit(("x",), obj),))) if pair[0] != "fieldManager"]
+        query = [
+            pair
+            for pair in self._write_query(target, dry=edges.is_risky((Edit(("x",), obj),)))
+            if pair[0] != "fieldManager"
+        ]
         query.append(("fieldManager", self._randomness.choice(MANAGERS)))
         if self._randomness.random() < 0.4:
             query.append(("force", self._randomness.choice(("true", "true", "false", "1"))))
-        return self._step("PATCH", self._with_status(target, target.path), query, body=obj, content_type=APPLY_PATCH, writes=True)
+        return self._step(
+            "PATCH", self._with_status(target, target.path), query, body=obj, content_type=APPLY_PATCH, writes=True
+        )
 
     def _finalizers(self, target: _Target) -> Step:
         held = self._randomness.choice((["example.com/hold"], None, ["example.com/hold", "a/b"], []))
         return self._step(
-            "PATCH", target.path, self._dry(target), body={"metadata": {"finalizers": held}}, content_type=MERGE_PATCH, writes=True
+            "PATCH",
+            target.path,
+            self._dry(target),
+            body={"metadata": {"finalizers": held}},
+            content_type=MERGE_PATCH,
+            writes=True,
         )
 
     def _get(self, target: _Target) -> Step:
@@ -164,7 +189,9 @@ class _Making:
         if self._randomness.random() < 0.3:
             query.append(("continue", self._continue()))
         everywhere = self._randomness.random() < 0.15 and not query
-        step = self._step("GET", target.subject.everywhere() if everywhere else target.collection, query, headers=self._accept())
+        step = self._step(
+            "GET", target.subject.everywhere() if everywhere else target.collection, query, headers=self._accept()
+        )
         self._listed.append(step.number)
         return step
 
@@ -178,7 +205,13 @@ class _Making:
         self._maybe(query, 0.3, "labelSelector", ("a=b", "a", "!a", "a in (b,c)"))
         self._maybe(query, 0.2, "fieldSelector", edges.FIELD_SELECTORS)
         self._maybe(query, 0.1, "allowWatchBookmarks", ("true",))
-        return self._step("GET", target.collection, query, watches=True, headers=self._accept() if self._randomness.random() < 0.3 else ())
+        return self._step(
+            "GET",
+            target.collection,
+            query,
+            watches=True,
+            headers=self._accept() if self._randomness.random() < 0.3 else (),
+        )
 
     def _delete(self, target: _Target) -> Step:
         query: Query = self._dry(target, 0.15)
@@ -190,7 +223,11 @@ class _Making:
                 ("propagationPolicy", self._randomness.choice(("Background", "Never", ""))),
                 (
                     "preconditions",
-                    {"resourceVersion": self._randomness.choice((Ref(self._last(), "metadata.resourceVersion"), "1", 5, ""))},
+                    {
+                        "resourceVersion": self._randomness.choice(
+                            (Ref(self._last(), "metadata.resourceVersion"), "1", 5, "")
+                        )
+                    },
                 ),
                 ("preconditions", {"uid": self._randomness.choice((Ref(self._last(), "metadata.uid"), "x", ""))}),
                 ("dryRun", self._randomness.choice((["All"], ["x"], [], ["All", "All"], "All"))),
@@ -205,7 +242,9 @@ class _Making:
             self._maybe(query, 0.15, "gracePeriodSeconds", ("0", "5", "x", "-1", ""))
             self._maybe(query, 0.1, "propagationPolicy", ("Background", "x", ""))
         if target.subject.kind == "Job" and not {**dict(query), **(body or {})}.get("propagationPolicy"):
-            query = [("dryRun", "All")]  # (the pods of a Job stay, and somebody takes the mark of it at a moment of their own)
+            query = [
+                ("dryRun", "All")
+            ]  # (the pods of a Job stay, and somebody takes the mark of it at a moment of their own)
             body = None
         return self._step("DELETE", target.path, query, body=body, writes=True)
 
@@ -222,7 +261,9 @@ class _Making:
 
     def _invalid(self, target: _Target) -> Step:
         obj = target.subject.named(self._some_object(target), target.name, target.space)
-        method, path, query, more = invalid_requests.request(self._randomness, target.subject, target.collection, target.name, obj)
+        method, path, query, more = invalid_requests.request(
+            self._randomness, target.subject, target.collection, target.name, obj
+        )
         return self._step(method, path, query, **more)
 
     # its parts
@@ -242,7 +283,9 @@ class _Making:
 
     def _some_object(self, target: _Target) -> Json:
         subject = target.subject
-        return copy.deepcopy(self._randomness.choice(subject.full if subject.full and self._randomness.random() < 0.15 else subject.base))
+        return copy.deepcopy(
+            self._randomness.choice(subject.full if subject.full and self._randomness.random() < 0.15 else subject.base)
+        )
 
     def _with_status(self, target: _Target, path: str) -> str:
         return f"{path}/status" if self._randomness.random() < (0.3 if target.subject.has_status else 0.02) else path
@@ -278,7 +321,10 @@ class _Making:
 
     def _step(self, method: str, path: str, query: Query, *, writes: bool = False, **more: Any) -> Step:
         if "/controllerrevisions" in path and "finalizers" in repr(more):
-            query = [*(pair for pair in query if pair[0] != "dryRun"), ("dryRun", "All")]  # (nobody gets them off again in the real one)
+            query = [
+                *(pair for pair in query if pair[0] != "dryRun"),
+                ("dryRun", "All"),
+            ]  # (nobody gets them off again in the real one)
         step = Step(self._number, method, path, tuple(query), **more)
         self._number += 1
         if writes:

@@ -14,10 +14,45 @@ Request = tuple[str, str, Query, Json]
 """Method, path, query, and what else a step says."""
 
 _DRY: Final[Query] = [("dryRun", "All")]
-_BODIES: Final = (b"", b"{", b"null", b"[]", b"5", b'"x"', b"{}", b"\xff\xfe", b'{"a":1,"a":2}', b"{}{}", b"a: b: c", b"\x00")
-_PATCHES: Final = (b"", b"{", b"null", b"[]", b"5", b'"x"', b"{}", b"[{}]", b"[null]", b'{"a":1,"a":2}', b'[{"op":"remove"}]', b"\xff")
+_BODIES: Final = (
+    b"",
+    b"{",
+    b"null",
+    b"[]",
+    b"5",
+    b'"x"',
+    b"{}",
+    b"\xff\xfe",
+    b'{"a":1,"a":2}',
+    b"{}{}",
+    b"a: b: c",
+    b"\x00",
+)
+_PATCHES: Final = (
+    b"",
+    b"{",
+    b"null",
+    b"[]",
+    b"5",
+    b'"x"',
+    b"{}",
+    b"[{}]",
+    b"[null]",
+    b'{"a":1,"a":2}',
+    b'[{"op":"remove"}]',
+    b"\xff",
+)
 _TYPES: Final = (
-    *("text/plain", "application/xml", "", "application/json; charset=utf-8", "application/yaml", MERGE_PATCH, "x", "APPLICATION/JSON"),
+    *(
+        "text/plain",
+        "application/xml",
+        "",
+        "application/json; charset=utf-8",
+        "application/yaml",
+        MERGE_PATCH,
+        "x",
+        "APPLICATION/JSON",
+    ),
 )
 _PATCH_TYPES: Final = (MERGE_PATCH, STRATEGIC_PATCH, JSON_PATCH, APPLY_PATCH, "application/json", "x", "")
 _ACCEPTED: Final = (
@@ -31,7 +66,12 @@ _WRONG: Final = (
 )
 _ENDS: Final = ("/x", "/status", "/scale", "/status/x", "/", "//", "/%2e%2e", "/log", "/a/b/c")
 _PLACES: Final = (
-    *("/api/v1/nosuch", "/apis/storage.k8s.io/v9/volumeattachments", "/api/v1/namespaces/three/secrets", "/apis/x/v1/y"),
+    *(
+        "/api/v1/nosuch",
+        "/apis/storage.k8s.io/v9/volumeattachments",
+        "/api/v1/namespaces/three/secrets",
+        "/apis/x/v1/y",
+    ),
     *("/api/v1/namespaces//secrets", "/nosuch", "/apis/storage.k8s.io/v1/watch/volumeattachments/a/b/c"),
 )
 _NAMES: Final = ("UPPER", "a%20b", "%C3%BC", "x" * 300, "..", ".", "a:b", "none", "a%25b")
@@ -47,7 +87,13 @@ class _Where:
     """What the requests are about."""
 
     def __init__(self, randomness: random.Random, subject: Subject, collection: str, path: str, obj: Json) -> None:
-        self.some, self.subject, self.collection, self.path, self.obj = randomness.choice, subject, collection, path, obj
+        self.some, self.subject, self.collection, self.path, self.obj = (
+            randomness.choice,
+            subject,
+            collection,
+            path,
+            obj,
+        )
 
 
 def _body(where: _Where) -> Request:
@@ -93,4 +139,14 @@ def _name(where: _Where) -> Request:
     return method, f"{where.collection}/{where.some(_NAMES)}", _DRY, more
 
 
-_KINDS: Final[tuple[Callable[[_Where], Request], ...]] = (_body, _type, _patch, _end, _everywhere, _accept, _parameter, _place, _name)
+_KINDS: Final[tuple[Callable[[_Where], Request], ...]] = (
+    _body,
+    _type,
+    _patch,
+    _end,
+    _everywhere,
+    _accept,
+    _parameter,
+    _place,
+    _name,
+)

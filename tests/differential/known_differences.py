@@ -37,7 +37,11 @@ class Seen:
             {*(answer["value"] or {}).get("causes", ())} if isinstance(answer["value"], dict) else set()
             for answer in (self.ours, self.theirs)
         )
-        return self.codes[1] == 422 and bool(ours ^ theirs) and all(any(word in field for word in words) for _, field, _ in ours ^ theirs)
+        return (
+            self.codes[1] == 422
+            and bool(ours ^ theirs)
+            and all(any(word in field for word in words) for _, field, _ in ours ^ theirs)
+        )
 
     def only_theirs_says(self, why: str) -> bool:
         """The real one names more causes, all with these words, and none less."""
@@ -49,13 +53,19 @@ class Seen:
         """What only the real one refuses are nulls, so that ours judges an object without them, and the real one checks no rules."""
         values = (answer["value"] if isinstance(answer["value"], dict) else {} for answer in (self.ours, self.theirs))
         ours, theirs = ({*value.get("causes", ())} for value in values)
-        null = {field for reason, field, text in theirs - ours if reason == "FieldValueTypeInvalid" and text.endswith('"null"')}
+        null = {
+            field
+            for reason, field, text in theirs - ours
+            if reason == "FieldValueTypeInvalid" and text.endswith('"null"')
+        }
         return bool(null) and {field for _, field, _ in theirs - ours} <= {*null, "<nil>"}
 
     def conflicts_in(self, *parts: str) -> bool:
         """The real one names conflicts, all of them below these fields."""
         causes = (self.theirs["value"] or {}).get("causes") or ()
-        return bool(causes) and all(reason == "FieldManagerConflict" and field.startswith(parts) for reason, field, _ in causes)
+        return bool(causes) and all(
+            reason == "FieldManagerConflict" and field.startswith(parts) for reason, field, _ in causes
+        )
 
     def has_applied_nothing(self) -> bool:
         """A custom object's metadata with something empty in it has been applied."""
@@ -114,13 +124,42 @@ def _is_lost(differences: tuple[str, ...]) -> bool:
 
 
 _REPLACED: Final = (
-    *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo"),
-    *("glusterfs", "iscsi", "nfs", "persistentDisk", "photonPersistentDisk", "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos"),
+    *(
+        "awsElasticBlockStore",
+        "azureDisk",
+        "azureFile",
+        "cephfs",
+        "cinder",
+        "fc",
+        "flexVolume",
+        "flocker",
+        "gcePersistentDisk",
+        "gitRepo",
+    ),
+    *(
+        "glusterfs",
+        "iscsi",
+        "nfs",
+        "persistentDisk",
+        "photonPersistentDisk",
+        "portworxVolume",
+        "quobyte",
+        "rbd",
+        "scaleIO",
+        "storageos",
+    ),
     "vsphereVolume",
 )
 """Volume sources that CSI drivers have taken the place of."""
 
-_SHOWN_EMPTY: Final = (".firstTimestamp", ".lastTimestamp", ".reportingComponent", ".reportingInstance", ".deprecated", ".eventTime")
+_SHOWN_EMPTY: Final = (
+    ".firstTimestamp",
+    ".lastTimestamp",
+    ".reportingComponent",
+    ".reportingInstance",
+    ".deprecated",
+    ".eventTime",
+)
 """Of an event: they are in the JSON without a value, too."""
 
 
@@ -165,20 +204,31 @@ KNOWN: Final = (
         "empty metadata of custom objects",
         "an apply of an empty list or text in the metadata of a custom object applies nothing; the real server stores it without showing "
         "it, so the next write counts as a change",
-        lambda seen: _is_custom(seen.step) and seen.at_most("value.metadata.resourceVersion") and seen.has_applied_nothing(),
+        lambda seen: (
+            _is_custom(seen.step) and seen.at_most("value.metadata.resourceVersion") and seen.has_applied_nothing()
+        ),
         ends=True,
     ),
     Known(
         "an empty allocatable",
         "of a node without allocatable both servers show its capacity; only the real one knows whether that was written, so a patch that "
         "empties the allocatable, or fills it with the same, is a change",
-        lambda seen: "/nodes" in seen.step.path and seen.at_most("value.metadata.resourceVersion") and "allocatable" in str(seen.steps),
+        lambda seen: (
+            "/nodes" in seen.step.path
+            and seen.at_most("value.metadata.resourceVersion")
+            and "allocatable" in str(seen.steps)
+        ),
         ends=True,
     ),
     Known(
         "unknown paths and methods",
         "ours refuses an unknown path or method with 404 or 405 and a Status, for custom kinds as for all others",
-        lambda seen: {*seen.codes} <= {404, 405} or seen.codes[0] == 405 or seen.step.method == "HEAD" or "/status/" in seen.step.path,
+        lambda seen: (
+            {*seen.codes} <= {404, 405}
+            or seen.codes[0] == 405
+            or seen.step.method == "HEAD"
+            or "/status/" in seen.step.path
+        ),
     ),
     Known(
         "status as a table",
@@ -195,7 +245,10 @@ KNOWN: Final = (
         "a creation in a dry run shows no resourceVersion",
         lambda seen: (
             ("dryRun", "All") in seen.step.query
-            and (seen.at_most("value.metadata.resourceVersion") or "should not be set on objects" in str(seen.ours["value"]))
+            and (
+                seen.at_most("value.metadata.resourceVersion")
+                or "should not be set on objects" in str(seen.ours["value"])
+            )
         ),
         ends=True,
     ),
@@ -210,16 +263,27 @@ KNOWN: Final = (
         "numbers that are too large",
         "ours refuses a number that does not fit, also in an apply; the real server keeps its lowest bits, or the largest number that fits",
         lambda seen: (
-            (seen.codes[0] in (422, 500) and seen.codes[1] in (200, 201, 400, 422) and "parser says" in str(seen.ours["value"]))
+            (
+                seen.codes[0] in (422, 500)
+                and seen.codes[1] in (200, 201, 400, 422)
+                and "parser says" in str(seen.ours["value"])
+            )
             or (seen.codes == (400, 400) and seen.at_most("value.message") and _FORTY_DIGITS.search(str(seen.step)))
-            or (seen.step.content_type == APPLY_PATCH and any(number in str(seen.step) for number in ("9223372036854775808", "1e+100")))
+            or (
+                seen.step.content_type == APPLY_PATCH
+                and any(number in str(seen.step) for number in ("9223372036854775808", "1e+100"))
+            )
         ),
         ends=True,
     ),
     Known(
         "a test of null in a list",
         "a JSON patch may test for a list with null in it; there the real server ends the connection",
-        lambda seen: seen.codes[1] == 0 and '"op": "test"' in json.dumps(seen.step.body) and "[null" in json.dumps(seen.step.body),
+        lambda seen: (
+            seen.codes[1] == 0
+            and '"op": "test"' in json.dumps(seen.step.body)
+            and "[null" in json.dumps(seen.step.body)
+        ),
         ends=True,
     ),
     Known(
@@ -237,7 +301,9 @@ KNOWN: Final = (
         "an empty list counts as none; the real server refuses empty owners and finalizers like others",
         lambda seen: (
             seen.only_theirs_says("cannot be set")
-            and seen.causes_differ_in("volumeClaimTemplate.metadata.finalizers", "volumeClaimTemplate.metadata.ownerReferences")
+            and seen.causes_differ_in(
+                "volumeClaimTemplate.metadata.finalizers", "volumeClaimTemplate.metadata.ownerReferences"
+            )
         ),
     ),
     Known(
@@ -259,9 +325,16 @@ KNOWN: Final = (
             or (seen.codes[0] == 409 and "FieldManagerConflict" in str(seen.ours["value"]))
             or (seen.codes == (200, 409) and seen.step.path.endswith("/status") and seen.conflicts_in(".status"))
             or (seen.codes == (200, 409) and "/events" in seen.step.path and seen.conflicts_in(*_SHOWN_EMPTY))
-            or (seen.step.content_type == APPLY_PATCH and all(text.startswith("value.status.") for text in seen.differences))
+            or (
+                seen.step.content_type == APPLY_PATCH
+                and all(text.startswith("value.status.") for text in seen.differences)
+            )
             or (seen.step.content_type == APPLY_PATCH and _is_lost(seen.differences))
-            or (seen.step.content_type == APPLY_PATCH and seen.codes == (200, 422) and "controller-uid" in str(seen.theirs["value"]))
+            or (
+                seen.step.content_type == APPLY_PATCH
+                and seen.codes == (200, 422)
+                and "controller-uid" in str(seen.theirs["value"])
+            )
         ),
         ends=True,
     ),
@@ -273,7 +346,9 @@ KNOWN: Final = (
     Known(
         "the server's own fields",
         "only the server writes deletionTimestamp, deletionGracePeriodSeconds and selfLink: neither a creation nor a dry run can",
-        lambda seen: seen.at_most(*(f"value.metadata.{name}" for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"))),
+        lambda seen: seen.at_most(
+            *(f"value.metadata.{name}" for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"))
+        ),
         ends=True,
     ),
     Known(
@@ -300,7 +375,10 @@ KNOWN: Final = (
     Known(
         "a second source beside flexVolume",
         "a volume has one source, whichever it is; the real server accepts another beside flexVolume",
-        lambda seen: seen.codes[0] == 422 and "'spec.flexVolume', 'Forbidden: may not specify more than 1" in str(seen.ours["value"]),
+        lambda seen: (
+            seen.codes[0] == 422
+            and "'spec.flexVolume', 'Forbidden: may not specify more than 1" in str(seen.ours["value"])
+        ),
         ends=True,
     ),
     Known(
@@ -312,14 +390,20 @@ KNOWN: Final = (
     Known(
         "bytes as numbers",
         "bytes are base64; the real server also accepts a list of numbers",
-        lambda seen: seen.codes[0] == 400 and seen.codes[1] != 400 and any(kind in seen.step.path for kind in ("/secrets", "/configmaps")),
+        lambda seen: (
+            seen.codes[0] == 400
+            and seen.codes[1] != 400
+            and any(kind in seen.step.path for kind in ("/secrets", "/configmaps"))
+        ),
         ends=True,
     ),
     Known(
         "mistakes in an event",
         "ours reports the mistakes in an event's metadata together with the others",
         lambda seen: (
-            seen.codes == (422, 422) and "/events" in seen.step.path and {*seen.theirs["value"]["causes"]} < {*seen.ours["value"]["causes"]}
+            seen.codes == (422, 422)
+            and "/events" in seen.step.path
+            and {*seen.theirs["value"]["causes"]} < {*seen.ours["value"]["causes"]}
         ),
     ),
     Known(
@@ -351,14 +435,21 @@ KNOWN: Final = (
         "field if the text had blanks or another order",
         lambda seen: (
             "/controllerrevisions" in seen.step.path
-            and (seen.codes[1] == 409 or (seen.codes[1] == 422 and seen.causes_differ_in("data")) or seen.says_any("'data'"))
+            and (
+                seen.codes[1] == 409
+                or (seen.codes[1] == 422 and seen.causes_differ_in("data"))
+                or seen.says_any("'data'")
+            )
         ),
         ends=True,
     ),
     Known(
         "maxUnavailable of a StatefulSet",
         "ours keeps it, and it counts as a change; the real server drops it where its feature is off, as it is by default",
-        lambda seen: "/statefulsets" in seen.step.path and any("rollingUpdate.maxUnavailable" in text for text in seen.differences),
+        lambda seen: (
+            "/statefulsets" in seen.step.path
+            and any("rollingUpdate.maxUnavailable" in text for text in seen.differences)
+        ),
         ends=True,
     ),
     Known(
@@ -384,7 +475,9 @@ KNOWN: Final = (
         "a Job's status",
         "ours checks the numbers of a Job's status, but not which numbers go with which condition: the controller that writes them "
         "ensures that",
-        lambda seen: "/jobs/" in seen.step.path and seen.step.path.endswith("/status") and seen.causes_differ_in("status."),
+        lambda seen: (
+            "/jobs/" in seen.step.path and seen.step.path.endswith("/status") and seen.causes_differ_in("status.")
+        ),
         ends=True,
     ),
     Known(
@@ -456,7 +549,10 @@ KNOWN: Final = (
         "a token of another list",
         "a continue token is valid only for the list that gave it: ours refuses a token of namespaced objects elsewhere, and the other "
         "way round",
-        lambda seen: seen.codes == (400, 200) and any(name == "continue" and isinstance(value, Ref) for name, value in seen.step.query),
+        lambda seen: (
+            seen.codes == (400, 200)
+            and any(name == "continue" and isinstance(value, Ref) for name, value in seen.step.query)
+        ),
     ),
     Known(
         "mistakes in a definition",
@@ -469,7 +565,12 @@ KNOWN: Final = (
         lambda seen: (
             seen.codes[1] == 409
             and seen.says_any(
-                "preventPodScheduling", "configSource", ".spec.drivers", "preferredHolder", ".spec.strategy", ".secrets[name="
+                "preventPodScheduling",
+                "configSource",
+                ".spec.drivers",
+                "preferredHolder",
+                ".spec.strategy",
+                ".secrets[name=",
             )
         ),
         ends=True,

@@ -27,7 +27,14 @@ _PARSERS_WORDS: Final = re.compile(
 
 _AGE: Final = re.compile(r"^\d+[smhd](\d+[smhd])?$")
 _TWINS: Final = re.compile(r"(ownerReferences contains duplicate entries).*")
-_LASTING: Final = ("default", "kube-system", "kube-public", "kube-node-lease", *SPACES, *(made["metadata"]["name"] for made in DEFINITIONS))
+_LASTING: Final = (
+    "default",
+    "kube-system",
+    "kube-public",
+    "kube-node-lease",
+    *SPACES,
+    *(made["metadata"]["name"] for made in DEFINITIONS),
+)
 
 
 class Alike:
@@ -52,7 +59,10 @@ class Alike:
         if isinstance(value, dict):
             if value.get("kind") == "Status" and value.get("status") == "Failure":
                 return self._refusal(value)
-            found = {name: self._value(_ours_alone(value[name]) if name == "items" else value[name]) for name in sorted(value)}
+            found = {
+                name: self._value(_ours_alone(value[name]) if name == "items" else value[name])
+                for name in sorted(value)
+            }
             metadata = found.get("metadata")
             if isinstance(metadata, dict):
                 self._metadata(found, metadata)
@@ -88,7 +98,10 @@ class Alike:
         causes = details.pop("causes", [])
         found["details"] = self._plain(details)
         found["causes"] = sorted(
-            {(str(each.get("reason")), str(each.get("field")), self._message(each.get("message", ""))) for each in causes}
+            {
+                (str(each.get("reason")), str(each.get("field")), self._message(each.get("message", "")))
+                for each in causes
+            }
         )
         message = status.get("message", "")
         found["message"] = "" if causes or _PARSERS_WORDS.search(message) else self._message(message)
@@ -106,7 +119,9 @@ class Alike:
         match = _SHOWN.search(text)
         if match is not None:
             said = text[match.start() :].rpartition(": ")[2]
-            said = "" if said.endswith(("}", "…")) or _LONG_VALUE.fullmatch(said) else said  # (a value, and nothing said of it)
+            said = (
+                "" if said.endswith(("}", "…")) or _LONG_VALUE.fullmatch(said) else said
+            )  # (a value, and nothing said of it)
             text = f"{text[: match.start()]}{match.group(1)} ... {said}"
         text = (
             re.sub(r"StorageError: .*AdditionalErrorMsg: ", "", text)
@@ -115,13 +130,17 @@ class Alike:
         )
         if text.startswith(("406: Not Acceptable", "only the following media types")):
             return "<nothing that can be read>"
-        text = re.sub(r"(failed to create typed patch object \([^)]*\)): .*", r"\1", text, flags=re.DOTALL)  # (which comes first is chance)
+        text = re.sub(
+            r"(failed to create typed patch object \([^)]*\)): .*", r"\1", text, flags=re.DOTALL
+        )  # (which comes first is chance)
         text = re.sub(r"(requested object is a list|requested object is not a list) \(.*\)", r"\1", text)
         text = re.sub(r"\[name=.*?\](?=[:.])", "[name]", re.sub(r"[^\s\"]+ in body", "in body", text))
         text = re.sub(r'"(integer|number)"', "number", text).partition("compilation failed")[0]
         text = re.sub(r"conflict with \"[^\"]*\"", "conflict", text)
         text = re.sub(r"(accepted media types include|types are accepted|representations): .*", r"\1", text)
-        return re.sub(r"(resource version:?|current:?) \d+|(in record|in object meta|in the precondition \()[^\d]*\d+", "N", text)
+        return re.sub(
+            r"(resource version:?|current:?) \d+|(in record|in object meta|in the precondition \()[^\d]*\d+", "N", text
+        )
 
     def _text(self, text: str) -> str:
         text = _UID.sub(lambda found: self._uids.setdefault(found.group(), f"<uid {len(self._uids)}>"), text)
@@ -132,7 +151,11 @@ class Alike:
 
 def _ours_alone(items: Any) -> Any:
     """Without what a server keeps about itself."""
-    return [item for item in items if not _metadata_of(item).get("namespace", "").startswith("kube-")] if isinstance(items, list) else items
+    return (
+        [item for item in items if not _metadata_of(item).get("namespace", "").startswith("kube-")]
+        if isinstance(items, list)
+        else items
+    )
 
 
 def _metadata_of(item: Any) -> dict[str, Any]:
@@ -151,7 +174,9 @@ def _made_up(step: Step) -> re.Pattern[str] | None:
     """Names that the server makes up for this step."""
     metadata = step.body.get("metadata") if isinstance(step.body, dict) else None
     prefix = metadata.get("generateName") if isinstance(metadata, dict) else None
-    return re.compile(re.escape(prefix[:58]) + "[a-z0-9]{5}(?![a-z0-9])") if isinstance(prefix, str) and prefix else None
+    return (
+        re.compile(re.escape(prefix[:58]) + "[a-z0-9]{5}(?![a-z0-9])") if isinstance(prefix, str) and prefix else None
+    )
 
 
 class Version:
@@ -194,5 +219,9 @@ def differences(one: Any, two: Any, place: str = "") -> list[str]:
                 found += differences(one[name], two[name], inner)
         return found
     if isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
-        return [text for number, pair in enumerate(zip(one, two, strict=True)) for text in differences(*pair, f"{place}[{number}]")]
+        return [
+            text
+            for number, pair in enumerate(zip(one, two, strict=True))
+            for text in differences(*pair, f"{place}[{number}]")
+        ]
     return [] if one == two and type(one) is type(two) else [f"{place}: {one!r} / {two!r}"]

@@ -16,7 +16,22 @@ _PART_OF: Final = "#/components/schemas/"
 _KIND: Final = "x-kubernetes-group-version-kind"
 _NOT_HERE: Final = ("apiVersion", "kind", "metadata")
 """At the root: `edge_values.metadata_edit` has the metadata, and what an object is stays."""
-_USUAL: Final = ("a", "b", "x", "a-b", "/a", "/x/y", "example.com/x", "10", "1Gi", "100m", "10.0.0.1", "http", "25%", "A_B")
+_USUAL: Final = (
+    "a",
+    "b",
+    "x",
+    "a-b",
+    "/a",
+    "/x/y",
+    "example.com/x",
+    "10",
+    "1Gi",
+    "100m",
+    "10.0.0.1",
+    "http",
+    "25%",
+    "A_B",
+)
 _COUNTS: Final = (0, 1, 2, 3, 80, 600, 65536, -1)
 
 
@@ -39,7 +54,9 @@ class Schemas:
         paths = get("/openapi/v3")["paths"]
         roots = sorted({f"apis/{api}" if "/" in api else f"api/{api}" for api in apis})
         found = [get(paths[root]["serverRelativeURL"]) for root in roots if root in paths]
-        return cls(document for document in found if isinstance(document, dict))  # (a kind may be about to be published)
+        return cls(
+            document for document in found if isinstance(document, dict)
+        )  # (a kind may be about to be published)
 
     @property
     def kinds(self) -> set[tuple[str, str]]:
@@ -79,7 +96,10 @@ class Schemas:
             return [self._value(randomness, self._resolved(schema["items"]), depth + 1) for _ in range(count)]
         if isinstance(schema.get("additionalProperties"), dict):
             inner = self._resolved(schema["additionalProperties"])
-            return {name: self._value(randomness, inner, depth + 1) for name in randomness.sample(_USUAL[:5], randomness.choice((0, 1, 2)))}
+            return {
+                name: self._value(randomness, inner, depth + 1)
+                for name in randomness.sample(_USUAL[:5], randomness.choice((0, 1, 2)))
+            }
         return _scalar(randomness, schema)
 
     def _object(self, randomness: random.Random, schema: Json, depth: int) -> Json:
@@ -87,8 +107,13 @@ class Schemas:
         properties = schema["properties"]
         names = set(schema.get("required", ()))
         if depth < _DEPTH_MAX:
-            names |= set(randomness.sample(sorted(properties), min(len(properties), randomness.choice((0, 1, 1, 2, 3)))))
-        return {name: self._value(randomness, self._resolved(properties[name]), depth + 1) for name in sorted(names & set(properties))}
+            names |= set(
+                randomness.sample(sorted(properties), min(len(properties), randomness.choice((0, 1, 1, 2, 3))))
+            )
+        return {
+            name: self._value(randomness, self._resolved(properties[name]), depth + 1)
+            for name in sorted(names & set(properties))
+        }
 
     def _resolved(self, schema: Json) -> Json:
         """Without references, and without the lists of one schema around them."""

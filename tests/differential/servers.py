@@ -116,7 +116,11 @@ class Target:
         for definition in DEFINITIONS:
             assert self.request("POST", DEFINITIONS_PATH, definition)[0] in (201, 409)
         for subject in SUBJECTS:
-            eventually(lambda subject=subject: self.request("GET", subject.everywhere())[0] == 200, 30, f"{subject.plural} are served")  # type: ignore[misc]
+            eventually(
+                lambda subject=subject: self.request("GET", subject.everywhere())[0] == 200,
+                30,
+                f"{subject.plural} are served",
+            )  # type: ignore[misc]
         self.clean(SUBJECTS)
 
     def clean(self, subjects: Iterator[Subject] | tuple[Subject, ...]) -> None:

@@ -71,7 +71,9 @@ def _grown(obj: Any, part: str | int, follows: str | int) -> bool:
 
 
 def _has(obj: Any, part: str | int) -> bool:
-    return (isinstance(obj, dict) and obj.get(part) is not None) or (isinstance(obj, list) and isinstance(part, int) and part < len(obj))
+    return (isinstance(obj, dict) and obj.get(part) is not None) or (
+        isinstance(obj, list) and isinstance(part, int) and part < len(obj)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +110,9 @@ class Step:
 
     def __str__(self) -> str:
         query = "&".join(f"{name}={value}" for name, value in self.query)
-        lines = [f"{self.number:3} {'WATCH' if self.watches else self.method} {self.path}{'?' + query if query else ''}"]
+        lines = [
+            f"{self.number:3} {'WATCH' if self.watches else self.method} {self.path}{'?' + query if query else ''}"
+        ]
         if self.content_type != JSON:
             lines.append(f"    Content-Type: {self.content_type}")
         lines += [f"    {name}: {value}" for name, value in self.headers]

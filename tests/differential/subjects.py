@@ -64,7 +64,12 @@ def read_before(step: Step) -> str:
 
 
 def _event(name: str) -> Json:
-    return {"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "namespace": "one", "name": "p"}, "reason": "R", "message": "m"}
+    return {
+        "metadata": {"name": name},
+        "involvedObject": {"kind": "Pod", "namespace": "one", "name": "p"},
+        "reason": "R",
+        "message": "m",
+    }
 
 
 def _new_event(name: str) -> Json:
@@ -84,15 +89,29 @@ def _new_event(name: str) -> Json:
 _CLAIM_TEMPLATE: Final = {"metadata": {"name": "data"}, "spec": plain.a_claim("x")["spec"]}
 _BASES: Final[dict[str, list[Json]]] = {
     "PersistentVolume": [plain.a_pv("x"), plain.a_pv("x", source={"hostPath": {"path": "/x"}})],
-    "PersistentVolumeClaim": [plain.a_claim("x"), plain.a_claim("x", storageClassName=None), plain.a_claim("x", volumeName="a")],
-    "StorageClass": [plain.a_class("x"), plain.a_class("x", allowVolumeExpansion=True, volumeBindingMode="WaitForFirstConsumer")],
+    "PersistentVolumeClaim": [
+        plain.a_claim("x"),
+        plain.a_claim("x", storageClassName=None),
+        plain.a_claim("x", volumeName="a"),
+    ],
+    "StorageClass": [
+        plain.a_class("x"),
+        plain.a_class("x", allowVolumeExpansion=True, volumeBindingMode="WaitForFirstConsumer"),
+    ],
     "VolumeAttributesClass": [plain.an_attributes_class("x")],
     "CSIStorageCapacity": [plain.a_capacity("x")],
     "VolumeAttachment": [plain.a_va("x")],
     "CSINode": [plain.a_csi_node("x", []), plain.a_csi_node("x", keys=["zone"])],
     "CSIDriver": [{"spec": {}}, {"spec": {"attachRequired": False, "podInfoOnMount": True}}],
-    "Node": [plain.a_node("x"), plain.a_node("x", capacity={"cpu": "1"}, conditions=[{"type": "Ready", "status": "True"}])],
-    "Pod": [a_pod("x"), a_pod("x", nodeName="a"), a_pod("x", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "a"}}])],
+    "Node": [
+        plain.a_node("x"),
+        plain.a_node("x", capacity={"cpu": "1"}, conditions=[{"type": "Ready", "status": "True"}]),
+    ],
+    "Pod": [
+        a_pod("x"),
+        a_pod("x", nodeName="a"),
+        a_pod("x", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "a"}}]),
+    ],
     "Secret": [plain.a_secret("x"), {"data": {"k": "AAEC"}, "stringData": {"s": "v"}}, {"immutable": True}],
     "ConfigMap": [{"data": {"k": "v"}}, {"binaryData": {"k": "AAEC"}}, {"immutable": True}],
     "ServiceAccount": [{}, {"secrets": [{"name": "s"}], "automountServiceAccountToken": False}],
@@ -100,7 +119,10 @@ _BASES: Final[dict[str, list[Json]]] = {
     "Namespace": [{}],
     "Deployment": [plain.a_workload("Deployment")],
     "ReplicaSet": [plain.a_workload("ReplicaSet")],
-    "StatefulSet": [plain.a_workload("StatefulSet"), plain.a_workload("StatefulSet", volumeClaimTemplates=[_CLAIM_TEMPLATE])],
+    "StatefulSet": [
+        plain.a_workload("StatefulSet"),
+        plain.a_workload("StatefulSet", volumeClaimTemplates=[_CLAIM_TEMPLATE]),
+    ],
     "ControllerRevision": [{"data": {"a": "b"}, "revision": 1}],
     "Job": [plain.a_job("x"), plain.a_job("x", completions=3, parallelism=2, completionMode="Indexed")],
 }
@@ -120,11 +142,26 @@ _CUSTOM_BASES: Final[dict[str, list[Json]]] = {
                 "sourceVolumeMode": "Block",
                 "volumeSnapshotRef": {"name": "s", "namespace": "one"},
             },
-            "status": {"creationTime": 5, "restoreSize": 7, "readyToUse": False, "error": {"message": "m", "time": "2024-01-02T03:04:05Z"}},
+            "status": {
+                "creationTime": 5,
+                "restoreSize": 7,
+                "readyToUse": False,
+                "error": {"message": "m", "time": "2024-01-02T03:04:05Z"},
+            },
         }
     ],
     "Shape": [
-        {"spec": {"text": "a", "map": {"x": "1"}, "list": ["a"], "set": ["a", "b"], "items": [{"port": 80}], "size": 1, "any": {"d": 1}}},
+        {
+            "spec": {
+                "text": "a",
+                "map": {"x": "1"},
+                "list": ["a"],
+                "set": ["a", "b"],
+                "items": [{"port": 80}],
+                "size": 1,
+                "any": {"d": 1},
+            }
+        },
         {},
     ],
 }
@@ -138,9 +175,13 @@ def _built_in(resource: Resource) -> Subject:
         base = [_other_group(definition) for definition in DEFINITIONS]
     else:
         base = _BASES[resource.kind]
-    full = () if resource.kind == "CustomResourceDefinition" else tuple(one.make("x") for one in samples.samples(resource))
+    full = (
+        () if resource.kind == "CustomResourceDefinition" else tuple(one.make("x") for one in samples.samples(resource))
+    )
     has_status = resource.status is not Status.NONE
-    return Subject(resource.api_version, resource.kind, resource.plural, resource.namespaced, tuple(base), full, has_status, dry)
+    return Subject(
+        resource.api_version, resource.kind, resource.plural, resource.namespaced, tuple(base), full, has_status, dry
+    )
 
 
 def _custom(definition: Json) -> Subject:

@@ -27,7 +27,15 @@ from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.errors import Gone
 from tests.support.binding import POD, PV, PVC, Tenant
-from tests.support.builders import Json, a_claim, a_csi_node, a_new_content, a_new_snapshot, a_snapshot_class, an_attributes_class
+from tests.support.builders import (
+    Json,
+    a_claim,
+    a_csi_node,
+    a_new_content,
+    a_new_snapshot,
+    a_snapshot_class,
+    an_attributes_class,
+)
 from tests.support.fault_proxy import FaultProxy
 from tests.support.full_driver import FullDriver
 from tests.support.programs import Program
@@ -63,7 +71,9 @@ class ControllerWorld(Tenant):
 
     async def volume_of(self, base: str = "pod") -> str:
         """The name of its PersistentVolume, once it is bound."""
-        claim = await self.shown(PVC, self(f"{base}-claim"), lambda body: body["status"].get("phase") == "Bound", "is bound")
+        claim = await self.shown(
+            PVC, self(f"{base}-claim"), lambda body: body["status"].get("phase") == "Bound", "is bound"
+        )
         return str(claim["spec"]["volumeName"])
 
     def attachment(self, pv: str, node: str) -> str:
@@ -72,7 +82,12 @@ class ControllerWorld(Tenant):
     async def in_use(self, base: str, node: str) -> str:
         """The pod's volume, once it is made, bound, attached, and reported on the node."""
         pv = await self.volume_of(base)
-        await self.shown(VOLUME_ATTACHMENTS, self.attachment(pv, node), lambda body: body.get("status", {}).get("attached"), "is attached")
+        await self.shown(
+            VOLUME_ATTACHMENTS,
+            self.attachment(pv, node),
+            lambda body: body.get("status", {}).get("attached"),
+            "is attached",
+        )
         await self.shown(NODES, node, lambda body: self._reports(body, pv), f"reports {pv}")
         assert {f"id-of-{node}"} == self.backend.published[f"vol-{pv}"]
         return pv
@@ -85,14 +100,21 @@ class ControllerWorld(Tenant):
         """The claim asks for so many GiB, and has them."""
         claim = self(f"{base}-claim")
         await self.patch(PVC, claim, {"spec": {"resources": {"requests": {"storage": f"{size}Gi"}}}})
-        await self.shown(PVC, claim, lambda body: body["status"]["capacity"]["storage"] == f"{size}Gi", f"has {size} GiB")
+        await self.shown(
+            PVC, claim, lambda body: body["status"]["capacity"]["storage"] == f"{size}Gi", f"has {size} GiB"
+        )
 
     async def moved_to_class(self, base: str, name: str) -> None:
         """The claim asks for a VolumeAttributesClass that comes then, and has it."""
         claim = self(f"{base}-claim")
         await self.patch(PVC, claim, {"spec": {"volumeAttributesClassName": self(name)}})
         await self.create(an_attributes_class(self(name), parameters={"class": name}, driverName=self.driver))
-        await self.shown(PVC, claim, lambda body: body["status"].get("currentVolumeAttributesClassName") == self(name), f"has class {name}")
+        await self.shown(
+            PVC,
+            claim,
+            lambda body: body["status"].get("currentVolumeAttributesClassName") == self(name),
+            f"has class {name}",
+        )
 
     async def serve_snapshots(self) -> None:
         await install(self.users)
@@ -119,7 +141,9 @@ class ControllerWorld(Tenant):
         spec = {"driver": self.driver, "volumeSnapshotClassName": self("snapclass")}
         content = a_new_content(self("content"), snapshot=self("snap"), volume=f"vol-{pv}", **spec)
         await self.create({**content, "metadata": {**content["metadata"], "finalizers": [CONTENT_FINALIZER]}})
-        made = await self.shown(CONTENTS, self("content"), lambda body: (body.get("status") or {}).get("readyToUse"), "is ready")
+        made = await self.shown(
+            CONTENTS, self("content"), lambda body: (body.get("status") or {}).get("readyToUse"), "is ready"
+        )
         assert {made["status"]["snapshotHandle"]} == set(self.backend.snapshots)
         await self.patch(CONTENTS, self("content"), {"metadata": {"annotations": {BEING_DELETED: "yes"}}})
         await self.remove(CONTENTS, self("content"))
@@ -131,7 +155,9 @@ class ControllerWorld(Tenant):
         await self.create(a_snapshot_class(self("snapclass"), driver=self.driver))
         snapshot = a_new_snapshot(self("snap"), claim=self(f"{base}-claim"), snapshot_class=self("snapclass"))
         await self.create(snapshot)
-        made = await self.shown(VOLUME_SNAPSHOTS, self("snap"), lambda body: (body.get("status") or {}).get("readyToUse"), "is ready")
+        made = await self.shown(
+            VOLUME_SNAPSHOTS, self("snap"), lambda body: (body.get("status") or {}).get("readyToUse"), "is ready"
+        )
         content = made["status"]["boundVolumeSnapshotContentName"]
         assert 1 == len(self.backend.snapshots)
         await self.remove(VOLUME_SNAPSHOTS, self("snap"))
@@ -180,12 +206,18 @@ def count_of(proxy: FaultProxy, verb: str, *, without: Iterable[str] = ()) -> Co
 
     Not counted: a list of one object, by which a cache asks for the server's version if its own list took long.
     """
-    asked = [one for one in proxy.requests if one.verb == verb and "1" not in parse_qs(urlsplit(one.path).query).get("limit", ())]
+    asked = [
+        one
+        for one in proxy.requests
+        if one.verb == verb and "1" not in parse_qs(urlsplit(one.path).query).get("limit", ())
+    ]
     return Counter(one.resource for one in asked if one.resource not in without)
 
 
 @contextlib.asynccontextmanager
-async def a_world(config: Path, folder: Path, *, full: bool = False, kinds: bool = True) -> AsyncIterator[ControllerWorld]:
+async def a_world(
+    config: Path, folder: Path, *, full: bool = False, kinds: bool = True
+) -> AsyncIterator[ControllerWorld]:
     """On the API server that a kubeconfig leads to. full: the driver grows and modifies volumes, and makes snapshots; kinds: their kinds
     are served.
     """

@@ -38,7 +38,9 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def replay(path: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([MOORING, "replay", str(path), *flags], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [MOORING, "replay", str(path), *flags], capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def assert_same(path: Path, *, decisions: int, calls: int = 0) -> None:

@@ -77,7 +77,9 @@ class _Controller(Replica):
 class _InProcessStorm(GrowthStorm):
     def __init__(self, place: StoreInProcess, count: int) -> None:
         self._place = place
-        super().__init__(place.a_client(), _array(), count, {**dict.fromkeys(SIDECARS, 2), CONTROLLER: 1}, wait_s=2000.0, look_s=0.25)
+        super().__init__(
+            place.a_client(), _array(), count, {**dict.fromkeys(SIDECARS, 2), CONTROLLER: 1}, wait_s=2000.0, look_s=0.25
+        )
 
     def a_replica(self, program: str, number: int) -> Replica:
         client, clock = self._place.a_client(), self._place.clock
@@ -121,7 +123,10 @@ def _of(config: Path, count: int) -> Callable[[Cluster, Folder], _ProcessStorm]:
 
 @contextlib.asynccontextmanager
 async def embedded(folder: Path, count: int) -> AsyncIterator[GrowthStorm]:
-    async with embedded_server(folder) as server, with_processes(server.kubeconfig, _of(server.kubeconfig, count)) as storm:
+    async with (
+        embedded_server(folder) as server,
+        with_processes(server.kubeconfig, _of(server.kubeconfig, count)) as storm,
+    ):
         yield storm
 
 

@@ -36,7 +36,14 @@ class GrowthStorm(abc.ABC):
     """True where there is no time for the driver's list, which counts after five minutes, to settle what an unanswered request has made."""
 
     def __init__(
-        self, cluster: Cluster, driver: UnreliableArray, count: int, programs: Mapping[str, int], *, wait_s: float, look_s: float
+        self,
+        cluster: Cluster,
+        driver: UnreliableArray,
+        count: int,
+        programs: Mapping[str, int],
+        *,
+        wait_s: float,
+        look_s: float,
     ) -> None:
         self.world = Tenant(cluster, wait_s=wait_s, look_s=look_s)
         self.driver, self.count = driver, count
@@ -77,8 +84,12 @@ class GrowthStorm(abc.ABC):
         await self.world.until(lambda: self._cluster.serves(VSC), what="the kinds of snapshots are served")
         await self.world.create(a_class(self.world("sc"), provisioner=self.driver.name, allowVolumeExpansion=True))
         await self.world.create(a_snapshot_class(self.world("good"), driver=self.driver.name))
-        await self.world.create(a_snapshot_class(self.world("refused"), driver=self.driver.name, parameters={"pool": "none"}))
-        await side_by_side(self.world.create(a_claim(self._claim(number), sc=self.world("sc"))) for number in range(self.count))
+        await self.world.create(
+            a_snapshot_class(self.world("refused"), driver=self.driver.name, parameters={"pool": "none"})
+        )
+        await side_by_side(
+            self.world.create(a_claim(self._claim(number), sc=self.world("sc"))) for number in range(self.count)
+        )
         await self._until_all_are_bound()
 
     async def _until_all_are_bound(self) -> None:
@@ -97,7 +108,9 @@ class GrowthStorm(abc.ABC):
         claim = "nobodys" if _is_of_nobody(number) else self._claim(number)
         await asyncio.gather(
             self.world.create(a_new_snapshot(self._snap(number), claim=claim, snapshot_class=snapshot_class)),
-            self.world.patch(PVC, self._claim(number), {"spec": {"resources": {"requests": {"storage": f"{_wanted_gi(number)}Gi"}}}}),
+            self.world.patch(
+                PVC, self._claim(number), {"spec": {"resources": {"requests": {"storage": f"{_wanted_gi(number)}Gi"}}}}
+            ),
         )
 
     def _claim(self, number: int) -> str:
@@ -120,13 +133,19 @@ class GrowthStorm(abc.ABC):
         return {self._claim(number) for number in range(self.count) if not _is_huge(number)}
 
     def _to_make(self) -> set[str]:
-        return {self._snap(number) for number in range(self.count) if not (_is_refused(number) or _is_of_nobody(number))}
+        return {
+            self._snap(number) for number in range(self.count) if not (_is_refused(number) or _is_of_nobody(number))
+        }
 
     async def _grown(self) -> set[str]:
-        return {one["metadata"]["name"] for one in await self.world.list(PVC) if parse_quantity(_size(one)).whole > 1 << 30}
+        return {
+            one["metadata"]["name"] for one in await self.world.list(PVC) if parse_quantity(_size(one)).whole > 1 << 30
+        }
 
     async def _ready(self) -> set[str]:
-        return {one["metadata"]["name"] for one in await self.world.list(VS) if (one.get("status") or {}).get("readyToUse")}
+        return {
+            one["metadata"]["name"] for one in await self.world.list(VS) if (one.get("status") or {}).get("readyToUse")
+        }
 
     # -- judging
 
@@ -166,11 +185,25 @@ class GrowthStorm(abc.ABC):
     async def _untold(self) -> set[tuple[str, str]]:
         """Names and reasons of the events that are not there."""
         wanted = {
-            **{self._claim(number): ("VolumeResizeFailed", TOO_LARGE) for number in range(self.count) if _is_huge(number)},
-            **{self._snap(number): ("SnapshotCreationFailed", NO_POOL) for number in range(self.count) if _is_refused(number)},
-            **{self._snap(number): ("SnapshotContentCreationFailed", NO_CLAIM) for number in range(self.count) if _is_of_nobody(number)},
+            **{
+                self._claim(number): ("VolumeResizeFailed", TOO_LARGE)
+                for number in range(self.count)
+                if _is_huge(number)
+            },
+            **{
+                self._snap(number): ("SnapshotCreationFailed", NO_POOL)
+                for number in range(self.count)
+                if _is_refused(number)
+            },
+            **{
+                self._snap(number): ("SnapshotContentCreationFailed", NO_CLAIM)
+                for number in range(self.count)
+                if _is_of_nobody(number)
+            },
         }
-        contents = {one["metadata"]["name"]: one["spec"]["volumeSnapshotRef"]["name"] for one in await self.world.list(VSC)}
+        contents = {
+            one["metadata"]["name"]: one["spec"]["volumeSnapshotRef"]["name"] for one in await self.world.list(VSC)
+        }
         told: dict[tuple[str, str], str] = defaultdict(str)
         for event in await self.world.list(EVENTS):
             told[_about(event, contents), event["reason"]] += event["message"]
@@ -203,7 +236,8 @@ class GrowthStorm(abc.ABC):
                 await self._settle_by_hand()
             for kind in (VS, VSC, PVC, PV):
                 left[kind.plural] = [
-                    f"{one['metadata']['name']} {one['metadata'].get('finalizers')}" for one in await self.world.list(kind)
+                    f"{one['metadata']['name']} {one['metadata'].get('finalizers')}"
+                    for one in await self.world.list(kind)
                 ]
             left["of the array"] = [*self.driver.volumes, *self.driver.snapshots]
             return not any(left.values())

@@ -89,7 +89,9 @@ class Line:
 class InProcessPorts:
     """What the sidecar reaches the world through."""
 
-    def __init__(self, store: ObjectStore, driver: ScriptedDriver, line: Line, clock: Clock, randomness: Random) -> None:
+    def __init__(
+        self, store: ObjectStore, driver: ScriptedDriver, line: Line, clock: Clock, randomness: Random
+    ) -> None:
         self._store, self._driver, self._line, self._clock, self._randomness = store, driver, line, clock, randomness
 
     @contextlib.asynccontextmanager
@@ -143,8 +145,12 @@ class InProcessTarget(Target):
         gates = {**{name: gate.default for name, gate in COMMAND.gates.items()}, **parsed.flags.feature_gates}
         ports = InProcessPorts(self._store, self.driver, self._line, self.clock, self._randomness)
         setup = Setup("csi-attacher", parsed.flags, parsed.given, gates)
-        sidecar: Sidecar[AttacherFlags] = Sidecar("csi-attacher", "external-attacher-leader-", parsed.flags.timeout_s, _work)
-        life = SidecarLife(sidecar, setup, Machine(environ={}), ports, clock=self.clock, randomness=self._randomness, metrics=metrics)
+        sidecar: Sidecar[AttacherFlags] = Sidecar(
+            "csi-attacher", "external-attacher-leader-", parsed.flags.timeout_s, _work
+        )
+        life = SidecarLife(
+            sidecar, setup, Machine(environ={}), ports, clock=self.clock, randomness=self._randomness, metrics=metrics
+        )
         running = self.running = _RunningLife(life, asyncio.create_task(life.run(), name="sidecar"))
         try:
             yield running

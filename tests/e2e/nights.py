@@ -63,11 +63,29 @@ class Night:
             self.kubectl("create", "-f", "-", stdin=json.dumps(body))
 
     def status(self, kind: str, name: str, status: Mapping[str, Any], namespace: str = "default") -> None:
-        self.kubectl("-n", namespace, "patch", kind, name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+        self.kubectl(
+            "-n",
+            namespace,
+            "patch",
+            kind,
+            name,
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            json.dumps({"status": status}),
+        )
 
     def why(self, *words: str) -> tuple[int, Json]:
         """The exit code and the answer; where there is none, what was said in place of it."""
-        command = [sys.executable, "-m", "mooring.cli.mooring", "why", f"--kubeconfig={self.kubeconfig}", "-o=json", *words]
+        command = [
+            sys.executable,
+            "-m",
+            "mooring.cli.mooring",
+            "why",
+            f"--kubeconfig={self.kubeconfig}",
+            "-o=json",
+            *words,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         return done.returncode, json.loads(done.stdout) if done.stdout else {"said": done.stderr}
 
@@ -95,7 +113,9 @@ class Night:
     def _typed(self, line: str) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join([str(binary("kubectl").parent), str(Path(sys.executable).parent), os.environ["PATH"]])
         environment = {**os.environ, "PATH": path, "KUBECONFIG": str(self.kubeconfig)}
-        return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False, env=environment)
+        return subprocess.run(
+            ["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False, env=environment
+        )
 
     def is_healed(self, object_: str, *flags: str, within_s: float = START_S_MAX) -> None:
         """Nothing is in the way of the object any more, or only what no plane without a kubelet can do: the mount."""
@@ -121,7 +141,13 @@ class Night:
 @contextlib.contextmanager
 def a_last_lease(night: Night, node: str) -> Iterator[None]:
     """The Lease of a kubelet that has ended, and held it for two seconds."""
-    body = a_lease(node, holderIdentity=node, leaseDurationSeconds=2, renewTime="2026-01-01T00:00:00.000000Z", namespace="kube-node-lease")
+    body = a_lease(
+        node,
+        holderIdentity=node,
+        leaseDurationSeconds=2,
+        renewTime="2026-01-01T00:00:00.000000Z",
+        namespace="kube-node-lease",
+    )
     night.create(body)
     try:
         yield
@@ -142,10 +168,14 @@ def go_plane(folder: Path) -> Iterator[Night]:
     plane = ControlPlane.start()
     try:
         with _night(Night(folder, plane.kubeconfig(), plane)) as night:
-            plane.start_controllers(*CONTROLLERS, flags=["--pvclaimbinder-sync-period=1s", "--kube-api-qps=1000", "--kube-api-burst=2000"])
+            plane.start_controllers(
+                *CONTROLLERS, flags=["--pvclaimbinder-sync-period=1s", "--kube-api-qps=1000", "--kube-api-burst=2000"]
+            )
             plane.start_scheduler()
             election = ("--leader-election", "--leader-election-namespace=default")
-            night.run("snapshot-controller", programs["snapshot-controller"], f"--kubeconfig={night.kubeconfig}", *election)
+            night.run(
+                "snapshot-controller", programs["snapshot-controller"], f"--kubeconfig={night.kubeconfig}", *election
+            )
             for name in SIDECARS:
                 address = f"--csi-address={folder / 'csi.sock'}"
                 kubeconfig = _without_secrets(night, plane) if name == "csi-provisioner" else night.kubeconfig
@@ -158,7 +188,14 @@ def go_plane(folder: Path) -> Iterator[Night]:
 def _without_secrets(night: Night, plane: ControlPlane) -> Path:
     """A kubeconfig of an account that may do all that a provisioner does, but for reading secrets, as upstream's manifest has it."""
     resources = ["persistentvolumes", "persistentvolumeclaims", "persistentvolumeclaims/status", "events", "nodes"]
-    storage = ["storageclasses", "csinodes", "volumeattachments", "csidrivers", "csistoragecapacities", "volumeattributesclasses"]
+    storage = [
+        "storageclasses",
+        "csinodes",
+        "volumeattachments",
+        "csidrivers",
+        "csistoragecapacities",
+        "volumeattributesclasses",
+    ]
     rules = [
         {"apiGroups": [""], "resources": resources, "verbs": ["*"]},
         {"apiGroups": ["storage.k8s.io"], "resources": storage, "verbs": ["*"]},
@@ -182,14 +219,17 @@ def our_plane(folder: Path, *flags: str) -> Iterator[Night]:
     mooring = (sys.executable, "-m", "mooring.cli.mooring")
     kubeconfig = folder / "kubeconfig"
     server = Program(
-        [*mooring, "apiserver", f"--state={folder / 'state'}", f"--kubeconfig={kubeconfig}", "--port=0"], folder / "server.log"
+        [*mooring, "apiserver", f"--state={folder / 'state'}", f"--kubeconfig={kubeconfig}", "--port=0"],
+        folder / "server.log",
     )
     try:
         eventually(lambda: kubeconfig.exists() or server.assert_alive(), START_S_MAX, "the API server answers")
         with _night(Night(folder, kubeconfig)) as night:
             parts = "attacher,provisioner,resizer,snapshotter,snapshot-controller,binder,attachdetach,nodehealth"
             address = f"--csi-address={folder / 'csi.sock'}"
-            night.run("controller", *mooring, "controller", f"--enable={parts}", address, f"--kubeconfig={kubeconfig}", *flags)
+            night.run(
+                "controller", *mooring, "controller", f"--enable={parts}", address, f"--kubeconfig={kubeconfig}", *flags
+            )
             yield night
     finally:
         server.kill()
@@ -208,9 +248,16 @@ def _night(night: Night) -> Iterator[Night]:
             night.create(a_csi_node(name, {DRIVER: f"id-of-{name}"}))
             night.status("node", name, a_ready_node(name)["status"])
             if night.plane is not None:
-                night.kubectl("taint", "nodes", name, "node.kubernetes.io/not-ready-")  # the server sets it on each new Node
-        night.create(a_csi_driver(DRIVER, storageCapacity=False), a_class("folders", provisioner=DRIVER, allowVolumeExpansion=True))
-        night.parts["driver"] = folder_driver.start(night.folder / "driver", night.folder / "csi.sock", night.folder / "driver.log")
+                night.kubectl(
+                    "taint", "nodes", name, "node.kubernetes.io/not-ready-"
+                )  # the server sets it on each new Node
+        night.create(
+            a_csi_driver(DRIVER, storageCapacity=False),
+            a_class("folders", provisioner=DRIVER, allowVolumeExpansion=True),
+        )
+        night.parts["driver"] = folder_driver.start(
+            night.folder / "driver", night.folder / "csi.sock", night.folder / "driver.log"
+        )
         yield night
     except BaseException as error:
         error.add_note(night.logs())

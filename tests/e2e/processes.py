@@ -89,7 +89,9 @@ class ProcessTarget(Target):
     @contextlib.asynccontextmanager
     async def attaching(self, *flags: str) -> AsyncIterator[Attacher]:
         address = f"--csi-address={self.socket}"
-        attacher = self.running = Attacher(self.folder, address, f"--kubeconfig={self.config}", *flags, env=self.environ)
+        attacher = self.running = Attacher(
+            self.folder, address, f"--kubeconfig={self.config}", *flags, env=self.environ
+        )
         try:
             yield attacher
             assert "unexpected" not in attacher.log, "a bug showed itself"
@@ -136,7 +138,10 @@ async def embedded_server(folder: Path) -> AsyncIterator[Path]:
     """An embedded API server in this loop; gives a kubeconfig for it."""
     clock, randomness = LoopClock(), Random()
     server = ApiServer(
-        new_store(randomness, clock.wall_s()), identity_in(folder / "server", clock.wall_s()), clock=clock, randomness=randomness
+        new_store(randomness, clock.wall_s()),
+        identity_in(folder / "server", clock.wall_s()),
+        clock=clock,
+        randomness=randomness,
     )
     await server.start()
     try:

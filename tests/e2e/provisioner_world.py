@@ -41,7 +41,13 @@ class Provisioning(Tenant):
     def __init__(self, cluster: HttpCluster, plane: ControlPlane, folder: Path) -> None:
         super().__init__(cluster, look_s=0.02)
         self.plane, self.folder, self.socket = plane, folder, folder / "s"
-        can = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.CREATE_DELETE_SNAPSHOT, RPC.CLONE_VOLUME, RPC.GET_CAPACITY, RPC.MODIFY_VOLUME)
+        can = (
+            RPC.PUBLISH_UNPUBLISH_VOLUME,
+            RPC.CREATE_DELETE_SNAPSHOT,
+            RPC.CLONE_VOLUME,
+            RPC.GET_CAPACITY,
+            RPC.MODIFY_VOLUME,
+        )
         self.backend = VolumeDriver(self.driver, can, topology={"zone": "a"})
         self._made: list[tuple[Kind[Any], str]] = []
 
@@ -64,7 +70,9 @@ class Provisioning(Tenant):
         made: Json = json.loads(answer)
         if "status" in body:
             own = f"{path}/{made['metadata']['name']}/status"
-            status, answer = self.plane.request("PATCH", own, {"status": body["status"]}, "application/merge-patch+json")
+            status, answer = self.plane.request(
+                "PATCH", own, {"status": body["status"]}, "application/merge-patch+json"
+            )
             assert 200 == status, answer
         return made
 
@@ -87,8 +95,13 @@ class Provisioning(Tenant):
 
     async def make_secret_class(self, secret: str) -> None:
         """For the first pod's node; its volumes need the secret."""
-        given = {f"csi.storage.k8s.io/provisioner-secret-{key}": value for key, value in (("name", secret), ("namespace", NS))}
-        await self.create(a_class(self("sc"), provisioner=self.driver, wffc=True, reclaimPolicy="Delete", parameters=given))
+        given = {
+            f"csi.storage.k8s.io/provisioner-secret-{key}": value
+            for key, value in (("name", secret), ("namespace", NS))
+        }
+        await self.create(
+            a_class(self("sc"), provisioner=self.driver, wffc=True, reclaimPolicy="Delete", parameters=given)
+        )
 
     async def make_claim(self, base: str, node: str, **more: Any) -> Json:
         """As the PV controller and the scheduler leave it."""
@@ -115,7 +128,13 @@ class Provisioning(Tenant):
     @contextlib.asynccontextmanager
     async def provisioner(self, proxy: FaultProxy, name: str, *flags: str, **environ: str) -> AsyncIterator[Program]:
         """One that runs for the block, and ends in good order. name: of its log."""
-        command = [sys.executable, "-m", "mooring.cli.csi_provisioner", f"--csi-address={self.socket}", f"--kubeconfig={proxy.kubeconfig}"]
+        command = [
+            sys.executable,
+            "-m",
+            "mooring.cli.csi_provisioner",
+            f"--csi-address={self.socket}",
+            f"--kubeconfig={proxy.kubeconfig}",
+        ]
         program = Program([*command, *FLAGS, *flags], self.folder / name, {**os.environ, **environ})
         try:
             yield program
@@ -145,7 +164,11 @@ def serve_snapshots(world: Provisioning) -> None:
     for definition in SNAPSHOT_CRDS:
         world.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
     for plural in ("volumesnapshots", "volumesnapshotcontents"):
-        eventually(lambda plural=plural: world.plane.request("GET", f"{SNAPSHOTS}/{plural}")[0] == 200, 30, f"{plural} are served")
+        eventually(
+            lambda plural=plural: world.plane.request("GET", f"{SNAPSHOTS}/{plural}")[0] == 200,
+            30,
+            f"{plural} are served",
+        )
 
 
 def make_snapshot(world: Provisioning, origin: str) -> str:
@@ -155,10 +178,24 @@ def make_snapshot(world: Provisioning, origin: str) -> str:
     ready = {"boundVolumeSnapshotContentName": content, "readyToUse": True, "restoreSize": "1Gi"}
     made = world.post(f"{SNAPSHOTS}/namespaces/{NS}/volumesnapshots", _a_snapshot("VolumeSnapshot", name, spec, ready))
     ref = {"name": name, "namespace": NS, "uid": made["metadata"]["uid"]}
-    spec = {"deletionPolicy": "Retain", "driver": world.driver, "source": {"volumeHandle": f"vol-{origin}"}, "volumeSnapshotRef": ref}
-    world.post(f"{SNAPSHOTS}/volumesnapshotcontents", _a_snapshot("VolumeSnapshotContent", content, spec, {"snapshotHandle": "snap"}))
+    spec = {
+        "deletionPolicy": "Retain",
+        "driver": world.driver,
+        "source": {"volumeHandle": f"vol-{origin}"},
+        "volumeSnapshotRef": ref,
+    }
+    world.post(
+        f"{SNAPSHOTS}/volumesnapshotcontents",
+        _a_snapshot("VolumeSnapshotContent", content, spec, {"snapshotHandle": "snap"}),
+    )
     return name
 
 
 def _a_snapshot(kind: str, name: str, spec: Json, status: Json) -> Json:
-    return {"apiVersion": f"{SNAPSHOT_GROUP}/v1", "kind": kind, "metadata": {"name": name}, "spec": spec, "status": status}
+    return {
+        "apiVersion": f"{SNAPSHOT_GROUP}/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+        "status": status,
+    }

@@ -67,7 +67,9 @@ class Resizing(Tenant):
         """A claim of so many GiB with its volume, as the PV controller leaves them. csi: more of the volume's source."""
         made = await self.create(a_claim(self(base), sc=self("sc"), size=f"{size}Gi", volume=self(base)))
         source = {"csi": {"driver": self.driver, "volumeHandle": self(base), **csi}}
-        volume = a_pv(self(base), size=f"{size}Gi", source=source, storageClassName=self("sc"), claimRef=a_reference(made))
+        volume = a_pv(
+            self(base), size=f"{size}Gi", source=source, storageClassName=self("sc"), claimRef=a_reference(made)
+        )
         await self.create(volume)
         return await self.patch(PVC, self(base), {"status": claim_status(size)}, subresource="status")
 
@@ -135,7 +137,9 @@ def _step(claim: Json) -> str:
 
 @contextlib.asynccontextmanager
 async def a_world(
-    kubeconfig: Path, folder: Path, make_driver: Callable[[str], ResizingDriver] = lambda name: ResizingDriver(name=name)
+    kubeconfig: Path,
+    folder: Path,
+    make_driver: Callable[[str], ResizingDriver] = lambda name: ResizingDriver(name=name),
 ) -> AsyncIterator[Resizing]:
     """kubeconfig: of somebody who may do everything."""
     users = HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")

@@ -25,7 +25,13 @@ from tests.support.real import binary
 from tests.support.snapshot_driver import SnapshotDriver
 
 VS, VSC, PVC, PV = VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CONTENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-FLAGS: Final = ("--retry-interval-start=200ms", "--retry-interval-max=1s", "--v=2", "--kube-api-qps=1000", "--kube-api-burst=1000")
+FLAGS: Final = (
+    "--retry-interval-start=200ms",
+    "--retry-interval-max=1s",
+    "--v=2",
+    "--kube-api-qps=1000",
+    "--kube-api-burst=1000",
+)
 MODULES: Final = {"snapshot-controller": "snapshot_controller", "csi-snapshotter": "csi_snapshotter"}
 
 
@@ -65,7 +71,9 @@ class Snapshots(ClusterUser):
         return await self.shown(VS, name, lambda body: (body.get("status") or {}).get("readyToUse") is True, "ready")
 
     @contextlib.asynccontextmanager
-    async def program(self, name: str, kubeconfig: Path, *flags: str, go: bool = False, which: str = "") -> AsyncIterator[Program]:
+    async def program(
+        self, name: str, kubeconfig: Path, *flags: str, go: bool = False, which: str = ""
+    ) -> AsyncIterator[Program]:
         """snapshot-controller or csi-snapshotter for the block; ours ends in good order. go: Go's. which: of several."""
         start = [binary(name)] if go else [sys.executable, "-m", f"mooring.cli.{MODULES[name]}"]
         address = [f"--csi-address={self.socket}"] if name == "csi-snapshotter" else []

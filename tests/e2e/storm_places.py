@@ -110,7 +110,9 @@ class SidecarReplica(Replica):
 
         ports = _Ports(cluster, driver, self._life, clock)
         parts = dataclasses.replace(known, make_work=work)
-        self._life.start(SidecarLife(parts, setup, machine, ports, clock=clock, randomness=Random(seed), metrics=Metrics()).run())
+        self._life.start(
+            SidecarLife(parts, setup, machine, ports, clock=clock, randomness=Random(seed), metrics=Metrics()).run()
+        )
 
     def _begins(self) -> None:
         self._works = True
@@ -159,7 +161,9 @@ class _InProcessStorm(Storm):
 
     def a_replica(self, number: int) -> Replica:
         client, clock = self._place.a_client(), self._place.clock
-        return SidecarReplica(csi_provisioner.COMMAND, csi_provisioner.sidecar, client, self.driver, clock, number, self._flags)
+        return SidecarReplica(
+            csi_provisioner.COMMAND, csi_provisioner.sidecar, client, self.driver, clock, number, self._flags
+        )
 
 
 @contextlib.asynccontextmanager
@@ -206,7 +210,9 @@ class Folder:
             assert "unexpected" not in log.read_text(errors="replace"), log.name
 
     def logs(self) -> str:
-        ends = ((path.name, path.read_text(errors="replace").splitlines()[-15:]) for path in sorted(self.path.glob("*.log")))
+        ends = (
+            (path.name, path.read_text(errors="replace").splitlines()[-15:]) for path in sorted(self.path.glob("*.log"))
+        )
         return "\n".join(f"-- {name}\n" + "\n".join(lines) for name, lines in ends)
 
 
@@ -220,7 +226,8 @@ class ProcessStorm(Storm):
         """`csi-provisioner`."""
         flags = (f"--csi-address={self._folder.socket}", f"--kubeconfig={self._config}", *FLAGS)
         return ProgramReplica(
-            [sys.executable, "-m", "mooring.cli.csi_provisioner", *flags], self._folder.path / f"provisioner-{number}.log"
+            [sys.executable, "-m", "mooring.cli.csi_provisioner", *flags],
+            self._folder.path / f"provisioner-{number}.log",
         )
 
 
@@ -307,7 +314,10 @@ def _of_claims(config: Path, count: int) -> Callable[[Cluster, Folder], ProcessS
 
 @contextlib.asynccontextmanager
 async def embedded(folder: Path, count: int) -> AsyncIterator[tuple[ProcessStorm, Server]]:
-    async with embedded_server(folder) as server, with_processes(server.kubeconfig, _of_claims(server.kubeconfig, count)) as storm:
+    async with (
+        embedded_server(folder) as server,
+        with_processes(server.kubeconfig, _of_claims(server.kubeconfig, count)) as storm,
+    ):
         yield storm, server
 
 

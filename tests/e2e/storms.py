@@ -93,7 +93,9 @@ class Replicas:
 class Storm(abc.ABC):
     """cluster: as everybody else reaches it. count: of claims."""
 
-    def __init__(self, cluster: Cluster, driver: UnreliableVolumes, count: int, *, wait_s: float, look_s: float) -> None:
+    def __init__(
+        self, cluster: Cluster, driver: UnreliableVolumes, count: int, *, wait_s: float, look_s: float
+    ) -> None:
         self.world = Tenant(cluster, wait_s=wait_s, look_s=look_s)
         self.driver = driver
         self.count = count
@@ -184,7 +186,9 @@ class Storm(abc.ABC):
             self.assert_alive()
             left.clear()
             left["backend"] = sorted(self.driver.volumes)
-            left["volumes"] = [f"{pv.metadata.name} {pv.status.phase} {pv.metadata.finalizers}" for pv in await self._volumes()]
+            left["volumes"] = [
+                f"{pv.metadata.name} {pv.status.phase} {pv.metadata.finalizers}" for pv in await self._volumes()
+            ]
             left["claims"] = [f"{one.metadata.name} {one.metadata.finalizers}" for one in await self._claims()]
             left["intents"] = await self._open_intents()
             return not any(left.values())
@@ -206,7 +210,9 @@ class Storm(abc.ABC):
         assert sorted(backend) == sorted(_handle(pv) for pv in volumes.values())
         assert {one.metadata.uid for one in claims} == {_claim_uid(pv) for pv in volumes.values()}
         assert all(_claim_uid(volumes[one.spec.volume_name]) == one.metadata.uid for one in claims)
-        assert {pv.metadata.name: backend[_handle(pv)].zone for pv in volumes.values()} == {name: _zone(pv) for name, pv in volumes.items()}
+        assert {pv.metadata.name: backend[_handle(pv)].zone for pv in volumes.values()} == {
+            name: _zone(pv) for name, pv in volumes.items()
+        }
         await self._judge_pods({one.metadata.name: _zone(volumes[one.spec.volume_name]) for one in claims})
 
     async def _nobody_is_too_many(self) -> bool:
@@ -225,7 +231,9 @@ class Storm(abc.ABC):
         for pod in pods:
             (volume,) = [one for one in pod.spec.volumes or () if one.persistent_volume_claim is not None]
             assert volume.persistent_volume_claim is not None
-            assert self._zones[pod.spec.node_name] == zones[volume.persistent_volume_claim.claim_name], pod.metadata.name
+            assert self._zones[pod.spec.node_name] == zones[volume.persistent_volume_claim.claim_name], (
+                pod.metadata.name
+            )
 
     async def _all_scheduled(self) -> bool:
         return all(pod.spec.node_name for pod in (await self._cluster.list(PODS)).items)
@@ -238,7 +246,9 @@ class Storm(abc.ABC):
 
     async def _open_intents(self) -> list[str]:
         kind: Kind[Any] = LEASES.whole()
-        return [intent.uid for lease in (await self._cluster.list(kind)).items for intent in lease_codec.entries_of(lease)]
+        return [
+            intent.uid for lease in (await self._cluster.list(kind)).items for intent in lease_codec.entries_of(lease)
+        ]
 
 
 def _handle(pv: PersistentVolume) -> str:

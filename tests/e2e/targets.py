@@ -130,7 +130,9 @@ class Target(abc.ABC):
     async def delete(self, kind: str, name: str, namespace: str = "", grace_s: int | None = None) -> None:
         await self.users.delete(KINDS[kind], name, namespace, grace_period_s=grace_s)
 
-    async def patch(self, kind: str, name: str, body: Mapping[str, Any], *, namespace: str = "", subresource: str = "") -> None:
+    async def patch(
+        self, kind: str, name: str, body: Mapping[str, Any], *, namespace: str = "", subresource: str = ""
+    ) -> None:
         await self.users.patch(KINDS[kind], name, Patch(PatchType.MERGE, body), namespace, subresource=subresource)
 
     async def find(self, kind: str, name: str, namespace: str = "") -> Json | None:
@@ -272,7 +274,9 @@ def on_every_target(body: Body) -> Callable[..., None]:
         else:
             asyncio.run(run())
 
-    own = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("place", "request", "tmp_path")]
+    own = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("place", "request", "tmp_path")
+    ]
     test.__signature__ = inspect.Signature([*own, *list(inspect.signature(body).parameters.values())[1:]])  # type: ignore[attr-defined]
     marked: Callable[..., None] = pytest.mark.parametrize("place", _PLACES)(test)
     return marked

@@ -23,7 +23,9 @@ _GONE = (OSError, http.client.HTTPException)
 def started(folder: Path, command: str) -> tuple[Program, Rest]:
     config = folder / "state" / "kubeconfig"
     config.unlink(missing_ok=True)
-    program = Program([sys.executable, "-m", "mooring.cli.mooring", command, f"--state={folder / 'state'}"], folder / "log")
+    program = Program(
+        [sys.executable, "-m", "mooring.cli.mooring", command, f"--state={folder / 'state'}"], folder / "log"
+    )
     eventually(lambda: bool(program.output_alive()) and config.exists(), 30, "the server answers", 0.02)
     url = json.loads(config.read_text())["clusters"][0]["cluster"]["server"]
     return program, Rest(url, folder / "state" / "tls" / "ca.crt", (folder / "state" / "tls" / "token").read_text())

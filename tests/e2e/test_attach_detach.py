@@ -71,7 +71,9 @@ async def test_the_volumes_finalizer_lasts_until_it_is_deleted_and_detached(targ
         await target.attached(first)
         await target.attached(second)
         await target.detached(first)
-        await target.patch("PersistentVolume", pv, {"metadata": {"finalizers": [target.finalizer]}})  # no admission's, only ours
+        await target.patch(
+            "PersistentVolume", pv, {"metadata": {"finalizers": [target.finalizer]}}
+        )  # no admission's, only ours
         await target.delete("PersistentVolume", pv)
         held = await target.get("PersistentVolume", pv)
         assert [target.finalizer] == held["metadata"]["finalizers"]
@@ -99,7 +101,9 @@ async def test_a_volume_deleted_while_attached_stays_attached_and_is_attached_no
     assert {} == target.left_over()
 
 
-@pytest.mark.parametrize("code", [Code.RESOURCE_EXHAUSTED, Code.INTERNAL, Code.ABORTED], ids=lambda code: code.name.lower())
+@pytest.mark.parametrize(
+    "code", [Code.RESOURCE_EXHAUSTED, Code.INTERNAL, Code.ABORTED], ids=lambda code: code.name.lower()
+)
 @on_every_target
 async def test_a_drivers_error_is_shown_and_then_cleared(target: Target, code: Code) -> None:
     pv, node = await target.volume(), await target.node()
@@ -109,7 +113,10 @@ async def test_a_drivers_error_is_shown_and_then_cleared(target: Target, code: C
     async with target.attaching(SOON):
         va = await target.want(pv, node)
         error = await target.error(va)
-        assert (f"rpc error: code = {words} desc = the shelf is füll", int(code)) == (error["message"], error["errorCode"])
+        assert (f"rpc error: code = {words} desc = the shelf is füll", int(code)) == (
+            error["message"],
+            error["errorCode"],
+        )
         target.driver.forget_scripts()
         assert "attachError" not in (await target.attached(va))["status"]
         target.driver.always(UNPUBLISH, Fail(code, "it sticks"))

@@ -45,7 +45,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]
 
 @contextlib.contextmanager
 def controller(kubeconfig: Path, log: Path, *flags: str) -> Iterator[Program]:
-    command = [sys.executable, "-m", "mooring.cli.mooring", "attachdetach", f"--kubeconfig={kubeconfig}", "--v=2", *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "mooring.cli.mooring",
+        "attachdetach",
+        f"--kubeconfig={kubeconfig}",
+        "--v=2",
+        *flags,
+    ]
     program = Program(command, log)
     try:
         yield program
@@ -55,7 +63,9 @@ def controller(kubeconfig: Path, log: Path, *flags: str) -> Iterator[Program]:
 
 async def _a_pod_has_its_volume(kubeconfig: Path) -> Any:
     """A pod's volume is attached, reported, and let go of. Gives the Leases that there are."""
-    async with HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests") as cluster:
+    async with HttpCluster(
+        load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests"
+    ) as cluster:
         world = Tenant(cluster, look_s=0.02)
         node, pv, claim = world("node"), world("pv"), world("claim")
         va = attachment_name("csi.test", pv, node)

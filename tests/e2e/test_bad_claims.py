@@ -66,7 +66,10 @@ BAD: Final[dict[str, Bad]] = {
     ),
     "secret": Bad(
         'secrets "nowhere" not found',
-        parameters=((f"{PREFIX}provisioner-secret-name", "nowhere"), (f"{PREFIX}provisioner-secret-namespace", "default")),
+        parameters=(
+            (f"{PREFIX}provisioner-secret-name", "nowhere"),
+            (f"{PREFIX}provisioner-secret-namespace", "default"),
+        ),
     ),
     "exbibytes": Bad("", size="16Ei"),
     "too-large-for-a-number": Bad("", size="1e400"),
@@ -96,7 +99,9 @@ class MisleadingDriver(VolumeDriver):
         match how:
             case "no-id" | "nil":
                 await self.delete_volume(csi.DeleteVolumeRequest(volume_id=volume.volume_id))
-                return csi.CreateVolumeResponse(volume=None if how == "nil" else csi.Volume(capacity_bytes=volume.capacity_bytes))
+                return csi.CreateVolumeResponse(
+                    volume=None if how == "nil" else csi.Volume(capacity_bytes=volume.capacity_bytes)
+                )
             case "smaller":
                 volume.capacity_bytes -= 1
             case "negative":
@@ -143,7 +148,9 @@ class BadClaims(ClusterUser):
 
     async def handles(self) -> list[str]:
         found = (await self.users.list(PERSISTENT_VOLUMES)).items
-        return sorted(pv.spec.csi.volume_handle for pv in found if pv.spec.csi and pv.spec.csi.driver == self.driver.name)
+        return sorted(
+            pv.spec.csi.volume_handle for pv in found if pv.spec.csi and pv.spec.csi.driver == self.driver.name
+        )
 
     async def clean_up(self) -> None:
         for claim in self.claims.values():
@@ -163,7 +170,9 @@ class BadClaims(ClusterUser):
 @contextlib.contextmanager
 def provisioner(config: Path, socket: Path, log: Path) -> Iterator[Program]:
     flags = (f"--csi-address={socket}", f"--kubeconfig={config}", "--retry-interval-start=300ms", "--v=2")
-    program = Program([sys.executable, "-m", "mooring.cli.csi_provisioner", *flags], log, {**os.environ, "POD_NAMESPACE": ""})
+    program = Program(
+        [sys.executable, "-m", "mooring.cli.csi_provisioner", *flags], log, {**os.environ, "POD_NAMESPACE": ""}
+    )
     try:
         yield program
     finally:
@@ -198,13 +207,19 @@ async def _all_are_told(config: Path, folder: Path, bad_ones: Mapping[str, Bad])
         while wanted - failures.keys() or len(await world.handles()) < 1:
             program.assert_alive()
             failures = await world.failures()
-            assert asyncio.get_running_loop().time() < deadline, f"not told: {wanted - failures.keys()}; told: {failures}"
+            assert asyncio.get_running_loop().time() < deadline, (
+                f"not told: {wanted - failures.keys()}; told: {failures}"
+            )
             await asyncio.sleep(0.1)
         assert {} == {name: text for name, text in failures.items() if BAD[name].text not in text}
         await world.clean_up()
         await asyncio.sleep(1.5)  # what is under way ends
         handles = await world.handles()
-        assert sorted(world.driver.volumes.keys() - {f"vol-pvc-{world.claims['usual']['metadata']['uid']}"}) == handles == []
+        assert (
+            sorted(world.driver.volumes.keys() - {f"vol-pvc-{world.claims['usual']['metadata']['uid']}"})
+            == handles
+            == []
+        )
         assert "unexpected" not in program.output()
 
 

@@ -93,7 +93,9 @@ async def test_a_driver_without_a_name_ends_it(tmp_path: Path) -> None:
 async def test_capabilities_from_another_age_are_passed_over(tmp_path: Path) -> None:
     """Entries that are empty or of a kind unknown today do no harm."""
     async with a_target(tmp_path) as (target, garbled):
-        known = csi.ControllerGetCapabilitiesResponse(capabilities=[{"rpc": {"type": RPC.PUBLISH_UNPUBLISH_VOLUME}}, {}])
+        known = csi.ControllerGetCapabilitiesResponse(
+            capabilities=[{"rpc": {"type": RPC.PUBLISH_UNPUBLISH_VOLUME}}, {}]
+        )
         unknown_number = b"\x0a\x05\x0a\x03\x08\xe7\x07"  # capabilities { rpc { type: 999 } }
         unknown_kind = b"\x0a\x04\xfa\x3e\x01x"  # capabilities { field 1007: "x" }
         garbled.instead["ControllerGetCapabilities"] = known.SerializeToString() + unknown_number + unknown_kind
@@ -116,7 +118,9 @@ async def test_garbage_in_place_of_an_answer_is_told_and_asked_again(tmp_path: P
                 garbled.instead[rpc] = GARBAGE
                 await target.delete("VolumeAttachment", va)
             error = await target.error(va, field)
-            assert f"rpc error: code = Internal desc = the driver's answer is no csi.v1.{rpc}Response" == error["message"]
+            assert (
+                f"rpc error: code = Internal desc = the driver's answer is no csi.v1.{rpc}Response" == error["message"]
+            )
             garbled.instead.clear()
             if rpc == PUBLISH:
                 await target.attached(va)
@@ -134,7 +138,9 @@ async def test_garbage_in_place_of_an_answer_is_told_and_asked_again(tmp_path: P
     ],
     ids=["garbage", "pages-without-end"],
 )
-async def test_a_list_of_volumes_that_makes_no_sense_changes_nothing(tmp_path: Path, answer: Callable[[], bytes], text: str) -> None:
+async def test_a_list_of_volumes_that_makes_no_sense_changes_nothing(
+    tmp_path: Path, answer: Callable[[], bytes], text: str
+) -> None:
     async with a_target(tmp_path) as (target, garbled):
         target.driver.controller = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES)
         garbled.instead["ListVolumes"] = answer()
@@ -159,7 +165,10 @@ async def test_a_driver_that_dies_in_each_call_is_asked_until_it_lives(tmp_path:
                 await target.asked(PUBLISH, count)
                 await target.stop_driver()
                 error = await target.error(va)
-                assert (14, True) == (error["errorCode"], error["message"].startswith("rpc error: code = Unavailable desc = "))
+                assert (14, True) == (
+                    error["errorCode"],
+                    error["message"].startswith("rpc error: code = Unavailable desc = "),
+                )
                 await target.start_driver()
             gate.set()
             assert "attachError" not in (await target.attached(va))["status"]

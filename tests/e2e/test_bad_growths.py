@@ -74,7 +74,9 @@ BAD: Final[dict[str, Bad]] = {
 class MisleadingDriver(ResizingDriver):
     """Answers as the volume's handle says."""
 
-    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+    async def controller_expand_volume(
+        self, request: csi.ControllerExpandVolumeRequest
+    ) -> csi.ControllerExpandVolumeResponse:
         how = request.volume_id.rsplit("-", 1)[0]
         if request.capacity_range.required_bytes >= LARGEST:
             raise DriverError(Code.OUT_OF_RANGE, "the array is not that large")
@@ -87,7 +89,9 @@ class MisleadingDriver(ResizingDriver):
         answer.capacity_bytes = answers.get(how, answer.capacity_bytes)
         return answer
 
-    async def controller_modify_volume(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
+    async def controller_modify_volume(
+        self, request: csi.ControllerModifyVolumeRequest
+    ) -> csi.ControllerModifyVolumeResponse:
         assert request.mutable_parameters["class"] != "foreign", "the class is another driver's"
         if request.volume_id.startswith("never-modified"):
             await asyncio.sleep(3600)
@@ -137,7 +141,9 @@ async def _told(world: Resizing) -> dict[str, list[str]]:
 async def test_all_are_told_and_no_volume_is_believed_to_be_larger(kubeconfig: Path, tmp_path: Path) -> None:
     async with a_world(kubeconfig, tmp_path, _driver) as world:
         await world.make_attributes_class("gold")
-        await world.create(an_attributes_class(world("foreign"), parameters={"class": "foreign"}, driverName="another.csi.test"))
+        await world.create(
+            an_attributes_class(world("foreign"), parameters={"class": "foreign"}, driverName="another.csi.test")
+        )
         await world.create(a_secret(world("bytes"), {"key": "//79"}))
         for base, bad in BAD.items():
             csi_fields = tuple((key, _named(world, value)) for key, value in bad.csi)
@@ -149,7 +155,9 @@ async def test_all_are_told_and_no_volume_is_believed_to_be_larger(kubeconfig: P
                 error.add_note(f"not told: {await _missing(world)}")
                 raise
             await _make(world, "usual", Bad(""))
-            await world.shown(PVC, world("usual"), lambda claim: claim["status"]["capacity"]["storage"] == "2Gi", "has grown")
+            await world.shown(
+                PVC, world("usual"), lambda claim: claim["status"]["capacity"]["storage"] == "2Gi", "has grown"
+            )
         await _judge(world)
 
 
@@ -160,7 +168,9 @@ def _named(world: Resizing, value: Any) -> Any:
 async def _missing(world: Resizing) -> dict[str, list[str]]:
     """Those of which is not told what it should be, with what is told."""
     told = {base: [] for base in BAD} | await _told(world)
-    return {base: told[base] for base, bad in BAD.items() if bad.text and not any(bad.text in text for text in told[base])}
+    return {
+        base: told[base] for base, bad in BAD.items() if bad.text and not any(bad.text in text for text in told[base])
+    }
 
 
 async def _all_are_told(world: Resizing) -> bool:
@@ -170,7 +180,9 @@ async def _all_are_told(world: Resizing) -> bool:
 async def _judge(world: Resizing) -> None:
     silent = {base for base, bad in BAD.items() if not bad.text}
     assert set() == silent & (await _told(world)).keys()
-    assert set() == {world(base) for base in (*silent, TOO_LARGE)} & {call.request.volume_id for call in world.backend.made(EXPAND)}
+    assert set() == {world(base) for base in (*silent, TOO_LARGE)} & {
+        call.request.volume_id for call in world.backend.made(EXPAND)
+    }
     for base in BAD:
         claim, volume = await world.get(PVC, world(base)), await world.get(PV, world(base))
         assert ("1Gi", "1Gi") == (claim["status"]["capacity"]["storage"], volume["spec"]["capacity"]["storage"]), base
@@ -191,7 +203,11 @@ async def test_the_api_server_refuses_the_rest(kubeconfig: Path, tmp_path: Path)
         await world.create(a_class(world("fixed"), provisioner=world.driver))
         fixed = await world.create(a_claim(world("still"), sc=world("fixed"), volume=world("still")))
         await world.create(
-            a_pv(world("still"), source={"csi": {"driver": world.driver, "volumeHandle": "still"}}, claimRef=a_reference(fixed))
+            a_pv(
+                world("still"),
+                source={"csi": {"driver": world.driver, "volumeHandle": "still"}},
+                claimRef=a_reference(fixed),
+            )
         )
         await world.patch(PVC, world("still"), {"status": claim_status(1)}, subresource="status")
         async with world.resizer(kubeconfig, "log"):
@@ -203,5 +219,7 @@ async def test_the_api_server_refuses_the_rest(kubeconfig: Path, tmp_path: Path)
             with pytest.raises(Invalid):
                 await world.create(an_attributes_class(world("empty"), parameters=None, driverName=world.driver))
             await world.ask(6)
-            await world.shown(PVC, world("claim"), lambda claim: claim["status"]["capacity"]["storage"] == "6Gi", "has grown")
+            await world.shown(
+                PVC, world("claim"), lambda claim: claim["status"]["capacity"]["storage"] == "6Gi", "has grown"
+            )
         assert ([6], {world("claim"): 6 * GiB}) == (world.asked, world.backend.sizes)

@@ -20,7 +20,16 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Invalid
 from mooring.wire.grpc.codes import Code
 from tests.e2e.snapshot_world import PVC, VS, VSC, Snapshots, a_world
-from tests.support.builders import Json, a_bound_claim, a_new_content, a_new_snapshot, a_pv, a_reference, a_secret, a_snapshot_class
+from tests.support.builders import (
+    Json,
+    a_bound_claim,
+    a_new_content,
+    a_new_snapshot,
+    a_pv,
+    a_reference,
+    a_secret,
+    a_snapshot_class,
+)
 from tests.support.control_plane import ControlPlane
 from tests.support.embedded import EmbeddedServer
 from tests.support.scripted_driver import RPC
@@ -78,7 +87,9 @@ BAD: Final[dict[str, Bad]] = {
     "in-deletion": Bad("is being deleted"),
     "volume-missing": Bad("failed to retrieve PV", without="volume"),
     "no-csi": Bad("cannot find CSI PersistentVolumeSource", pv={"source": {"hostPath": {"path": "/x"}}}),
-    "volume-of-another": Bad('is of driver "csi.test"', pv={"source": {"csi": {"driver": OTHER, "volumeHandle": "vol-other"}}}),
+    "volume-of-another": Bad(
+        'is of driver "csi.test"', pv={"source": {"csi": {"driver": OTHER, "volumeHandle": "vol-other"}}}
+    ),
     "volume-of-another-claim": Bad("not bound or invalid", pv={"claimRef": a_reference("another", "another-uid")}),
     # the driver's answers
     "no-id": Bad("without snapshot_id"),
@@ -171,7 +182,9 @@ async def _make(world: Snapshots, name: str, bad: Bad) -> None:
         await world.create(a_new_snapshot(name, content=bad.content))
         return
     if bad.handle:
-        content = a_new_content(name, snapshot=name, handle=bad.handle, ref_uid=None, policy="Retain", volumeSnapshotClassName=name)
+        content = a_new_content(
+            name, snapshot=name, handle=bad.handle, ref_uid=None, policy="Retain", volumeSnapshotClassName=name
+        )
         await world.create(content)
         await world.create(a_new_snapshot(name, content=name))
         return
@@ -279,5 +292,9 @@ async def _end(world: Snapshots, driver: MisleadingDriver) -> None:
 
     await world.until(nothing, what=f"nothing is left: {list(driver.snapshots)}")
     await world.patch(PVC, "in-deletion", {"metadata": {"finalizers": None}})
-    held = [one["metadata"]["name"] for one in await world.list(PVC) if "as-source" in str(one["metadata"].get("finalizers"))]
+    held = [
+        one["metadata"]["name"]
+        for one in await world.list(PVC)
+        if "as-source" in str(one["metadata"].get("finalizers"))
+    ]
     assert [] == held

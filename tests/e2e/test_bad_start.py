@@ -33,19 +33,35 @@ FLAGS: dict[str, tuple[list[str], int, list[str]]] = {
     "no-duration": (["--timeout=abc"], 2, ['invalid value "abc" for flag -timeout', DURATIONS]),
     "bare-number": (["--resync=15"], 2, ["missing unit in duration", DURATIONS]),
     "negative-duration": (["--timeout=-1s"], 1, ["timeout: must be greater than zero, as in 15s"]),
-    "no-number": (["--worker-threads=-1"], 2, ['invalid value "-1" for flag -worker-threads', "a whole number, not negative"]),
+    "no-number": (
+        ["--worker-threads=-1"],
+        2,
+        ['invalid value "-1" for flag -worker-threads', "a whole number, not negative"],
+    ),
     "ST01-no-workers": (["--worker-threads=0"], 1, ["Option -worker-threads must be greater than zero"]),
     "pages-too-large": (["--max-entries=4294967296"], 1, ["max-entries: must be between 0 and 2147483647"]),
     "no-boolean": ([f"{ELECTION}=maybe"], 2, ['invalid value "maybe" for flag -leader-election', "true or false"]),
-    "ST04-unknown-gate": (["--feature-gates=NoSuch=true"], 1, ["unrecognized feature gate: NoSuch", "known are AllAlpha"]),
+    "ST04-unknown-gate": (
+        ["--feature-gates=NoSuch=true"],
+        1,
+        ["unrecognized feature gate: NoSuch", "known are AllAlpha"],
+    ),
     "ST04-malformed-gate": (["--feature-gates=NoSuch"], 2, ["missing bool value for NoSuch", GATES]),
-    "LE04-durations": ([ELECTION, "--leader-election-lease-duration=10s"], 2, ["greater than the renew deadline", "lease-duration=10s"]),
+    "LE04-durations": (
+        [ELECTION, "--leader-election-lease-duration=10s"],
+        2,
+        ["greater than the renew deadline", "lease-duration=10s"],
+    ),
     "LE06-labels": (["--leader-election-labels=a"], 2, ['"a" is no pair', "as in team:storage"]),
     "HT01-two-addresses": (["--http-endpoint=:1", "--metrics-address=:2"], 1, ["only one of", "drop it"]),
     "no-address": (["--http-endpoint=8080"], 1, ['"8080" is no address to listen on', ADDRESS]),
     "FL04-no-burst": (["--kube-api-burst=0"], 1, ["kube-api-burst", "greater than 0"]),
     "LG05-format": (["--logging-format=xml"], 1, ['unsupported log format "xml"; use text or json']),
-    "CO07-network": (["--csi-address=localhost:1234"], 1, ["only supported for unix:// addresses", "as in /run/csi/socket"]),
+    "CO07-network": (
+        ["--csi-address=localhost:1234"],
+        1,
+        ["only supported for unix:// addresses", "as in /run/csi/socket"],
+    ),
     "long-path": ([f"--csi-address=/{'x' * 120}"], 1, ["the path has 121 bytes, a socket's may have 107"]),
     "no-cluster": ([], 1, ["no kubeconfig was given, and this is no pod", "give --kubeconfig"]),
 }
@@ -111,13 +127,25 @@ UNUSABLE: dict[str, tuple[str | dict[str, Any] | None, list[str]]] = {
     "other-file": ("some text", ["must be a mapping with clusters, contexts and users"]),
     "other-kind": ({"kind": "Pod", "apiVersion": "v1"}, ['its kind is "Pod"', "is it the right file?"]),
     "no-context": ({**_kubeconfig(**SERVER), "current-context": ""}, ["current-context is not set", "contexts: c"]),
-    "unknown-context": ({**_kubeconfig(**SERVER), "current-context": "d"}, ['context "d" does not exist', "contexts: c"]),
+    "unknown-context": (
+        {**_kubeconfig(**SERVER), "current-context": "d"},
+        ['context "d" does not exist', "contexts: c"],
+    ),
     "no-cluster": ({**_kubeconfig(), "clusters": []}, ['its cluster "c" does not exist', "it has no clusters"]),
     "no-server": (_kubeconfig(), ["server is not set"]),
     "bad-server": (_kubeconfig(server="ftp://h"), ['its scheme is "ftp", must be https or http']),
-    "ca-no-base64": (_kubeconfig(**SERVER, **{"certificate-authority-data": "%"}), ["certificate-authority-data is not base64"]),
-    "ca-no-pem": (_kubeconfig(**SERVER, **{"certificate-authority-data": _base64(b"x")}), ["certificate-authority-data", "certificate"]),
-    "ca-missing": (_kubeconfig(**SERVER, **{"certificate-authority": "/no/ca"}), ["certificate-authority", "/no/ca", "does not exist"]),
+    "ca-no-base64": (
+        _kubeconfig(**SERVER, **{"certificate-authority-data": "%"}),
+        ["certificate-authority-data is not base64"],
+    ),
+    "ca-no-pem": (
+        _kubeconfig(**SERVER, **{"certificate-authority-data": _base64(b"x")}),
+        ["certificate-authority-data", "certificate"],
+    ),
+    "ca-missing": (
+        _kubeconfig(**SERVER, **{"certificate-authority": "/no/ca"}),
+        ["certificate-authority", "/no/ca", "does not exist"],
+    ),
 }
 
 
@@ -140,12 +168,18 @@ async def a_target(folder: Path) -> AsyncIterator[ProcessTarget]:
 
 
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], None], list[str]]] = {
-    "wrong-port": (lambda values: _cluster(values).update(server=f"https://127.0.0.1:{free_ports(1)[0]}"), ["Connect call failed"]),
+    "wrong-port": (
+        lambda values: _cluster(values).update(server=f"https://127.0.0.1:{free_ports(1)[0]}"),
+        ["Connect call failed"],
+    ),
     "other-ca": (
         lambda values: _cluster(values).update({"certificate-authority-data": _base64(trustme.CA().cert_pem.bytes())}),
         ["is not trusted", "check certificate-authority"],
     ),
-    "other-name": (lambda values: _cluster(values).update({"tls-server-name": "other"}), ["is for another name", "tls-server-name"]),
+    "other-name": (
+        lambda values: _cluster(values).update({"tls-server-name": "other"}),
+        ["is for another name", "tls-server-name"],
+    ),
     "bad-token": (lambda values: values["users"][0].update(user={"token": "wrong"}), ["Unauthorized"]),
 }
 
@@ -170,7 +204,10 @@ async def test_a_server_that_can_not_be_reached_so(tmp_path: Path, case: str) ->
                 told = await attacher.said("Failed to list or watch", f"informer/{resource}")
                 assert [] == [text for text in texts if text not in told], told
             status, body = await asyncio.to_thread(_get, port, "/readyz")
-            assert (503, "not ready: the caches are not filled yet") == (status, body.partition(": can't follow volumeattachments: ")[0])
+            assert (503, "not ready: the caches are not filled yet") == (
+                status,
+                body.partition(": can't follow volumeattachments: ")[0],
+            )
             assert [] == [text for text in texts if text not in body], body
             assert (200, "ok") == await asyncio.to_thread(_get, port, "/healthz")
             attacher.assert_alive()
@@ -249,7 +286,9 @@ async def test_a_socket_that_is_no_drivers(tmp_path: Path) -> None:
             await asyncio.start_unix_server(talk, tmp_path / name)
             for name, talk in (("http", _as_http), ("noise", _as_noise), ("silent", _as_nobody))
         ]
-        attachers = {name: Attacher(tmp_path, f"--csi-address={tmp_path / name}", f"--kubeconfig={config}") for name in cases}
+        attachers = {
+            name: Attacher(tmp_path, f"--csi-address={tmp_path / name}", f"--kubeconfig={config}") for name in cases
+        }
         try:
             codes = await asyncio.gather(*(attacher.exit_code(45) for attacher in attachers.values()))
         finally:

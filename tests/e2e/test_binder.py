@@ -38,7 +38,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]
 
 @contextlib.contextmanager
 def binder(kubeconfig: Path, log: Path, *flags: str) -> Iterator[Program]:
-    program = Program([sys.executable, "-m", "mooring.cli.mooring", "binder", f"--kubeconfig={kubeconfig}", "--v=2", *flags], log)
+    program = Program(
+        [sys.executable, "-m", "mooring.cli.mooring", "binder", f"--kubeconfig={kubeconfig}", "--v=2", *flags], log
+    )
     try:
         yield program
     finally:
@@ -47,7 +49,9 @@ def binder(kubeconfig: Path, log: Path, *flags: str) -> Iterator[Program]:
 
 @contextlib.asynccontextmanager
 async def a_world(kubeconfig: Path) -> AsyncIterator[Tenant]:
-    async with HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests") as cluster:
+    async with HttpCluster(
+        load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests"
+    ) as cluster:
         yield Tenant(cluster, look_s=0.02)
 
 

@@ -56,7 +56,9 @@ def test_by_default_it_is_the_three_that_a_driver_takes(tmp_path: Path) -> None:
 def test_a_second_driver_is_a_prefix_and_a_name(part: str, tmp_path: Path) -> None:
     """As the comments of the kustomizations say; but for the driver's own folder on a node, which has its name there by hand."""
     ours = rendered(tmp_path, {**only(part), "namePrefix": "second-", "driver": {"name": "second.example.com"}})
-    theirs = yaml.safe_load_all(yaml.safe_dump_all(built(second(part, tmp_path))).replace("csi.example.com", "second.example.com"))
+    theirs = yaml.safe_load_all(
+        yaml.safe_dump_all(built(second(part, tmp_path))).replace("csi.example.com", "second.example.com")
+    )
     assert by_name(list(theirs)) == by_name(ours)
 
 
@@ -80,7 +82,10 @@ def test_the_right_to_some_secrets_is_that_of_deploy_secrets(tmp_path: Path) -> 
     values = {"enabled": True, "namespace": "vault", "names": ["a", "b"], "account": "mooring-controller"}
     ours = by_name(rendered(tmp_path, {**only("one-process"), "namePrefix": "second-", "secrets": values}))
     role, binding = ours["Role", "second-csi-controller-secrets"], ours["RoleBinding", "second-csi-controller-secrets"]
-    assert ({"vault"}, ["a", "b"]) == ({one["metadata"]["namespace"] for one in (role, binding)}, role["rules"][0]["resourceNames"])
+    assert ({"vault"}, ["a", "b"]) == (
+        {one["metadata"]["namespace"] for one in (role, binding)},
+        role["rules"][0]["resourceNames"],
+    )
     (subject,) = binding["subjects"]
     account = workload_of(list(ours.values()))["spec"]["template"]["spec"]["serviceAccountName"]
     assert {"kind": "ServiceAccount", "name": account, "namespace": "storage"} == subject
@@ -96,12 +101,17 @@ def test_alerts_and_dashboards_are_those_of_deploy_monitoring(tmp_path: Path) ->
     offered = set(yaml.safe_load((CHART / "values.yaml").read_text())["monitoring"]) & MONITORING.keys()
     assert {kind for kind, _ in theirs} == {MONITORING[name] for name in offered}
     assert "{{ $labels.pod }}" in yaml.safe_dump_all(theirs.values())
-    assert theirs == by_name(rendered(tmp_path, {**only(), "monitoring": {name: {"enabled": True} for name in offered}}))
+    assert theirs == by_name(
+        rendered(tmp_path, {**only(), "monitoring": {name: {"enabled": True} for name in offered}})
+    )
     assert {} == by_name(rendered(tmp_path, only()))
 
 
 def test_another_socket_and_another_kubelet_are_meant_everywhere(tmp_path: Path) -> None:
-    values = {"driver": {"name": "d.test", "socket": "plugin.sock", "image": "registry.test/d@sha256:1"}, "kubeletFolder": "/data/kubelet"}
+    values = {
+        "driver": {"name": "d.test", "socket": "plugin.sock", "image": "registry.test/d@sha256:1"},
+        "kubeletFolder": "/data/kubelet",
+    }
     text = yaml.safe_dump_all(rendered(tmp_path, values))
     wanted = yaml.safe_dump_all(rendered(tmp_path))
     for old, new in (("csi.sock", "plugin.sock"), ("/var/lib/kubelet", "/data/kubelet"), ("csi.example.com", "d.test")):
@@ -120,16 +130,26 @@ def test_a_name_that_looks_like_a_number_stays_a_name(tmp_path: Path) -> None:
 
 
 def test_images_come_from_a_registry_a_tag_or_one_by_one(tmp_path: Path) -> None:
-    images = {"registry": "registry.test/storage", "tag": "9", "instead": {"mooring-csi-attacher": "other.test/a@sha256:2"}}
+    images = {
+        "registry": "registry.test/storage",
+        "tag": "9",
+        "instead": {"mooring-csi-attacher": "other.test/a@sha256:2"},
+    }
     pod = workload_of(
-        rendered(tmp_path, {**only("controller"), "images": {**images, "pullPolicy": "Always", "pullSecrets": [{"name": "s"}]}})
+        rendered(
+            tmp_path,
+            {**only("controller"), "images": {**images, "pullPolicy": "Always", "pullSecrets": [{"name": "s"}]}},
+        )
     )
     spec = pod["spec"]["template"]["spec"]
     found = {one["name"]: one["image"] for one in spec["containers"]}
     assert "other.test/a@sha256:2" == found.pop("csi-attacher")
     assert "DRIVER:latest" == found.pop("driver")
     assert {f"registry.test/storage/mooring-{name}:9" for name in found} == set(found.values())
-    assert ([{"name": "s"}], {"Always"}) == (spec["imagePullSecrets"], {one["imagePullPolicy"] for one in spec["containers"]})
+    assert ([{"name": "s"}], {"Always"}) == (
+        spec["imagePullSecrets"],
+        {one["imagePullPolicy"] for one in spec["containers"]},
+    )
 
 
 def _provisioners(objects: list[Json]) -> list[Json]:
@@ -140,7 +160,9 @@ def _provisioners(objects: list[Json]) -> list[Json]:
 def test_a_driver_without_capacity_is_one_value(tmp_path: Path) -> None:
     """docs/deployment.md: the CSIDriver's field and the flags are changed together."""
     whole, less = rendered(tmp_path), rendered(tmp_path, {"storageCapacity": False})
-    assert [True, False] == [by_name(one)["CSIDriver", "csi.example.com"]["spec"]["storageCapacity"] for one in (whole, less)]
+    assert [True, False] == [
+        by_name(one)["CSIDriver", "csi.example.com"]["spec"]["storageCapacity"] for one in (whole, less)
+    ]
     flags = [container["args"] for objects in (whole, less) for container in _provisioners(objects)]
     assert [word for word in flags[0] if "capacity" not in word] == flags[1] != flags[0]
 
@@ -177,7 +199,8 @@ def test_what_people_set_of_a_part_arrives(tmp_path: Path) -> None:
     template = wanted["spec"]["template"]
     template["metadata"]["annotations"] = {"a": "b"}
     template["spec"] |= {
-        name: LARGE[name] for name in ("priorityClassName", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
+        name: LARGE[name]
+        for name in ("priorityClassName", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
     }
     template["spec"]["securityContext"]["runAsUser"] = 7
     template["spec"]["volumes"].append({"name": "extra", "emptyDir": {}})
@@ -203,7 +226,9 @@ def leaves(tree: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 
 def test_no_value_is_there_that_no_template_reads() -> None:
     """What the schema refuses, it refuses since nobody reads it; so it must know nothing that nobody reads."""
-    text = "".join(path.read_text() for path in (CHART / "templates").iterdir() if path.name not in ("NOTES.txt", "choice.yaml"))
+    text = "".join(
+        path.read_text() for path in (CHART / "templates").iterdir() if path.name not in ("NOTES.txt", "choice.yaml")
+    )
     text = text.replace("$images.", ".Values.images.")
     read = set(re.findall(r"\.Values\.([A-Za-z.]+)", text))
     known = {".".join(path) for path in leaves(yaml.safe_load((CHART / "values.schema.json").read_text()))}
@@ -255,10 +280,16 @@ def test_helm_finds_nothing_to_say(values: Json, tmp_path: Path) -> None:
     assert "[WARNING]" not in done.stdout
 
 
-@pytest.mark.parametrize("parts", [("csidriver", "node", "controller"), ("csidriver", "node", "one-process"), ("csidriver", "all-in-one")])
+@pytest.mark.parametrize(
+    "parts", [("csidriver", "node", "controller"), ("csidriver", "node", "one-process"), ("csidriver", "all-in-one")]
+)
 def test_the_doctor_finds_nothing_wrong_with_it(parts: tuple[str, ...], tmp_path: Path) -> None:
     """As in CI: helm template ... | mooring doctor -f -"""
-    values = {**only(*parts), "driver": {"image": "registry.test/d:1"}, "monitoring": {"serviceMonitor": {"enabled": True}}}
+    values = {
+        **only(*parts),
+        "driver": {"image": "registry.test/d:1"},
+        "monitoring": {"serviceMonitor": {"enabled": True}},
+    }
     text = yaml.safe_dump_all(rendered(tmp_path, values))
     command = [Path(sys.executable).parent / "mooring", "doctor", "-f", "-", "-o", "json"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)

@@ -39,8 +39,14 @@ STANDING = ("controller", "snapshot-controller", "attachdetach", "binder")
 def restrict(plane: ControlPlane, *also: Json) -> None:
     """Makes the namespace and what else is given. Tests beside this one may be making the same: whoever is second tries again."""
     labels = {f"{STANDARD}/enforce": "restricted", f"{STANDARD}/warn": "restricted"}
-    text = yaml.safe_dump_all([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}, *also])
-    eventually(lambda: 0 == run_kubectl(plane.kubeconfig(), "apply", "-f", "-", stdin=text).returncode, 30, "what tests share is there")
+    text = yaml.safe_dump_all(
+        [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}, *also]
+    )
+    eventually(
+        lambda: 0 == run_kubectl(plane.kubeconfig(), "apply", "-f", "-", stdin=text).returncode,
+        30,
+        "what tests share is there",
+    )
 
 
 @pytest.fixture
@@ -57,13 +63,17 @@ def dry_run(plane: ControlPlane, objects: list[Json]) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("part", [part for part in PARTS if part not in NEEDS_PRIVILEGE])
-def test_the_server_takes_it_without_a_warning(control_plane: ControlPlane, namespace: str, part: str, tmp_path: Path) -> None:
+def test_the_server_takes_it_without_a_warning(
+    control_plane: ControlPlane, namespace: str, part: str, tmp_path: Path
+) -> None:
     values = {**only(part), "monitoring": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}}
     objects = rendered(tmp_path, values, namespace)
     eventually(lambda: "no matches for kind" not in dry_run(control_plane, objects)[1], 10, "the kinds are served")
     assert (0, "") == dry_run(control_plane, objects)
     monitored = ["Service", "ServiceMonitor"] if part != "csidriver" else []
-    assert monitored == [one["kind"] for one in objects if one["kind"].startswith("Service") and one["kind"] != "ServiceAccount"]
+    assert monitored == [
+        one["kind"] for one in objects if one["kind"].startswith("Service") and one["kind"] != "ServiceAccount"
+    ]
 
 
 @pytest.mark.parametrize("part", sorted(NEEDS_PRIVILEGE))
@@ -87,12 +97,16 @@ def test_the_server_takes_alerts_and_dashboards(control_plane: ControlPlane, nam
 
 
 def test_a_monitor_selects_the_service_and_the_service_the_ports_of_the_pods(tmp_path: Path) -> None:
-    objects = rendered(tmp_path, {**only("controller"), "monitoring": {"serviceMonitor": {"enabled": True, "interval": "7s"}}})
+    objects = rendered(
+        tmp_path, {**only("controller"), "monitoring": {"serviceMonitor": {"enabled": True, "interval": "7s"}}}
+    )
     service, monitor = ({one["kind"]: one for one in objects}[kind] for kind in ("Service", "ServiceMonitor"))
     pod = workload_of(objects)["spec"]["template"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
-    numbers = {port["name"]: port["containerPort"] for one in pod["spec"]["containers"] for port in one.get("ports", ())}
+    numbers = {
+        port["name"]: port["containerPort"] for one in pod["spec"]["containers"] for port in one.get("ports", ())
+    }
     offered = {port["name"]: port["port"] for port in service["spec"]["ports"]}
     assert {"attacher": 8080, "provisioner": 8081, "resizer": 8082, "snapshotter": 8083} == offered
     assert offered.items() <= numbers.items()
@@ -113,7 +127,9 @@ def _run_all(plane: ControlPlane) -> None:
     """Says of each pod what a kubelet would say."""
     status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
     for pod in pods(plane):
-        plane.kubectl("patch", "pod", pod["metadata"]["name"], "-n", NAMESPACE, "--subresource=status", "-p", json.dumps(status))
+        plane.kubectl(
+            "patch", "pod", pod["metadata"]["name"], "-n", NAMESPACE, "--subresource=status", "-p", json.dumps(status)
+        )
 
 
 def _evict(plane: ControlPlane, pod: Json) -> int:
@@ -123,17 +139,23 @@ def _evict(plane: ControlPlane, pod: Json) -> int:
 
 
 def _deployments(plane: ControlPlane) -> dict[str, Json]:
-    return {one["metadata"]["name"]: one for one in get(plane, f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]}
+    return {
+        one["metadata"]["name"]: one for one in get(plane, f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]
+    }
 
 
 def _tag(plane: ControlPlane) -> set[str]:
     """Of the images that the Deployments name, but for the driver's."""
     specs = (one["spec"]["template"]["spec"] for one in _deployments(plane).values())
-    return {each["image"].partition(":")[2] for spec in specs for each in spec["containers"] if each["name"] != "driver"}
+    return {
+        each["image"].partition(":")[2] for spec in specs for each in spec["containers"] if each["name"] != "driver"
+    }
 
 
 @pytest.mark.long
-def test_a_release_lives_in_a_restricted_namespace(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+def test_a_release_lives_in_a_restricted_namespace(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
     """Its pods are admitted, a drain leaves one of two, and install, upgrade, rollback and uninstall do what they say."""
     plane = new_control_plane()
     plane.start_controllers(*CONTROLLERS)
@@ -187,7 +209,9 @@ def test_the_chart_takes_over_what_a_kustomization_has_made(tmp_path: Path) -> N
         assert "cannot be imported into the current release" in refused.stderr
         done = run_helm(tmp_path, "install", "release", CHART, *to_it, "--take-ownership", values=only("csidriver"))
         assert 0 == done.returncode, done.stderr
-        assert uid == run_kubectl(server.kubeconfig, "get", "csidriver", "-o", "jsonpath={.items[*].metadata.uid}").stdout
+        assert (
+            uid == run_kubectl(server.kubeconfig, "get", "csidriver", "-o", "jsonpath={.items[*].metadata.uid}").stdout
+        )
 
 
 def test_the_part_that_the_embedded_server_has_kinds_for_is_installed_there(tmp_path: Path) -> None:
@@ -200,7 +224,9 @@ def test_the_part_that_the_embedded_server_has_kinds_for_is_installed_there(tmp_
             values = {**only("csidriver"), "driver": {"name": "chart.test"}, "storageCapacity": has_room}
             done = run_helm(tmp_path, *verb.split(), "release", CHART, *to_it, values=values)
             assert 0 == done.returncode, done.stderr
-            found = run_kubectl(server.kubeconfig, "get", "csidriver", "chart.test", "-o", "jsonpath={.spec.storageCapacity}")
+            found = run_kubectl(
+                server.kubeconfig, "get", "csidriver", "chart.test", "-o", "jsonpath={.spec.storageCapacity}"
+            )
             assert str(has_room).lower() == found.stdout
         assert 0 == run_helm(tmp_path, "uninstall", "release", *to_it).returncode
         assert 1 == run_kubectl(server.kubeconfig, "get", "csidriver", "chart.test").returncode

@@ -115,7 +115,11 @@ async def a_world(plane: ControlPlane, *controller: int, rights: Manifest | None
     """rights: of the program; None for all. controller: what the driver's controller is able to do."""
     with tempfile.TemporaryDirectory(prefix="cdr-") as name:
         folder, driver = Path(name), ScriptedDriver(f"{uuid.uuid4().hex[:8]}.csi.test", controller)
-        through = fault_proxy(plane.token_kubeconfig(), folder / "proxy.kubeconfig") if rights is None else acting_as(rights, plane, folder)
+        through = (
+            fault_proxy(plane.token_kubeconfig(), folder / "proxy.kubeconfig")
+            if rights is None
+            else acting_as(rights, plane, folder)
+        )
         async with through as proxy:
             world = World(plane, proxy, folder, driver)
             try:
@@ -143,7 +147,9 @@ async def test_CDR1_the_object_is_made_as_v1(
         made = await world.found()
         assert made is not None
         assert (attaches, pod_info) == (made["spec"]["attachRequired"], made["spec"]["podInfoOnMount"])
-        assert [("create", DRIVERS, 201)] == [(one.verb, one.path.partition("?")[0], one.status) for one in world.proxy.requests]
+        assert [("create", DRIVERS, 201)] == [
+            (one.verb, one.path.partition("?")[0], one.status) for one in world.proxy.requests
+        ]
         assert 0 == await ended(program, signal.SIGTERM)
 
 
@@ -251,7 +257,9 @@ class WithoutController(ScriptedDriver):
     ],
     ids=["no-name", "no-controller", "hangs", "slow"],
 )
-async def test_CDR1_a_driver_that_does_not_introduce_itself_ends_it(control_plane: ControlPlane, driver: ScriptedDriver, text: str) -> None:
+async def test_CDR1_a_driver_that_does_not_introduce_itself_ends_it(
+    control_plane: ControlPlane, driver: ScriptedDriver, text: str
+) -> None:
     """Both questions share a second."""
     async with a_world(control_plane) as world:
         world.driver = driver
@@ -305,7 +313,9 @@ async def test_CDR1_sigterm_leaves_the_object_and_ends_with_0(control_plane: Con
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 1)])
-async def test_CDR1_a_signal_before_the_driver_is_there_ends_it(control_plane: ControlPlane, number: int, code: int) -> None:
+async def test_CDR1_a_signal_before_the_driver_is_there_ends_it(
+    control_plane: ControlPlane, number: int, code: int
+) -> None:
     async with a_world(control_plane) as world, world.running() as program:
         await said(program, "Still connecting")
         assert code == await ended(program, number)

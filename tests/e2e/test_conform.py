@@ -26,7 +26,15 @@ def conform(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def hostpath(folder: Path, *flags: str) -> str:
-    words = [*MOORING, "driver", "hostpath", "--endpoint=unix://{socket}", f"--state={folder / 'state'}", "--node-id={node}", *flags]
+    words = [
+        *MOORING,
+        "driver",
+        "hostpath",
+        "--endpoint=unix://{socket}",
+        f"--state={folder / 'state'}",
+        "--node-id={node}",
+        *flags,
+    ]
     return " ".join(words)
 
 
@@ -44,10 +52,14 @@ def test_a_driver_that_forgets_its_volumes_when_it_is_killed_is_caught(tmp_path:
     """Each of its processes begins with an empty folder."""
     needs_mounts()
     script = tmp_path / "forgets"
-    program = " ".join([*MOORING, "driver", "hostpath", '--endpoint="unix://$1"', f'--state="{tmp_path}/$$"', "--node-id=n"])
+    program = " ".join(
+        [*MOORING, "driver", "hostpath", '--endpoint="unix://$1"', f'--state="{tmp_path}/$$"', "--node-id=n"]
+    )
     script.write_text(f"#!/bin/sh\nexec {program}\n")
     script.chmod(0o755)
-    done = conform(f"{script} {{socket}}", "--volume-mib=1", "--only=volume-after-kill,kill-between-calls,kill-in-calls", "-o=json")
+    done = conform(
+        f"{script} {{socket}}", "--volume-mib=1", "--only=volume-after-kill,kill-between-calls,kill-in-calls", "-o=json"
+    )
     report = json.loads(done.stdout)
     assert 1 == done.returncode
     assert ["broken"] * 3 == [one["result"] for one in report["checks"]]
@@ -57,7 +69,11 @@ def test_a_driver_that_forgets_its_volumes_when_it_is_killed_is_caught(tmp_path:
 def test_the_drivers_disk_is_full_for_a_while_and_nothing_is_lost(tmp_path: Path) -> None:
     """The reference driver holds a file open to be written, so its disk can't become read-only."""
     needs_mounts()
-    words = ("--only=full-disk,kill-on-full-disk,readonly-disk", f"--data-folder={tmp_path / 'state'}", "--volume-mib=1")
+    words = (
+        "--only=full-disk,kill-on-full-disk,readonly-disk",
+        f"--data-folder={tmp_path / 'state'}",
+        "--volume-mib=1",
+    )
     done = conform(hostpath(tmp_path), *words, "-o=json")
     checks = {one["name"]: one for one in json.loads(done.stdout)["checks"]}
     assert 0 == done.returncode
@@ -83,10 +99,16 @@ def test_a_driver_that_does_not_start_again_is_caught_with_its_last_words(tmp_pa
     """As csi-driver-host-path 1.18 after a kill that cut its state file short. The later checks don't wait for it."""
     needs_mounts()
     script = tmp_path / "once"
-    program = " ".join([*MOORING, "driver", "hostpath", '--endpoint="unix://$1"', f'--state="{tmp_path}/state"', "--node-id=n"])
-    script.write_text(f"#!/bin/sh\nmkdir {tmp_path}/started || {{ echo the state file ends too early; exit 3; }}\nexec {program}\n")
+    program = " ".join(
+        [*MOORING, "driver", "hostpath", '--endpoint="unix://$1"', f'--state="{tmp_path}/state"', "--node-id=n"]
+    )
+    script.write_text(
+        f"#!/bin/sh\nmkdir {tmp_path}/started || {{ echo the state file ends too early; exit 3; }}\nexec {program}\n"
+    )
     script.chmod(0o755)
-    done = conform(f"{script} {{socket}}", "--volume-mib=1", "--only=volume-after-kill,kill-between-calls,kill-in-calls", "-o=json")
+    done = conform(
+        f"{script} {{socket}}", "--volume-mib=1", "--only=volume-after-kill,kill-between-calls,kill-in-calls", "-o=json"
+    )
     report = json.loads(done.stdout)
     assert 1 == done.returncode
     assert ["broken", "stopped", "stopped"] == [one["result"] for one in report["checks"]]
@@ -113,10 +135,19 @@ def test_ctrl_c_deletes_what_was_made_and_says_that_the_run_was_cut(tmp_path: Pa
 def test_a_seed_is_an_order_of_its_own_and_repeats(tmp_path: Path) -> None:
     needs_mounts()
 
-    some = [f"create-{what}" for what in ("twice", "volume-without-name", "snapshot-without-name", "from-volume", "from-no-volume")]
+    some = [
+        f"create-{what}"
+        for what in ("twice", "volume-without-name", "snapshot-without-name", "from-volume", "from-no-volume")
+    ]
 
     def order(seed: int) -> list[str]:
-        done = conform(hostpath(tmp_path), "--volume-mib=1", "-o=json", f"--seed={seed}", f"--only=plugin-info,probe,{','.join(some)}")
+        done = conform(
+            hostpath(tmp_path),
+            "--volume-mib=1",
+            "-o=json",
+            f"--seed={seed}",
+            f"--only=plugin-info,probe,{','.join(some)}",
+        )
         return [one["name"] for one in json.loads(done.stdout)["checks"]]
 
     first = order(7)
@@ -127,7 +158,9 @@ def test_a_seed_is_an_order_of_its_own_and_repeats(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("output", "sign"), [("tap", "not ok "), ("junit", "<failure"), ("json", '"CSI511"'), ("text", "By hand: mkdir -p")]
 )
-def test_a_driver_that_does_not_mount_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, sign: str) -> None:
+def test_a_driver_that_does_not_mount_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, sign: str
+) -> None:
     needs_mounts()
     monkeypatch.setenv(mount_driver.FOLDER, str(tmp_path / "volumes"))
     done = conform(f"{PLAIN} --endpoint unix://{{socket}}", "--volume-mib=1", "--only=life", f"-o={output}")
@@ -144,7 +177,10 @@ def test_a_driver_that_does_not_mount_is_caught(tmp_path: Path, monkeypatch: pyt
         (("nonsense",), "none of the three forms"),
         (("unix:///nowhere.sock", "--data-folder=/nowhere"), "this run must start the driver"),
         (("unix:///nowhere.sock", "--access-type=file"), "access-type: must be mount or block, got 'file'"),
-        (("unix:///nowhere.sock", "--only=no-such-check"), "there is no check 'no-such-check'; mooring conform --list names them"),
+        (
+            ("unix:///nowhere.sock", "--only=no-such-check"),
+            "there is no check 'no-such-check'; mooring conform --list names them",
+        ),
         (("unix:///nowhere.sock", "--only=creat-twice"), "there is no check 'creat-twice'; did you mean create-twice?"),
         (("--list", "-o=tap"), "--list is text or json"),
         (("false {socket}", "--only=probe"), "ended with exit code 1 before it served"),
@@ -164,7 +200,14 @@ def test_the_list_of_checks_is_json_for_programs() -> None:
 
 def test_a_socket_may_be_a_path_alone(tmp_path: Path) -> None:
     """As for `mooring call`."""
-    words = [*MOORING, "driver", "hostpath", f"--endpoint=unix://{tmp_path / 's'}", f"--state={tmp_path / 'state'}", "--node-id=n"]
+    words = [
+        *MOORING,
+        "driver",
+        "hostpath",
+        f"--endpoint=unix://{tmp_path / 's'}",
+        f"--state={tmp_path / 'state'}",
+        "--node-id=n",
+    ]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
         eventually((tmp_path / "s").exists, 30, "the driver serves")
         done = conform(str(tmp_path / "s"), "--only=probe")

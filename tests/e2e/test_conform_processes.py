@@ -28,7 +28,11 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def conform(driver: str, *words: str) -> subprocess.CompletedProcess[str]:
     command = f"{sys.executable} -m tests.support.ill_drivers {driver} --endpoint unix://{{socket}} --node {{node}}"
     return subprocess.run(
-        [*MOORING, "conform", command, "--volume-mib=1", *words], capture_output=True, text=True, timeout=240, check=False
+        [*MOORING, "conform", command, "--volume-mib=1", *words],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
 
 
@@ -63,13 +67,18 @@ def test_the_drivers_output_goes_to_a_file(tmp_path: Path) -> None:
     assert "out of luck" in (tmp_path / "log").read_text()
     assert "    The driver's last lines:\n      | out of luck with {}\n" in done.stdout
     done = subprocess.run(
-        [*MOORING, "conform", "unix:///s", f"--driver-log={tmp_path / 'log'}"], capture_output=True, text=True, check=False
+        [*MOORING, "conform", "unix:///s", f"--driver-log={tmp_path / 'log'}"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (2, True) == (done.returncode, "has not started the driver" in done.stderr)
 
 
 def test_a_refused_publish_is_followed_by_unpublish() -> None:
-    found = report("LeavesTargetWhenItRefuses", "--only=publish-unknown-volume,node-publish-volume-without-volume-capability,life")
+    found = report(
+        "LeavesTargetWhenItRefuses", "--only=publish-unknown-volume,node-publish-volume-without-volume-capability,life"
+    )
     assert ([], []) == (found["findings"], found["notDeleted"])
 
 

@@ -88,12 +88,16 @@ async def test_an_attachment_takes_one_write_less_than_of_two_processes(config: 
             await world.end_of("pod", node)
 
 
-async def test_of_a_foreign_drivers_volume_the_attachment_is_left_to_its_own_attacher(config: Path, folder: Path) -> None:
+async def test_of_a_foreign_drivers_volume_the_attachment_is_left_to_its_own_attacher(
+    config: Path, folder: Path
+) -> None:
     async with a_world(config, folder) as world:
         driver = f"foreign-{world.driver}"
         node = await world.make_place("n1", driver)
         async with world.controller(config, "log", ALL):
-            await world.create(a_pv(world("pv"), source={"csi": {"driver": driver, "volumeHandle": world("pv")}}, claim=world("claim")))
+            await world.create(
+                a_pv(world("pv"), source={"csi": {"driver": driver, "volumeHandle": world("pv")}}, claim=world("claim"))
+            )
             await world.create(a_claim(world("claim"), sc="", volume=world("pv")))
             await world.make_pod(world("claim"))
             va = attachment_name(driver, world("pv"), node)
@@ -105,7 +109,9 @@ async def test_of_a_foreign_drivers_volume_the_attachment_is_left_to_its_own_att
             assert [] == world.backend.made(PUBLISH)
 
 
-async def test_a_process_that_was_killed_in_the_midst_is_followed_by_one_that_ends_its_work(config: Path, folder: Path) -> None:
+async def test_a_process_that_was_killed_in_the_midst_is_followed_by_one_that_ends_its_work(
+    config: Path, folder: Path
+) -> None:
     """Once while a volume is made, once while it is attached: of both there is one in the end, and nothing is left."""
     async with a_world(config, folder) as world:
         node = await world.make_place()
@@ -161,7 +167,9 @@ async def test_with_a_lease_each_every_controller_has_that_of_its_own_program(co
             await world.end_of("later", node)
         watches = count_of(proxy, "watch", without={"leases"})
         assert READ_ONCE == set(watches)
-        assert max(watches.values()) <= 1 + len(leases), "begun anew for each that catches up on the caches of the others"
+        assert max(watches.values()) <= 1 + len(leases), (
+            "begun anew for each that catches up on the caches of the others"
+        )
 
 
 async def has_said(program: Program, text: str, times: int = 1) -> bool:

@@ -72,7 +72,9 @@ async def test_the_snapshot_controller_beside_them_reads_what_they_read(config: 
         assert dict.fromkeys(ALL_READ_ONCE - ASKED, 1) == count_of(proxy, "list", without={"", *ASKED})
 
 
-async def test_the_snapshot_controller_needs_no_driver_and_has_the_lease_of_its_own_program(config: Path, folder: Path) -> None:
+async def test_the_snapshot_controller_needs_no_driver_and_has_the_lease_of_its_own_program(
+    config: Path, folder: Path
+) -> None:
     """A driver's sidecars in one process, what all drivers share in another."""
     async with a_world(config, folder, full=True) as world:
         node = await world.make_place()
@@ -84,7 +86,9 @@ async def test_the_snapshot_controller_needs_no_driver_and_has_the_lease_of_its_
                 await world.make_consumer()
                 await world.in_use("pod", node)
                 await world.photographed_by_a_user("pod")
-                assert "snapshot-controller-leader" in {one["metadata"]["name"] for one in await world.list(LEASES, "default")}
+                assert "snapshot-controller-leader" in {
+                    one["metadata"]["name"] for one in await world.list(LEASES, "default")
+                }
                 await world.end_of("pod", node)
             assert 0 == await asyncio.to_thread(shared.stop)
         finally:
@@ -96,7 +100,9 @@ async def test_each_may_have_the_lease_of_its_own_program(config: Path, folder: 
     async with fault_proxy(config, folder / "proxy") as proxy, a_world(config, folder, full=True) as world:
         node, driver = await world.make_place(), world.driver.replace(".", "-")
         resizer, snapshotter = f"external-resizer-{driver}", f"external-snapshotter-leader-{driver}"
-        async with world.controller(proxy.kubeconfig, "log", SIDECARS, *ELECTION, "--leader-election-lease-each") as program:
+        async with world.controller(
+            proxy.kubeconfig, "log", SIDECARS, *ELECTION, "--leader-election-lease-each"
+        ) as program:
             await world.make_consumer()
             pv = await world.in_use("pod", node)
             await world.grown("pod", 2)
@@ -133,7 +139,9 @@ async def test_missing_kinds_of_snapshots_hold_nobody_else_up(config: Path, fold
         ("snapshotter", "snapshotter: CSI driver {driver} does not support ControllerCreateSnapshot"),
     ],
 )
-async def test_a_part_that_the_driver_has_no_calls_for_is_told_at_the_start(config: Path, folder: Path, part: str, told: str) -> None:
+async def test_a_part_that_the_driver_has_no_calls_for_is_told_at_the_start(
+    config: Path, folder: Path, part: str, told: str
+) -> None:
     async with a_world(config, folder) as world:
         program = world.program(config, "log", f"--enable=attacher,{part}")
         try:

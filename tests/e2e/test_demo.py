@@ -77,9 +77,7 @@ def leaves(node: str) -> list[str]:
     ]
 
 
-EVICTED = (
-    "no call failed|status.phase=Failed|FailedAttachVolume: Multi-Attach error for volume|(Controller|Node)ResizeError|ModifyVolumeError"
-)
+EVICTED = "no call failed|status.phase=Failed|FailedAttachVolume: Multi-Attach error for volume|(Controller|Node)ResizeError|ModifyVolumeError"
 """No failures: the count at the end, the pod that did not live as long as its node, one that comes before its volume is free, and
 conditions that are taken off."""
 READ = r'ok: greeting.txt says "written by the first pod"'
@@ -227,7 +225,9 @@ def test_the_demo_tells_all_that_happens_and_ends_well() -> None:
 def test_on_a_terminal_the_demo_is_alive() -> None:
     here, there = pty.openpty()
     with contextlib.closing(os.fdopen(here, "rb", buffering=0)) as terminal:
-        process = subprocess.Popen([*MOORING, "demo"], stdout=there, stderr=there, env={**os.environ, "TERM": "xterm-256color"})
+        process = subprocess.Popen(
+            [*MOORING, "demo"], stdout=there, stderr=there, env={**os.environ, "TERM": "xterm-256color"}
+        )
         os.close(there)
         shown = b"".join(_until_hung_up(terminal)).decode()
         assert 0 == process.wait(30), shown
@@ -264,7 +264,9 @@ def bound(one: Any) -> bool:
 
 def examples(*flags: str) -> list[dict[str, Any]]:
     """What --examples has people paste: a claim, its pod, a claim that waits, its pod."""
-    output = subprocess.run([*MOORING, "dev", "--examples", *flags], capture_output=True, text=True, timeout=30, check=True).stdout
+    output = subprocess.run(
+        [*MOORING, "dev", "--examples", *flags], capture_output=True, text=True, timeout=30, check=True
+    ).stdout
     found = re.findall(r"^kubectl apply -f - <<'?EOF'?\n(.*?)^EOF$", output, re.DOTALL | re.MULTILINE)
     return [one for text in found for one in yaml.safe_load_all(text)]
 
@@ -303,18 +305,27 @@ async def test_dev_makes_and_mounts_a_volume_for_anybody_who_pastes_its_examples
             await cluster.create(PODS.whole(), pod, "default")
             running = await until(cluster, PODS, "my-pod", runs)
             assert running is not None
-            before = [(await cluster.list(kind.whole())).items for kind in (VOLUME_ATTACHMENTS, PERSISTENT_VOLUME_CLAIMS)]
-            handle = (await cluster.get(PERSISTENT_VOLUMES.whole(), found.spec.volume_name))["spec"]["csi"]["volumeHandle"]
+            before = [
+                (await cluster.list(kind.whole())).items for kind in (VOLUME_ATTACHMENTS, PERSISTENT_VOLUME_CLAIMS)
+            ]
+            handle = (await cluster.get(PERSISTENT_VOLUMES.whole(), found.spec.volume_name))["spec"]["csi"][
+                "volumeHandle"
+            ]
         node = running.spec.node_name
         told = rf"CSI → driver +ControllerPublishVolume node_id={node} .*volume_id={handle} "
         assert re.search(told, program.output()), "ids are whole"
         assert not re.search(r"(?m)^[IWE]\d{4} ", program.output()), "one clock and one form for all lines"
     assert [node] == [one.node_id for one in read_state(state / "driver").volumes[handle].published]
 
-    with dev(tmp_path, f"--state={state}", "--node-id=a,b", "--volume=mine", "--volume=more") as (_, config):  # everything is still there
+    with dev(tmp_path, f"--state={state}", "--node-id=a,b", "--volume=mine", "--volume=more") as (
+        _,
+        config,
+    ):  # everything is still there
         assert {handle: [node]}.items() <= (await published(state / "csi.sock")).items()
         async with client_of(config) as cluster:
-            assert before == [(await cluster.list(kind.whole())).items for kind in (VOLUME_ATTACHMENTS, PERSISTENT_VOLUME_CLAIMS)]
+            assert before == [
+                (await cluster.list(kind.whole())).items for kind in (VOLUME_ATTACHMENTS, PERSISTENT_VOLUME_CLAIMS)
+            ]
             assert {"mine", "more", found.spec.volume_name} == set(await names(cluster, PERSISTENT_VOLUMES))
             await cluster.delete(PODS, "my-pod", "default")
             await until(cluster, PODS, "my-pod", lambda one: one is None)
@@ -389,7 +400,9 @@ def test_dev_goes_on_when_nobody_reads_any_more(tmp_path: Path) -> None:
             await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim("c", "hostpath"), "default")
             assert await until(cluster, PERSISTENT_VOLUME_CLAIMS, "c", bound)
 
-    with subprocess.Popen([*MOORING, "dev", f"--state={state}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*MOORING, "dev", f"--state={state}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert any("Ctrl-C ends it" in line for line in process.stdout)
@@ -403,6 +416,8 @@ def test_dev_goes_on_when_nobody_reads_any_more(tmp_path: Path) -> None:
 
 def test_a_second_dev_on_the_same_folder_is_kept_out(tmp_path: Path) -> None:
     with dev(tmp_path, f"--state={tmp_path / 'state'}"):
-        second = subprocess.run([*MOORING, "dev", f"--state={tmp_path / 'state'}"], capture_output=True, text=True, timeout=30, check=False)
+        second = subprocess.run(
+            [*MOORING, "dev", f"--state={tmp_path / 'state'}"], capture_output=True, text=True, timeout=30, check=False
+        )
     assert 1 == second.returncode
     assert re.search(r"mooring dev: '.*' is in use by .* of process \d+", second.stderr), second.stderr

@@ -26,7 +26,12 @@ PARTS = sorted(path.parent.name for path in DEPLOY.rglob("deployment.yaml"))
 """Those of the whole cluster; tests/e2e/test_deploy_node.py has the one of each node."""
 NAMESPACE = "storage"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
-CONTROLLERS = ("deployment-controller", "replicaset-controller", "root-ca-certificate-publisher-controller", "garbage-collector-controller")
+CONTROLLERS = (
+    "deployment-controller",
+    "replicaset-controller",
+    "root-ca-certificate-publisher-controller",
+    "garbage-collector-controller",
+)
 SCRIPTS = Path(sys.executable).parent
 ROLLOUT_S_MAX = 120
 
@@ -55,9 +60,19 @@ def entry_points(folder: Path) -> Callable[[str, Path], Sequence[str | Path]]:
         if base.endswith("/plugin"):
             owner = base.removesuffix("/plugin")
             state = folder / f"volumes-{kubeconfig.parent.name}"
-            return [SCRIPTS / "mooring", "driver", "hostpath", f"--driver-name={owner}", f"--state={state}", "--node-id=node-1"]
+            return [
+                SCRIPTS / "mooring",
+                "driver",
+                "hostpath",
+                f"--driver-name={owner}",
+                f"--state={state}",
+                "--node-id=node-1",
+            ]
         (script,) = started[base]
-        return [SCRIPTS / script, *((f"--kubeconfig={kubeconfig}",) if script.startswith(("csi-", "snapshot-")) else ())]
+        return [
+            SCRIPTS / script,
+            *((f"--kubeconfig={kubeconfig}",) if script.startswith(("csi-", "snapshot-")) else ()),
+        ]
 
     return found
 
@@ -70,7 +85,15 @@ def deployments(plane: ControlPlane) -> dict[str, Json]:
 
 def roll_out(plane: ControlPlane, kubelet: Kubelet, name: str) -> str:
     """What `kubectl rollout status` says in the end; the kubelet works meanwhile."""
-    command = [binary("kubectl"), f"--kubeconfig={plane.kubeconfig()}", "-n", NAMESPACE, "rollout", "status", f"deployment/{name}"]
+    command = [
+        binary("kubectl"),
+        f"--kubeconfig={plane.kubeconfig()}",
+        "-n",
+        NAMESPACE,
+        "rollout",
+        "status",
+        f"deployment/{name}",
+    ]
     with subprocess.Popen(
         [*command, f"--timeout={ROLLOUT_S_MAX}s"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as rollout:
@@ -88,12 +111,16 @@ def declared(folder: Path) -> Json:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_all_that_deploy_offers_is_rolled_out_in_one_cluster(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+def test_all_that_deploy_offers_is_rolled_out_in_one_cluster(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
     """One after the other, as an operator applies them; what stood there already is left alone."""
     plane = new_control_plane(accounts=True)
     plane.start_controllers(*CONTROLLERS, flags=[f"--root-ca-file={plane.ca_file}"])
     plane.start_scheduler()
-    plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(SNAPSHOT_CRDS))  # the snapshot programs are not ready without
+    plane.kubectl(
+        "apply", "-f", "-", stdin=yaml.safe_dump_all(SNAPSHOT_CRDS)
+    )  # the snapshot programs are not ready without
     with a_kubelet(plane, entry_points(tmp_path)) as kubelet:
         wanted: dict[str, Json] = {}
         for part, folder in in_place(tmp_path / "deploy").items():
@@ -126,14 +153,18 @@ def _is_admitted_with_its_account(pod: Json, manifest: Any) -> None:
     assert manifest["serviceAccountName"] == pod["spec"]["serviceAccountName"]
     assert [one["name"] for one in manifest["containers"]] == [one["name"] for one in pod["spec"]["containers"]]
     for container in pod["spec"]["containers"]:
-        assert "/var/run/secrets/kubernetes.io/serviceaccount" in [mount["mountPath"] for mount in container["volumeMounts"]]
+        assert "/var/run/secrets/kubernetes.io/serviceaccount" in [
+            mount["mountPath"] for mount in container["volumeMounts"]
+        ]
 
 
 def _serve_a_claim(plane: ControlPlane, kubelet: Kubelet, name: str) -> None:
     """A volume is made and bound by what was deployed."""
     plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([_class(name), CLAIM]))
     path = "/api/v1/namespaces/default/persistentvolumeclaims/c"
-    kubelet.until(lambda: json.loads(plane.request("GET", path)[1])["status"]["phase"] == "Bound", 60, "the claim is bound")
+    kubelet.until(
+        lambda: json.loads(plane.request("GET", path)[1])["status"]["phase"] == "Bound", 60, "the claim is bound"
+    )
 
 
 def _one_is_taken_away(plane: ControlPlane, folder: Path) -> None:
@@ -147,7 +178,9 @@ def _one_is_taken_away(plane: ControlPlane, folder: Path) -> None:
 
 def _one_is_ended_for_an_upgrade(plane: ControlPlane) -> None:
     """As docs/deployment.md says, and it comes back with its manifest."""
-    (line,) = re.findall(r"^    kubectl (-n storage scale .*)$", (DEPLOY.parent / "docs" / "deployment.md").read_text(), re.MULTILINE)
+    (line,) = re.findall(
+        r"^    kubectl (-n storage scale .*)$", (DEPLOY.parent / "docs" / "deployment.md").read_text(), re.MULTILINE
+    )
     plane.kubectl(*line.split())
     assert 0 == deployments(plane)["csi-controller"]["spec"]["replicas"]
 
@@ -161,5 +194,9 @@ CLAIM: Json = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
     "metadata": {"name": "c", "namespace": "default"},
-    "spec": {"storageClassName": "deployed", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+    "spec": {
+        "storageClassName": "deployed",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Mi"}},
+    },
 }

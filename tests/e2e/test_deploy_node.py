@@ -72,7 +72,9 @@ def registering(plane: ControlPlane, node: str, registry: Path) -> Iterator[None
 
     async def serve() -> None:
         clock, randomness, drivers = LoopClock(), Random(), Drivers()
-        async with HttpCluster(load(str(plane.kubeconfig()), {}), clock=clock, randomness=randomness, user_agent="tests") as cluster:
+        async with HttpCluster(
+            load(str(plane.kubeconfig()), {}), clock=clock, randomness=randomness, user_agent="tests"
+        ) as cluster:
             plugins = Plugins(
                 Runtime(cluster, clock, randomness, Metrics()),
                 drivers,
@@ -107,8 +109,18 @@ def get(plane: ControlPlane, path: str) -> Json:
 
 def roll_out(plane: ControlPlane, kubelet: Kubelet, seconds: int) -> str:
     """What `kubectl rollout status` says in the end; the kubelet works meanwhile."""
-    command = [binary("kubectl"), f"--kubeconfig={plane.kubeconfig()}", "-n", NAMESPACE, "rollout", "status", "daemonset/csi-node"]
-    with subprocess.Popen([*command, f"--timeout={seconds}s"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as rollout:
+    command = [
+        binary("kubectl"),
+        f"--kubeconfig={plane.kubeconfig()}",
+        "-n",
+        NAMESPACE,
+        "rollout",
+        "status",
+        "daemonset/csi-node",
+    ]
+    with subprocess.Popen(
+        [*command, f"--timeout={seconds}s"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as rollout:
         kubelet.until(lambda: rollout.poll() is not None, seconds + 10, "the end of the rollout")
         assert rollout.stdout is not None
         return rollout.stdout.read()

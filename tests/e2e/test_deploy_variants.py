@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 CONTROLLER = "system:serviceaccount:storage:csi-controller"
 HAVE_A_PLACE = sorted(
-    path.parent.name for path in DEPLOY.rglob("kustomization.yaml") if "# components: [../infra-nodes]" in path.read_text()
+    path.parent.name
+    for path in DEPLOY.rglob("kustomization.yaml")
+    if "# components: [../infra-nodes]" in path.read_text()
 )
 
 
@@ -73,12 +75,16 @@ def test_a_line_places_it_on_infrastructure_nodes(part: str, tmp_path: Path) -> 
         file.write_text(file.read_text().replace("\n# components: [../infra-nodes]", "\ncomponents: [../infra-nodes]"))
     pod = workload_of(built(tmp_path / "deploy" / part))["spec"]["template"]["spec"]
     assert {"node-role.kubernetes.io/infra": ""} == pod["nodeSelector"]
-    assert {"node-role.kubernetes.io/infra", "node-role.kubernetes.io/control-plane"} == {one["key"] for one in pod["tolerations"]}
+    assert {"node-role.kubernetes.io/infra", "node-role.kubernetes.io/control-plane"} == {
+        one["key"] for one in pod["tolerations"]
+    }
 
 
 def test_a_node_is_made_such_a_place_by_the_lines_of_the_page(control_plane: ControlPlane) -> None:
     """docs/deployment.md: what the component selects, and tolerates."""
-    control_plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "infra-1"}}))
+    control_plane.kubectl(
+        "apply", "-f", "-", stdin=yaml.safe_dump({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "infra-1"}})
+    )
     page = (DEPLOY.parent / "docs" / "deployment.md").read_text()
     for line in re.findall(r"^    kubectl ((?:label|taint) node .*)$", page, re.MULTILINE):
         control_plane.kubectl(*line.replace("NAME", "infra-1").split(), "--overwrite")

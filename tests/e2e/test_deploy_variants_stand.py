@@ -38,7 +38,11 @@ def commands(folder: Path) -> Callable[[str, Path], Sequence[str | Path]]:
 
     def found(name: str, kubeconfig: Path) -> Sequence[str | Path]:
         base = name.partition(":")[0]
-        return [SCRIPTS / base.removeprefix("mooring-")] if base.endswith(("livenessprobe", "registrar")) else others(name, kubeconfig)
+        return (
+            [SCRIPTS / base.removeprefix("mooring-")]
+            if base.endswith(("livenessprobe", "registrar"))
+            else others(name, kubeconfig)
+        )
 
     return found
 
@@ -74,18 +78,30 @@ def _serve_a_claim(plane: ControlPlane, kubelet: Kubelet, owner: str) -> None:
     kubelet.until(lambda: get(plane, path)["status"]["phase"] == "Bound", 60, "the claim is bound")
 
     def owners() -> set[str]:
-        return {one["kind"] for each in get(plane, CAPACITIES)["items"] for one in each["metadata"].get("ownerReferences", ())}
+        return {
+            one["kind"]
+            for each in get(plane, CAPACITIES)["items"]
+            for one in each["metadata"].get("ownerReferences", ())
+        }
 
     kubelet.until(lambda: owner in owners(), 60, f"capacity belongs to the {owner}")
     plane.kubectl("delete", "-f", "-", "--wait=false", stdin=yaml.safe_dump(CLAIM))
-    kubelet.until(lambda: "status" in get(plane, path) and get(plane, path).get("reason") == "NotFound", 60, "the claim is gone")
+    kubelet.until(
+        lambda: "status" in get(plane, path) and get(plane, path).get("reason") == "NotFound", 60, "the claim is gone"
+    )
 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_each_of_them_stands_in_place_of_the_controller(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+def test_each_of_them_stands_in_place_of_the_controller(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
     plane = new_control_plane(accounts=True)
-    more = ("persistentvolume-binder-controller", "persistentvolumeclaim-protection-controller", "persistentvolume-protection-controller")
+    more = (
+        "persistentvolume-binder-controller",
+        "persistentvolumeclaim-protection-controller",
+        "persistentvolume-protection-controller",
+    )
     plane.start_controllers(*CONTROLLERS, *more, flags=[f"--root-ca-file={plane.ca_file}"])
     plane.start_scheduler()
     plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(SNAPSHOT_CRDS))

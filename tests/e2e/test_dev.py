@@ -52,7 +52,11 @@ def test_what_to_type_stands_last_and_comes_again_on_enter(screen: Screen) -> No
     assert [] == [line for line in long if not re.search(rf"csi\.sock|/\S+/pods|run/|{EXPORT}", line)]
     assert "Not here: containers." in shown
     assert 1 == len(
-        [line for line in shown if re.fullmatch(r"A node dies, and comes back: .*mooring dev kill-node n3, revive-node n3", line)]
+        [
+            line
+            for line in shown
+            if re.fullmatch(r"A node dies, and comes back: .*mooring dev kill-node n3, revive-node n3", line)
+        ]
     )
     screen.type("\n")
     assert screen.wrote(EXPORT, times=2), screen.lines
@@ -79,13 +83,17 @@ def test_its_examples_are_a_script_that_the_real_kubectl_runs_to_its_end(tmp_pat
     state = tmp_path / "state"
     needs_mounts()
     flags = [f"--state={state}"]
-    script = subprocess.run([*MOORING, "dev", "--examples", *flags], capture_output=True, text=True, timeout=30, check=True).stdout
+    script = subprocess.run(
+        [*MOORING, "dev", "--examples", *flags], capture_output=True, text=True, timeout=30, check=True
+    ).stdout
     assert f"export KUBECONFIG={state}/kubeconfig\n" == script[: script.index("\n") + 1]
     assert [] == [line for line in script.splitlines()[1:] if len(line) >= 80]
     environment = {**os.environ, "PATH": f"{binary('kubectl').parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     with dev(tmp_path, *flags) as (program, _):
         assert f"\nClaims and a pod to paste: mooring dev --examples {' '.join(flags)}\n" in program.output()
-        done = subprocess.run(["sh", "-eu"], input=script, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            ["sh", "-eu"], input=script, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
         assert 0 == done.returncode, done.stdout + done.stderr
         volumes = ("CreateVolume", "ControllerPublishVolume", "ControllerUnpublishVolume", "DeleteVolume")
         for call in (*volumes, "ControllerExpandVolume", "ControllerModifyVolume", "CreateSnapshot", "DeleteSnapshot"):
@@ -115,11 +123,16 @@ async def test_a_reader_that_stops_reading_holds_nothing_else_up(tmp_path: Path)
             shown += os.read(reader, 4096)
         config = kubeconfig.load(found[1].decode(), {})
         names = [f"claim-{number}" for number in range(CLAIMS)]
-        async with asyncio.timeout(60), HttpCluster(config, clock=LoopClock(), randomness=Random(1), user_agent="tests") as cluster:
+        async with (
+            asyncio.timeout(60),
+            HttpCluster(config, clock=LoopClock(), randomness=Random(1), user_agent="tests") as cluster,
+        ):
             for name in names:
                 await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim(name, "hostpath"), "default")
             for name in names:
-                await until(cluster, PERSISTENT_VOLUME_CLAIMS, name, lambda one: one is not None and one.status.phase == "Bound")
+                await until(
+                    cluster, PERSISTENT_VOLUME_CLAIMS, name, lambda one: one is not None and one.status.phase == "Bound"
+                )
         program.send_signal(signal.SIGINT)
         assert 0 == await asyncio.to_thread(program.wait, 30)
         while more := os.read(reader, 1 << 16):
@@ -133,7 +146,11 @@ async def test_a_reader_that_stops_reading_holds_nothing_else_up(tmp_path: Path)
 
 SAMPLE_CLASS = {
     "metadata": {"name": "fast-storage"},
-    "parameters": {"type": "pd-ssd", "csiProvisionerSecretName": "mysecret", "csiProvisionerSecretNamespace": "mynamespace"},
+    "parameters": {
+        "type": "pd-ssd",
+        "csiProvisionerSecretName": "mysecret",
+        "csiProvisionerSecretNamespace": "mynamespace",
+    },
     "reclaimPolicy": "Delete",
     "volumeBindingMode": "Immediate",
 }
@@ -143,16 +160,25 @@ SAMPLE_CLASS = {
 async def test_27a3_the_design_documents_class_makes_a_volume_with_its_secret(tmp_path: Path) -> None:
     with dev(tmp_path, "--nodes=1") as (program, path):
         config = kubeconfig.load(str(path), {})
-        async with asyncio.timeout(60), HttpCluster(config, clock=LoopClock(), randomness=Random(1), user_agent="tests") as cluster:
+        async with (
+            asyncio.timeout(60),
+            HttpCluster(config, clock=LoopClock(), randomness=Random(1), user_agent="tests") as cluster,
+        ):
             provisioner = (await cluster.get(STORAGE_CLASSES.whole(), "hostpath"))["provisioner"]
             await cluster.create(STORAGE_CLASSES.whole(), {**SAMPLE_CLASS, "provisioner": provisioner})
             await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim("mine", "fast-storage"), "default")
             told = r"ProvisioningFailed.*mysecret|secrets? \"mysecret\" not found"
-            await asyncio.to_thread(eventually, lambda: re.search(told, program.output_alive()), 20, "the secret is missed")
+            await asyncio.to_thread(
+                eventually, lambda: re.search(told, program.output_alive()), 20, "the secret is missed"
+            )
             await cluster.create(NAMESPACES.whole(), {"metadata": {"name": "mynamespace"}})
             secret = {"metadata": {"name": "mysecret"}, "stringData": {"password": "hidden-from-all"}}
             await cluster.create(SECRETS.whole(), secret, "mynamespace")
-            await until(cluster, PERSISTENT_VOLUME_CLAIMS, "mine", lambda one: one is not None and one.status.phase == "Bound")
+            await until(
+                cluster, PERSISTENT_VOLUME_CLAIMS, "mine", lambda one: one is not None and one.status.phase == "Bound"
+            )
         assert "hidden-from-all" not in program.output()
         ignored = [line for line in program.output().splitlines() if "is not known, and ignored" in line]
-        assert [True] == ["type" in line and "csiProvisionerSecret" not in line for line in ignored], "acted on, so not ignored"
+        assert [True] == ["type" in line and "csiProvisionerSecret" not in line for line in ignored], (
+            "acted on, so not ignored"
+        )

@@ -10,7 +10,14 @@ import pytest
 from tests.e2e.test_dev_drivers import CLASS, OWN_CLAIM
 from tests.e2e.test_dev_pods import Kubectl, pod
 from tests.support import mount_driver
-from tests.support.broken_drivers import ExpectsTarget, FileForFolder, LeavesTarget, MountsAgain, NotIdempotent, PlainFolder
+from tests.support.broken_drivers import (
+    ExpectsTarget,
+    FileForFolder,
+    LeavesTarget,
+    MountsAgain,
+    NotIdempotent,
+    PlainFolder,
+)
 from tests.support.mooring_dev import dev, needs_mounts
 from tests.support.waiting import eventually
 
@@ -52,8 +59,12 @@ def test_a_good_driver_breaks_no_rule_though_each_call_is_made_twice(tmp_path: P
     assert "rules of CSI:" not in output
 
 
-@pytest.mark.parametrize("broken", [NotIdempotent, PlainFolder, LeavesTarget, MountsAgain, ExpectsTarget, FileForFolder])
-def test_a_breach_is_told_with_what_follows_from_it_and_how_to_mend_it(tmp_path: Path, broken: type[NotIdempotent]) -> None:
+@pytest.mark.parametrize(
+    "broken", [NotIdempotent, PlainFolder, LeavesTarget, MountsAgain, ExpectsTarget, FileForFolder]
+)
+def test_a_breach_is_told_with_what_follows_from_it_and_how_to_mend_it(
+    tmp_path: Path, broken: type[NotIdempotent]
+) -> None:
     needs_mounts()
     output = life_of_a_pod(tmp_path, f"tests.support.broken_drivers:{broken.__name__}", is_good=False)
     assert {broken.breaks} == broken_rules(output)

@@ -33,15 +33,21 @@ def test_the_page_shows_the_plane_kills_a_node_and_lets_a_minute_pass_in_a_secon
             assert page.run("return document.getElementById('breaches').textContent") == "none so far"
             began = page.run(AT_S)
             page.press("kill", "#nodes tr:nth-child(2)")
-            page.until("return document.getElementById('said').textContent.startsWith('n2 is off')", 20, "its power is cut")
+            page.until(
+                "return document.getElementById('said').textContent.startsWith('n2 is off')", 20, "its power is cut"
+            )
             page.press("60", "#pace")
             page.until(
-                f"const state = {NODE.format(name='n2')}?.cells[1].textContent; return state && state !== 'Ready'", 40, "n2 is missed"
+                f"const state = {NODE.format(name='n2')}?.cells[1].textContent; return state && state !== 'Ready'",
+                40,
+                "n2 is missed",
             )
             assert page.run(AT_S) - began > 40, "50 s have passed on the plane"
             six_minutes_pass_in_seconds(page)
             page.press("10", "#pace")
-            page.until("return document.querySelector('#pace button[disabled]').textContent === '10'", 20, "time runs slower")
+            page.until(
+                "return document.querySelector('#pace button[disabled]').textContent === '10'", 20, "time runs slower"
+            )
             page.press("1", "#pace")
             page.press("revive", "#nodes tr:nth-child(2)")
             page.until(f"return {NODE.format(name='n2')}?.cells[1].textContent === 'Ready'", 40, "n2 is back")
@@ -88,10 +94,16 @@ def test_each_button_for_faults_does_what_it_says(tmp_path: Path) -> None:
 def lost_answer_is_asked_for_again(page: Page, kubectl: Kubectl) -> None:
     choose(page, times="1", rpc="CreateVolume")
     page.press("drop its answer", "#faults")
-    page.until(f"{SAID} === 'CreateVolume: the answer is dropped, after the effect, once'", 20, "the page says what it does")
+    page.until(
+        f"{SAID} === 'CreateVolume: the answer is dropped, after the effect, once'", 20, "the page says what it does"
+    )
     page.press("60", "#pace")  # the caller waits until its deadline
     kubectl.apply(CLAIM)
-    page.until(f"{STRUCK}.includes('CreateVolume: the answer is dropped, after the effect (the page)')", 20, "the answer was dropped")
+    page.until(
+        f"{STRUCK}.includes('CreateVolume: the answer is dropped, after the effect (the page)')",
+        20,
+        "the answer was dropped",
+    )
     kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/claim", "--timeout=30s")
     assert page.run(CALLS).count("CreateVolume") >= 2
     page.until(f"{ASKED} === ''", 20, "it is over")
@@ -104,10 +116,16 @@ def delayed_and_failed(page: Page, kubectl: Kubectl) -> None:
     page.until(f"{ASKED} === 'any call: a delay of 300ms before the effect'", 20, "the delay stands in the list")
     choose(page, times="1", rpc="NodeStageVolume", code="Internal", when="after")
     page.press("fail it", "#faults")
-    page.until(f"{ASKED}.startsWith('NodeStageVolume: it fails with Internal after the effect')", 20, "the latest stands first")
+    page.until(
+        f"{ASKED}.startsWith('NodeStageVolume: it fails with Internal after the effect')", 20, "the latest stands first"
+    )
     kubectl.apply(pod(node="n1"))
     kubectl.ready("pod")
-    for told in ("NodeStageVolume: it fails with Internal", "NodeStageVolume: a delay of 300ms", "NodePublishVolume: a delay of 300ms"):
+    for told in (
+        "NodeStageVolume: it fails with Internal",
+        "NodeStageVolume: a delay of 300ms",
+        "NodePublishVolume: a delay of 300ms",
+    ):
         page.until(f"{STRUCK}.includes('{told}')", 20, told)
     page.press("lift", "#asked")
     page.until(f"{ASKED} === ''", 20, "it is lifted")
@@ -117,7 +135,11 @@ def delayed_and_failed(page: Page, kubectl: Kubectl) -> None:
 def paused(page: Page, kubectl: Kubectl) -> None:
     row = CONTROLLER.format(name="provisioner")
     page.press("pause", row)
-    page.until(f"return document.querySelector('{row}').textContent.startsWith('provisioner is paused')", 20, "it is shown as paused")
+    page.until(
+        f"return document.querySelector('{row}').textContent.startsWith('provisioner is paused')",
+        20,
+        "it is shown as paused",
+    )
     kubectl.apply({**CLAIM, "metadata": {"name": "late"}})
     made = page.run(CALLS).count("CreateVolume")
     time.sleep(2)

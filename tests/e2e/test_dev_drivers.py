@@ -55,13 +55,20 @@ def form(name: str, tmp_path: Path, folder: Path) -> Iterator[tuple[str, Within]
 @pytest.mark.parametrize("name", ["class", "command", "socket"])
 def test_a_pod_has_a_volume_of_the_authors_own_driver(tmp_path: Path, folder: Path, name: str) -> None:
     needs_mounts()
-    with form(name, tmp_path, folder) as (text, within), dev(tmp_path, f"--driver={text}", within=within) as (program, config):
+    with (
+        form(name, tmp_path, folder) as (text, within),
+        dev(tmp_path, f"--driver={text}", within=within) as (program, config),
+    ):
         kubectl = Kubectl(config)
         assert "mine.csi.test" == kubectl("get", "csidrivers", "-o", "jsonpath={.items[*].metadata.name}")
         assert "dev dev-wait" == kubectl("get", "storageclasses", "-o", "jsonpath={.items[*].metadata.name}")
         node_id = {"class": "n1", "command": "id-of-n1", "socket": "own-id"}[name]
-        assert f"n1 {node_id}" == kubectl("get", "csinodes", "-o", "jsonpath={.items[*].metadata.name} {.items[*].spec.drivers[*].nodeID}")
-        assert "dev" == kubectl("get", "volumesnapshotclasses", "-o", "jsonpath={.items[*].metadata.name}"), "it makes snapshots"
+        assert f"n1 {node_id}" == kubectl(
+            "get", "csinodes", "-o", "jsonpath={.items[*].metadata.name} {.items[*].spec.drivers[*].nodeID}"
+        )
+        assert "dev" == kubectl("get", "volumesnapshotclasses", "-o", "jsonpath={.items[*].metadata.name}"), (
+            "it makes snapshots"
+        )
         assert "resizer → API" in program.output(), "and it grows volumes"
         kubectl.apply(OWN_CLAIM, pod())
         kubectl.ready("pod")
@@ -94,8 +101,13 @@ def test_what_a_lost_driver_left_mounted_is_not_deleted(tmp_path: Path, folder: 
             (volume,) = FolderDriver(folder).volumes.iterdir()
             (volume / "data" / "file").write_text("dear to somebody")
             driver.kill()
-        assert re.search(r"warning +pods still have their volumes, and nothing comes of their end: they are left to", program.output())
-        assert re.search(rf"warning +{config.parent} is left, since \S+ is still mounted in it: unmount that", program.output())
+        assert re.search(
+            r"warning +pods still have their volumes, and nothing comes of their end: they are left to",
+            program.output(),
+        )
+        assert re.search(
+            rf"warning +{config.parent} is left, since \S+ is still mounted in it: unmount that", program.output()
+        )
         assert "dear to somebody" == (volume / "data" / "file").read_text()
         assert config.parent.is_dir()
     finally:
@@ -135,7 +147,11 @@ def test_a_driver_that_dies_is_started_again_and_its_pods_go_on(tmp_path: Path) 
         for pid in processes_with(socket):
             if "supervisor" not in Path(f"/proc/{pid}/cmdline").read_text():
                 os.kill(pid, signal.SIGKILL)
-        eventually(lambda: "the driver ended with exit code 137: started again" in program.output_alive(), 20, "its end is told")
+        eventually(
+            lambda: "the driver ended with exit code 137: started again" in program.output_alive(),
+            20,
+            "its end is told",
+        )
         eventually(lambda: "CSI driver is back, unchanged" in program.output_alive(), 20, "it is back")
         kubectl("delete", "pod", "pod", "--timeout=30s")
         eventually(lambda: [] == mounts_seen_by(program.pid, config.parent), 20, "the volume is unstaged after the pod")
@@ -165,38 +181,70 @@ SLOW = f"{shlex.join([mount_driver.COMMAND[0], '-c', 'import time; time.sleep(60
     [
         (["--driver=tests.support.mount_driver:MountDrive"], 1, "has no class 'MountDrive': did you mean MountDriver?"),
         (["--driver=tests.support.mount_driver:NoDriver"], 1, "no driver: derive it from mooring.driver.sdk.Plugin"),
-        (["--driver=tests.support.mount_driver:NeedsArguments"], 1, "needs the option folder: give --option folder=..."),
+        (
+            ["--driver=tests.support.mount_driver:NeedsArguments"],
+            1,
+            "needs the option folder: give --option folder=...",
+        ),
         (["--driver=tests.support.mount_driver:Broken"], 1, "ValueError: this driver has no backend\nTraceback"),
         (["--driver=no_such_module:Driver"], 1, "there is no module 'no_such_module' here ("),
         (["--driver=./no_such_file.py:Driver"], 1, "there is no file 'no_such_file.py'"),
         (["--option=folder=/data"], 2, "option: it is for the constructor of a driver that is a class"),
         (["--driver=false {socket}"], 1, "driver: false ended with exit code 1 before it answered; it said nothing"),
-        (["--driver=sh -c 'echo no backend; exit 4' {socket}"], 1, "sh ended with exit code 4 before it answered\n  no backend"),
+        (
+            ["--driver=sh -c 'echo no backend; exit 4' {socket}"],
+            1,
+            "sh ended with exit code 4 before it answered\n  no backend",
+        ),
         (["--driver=./no-such-command {socket}"], 1, "./no-such-command: No such file or directory"),
         (["--driver=unix:///no-such-folder/csi.sock"], 1, "the socket does not exist yet: is the driver running"),
-        (["--driver=unix:///no-such-folder/csi.sock"], 1, "start the driver first, or let `mooring dev` start it: --driver './my-driver"),
+        (
+            ["--driver=unix:///no-such-folder/csi.sock"],
+            1,
+            "start the driver first, or let `mooring dev` start it: --driver './my-driver",
+        ),
         (
             ["--driver=./driver"],
             2,
             "'./driver' is none of the three forms: unix:///path/of.sock (or the path alone), module:Class (or ./file.py:Class), or a",
         ),
         (["--driver=unix:///a.sock", "--nodes=2"], 2, "one socket is one node's, and there are 2: take --nodes=1"),
-        ([f"--driver={COMMAND.replace('{node}', 'x')}", "--nodes=2"], 1, "n1 and n2 got the same node id, 'id-of-x': let the"),
-        (["--driver=a:B", "--topology=n1:zone=a"], 2, "topology: of the reference driver alone; your own driver reports"),
+        (
+            [f"--driver={COMMAND.replace('{node}', 'x')}", "--nodes=2"],
+            1,
+            "n1 and n2 got the same node id, 'id-of-x': let the",
+        ),
+        (
+            ["--driver=a:B", "--topology=n1:zone=a"],
+            2,
+            "topology: of the reference driver alone; your own driver reports",
+        ),
         (["--driver=a:B", "--zones=1"], 2, "zones: of the reference driver alone; your own driver reports"),
         (["--zones=4"], 2, "zones: each needs a node, and there are 3; got 4"),
         (["--zones=-1"], 2, "zones: each needs a node, and there are 3; got -1"),
-        (["--zones=1", "--topology=n1:zone=a"], 2, "zones: --zones makes zones, and --topology names them: give one of the two"),
+        (
+            ["--zones=1", "--topology=n1:zone=a"],
+            2,
+            "zones: --zones makes zones, and --topology names them: give one of the two",
+        ),
         (["--nodes=2", "--topology=n3:zone=a"], 2, "topology: there is no node 'n3', only n1, n2"),
         (["--node-monitor-grace-period=500ms"], 2, "node-monitor-grace-period: must be 1s at least, got 500ms"),
         (["--force-detach-after=-1s"], 2, "force-detach-after: must not be negative, got -1s"),
-        (["--nodes=2", "--node-id=a"], 2, "--nodes makes n1, n2 and so on, and --node-id names them: give one of the two"),
+        (
+            ["--nodes=2", "--node-id=a"],
+            2,
+            "--nodes makes n1, n2 and so on, and --node-id names them: give one of the two",
+        ),
         (["--nodes=1000"], 2, "nodes: must be between 1 and 100"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line_with_the_next_step(tmp_path: Path, flags: list[str], code: int, problem: str) -> None:
+def test_what_is_wrong_is_told_in_a_line_with_the_next_step(
+    tmp_path: Path, flags: list[str], code: int, problem: str
+) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run([*MOORING, "dev", *flags], capture_output=True, text=True, timeout=60, check=False, env=environment)
+    done = subprocess.run(
+        [*MOORING, "dev", *flags], capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
     assert (code, True) == (done.returncode, problem in done.stderr), done.stdout + done.stderr
     assert ("Broken" in flags[0]) is ("Traceback" in done.stderr), "an author's own error has its place"
     assert [] == [name for name in os.listdir(tmp_path) if name != "volumes"], "nothing of dev is left"
@@ -207,6 +255,11 @@ def test_a_socket_where_nobody_answers_or_somebody_else_is_told(tmp_path: Path) 
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     done = subprocess.run(
-        [*MOORING, "dev", f"--driver=unix://{tmp_path / 'file'}"], capture_output=True, text=True, timeout=60, check=False, env=environment
+        [*MOORING, "dev", f"--driver=unix://{tmp_path / 'file'}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
     )
     assert (1, True) == (done.returncode, "it is a file, not a socket" in done.stderr), done.stderr

@@ -24,7 +24,9 @@ HANGING = "tests.support.hanging_driver"
 DEAF = "trap '' TERM; sleep 1000; sleep 1000"
 """Of a program that SIGTERM does not end."""
 
-LISTENER = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); time.sleep(1000)"
+LISTENER = (
+    "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); time.sleep(1000)"
+)
 AS_PROGRAM = shlex.join([*MOORING, "driver", "run"]) + f" {HANGING}:{{name}} --endpoint unix://{{{{socket}}}}"
 
 
@@ -39,7 +41,9 @@ def nothing_is_left(tmp_path: Path, mark: str) -> None:
     assert [] == os.listdir(tmp_path / "tmp"), "no folder"
     eventually(lambda: not processes_with(mark), 20, "no process")
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text(), "no mount"
-    devices = subprocess.run(["losetup", "--list", "--noheadings", "--output", "BACK-FILE"], capture_output=True, text=True, check=False)
+    devices = subprocess.run(
+        ["losetup", "--list", "--noheadings", "--output", "BACK-FILE"], capture_output=True, text=True, check=False
+    )
     assert str(tmp_path) not in devices.stdout, "no loop device"
 
 
@@ -56,7 +60,16 @@ def nothing_is_left(tmp_path: Path, mark: str) -> None:
         (f"{HANGING}:InfoIgnoresItsEnd", "it hangs"),
         ("unix:///no-such-folder/csi.sock", "mooring dev 0"),
     ],
-    ids=["silent", "deaf", "no gRPC", "constructor blocks", "probe hangs", "probe blocks", "ignores its end", "nobody there"],
+    ids=[
+        "silent",
+        "deaf",
+        "no gRPC",
+        "constructor blocks",
+        "probe hangs",
+        "probe blocks",
+        "ignores its end",
+        "nobody there",
+    ],
 )
 def test_it_ends_while_it_waits_for_its_driver(tmp_path: Path, driver: str, waits: str, number: signal.Signals) -> None:
     (tmp_path / "tmp").mkdir()
@@ -66,7 +79,10 @@ def test_it_ends_while_it_waits_for_its_driver(tmp_path: Path, driver: str, wait
         eventually(lambda: waits in program.output_alive(), 40, "it waits")
         program.send(number)
         assert 0 == program.wait_exit(), program.log_tail()
-        is_held = "ended by force: the event loop is held at " in program.output() and "hanging_driver.py:" in program.output()
+        is_held = (
+            "ended by force: the event loop is held at " in program.output()
+            and "hanging_driver.py:" in program.output()
+        )
         assert is_held is (waits == "it blocks"), "an author reads where"
         nothing_is_left(tmp_path, str(tmp_path / "tmp"))
     finally:
@@ -92,7 +108,9 @@ def test_a_second_signal_ends_it_and_leaves_nothing_either(tmp_path: Path) -> No
     with dev_to_kill(tmp_path) as (program, config):
         block = pod()
         (container,) = block["spec"]["containers"]
-        container["volumeDevices"] = [{"name": one["name"], "devicePath": "/dev/x"} for one in container.pop("volumeMounts")]
+        container["volumeDevices"] = [
+            {"name": one["name"], "devicePath": "/dev/x"} for one in container.pop("volumeMounts")
+        ]
         asyncio.run(create(config, raw, block))
         eventually(lambda: "patch pods/pod/status: status.phase=Running" in program.output_alive(), 40, "the pod runs")
         program.send(signal.SIGINT)

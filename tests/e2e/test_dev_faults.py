@@ -25,7 +25,9 @@ faults:
 """
 
 
-def test_a_pod_gets_its_volume_in_spite_of_faults_that_are_not_told_as_the_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_gets_its_volume_in_spite_of_faults_that_are_not_told_as_the_drivers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needs_mounts()
     monkeypatch.setenv(mount_driver.FOLDER, str(tmp_path / "volumes"))
     (tmp_path / "faults.yaml").write_text(SCRIPT)
@@ -37,7 +39,10 @@ def test_a_pod_gets_its_volume_in_spite_of_faults_that_are_not_told_as_the_drive
         kubectl("delete", "pvc", "claim", "--timeout=20s")
         eventually(lambda: not kubectl.left(), 20, "no pod, no attachment, no volume")
     output = program.output()
-    made = {rpc: re.findall(rf"proxy +{rpc}: (.*?) \(", output) for rpc in ("CreateVolume", "ControllerPublishVolume", "NodeStageVolume")}
+    made = {
+        rpc: re.findall(rf"proxy +{rpc}: (.*?) \(", output)
+        for rpc in ("CreateVolume", "ControllerPublishVolume", "NodeStageVolume")
+    }
     assert made == {
         "CreateVolume": ["the connection is cut after the effect"],
         "ControllerPublishVolume": ["it fails with Unknown after the effect"],

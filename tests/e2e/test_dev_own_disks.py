@@ -40,7 +40,11 @@ def test_a_pods_own_disk_is_attached_mounted_and_taken_back(tmp_path: Path, monk
             (attachment,) = json.loads(kubectl("get", "volumeattachments", "-o", "json"))["items"]
             csi = attachment["spec"]["source"]["inlineVolumeSpec"]["csi"]
             handle = "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/data-disk"
-            assert (node, True, handle) == (attachment["spec"]["nodeName"], attachment["status"]["attached"], csi["volumeHandle"])
+            assert (node, True, handle) == (
+                attachment["spec"]["nodeName"],
+                attachment["status"]["attached"],
+                csi["volumeHandle"],
+            )
             assert [node] == disk.nodes("data-disk")
             (path,) = [one for one in mounts_seen_by(program.pid, config.parent / "nodes") if "/pods/" in one]
             file = Path(f"/proc/{program.pid}/root{path}/file")

@@ -28,15 +28,25 @@ CLAIM = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
     "metadata": {"name": "claim"},
-    "spec": {"storageClassName": "hostpath", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "16Mi"}}},
+    "spec": {
+        "storageClassName": "hostpath",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "16Mi"}},
+    },
 }
 BLOCK = {**CLAIM, "metadata": {"name": "block"}, "spec": {**CLAIM["spec"], "volumeMode": "Block"}}  # type: ignore[dict-item]
 
 
 def pod(name: str = "pod", *, block: bool = False, inline: bool = False, node: str = "") -> dict[str, object]:
     """With the claim as a folder; block: and the other one as a device. inline: with a volume of its own in place of them."""
-    container: dict[str, object] = {"name": "main", "image": "none", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
-    source = {"csi": {"driver": "hostpath.csi.mooring"}} if inline else {"persistentVolumeClaim": {"claimName": "claim"}}
+    container: dict[str, object] = {
+        "name": "main",
+        "image": "none",
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    source = (
+        {"csi": {"driver": "hostpath.csi.mooring"}} if inline else {"persistentVolumeClaim": {"claimName": "claim"}}
+    )
     volumes: list[object] = [{"name": "data", **source}]
     if block:
         container["volumeDevices"] = [{"name": "device", "devicePath": "/dev/data"}]
@@ -53,7 +63,13 @@ class Kubectl:
 
     def __call__(self, *words: str, given: str = "") -> str:
         done = subprocess.run(
-            [binary("kubectl"), *words], input=given, env=self._environment, capture_output=True, text=True, timeout=60, check=False
+            [binary("kubectl"), *words],
+            input=given,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         assert 0 == done.returncode, done.stdout + done.stderr
         return done.stdout
@@ -128,7 +144,9 @@ def test_a_pod_runs_on_a_mount_of_its_own_and_kubectl_delete_ends(tmp_path: Path
         assert [] == mounts_seen_by("self", state), "nobody else sees it"
         (volume,) = (state / "driver" / "volumes").iterdir()
         assert "from the pod" == (volume / "file").read_text()
-        assert f"  ls /proc/{program.pid}/root{state}/nodes/*/pods\n" in program.output(), "people are told where to look"
+        assert f"  ls /proc/{program.pid}/root{state}/nodes/*/pods\n" in program.output(), (
+            "people are told where to look"
+        )
         kubectl("delete", "pod", "pod", "--timeout=20s")
         kubectl.apply(pod("next"))
         kubectl.ready("next")
@@ -163,7 +181,9 @@ def a_killed_dev(folder: Path, state: Path, *bodies: object, names: tuple[str, .
 
 @pytest.mark.long
 @pytest.mark.parametrize("deleted_first", [False, True], ids=["which goes on", "which is deleted at once"])
-def test_a_killed_dev_leaves_nothing_mounted_and_the_next_one_finds_its_pod(tmp_path: Path, state: Path, deleted_first: bool) -> None:
+def test_a_killed_dev_leaves_nothing_mounted_and_the_next_one_finds_its_pod(
+    tmp_path: Path, state: Path, deleted_first: bool
+) -> None:
     a_killed_dev(tmp_path, state, CLAIM, pod(), pod("own", inline=True), names=("pod", "own"))
     with dev(tmp_path, f"--state={state}", "--nodes=1") as (program, config):
         kubectl = Kubectl(config)
@@ -196,7 +216,11 @@ def test_a_raw_device_is_given_back_also_after_a_kill(tmp_path: Path, state: Pat
     a_killed_dev(tmp_path, state, CLAIM, BLOCK, pod(block=True), names=("pod",))
     with dev(tmp_path, f"--state={state}", "--nodes=1") as (program, config):
         kubectl = Kubectl(config)
-        eventually(lambda: re.search("NodePublishVolume .*volumeDevices.*→ OK", program.output_alive()), 20, "it is there again")
+        eventually(
+            lambda: re.search("NodePublishVolume .*volumeDevices.*→ OK", program.output_alive()),
+            20,
+            "it is there again",
+        )
         (volume,) = [path for path in (state / "driver" / "volumes").iterdir() if path.is_file()]
         assert loop_devices_of(volume)
         kubectl("delete", "pod", "pod", "--timeout=20s")
@@ -241,7 +265,17 @@ def as_somebody(command: list[str]) -> list[str]:
     """The command as a user without rights, in a Python that everybody may run. The packages are those of the tests."""
     packages = [path for path in sys.path if path.endswith("site-packages")]
     python = f"PYTHONPATH={':'.join([str(Path(MOORING_SOURCE)), *packages])}"
-    return ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", "env", python, "PYTHONDONTWRITEBYTECODE=1", NOT_ROOT, *command[1:]]
+    return [
+        "setpriv",
+        "--reuid=1000",
+        "--regid=1000",
+        "--clear-groups",
+        "env",
+        python,
+        "PYTHONDONTWRITEBYTECODE=1",
+        NOT_ROOT,
+        *command[1:],
+    ]
 
 
 MOORING_SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -251,9 +285,14 @@ def test_without_root_the_demo_mounts_in_a_user_namespace(tmp_path: Path) -> Non
     if os.geteuid() != 0:
         not_tested(REAL_MOUNTS, "this run has no rights anyway: the demo's own test is this one")
     command = as_somebody([*MOORING, "demo"])
-    trial = subprocess.run([*command[:-3], "-c", "import hpack, cryptography, mooring"], capture_output=True, text=True, check=False)
+    trial = subprocess.run(
+        [*command[:-3], "-c", "import hpack, cryptography, mooring"], capture_output=True, text=True, check=False
+    )
     if trial.returncode != 0:
-        not_tested(REAL_MOUNTS, f"{NOT_ROOT} can't run Mooring for a user without rights: {trial.stderr.strip().splitlines()[-1]}")
+        not_tested(
+            REAL_MOUNTS,
+            f"{NOT_ROOT} can't run Mooring for a user without rights: {trial.stderr.strip().splitlines()[-1]}",
+        )
     home = tmp_path / "home"
     home.mkdir()
     os.chown(home, 1000, 1000)
@@ -261,7 +300,12 @@ def test_without_root_the_demo_mounts_in_a_user_namespace(tmp_path: Path) -> Non
         if parent.stat().st_mode & 0o005 != 0o005:
             parent.chmod(parent.stat().st_mode | 0o011)
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "TMPDIR": str(home), "HOME": str(home)}
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "TMPDIR": str(home), "HOME": str(home)},
     )
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "ok: /proc/self/mountinfo: published to the pod at" in done.stdout
@@ -280,10 +324,15 @@ def test_where_nothing_can_be_mounted_it_says_so_and_shows_links(tmp_path: Path)
     if "no user namespaces to take away" in output:
         not_tested(REAL_MOUNTS, "the number of namespaces can't be limited here")
     assert 0 == code, output
-    assert re.search(r"warning +real mounts are left out: no mount namespace: .*none in a user namespace: unshare: ", output)
+    assert re.search(
+        r"warning +real mounts are left out: no mount namespace: .*none in a user namespace: unshare: ", output
+    )
     assert "ok: the pod's path leads to the volume: " in output
     assert 'ok: greeting.txt says "written by the first pod"' in output
-    assert "Made, bound, attached and written to, through links in place of mounts; moved to another node and read;" in output
+    assert (
+        "Made, bound, attached and written to, through links in place of mounts; moved to another node and read;"
+        in output
+    )
 
 
 # A user namespace whose own limit of namespaces is none: its root may make neither sort.

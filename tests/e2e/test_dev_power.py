@@ -14,7 +14,17 @@ import pytest
 
 from mooring.driver.hostpath.statefile import read_state
 from tests.e2e.test_dev_drivers import COMMAND, OWN_CLAIM, processes_with
-from tests.e2e.test_dev_pods import BLOCK, CLAIM, Kubectl, is_empty, loop_devices, mounts_seen_by, needs_loop_devices, pod, pods_volume
+from tests.e2e.test_dev_pods import (
+    BLOCK,
+    CLAIM,
+    Kubectl,
+    is_empty,
+    loop_devices,
+    mounts_seen_by,
+    needs_loop_devices,
+    pod,
+    pods_volume,
+)
 from tests.support import mount_driver
 from tests.support.mooring_dev import dev, needs_mounts, turned
 from tests.support.waiting import eventually
@@ -30,7 +40,12 @@ def a_deployment(claim: str = "claim") -> dict[str, object]:
     container = {"name": "main", "image": "none", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     spec = {"containers": [container], "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}
     template = {"metadata": {"labels": {"app": "web"}}, "spec": spec}
-    wanted = {"replicas": 1, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    wanted = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": template,
+    }
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": wanted}
 
 
@@ -74,7 +89,11 @@ def test_a_volume_follows_its_pod_off_a_dead_node_that_comes_back_later(tmp_path
         kubectl("taint", "nodes", dead, f"{TAINT}-")
         eventually(lambda: is_ready(kubectl, dead) == "True", 30, "the node is back")
         assert (0, f"{dead} is on already\n") == turned("revive-node", f"--state={state}", dead)
-        eventually(lambda: not kubectl("get", "node", dead, "-o", "jsonpath={.status.volumesInUse}{.spec.taints}"), 30, "it has tidied up")
+        eventually(
+            lambda: not kubectl("get", "node", dead, "-o", "jsonpath={.status.volumesInUse}{.spec.taints}"),
+            30,
+            "it has tidied up",
+        )
         kubectl("delete", "deployment", "web", "--timeout=20s")
         kubectl("delete", "pvc", "claim", "--timeout=30s")
         eventually(lambda: not kubectl.left(), 20, "no pod, no attachment, no volume")
@@ -98,7 +117,9 @@ def test_a_node_that_comes_back_in_time_keeps_its_pods(tmp_path: Path) -> None:
         node, uid = node_of_pod(kubectl), kubectl("get", "pods", "-o", "jsonpath={.items[*].metadata.uid}")
         assert 0 == turned("kill-node", node, config=config)[0]
         assert [] == mounts_seen_by(program.pid, state)
-        assert (0, f"{node} is on: its agent runs, and the driver is registered.\n") == turned("revive-node", node, config=config)
+        assert (0, f"{node} is on: its agent runs, and the driver is registered.\n") == turned(
+            "revive-node", node, config=config
+        )
         eventually(lambda: 2 == len(mounts_seen_by(program.pid, state)), 20, "staged and published again")
         assert uid == kubectl("get", "pods", "-o", "jsonpath={.items[*].metadata.uid}")
         assert [[node]] == published(state)
@@ -121,7 +142,9 @@ def test_a_drivers_process_dies_with_its_node_and_comes_back_with_it(
         assert (1, True) == (code, "n1: its driver process answers the controller's calls, too" in text), text
         assert "kill another node, as in n2" in text
         eventually(lambda: is_ready(kubectl, "n2") == "Unknown", 30, "the node's silence is noticed")
-        assert (0, "n2 is on: its agent runs, and the driver is registered.\n") == turned("revive-node", "n2", config=config)
+        assert (0, "n2 is on: its agent runs, and the driver is registered.\n") == turned(
+            "revive-node", "n2", config=config
+        )
         assert processes_with(its_socket)
         eventually(lambda: is_ready(kubectl, "n2") == "True", 30, "the node is back")
         assert "started again" not in program.output(), "nobody minds a program whose machine is off"
@@ -138,7 +161,9 @@ def test_a_node_without_power_gives_back_its_devices_at_the_end(tmp_path: Path, 
         node = kubectl("get", "pod", "pod", "-o", "jsonpath={.spec.nodeName}")
         assert 0 == turned("kill-node", node, config=config)[0]
         assert [] == mounts_seen_by(program.pid, config.parent / "nodes" / node)
-        assert 1 == len(loop_devices(tmp_path)), "the driver's, over the volume's file; the agent's, over that one, is gone"
+        assert 1 == len(loop_devices(tmp_path)), (
+            "the driver's, over the volume's file; the agent's, over that one, is gone"
+        )
         if forced:
             kubectl("delete", "pod", "pod", "--force", "--grace-period=0", "--timeout=20s")
     assert "warning" not in program.output().replace("Warning: ", "")
@@ -151,8 +176,12 @@ def test_the_power_switch_is_for_its_owner_alone(tmp_path: Path) -> None:
         status = (config.parent / "run" / "power").stat()
         assert stat.S_ISSOCK(status.st_mode)
         assert 0o600 == stat.S_IMODE(status.st_mode)
-        assert (1, True) == _said(turned("kill-node", "nope", config=config), "there is no node 'nope' here, only n1, n2, n3")
-        assert (0, True) == _said(turned("kill-node", "n3", tmp=tmp_path / "tmp"), "n3 is off"), "the only one that runs is meant"
+        assert (1, True) == _said(
+            turned("kill-node", "nope", config=config), "there is no node 'nope' here, only n1, n2, n3"
+        )
+        assert (0, True) == _said(turned("kill-node", "n3", tmp=tmp_path / "tmp"), "n3 is off"), (
+            "the only one that runs is meant"
+        )
     assert not (config.parent / "run").exists()
 
 
@@ -178,7 +207,9 @@ NOBODY: Final = "no mooring dev is found: set KUBECONFIG as its start says, or g
     ],
 )
 @pytest.mark.parametrize("word", ["kill-node", "revive-node"])
-def test_who_asks_for_what_is_not_there_is_told(tmp_path: Path, word: str, words: list[str], code: int, problem: str) -> None:
+def test_who_asks_for_what_is_not_there_is_told(
+    tmp_path: Path, word: str, words: list[str], code: int, problem: str
+) -> None:
     found, text = turned(word, *words, tmp=tmp_path)
     assert (code, True) == (found, problem in text), text
     assert re.match(rf"mooring dev {word}: ", text)
@@ -199,18 +230,33 @@ def _left_behind(path: Path) -> None:
         server.bind(path.name)
 
 
-A_POD: Final = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
+A_POD: Final = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p"},
+    "spec": {"containers": [{"name": "c", "image": "none"}]},
+}
 
 
-def test_a_driver_without_a_node_service_has_nodes_that_stay_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_without_a_node_service_has_nodes_that_stay_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody gives signs of life for them, and nobody asks for any."""
     monkeypatch.setenv(mount_driver.FOLDER, str(tmp_path / "volumes"))
-    with dev(tmp_path, "--driver=tests.support.mount_driver:NoNodes", "--node-monitor-grace-period=1s") as (program, config):
+    with dev(tmp_path, "--driver=tests.support.mount_driver:NoNodes", "--node-monitor-grace-period=1s") as (
+        program,
+        config,
+    ):
         kubectl = Kubectl(config)
         code, text = turned("kill-node", "n1", config=config)
-        assert (1, True) == (code, "the driver has no node service, so its nodes have no agents that could be ended" in text), text
+        assert (1, True) == (
+            code,
+            "the driver has no node service, so its nodes have no agents that could be ended" in text,
+        ), text
         kubectl.apply(A_POD)
-        eventually(lambda: kubectl("get", "pod", "p", "-o", "jsonpath={.spec.nodeName}") == "n1", 20, "the pod has a node")
+        eventually(
+            lambda: kubectl("get", "pod", "p", "-o", "jsonpath={.spec.nodeName}") == "n1", 20, "the pod has a node"
+        )
         with pytest.raises(AssertionError, match="timed out waiting"):
             kubectl("wait", "--for=condition=Ready=Unknown", "node/n1", "--timeout=3s")
         assert "NodeNotReady" not in program.output()

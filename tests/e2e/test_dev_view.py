@@ -46,7 +46,11 @@ def sees(screen: Screen, pattern: str) -> None:
 def left_in_order(screen: Screen) -> bool:
     """The view is gone, and the terminal is as the program has found it."""
     screen.draw()
-    return not any(re.match(VIEW, line) for line in (*screen.scrolled, *screen.shown)) and not screen.screen.cursor.hidden and screen.echoes
+    return (
+        not any(re.match(VIEW, line) for line in (*screen.scrolled, *screen.shown))
+        and not screen.screen.cursor.hidden
+        and screen.echoes
+    )
 
 
 async def test_a_volumes_life_is_seen_below_the_calls(screen: Screen) -> None:
@@ -66,7 +70,9 @@ async def test_a_volumes_life_is_seen_below_the_calls(screen: Screen) -> None:
     for call in ("CreateVolume", "ControllerPublishVolume", "NodeStageVolume", "NodePublishVolume"):
         assert re.search(rf"CSI → (driver|n\d) +{call} ", above)
     screen.type("\n")
-    assert screen.until(lambda: 2 == len(re.findall("^export KUBECONFIG=", "\n".join(screen.lines), re.MULTILINE))), "Enter shows it again"
+    assert screen.until(lambda: 2 == len(re.findall("^export KUBECONFIG=", "\n".join(screen.lines), re.MULTILINE))), (
+        "Enter shows it again"
+    )
     screen.type("\x03")
     assert 0 == wait(screen)
     assert left_in_order(screen), screen.shown

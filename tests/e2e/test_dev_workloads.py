@@ -23,19 +23,29 @@ MOUNT: Final = {"name": "data", "mountPath": "/data"}
 
 
 def a_template(labels: Mapping[str, str], **spec: Any) -> Json:
-    return {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "none", "volumeMounts": [MOUNT]}], **spec}}
+    return {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "none", "volumeMounts": [MOUNT]}], **spec},
+    }
 
 
 def a_set(**spec: Any) -> Json:
     """A StatefulSet `db` with a claim for each of its pods."""
     labels, claim = {"app": "db"}, {"metadata": {"name": "data"}, "spec": CLAIM["spec"]}
-    wanted = {"serviceName": "db", "selector": {"matchLabels": labels}, "template": a_template(labels), "volumeClaimTemplates": [claim]}
+    wanted = {
+        "serviceName": "db",
+        "selector": {"matchLabels": labels},
+        "template": a_template(labels),
+        "volumeClaimTemplates": [claim],
+    }
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": {**wanted, **spec}}
 
 
 def a_job() -> Json:
     template = a_template(
-        {"app": "sum"}, restartPolicy="Never", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}]
+        {"app": "sum"},
+        restartPolicy="Never",
+        volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}],
     )
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum"}, "spec": {"template": template}}
 
@@ -88,7 +98,13 @@ def test_the_claims_of_a_stateful_set_stay_or_go_as_it_says(tmp_path: Path) -> N
         eventually(lambda: ["db-0", "db-1"] == names(kubectl, "pods"), 30, "it is back")
         kubectl.ready("db-0", "db-1")
         assert volumes == {one.name for one in read_state(state / "driver").volumes.values()}
-        kubectl("patch", "statefulset", "db", "-p", '{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete"}}}')
+        kubectl(
+            "patch",
+            "statefulset",
+            "db",
+            "-p",
+            '{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete"}}}',
+        )
         kubectl("scale", "statefulset/db", "--replicas=1")
         eventually(lambda: ["data-db-0"] == names(kubectl, "pvc"), 30, "the claim went with its pod")
         kubectl("delete", "statefulset", "db", "--timeout=20s")
@@ -135,7 +151,9 @@ def test_after_a_kill_in_the_midst_of_it_all_settles_and_nothing_is_attached_twi
         kubectl("rollout", "status", "deployment/web", "--timeout=60s")
         eventually(lambda: all(1 == len(nodes) for nodes in published(state)), 30, "each volume is on one node")
         assert 5 == len(published(state)), "one for each claim, and no other"
-        attachments = kubectl("get", "volumeattachments", "-o", "jsonpath={.items[*].spec.source.persistentVolumeName}").split()
+        attachments = kubectl(
+            "get", "volumeattachments", "-o", "jsonpath={.items[*].spec.source.persistentVolumeName}"
+        ).split()
         assert sorted(attachments) == sorted({*attachments})
         assert 10 == len(mounts_seen_by(program.pid, state)), "each is staged and published once"
         kubectl("delete", "deployment/web", "statefulset/db", "--timeout=20s")

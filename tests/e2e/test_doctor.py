@@ -51,11 +51,17 @@ def worth(findings: list[Json]) -> dict[str, Json]:
 
 def sick() -> list[Json]:
     """The attacher lacks a right, the snapshot kinds are missing, and classes name a driver and a secret that nobody has."""
-    objects = [one for one in healthy() if one["kind"] not in ("CustomResourceDefinition", "StorageClass", "Deployment")]
+    objects = [
+        one for one in healthy() if one["kind"] not in ("CustomResourceDefinition", "StorageClass", "Deployment")
+    ]
     role = next(one for one in objects if one["kind"] == "ClusterRole")
     role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["volumeattachments/status"]]
     names = ("csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter", "snapshot-controller")
-    slow = {"name": "csi-attacher", "image": "csi-attacher:v4.8.0", "args": ["--leader-election", *FAST, "--timeout=1s"]}
+    slow = {
+        "name": "csi-attacher",
+        "image": "csi-attacher:v4.8.0",
+        "args": ["--leader-election", *FAST, "--timeout=1s"],
+    }
     return [
         *objects,
         deployment(slow, *(sidecar(name) for name in names[1:])),
@@ -64,10 +70,14 @@ def sick() -> list[Json]:
     ]
 
 
-def test_a_broken_set_is_healed_by_what_the_findings_say(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+def test_a_broken_set_is_healed_by_what_the_findings_say(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     log = tmp_path / "audit.log"
-    plane = new_control_plane(apiserver_flags=[f"--audit-policy-file={tmp_path / 'policy.yaml'}", f"--audit-log-path={log}"])
+    plane = new_control_plane(
+        apiserver_flags=[f"--audit-policy-file={tmp_path / 'policy.yaml'}", f"--audit-log-path={log}"]
+    )
     admin = plane.kubeconfig()
     for name in ("storage", "vault"):
         plane.kubectl("create", "namespace", name)
@@ -89,7 +99,11 @@ def test_a_broken_set_is_healed_by_what_the_findings_say(new_control_plane: Call
     plane.kubectl(*words)
     typed = found["classes"]["change"]["command"].replace("kubectl", f"{binary('kubectl')} --kubeconfig={admin}")
     subprocess.run(["bash", "-c", typed], check=True, capture_output=True, timeout=30)
-    flag = {"op": "replace", "path": "/spec/template/spec/containers/0/args/3", "value": found["timeouts"]["change"]["line"][2:]}
+    flag = {
+        "op": "replace",
+        "path": "/spec/template/spec/containers/0/args/3",
+        "value": found["timeouts"]["change"]["line"][2:],
+    }
     plane.kubectl("-n", "storage", "patch", "deployment", "csi", "--type=json", "-p", json.dumps([flag]))
     code, findings, _ = doctor(admin)
     assert 0 == code, json.dumps(findings, indent=1)
@@ -103,9 +117,17 @@ def test_a_broken_set_is_healed_by_what_the_findings_say(new_control_plane: Call
 
 def _only_read(log: Path) -> None:
     """What the API server wrote down of the doctor's requests."""
-    mine = [one for one in map(json.loads, log.read_text().splitlines()) if one.get("userAgent", "").startswith("mooring-doctor/")]
+    mine = [
+        one
+        for one in map(json.loads, log.read_text().splitlines())
+        if one.get("userAgent", "").startswith("mooring-doctor/")
+    ]
     assert {"get", "list"} == {one["verb"] for one in mine}
-    secrets = [one for one in mine if one.get("objectRef", {}).get("resource") == "secrets" and one["responseStatus"]["code"] == 200]
+    secrets = [
+        one
+        for one in mine
+        if one.get("objectRef", {}).get("resource") == "secrets" and one["responseStatus"]["code"] == 200
+    ]
     assert secrets
     assert {"PartialObjectMetadata"} == {one["responseObject"]["kind"] for one in secrets}
     assert DATA not in json.dumps(secrets)

@@ -43,14 +43,17 @@ async def recorded(attacher: Attacher, count: int = 1) -> Path:
 
 
 def replay(path: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([MOORING, "replay", str(path), *flags], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [MOORING, "replay", str(path), *flags], capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 async def some_lives(target: ProcessTarget, flags: tuple[str, ...], folder: Path) -> Path:
     """Attaches and detaches some volumes, with failures; gives the record."""
     ref = {"name": await target.secret({"password": SECRET}), "namespace": "default"}
     places = [
-        (await target.volume(f"pv{number}", controllerPublishSecretRef=ref), await target.node(f"n{number}")) for number in range(PAIRS)
+        (await target.volume(f"pv{number}", controllerPublishSecretRef=ref), await target.node(f"n{number}"))
+        for number in range(PAIRS)
     ]
     target.driver.script(PUBLISH, Fail(Code.INTERNAL, "not yet"))
     async with target.attaching("--retry-interval-start=100ms", f"--flight-recorder-dir={folder}", *flags) as attacher:
@@ -89,7 +92,10 @@ async def test_so_is_that_of_a_run_on_a_real_api_server(tmp_path: Path, control_
 
 
 async def test_mooring_record_asks_a_program_for_its_file(tmp_path: Path) -> None:
-    async with on_embedded(tmp_path / "server") as target, target.attaching(f"--flight-recorder-dir={tmp_path}") as attacher:
+    async with (
+        on_embedded(tmp_path / "server") as target,
+        target.attaching(f"--flight-recorder-dir={tmp_path}") as attacher,
+    ):
         await target.attached(await target.want(await target.volume(), await target.node()))
         asked = await asyncio.to_thread(record, str(attacher.program.pid))
         assert (0, "") == (asked.returncode, asked.stderr)
@@ -99,7 +105,10 @@ async def test_mooring_record_asks_a_program_for_its_file(tmp_path: Path) -> Non
 
 
 async def test_a_timeline_tells_what_a_record_knows(tmp_path: Path) -> None:
-    async with on_embedded(tmp_path / "server") as target, target.attaching(f"--flight-recorder-dir={tmp_path}") as attacher:
+    async with (
+        on_embedded(tmp_path / "server") as target,
+        target.attaching(f"--flight-recorder-dir={tmp_path}") as attacher,
+    ):
         target.driver.script(PUBLISH, Fail(Code.INTERNAL, "not yet"))
         attachment = await target.want(await target.volume(), await target.node())
         await target.attached(attachment)
@@ -137,7 +146,10 @@ async def test_without_the_recorder_a_signal_is_only_told(tmp_path: Path) -> Non
 
 async def test_controllers_with_a_lease_each_keep_no_record_and_are_not_asked_for_one(tmp_path: Path) -> None:
     async with embedded_server(tmp_path) as config:
-        log, election = tmp_path / "log", ("--leader-election", "--leader-election-namespace=default", "--leader-election-lease-each")
+        log, election = (
+            tmp_path / "log",
+            ("--leader-election", "--leader-election-namespace=default", "--leader-election-lease-each"),
+        )
         words = [MOORING, "controller", "--enable=attachdetach,binder", f"--kubeconfig={config}", *election]
         program = Program(words, log, {**os.environ, "TMPDIR": str(tmp_path)})
         try:
@@ -163,7 +175,9 @@ async def test_a_node_agent_keeps_no_record_and_is_not_asked_for_one(tmp_path: P
             assert 1 == asked.returncode
             assert f"process {agent.pid} is mooring node-agent, which keeps no flight record" in asked.stderr
             agent.send(signal.SIGUSR1)
-            await asyncio.to_thread(eventually, lambda: "There is no flight record" in log.read_text() or None, 30.0, "its word")
+            await asyncio.to_thread(
+                eventually, lambda: "There is no flight record" in log.read_text() or None, 30.0, "its word"
+            )
             assert [] == [name for name in os.listdir(tmp_path) if name.startswith("mooring-flight-")]
             assert 0 == agent.stop()
         finally:
@@ -180,7 +194,9 @@ def run(*words: str, text: bool = True) -> subprocess.CompletedProcess[Any]:
 
 async def test_a_record_of_the_binder_is_replayed_to_the_same_decisions(tmp_path: Path) -> None:
     async with embedded_server(tmp_path) as config:
-        client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
+        client = HttpCluster(
+            kubeconfig.load(str(config), {}), clock=LoopClock(), randomness=Random(), user_agent="tests"
+        )
         words = [MOORING, "binder", f"--kubeconfig={config}", f"--flight-recorder-dir={tmp_path}"]
         program, log = Program(words, tmp_path / "binder.log"), tmp_path / "binder.log"
         try:
@@ -190,7 +206,11 @@ async def test_a_record_of_the_binder_is_replayed_to_the_same_decisions(tmp_path
                     await users.create(a_volume(f"pv{number}", sc=""))
                     await users.create(a_claim(f"claim{number}", sc="", volume=f"pv{number}"))
                 for number in range(4):
-                    await users.shown(PERSISTENT_VOLUME_CLAIMS, f"claim{number}", lambda found: found["status"].get("phase") == "Bound")
+                    await users.shown(
+                        PERSISTENT_VOLUME_CLAIMS,
+                        f"claim{number}",
+                        lambda found: found["status"].get("phase") == "Bound",
+                    )
             program.send(signal.SIGUSR1)
             line = await asyncio.to_thread(wait_for_line, log, "Wrote the flight record")
         finally:
@@ -198,7 +218,9 @@ async def test_a_record_of_the_binder_is_replayed_to_the_same_decisions(tmp_path
     path = Path(line.split('file="')[1].split('"')[0])
     told = [one["shown"] for one in lines_of(path)[1:] if one["kind"] == "decided"]
     found = replay(path)
-    assert (0, f"{len(told)} decisions, the same as recorded.") == (found.returncode, found.stdout.splitlines()[-1]), found.stdout
+    assert (0, f"{len(told)} decisions, the same as recorded.") == (found.returncode, found.stdout.splitlines()[-1]), (
+        found.stdout
+    )
     assert len(told) > 8
 
 

@@ -36,7 +36,10 @@ async def test_names_as_long_as_they_may_be(target: Target) -> None:
     async with target.attaching():
         va = await target.create(a_va(long["va"], long["pv"], long["node"], attacher=target.driver.name))
         await target.attached(va)
-        assert ({node_id}, {"k" * 253: "v"}) == (target.where(long["pv"]), dict(target.driver.made(PUBLISH)[0].request.secrets))
+        assert ({node_id}, {"k" * 253: "v"}) == (
+            target.where(long["pv"]),
+            dict(target.driver.made(PUBLISH)[0].request.secrets),
+        )
         await target.detached(va)
     assert {} == target.left_over()
 
@@ -118,7 +121,10 @@ async def _other_volume(target: Target, node: str) -> None:
 @on_every_target
 async def test_a_secret_that_is_no_text_is_named_and_not_shown(target: Target) -> None:
     secret = await target.secret({"good": "Z29vZA==", "binary": base64.b64encode(b"hush\xff\xfe").decode()})
-    pv, node = await target.volume(controllerPublishSecretRef={"name": secret, "namespace": "default"}), await target.node()
+    pv, node = (
+        await target.volume(controllerPublishSecretRef={"name": secret, "namespace": "default"}),
+        await target.node(),
+    )
     async with target.attaching(SOON):
         va = await target.want(pv, node)
         message = (await target.error(va))["message"]

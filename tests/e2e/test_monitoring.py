@@ -27,7 +27,9 @@ def _page(port: int) -> str:
 
 def _complaints(page: str) -> str:
     """Of the real promtool about a page."""
-    done = subprocess.run([tool("promtool"), "check", "metrics"], input=page, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [tool("promtool"), "check", "metrics"], input=page, capture_output=True, text=True, timeout=60, check=False
+    )
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 

@@ -22,7 +22,9 @@ def _stat(cluster: NodeCluster, point: Path) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("sig", "answer"), [(signal.SIGSTOP, "hangs"), (signal.SIGKILL, "endpoint is not connected")])
-def test_a_pod_on_a_mount_that_does_not_answer_holds_up_no_other(control_plane: ControlPlane, sig: int, answer: str) -> None:
+def test_a_pod_on_a_mount_that_does_not_answer_holds_up_no_other(
+    control_plane: ControlPlane, sig: int, answer: str
+) -> None:
     with a_node_cluster(control_plane, attaches=False) as cluster:
         node = cluster.nodes[0]
         stuck, others = f"fuse-{cluster.suffix}", [f"v{number}-{cluster.suffix}" for number in range(8)]
@@ -57,7 +59,9 @@ def test_a_change_of_owner_that_hangs_holds_up_no_other_pod_and_no_end(control_p
         for name in (stuck, *others):
             cluster.add_volume(name)
         cluster.add_pod(stuck, node.name, stuck, securityContext={"fsGroup": 1234})
-        cluster.until(lambda: f"NodePublishVolume {stuck}" in cluster.backend.calls(node.name), "the volume is published")
+        cluster.until(
+            lambda: f"NodePublishVolume {stuck}" in cluster.backend.calls(node.name), "the volume is published"
+        )
         for name in others:
             cluster.add_pod(name, node.name, name)
         cluster.until_running(*others)

@@ -14,7 +14,11 @@ def test_the_go_registrar_registers_a_driver_with_our_agent(control_plane: Contr
     with a_node_cluster(control_plane, attaches=False, registers=False) as cluster:
         node = cluster.nodes[0]
         socket = node.root / "plugins" / cluster.driver_name / "csi.sock"
-        flags = [f"--csi-address={socket}", f"--kubelet-registration-path={socket}", f"--plugin-registration-path={node.layout.registry}"]
+        flags = [
+            f"--csi-address={socket}",
+            f"--kubelet-registration-path={socket}",
+            f"--plugin-registration-path={node.layout.registry}",
+        ]
         cluster.until(lambda: socket.exists() and node.layout.registry.is_dir(), "driver and agent are there")
         program = cluster.program("registrar", registrar, *flags)
         cluster.until(lambda: cluster.is_registered(node.name), "the driver is registered")

@@ -31,7 +31,9 @@ def test_each_takes_over_what_the_other_has_mounted(new_control_plane: Callable[
             by_kubelet = _pods(cluster, "c")
             _delete(cluster, by_agent)
             # The kubelet deletes a pod of which it holds a mount for uncertain, and unmounts that afterwards.
-            cluster.until(lambda: 2 * 5 == len(_mounts(cluster)), "the kubelet has unmounted the volumes of the deleted pods")
+            cluster.until(
+                lambda: 2 * 5 == len(_mounts(cluster)), "the kubelet has unmounted the volumes of the deleted pods"
+            )
             kept = _mounts(cluster)
             assert [] == [point for point, found in kept.items() if found != before.get(point, found)]
 
@@ -72,7 +74,9 @@ def test_a_disk_that_a_pod_names_itself_is_taken_over_too(new_control_plane: Cal
             assert before == _mounts(cluster)
             third = _user(cluster, "third")
             _delete(cluster, [first])
-            cluster.until(lambda: 2 * 2 == len(_mounts(cluster)), "the kubelet has unmounted the disk of the agent's pod")
+            cluster.until(
+                lambda: 2 * 2 == len(_mounts(cluster)), "the kubelet has unmounted the disk of the agent's pod"
+            )
             kept = _mounts(cluster)
 
             calls = _publishes(cluster)
@@ -83,7 +87,10 @@ def test_a_disk_that_a_pod_names_itself_is_taken_over_too(new_control_plane: Cal
             cluster.until(lambda: 2 == len(_mounts(cluster)), "the agent has unmounted the disk of the kubelet's pod")
             assert [] == [point for point, found in _mounts(cluster).items() if found != kept[point]]
             _delete(cluster, [second])
-            cluster.until(lambda: {} == _mounts(cluster) and [] == cluster.backend.left_over(), "nothing is mounted, nothing attached")
+            cluster.until(
+                lambda: {} == _mounts(cluster) and [] == cluster.backend.left_over(),
+                "nothing is mounted, nothing attached",
+            )
 
             node.kill_agent()
             kubelet.start()
@@ -128,7 +135,11 @@ def _mounts(cluster: NodeCluster) -> dict[str, list[int]]:
 
 def _publishes(cluster: NodeCluster) -> Counter[str]:
     """The calls of NodePublishVolume so far, by volume."""
-    return Counter(call.split()[1] for call in cluster.backend.calls(cluster.nodes[0].name) if call.startswith("NodePublishVolume "))
+    return Counter(
+        call.split()[1]
+        for call in cluster.backend.calls(cluster.nodes[0].name)
+        if call.startswith("NodePublishVolume ")
+    )
 
 
 def _until_published_again(cluster: NodeCluster, before: Counter[str], *volumes: str) -> None:

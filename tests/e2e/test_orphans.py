@@ -51,7 +51,9 @@ def socket(tmp_path: Path) -> Iterator[Path]:
     """Of a running reference driver."""
     path = tmp_path / "csi.sock"
     flags = [f"--state={tmp_path / 'state'}", "--node-id=node1", f"--endpoint=unix://{path}"]
-    program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *flags], tmp_path / "driver.log")
+    program = Program(
+        [sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *flags], tmp_path / "driver.log"
+    )
     eventually(path.exists, 20, "the driver listens")
     yield path
     program.stop()
@@ -78,10 +80,14 @@ def prepare(kubeconfig: Path, socket: Path, *names: str) -> dict[str, str]:
         await driver.connect(10)
         handles: dict[str, str] = {}
         for name in names:
-            request = csi.CreateVolumeRequest(name=name, capacity_range={"required_bytes": 1 << 20}, volume_capabilities=[CAPABILITY])
+            request = csi.CreateVolumeRequest(
+                name=name, capacity_range={"required_bytes": 1 << 20}, volume_capabilities=[CAPABILITY]
+            )
             handles[name] = (await driver.create_volume(request, Call(10))).volume.volume_id
         await driver.close()
-        async with HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests") as cluster:
+        async with HttpCluster(
+            load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests"
+        ) as cluster:
             source = {"csi": {"driver": DRIVER_NAME, "volumeHandle": handles[names[0]]}}
             await cluster.create(PERSISTENT_VOLUMES.whole(), a_held_pv(names[0], source=source))
         return handles
@@ -95,7 +101,9 @@ def test_a_leaked_volume_is_found_and_deleted_on_demand(kubeconfig: Path, socket
     looked = orphans(kubeconfig, socket, "-o", "json")
     assert 3 == looked.returncode, looked.stderr
     found: list[dict[str, Any]] = json.loads(looked.stdout)["orphans"]
-    assert [("leaked", handles["lost"], 1 << 20)] == [(one["kind"], one["volumeHandle"], one["sizeBytes"]) for one in found]
+    assert [("leaked", handles["lost"], 1 << 20)] == [
+        (one["kind"], one["volumeHandle"], one["sizeBytes"]) for one in found
+    ]
     refused = orphans(kubeconfig, socket, "--delete", "--older-than=0s", typed="no\n")
     assert 1 == refused.returncode
     assert 3 == orphans(kubeconfig, socket).returncode

@@ -38,7 +38,14 @@ CONTROLLER = "persistentvolume-attach-detach-controller"
 
 @contextlib.asynccontextmanager
 async def ours(plane: ControlPlane, log: Path) -> AsyncIterator[None]:
-    command = [sys.executable, "-m", "mooring.cli.mooring", "attachdetach", f"--kubeconfig={plane.kubeconfig()}", "--leader-elect=false"]
+    command = [
+        sys.executable,
+        "-m",
+        "mooring.cli.mooring",
+        "attachdetach",
+        f"--kubeconfig={plane.kubeconfig()}",
+        "--leader-elect=false",
+    ]
     program = Program(command, log)
     try:
         yield
@@ -80,7 +87,9 @@ async def test_attachments_are_those_of_the_real_controller_which_ours_takes_ove
     async with asyncio.timeout(240), users:
         world = Tenant(users, look_s=0.05)
         await world.create(a_node("n", annotations={MANAGED: "true"}))
-        await world.patch(NODES, "n", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status")
+        await world.patch(
+            NODES, "n", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status"
+        )
         await world.create(a_pod("user", node="n", volumes=volumes, terminationGracePeriodSeconds=0))
         async with theirs(plane):
             made = await _are(world, len(DISKS))

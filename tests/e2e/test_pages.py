@@ -70,10 +70,14 @@ class Desk:
         sign = lasts(command.text)
         where = f"{command.page}:{command.line}: {text}"
         if sign is None:
-            done = subprocess.run(["bash", "-c", text], cwd=self.folder, env=self._env(), capture_output=True, text=True, timeout=120)
+            done = subprocess.run(
+                ["bash", "-c", text], cwd=self.folder, env=self._env(), capture_output=True, text=True, timeout=120
+            )
             assert done.returncode == 0, f"{where}\n{done.stdout}{done.stderr}"
             return
-        program = Program(["bash", "-c", f"cd {self.folder}; exec {text}"], self.folder / f"log-{next(self._logs)}", self._env())
+        program = Program(
+            ["bash", "-c", f"cd {self.folder}; exec {text}"], self.folder / f"log-{next(self._logs)}", self._env()
+        )
         self.running[command.text] = program
         eventually(lambda: sign in program.output_alive(), 40, where)
         if found := re.findall(r"export KUBECONFIG=(\S+)", program.output()):
@@ -82,7 +86,12 @@ class Desk:
     def answer(self, text: str) -> tuple[int, str]:
         """The exit code of a command, and all that it said."""
         done = subprocess.run(
-            ["bash", "-c", self._here(text)], cwd=self.folder, env=self._env(), capture_output=True, text=True, timeout=120
+            ["bash", "-c", self._here(text)],
+            cwd=self.folder,
+            env=self._env(),
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -117,9 +126,13 @@ class Desk:
         if re.match(r"(csi-\w|snapshot-controller)", text):
             text += " --kubeconfig FILE"  # the page has a pod with an account of its own
         text = re.sub(r"^(csi-\w|snapshot-controller|mooring )", rf"{BIN}/\1", text)
-        text = text.replace("$HOME/.kube/config", str(self.kubeconfig)).replace("--kubeconfig FILE", f"--kubeconfig {self.kubeconfig}")
+        text = text.replace("$HOME/.kube/config", str(self.kubeconfig)).replace(
+            "--kubeconfig FILE", f"--kubeconfig {self.kubeconfig}"
+        )
         text = text.replace("/PID/", f"/{self._plane()}/").replace("/…/", f"{self.folder}/tmp/*/")
-        return re.sub(r"(127\.0\.0\.1)?:(8080|8081|8082|9808|9809)\b", lambda match: f"127.0.0.1:{self._port(match[2])}", text)
+        return re.sub(
+            r"(127\.0\.0\.1)?:(8080|8081|8082|9808|9809)\b", lambda match: f"127.0.0.1:{self._port(match[2])}", text
+        )
 
     def _plane(self) -> int:
         """The process of the running `mooring dev`, 0 for none."""
@@ -181,9 +194,15 @@ def with_files(desk: Desk) -> None:
     program.write_text(f"#!/bin/sh\n{serve}")
     program.chmod(0o755)
     shelf = blocks("driver.md")[0]
-    for name, text in (("shelf.py", shelf), ("shelf.yaml", blocks("driver.md", "yaml")[0]), ("where.py", blocks("library.md")[0])):
+    for name, text in (
+        ("shelf.py", shelf),
+        ("shelf.yaml", blocks("driver.md", "yaml")[0]),
+        ("where.py", blocks("library.md")[0]),
+    ):
         (desk.folder / name).write_text(text)
-    own = shelf.replace("class Shelf", "class MyDriver").replace("shelf: Path,", f'folder: Path = Path("{desk.folder}/tmp/shelf"),')
+    own = shelf.replace("class Shelf", "class MyDriver").replace(
+        "shelf: Path,", f'folder: Path = Path("{desk.folder}/tmp/shelf"),'
+    )
     (desk.folder / "my_driver.py").write_text(
         own.replace(" = shelf, nodes", " = folder, nodes").replace("        shelf.mkdir", "        folder.mkdir")
     )
@@ -222,7 +241,9 @@ PRELUDES: Final[dict[str, tuple[str, ...]]] = {
 
 IN_THE_TEXT: Final = {
     r"ls /proc": "\n".join(
-        command.text for command in commands_of(ROOT / "docs/dev.md") if re.search("metadata: {name: reader}|pod/reader", command.text)
+        command.text
+        for command in commands_of(ROOT / "docs/dev.md")
+        if re.search("metadata: {name: reader}|pod/reader", command.text)
     ),
     r"kubectl apply -f - <<EOF\napiVersion: storage.k8s.io/v1\nkind: VolumeAttachment": (
         "kubectl apply -f shelf.yaml && kubectl wait --for=jsonpath='{.status.phase}'=Bound pvc/books"
@@ -298,16 +319,30 @@ def test_each_command_of_the_runbooks_is_understood(desk: Desk) -> None:
         text = re.sub(r"\b[A-Z]+\b", lambda match: NAMES.get(match[0], match[0]), command.text)
         code, said = desk.answer(text)
         where = f"{command.page}:{command.line}: {text}: {code}\n{said}"
-        assert code == 0 if text == command.text else code != 2 and not re.search("unknown|[Uu]sage:|have a resource type", said), where
+        assert (
+            code == 0
+            if text == command.text
+            else code != 2 and not re.search("unknown|[Uu]sage:|have a resource type", said)
+        ), where
     desk.leave()
 
 
 def test_every_command_of_every_page_is_typed_somewhere() -> None:
     pages = {page.relative_to(ROOT).as_posix(): list(commands_of(page)) for page in PAGES}
     here = {*PRELUDES, *RUNBOOKS}
-    nowhere = [command for page, commands in pages.items() if page not in here for command in commands if not elsewhere(command.text)]
+    nowhere = [
+        command
+        for page, commands in pages.items()
+        if page not in here
+        for command in commands
+        if not elsewhere(command.text)
+    ]
     assert [] == nowhere
     assert [] == [page for page in PRELUDES if page not in pages or not typed(page)]
     assert [] == [who for who in ELSEWHERE.values() if not (ROOT / who).exists()]
-    used = [words for words in ELSEWHERE if not any(re.match(words, one.text) for commands in pages.values() for one in commands)]
+    used = [
+        words
+        for words in ELSEWHERE
+        if not any(re.match(words, one.text) for commands in pages.values() for one in commands)
+    ]
     assert [] == used, "no page has these any more"

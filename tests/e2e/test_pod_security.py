@@ -38,11 +38,16 @@ def namespace(control_plane: ControlPlane) -> str:
 def a_pod(workload: Json) -> Json:
     """The pod that the workload would make."""
     template = workload["spec"]["template"]
-    return {"metadata": {"name": workload["metadata"]["name"], "labels": template["metadata"]["labels"]}, "spec": template["spec"]}
+    return {
+        "metadata": {"name": workload["metadata"]["name"], "labels": template["metadata"]["labels"]},
+        "spec": template["spec"],
+    }
 
 
 @pytest.mark.parametrize("part", [*(part for part in PARTS if part not in NEEDS_PRIVILEGE), "statefulset"])
-def test_the_server_takes_it_without_a_warning(control_plane: ControlPlane, namespace: str, part: str, tmp_path: Path) -> None:
+def test_the_server_takes_it_without_a_warning(
+    control_plane: ControlPlane, namespace: str, part: str, tmp_path: Path
+) -> None:
     shutil.copytree(DEPLOY, tmp_path / "deploy")
     folder = tmp_path / "deploy" / part
     for file in folder.parent.rglob("kustomization.yaml"):

@@ -44,7 +44,9 @@ class Pods:
         """A node whose volumes the controller manages, as a kubelet announces it; no kubelet runs there."""
         managed = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
         name = self.target.name(base)
-        await self.target.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": managed}})
+        await self.target.create(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": managed}}
+        )
         return await self.target.create(a_csi_node(name, {self.target.driver.name: self.target.node_id(name)}))
 
     async def claim(self, base: str, mode: str = "ReadWriteOnce") -> str:
@@ -67,7 +69,9 @@ class Pods:
 
     async def run(self, base: str, node: str, *claims: str) -> str:
         """A pod on the node, as if a scheduler had put it there."""
-        volumes = [{"name": f"v{number}", "persistentVolumeClaim": {"claimName": claim}} for number, claim in enumerate(claims)]
+        volumes = [
+            {"name": f"v{number}", "persistentVolumeClaim": {"claimName": claim}} for number, claim in enumerate(claims)
+        ]
         spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}], "volumes": volumes}
         meta = {"namespace": NAMESPACE, "name": self.target.name(base)}
         return await self.target.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
@@ -94,7 +98,9 @@ class Pods:
             rounds += 1
             if rounds % 100 == 0:
                 for pod in pods:
-                    await self.target.patch("Pod", pod, {"metadata": {"annotations": {"touched": str(rounds)}}}, namespace=NAMESPACE)
+                    await self.target.patch(
+                        "Pod", pod, {"metadata": {"annotations": {"touched": str(rounds)}}}, namespace=NAMESPACE
+                    )
             return await self.shown(node) == claims
 
         await self.target.until(f"node {node} shows {sorted(claims)}", as_wanted)
@@ -143,7 +149,11 @@ async def test_pods_get_their_volumes_and_give_them_back(plane: ControlPlane) ->
             await pods.end(pod)
         for node in nodes:
             await pods.attached(node, set())
-        for claim, node in [(own[1], nodes[0]), *((claim, nodes[1]) for claim in own[2:]), *((shared, node) for node in nodes)]:
+        for claim, node in [
+            (own[1], nodes[0]),
+            *((claim, nodes[1]) for claim in own[2:]),
+            *((shared, node) for node in nodes),
+        ]:
             await pods.no_attachment(claim, node)
         assert ({}, 6, 6) == (target.left_over(), len(target.driver.made(PUBLISH)), len(target.driver.made(UNPUBLISH)))
         assert [] == target.driver.overlaps

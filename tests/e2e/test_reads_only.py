@@ -14,7 +14,16 @@ import pytest
 import yaml
 
 from mooring.api.volume_names import attachment_name
-from tests.support.builders import DRIVER, a_bound_claim, a_class, a_csi_driver, a_pod, a_ready_node, a_volume, an_attached_va
+from tests.support.builders import (
+    DRIVER,
+    a_bound_claim,
+    a_class,
+    a_csi_driver,
+    a_pod,
+    a_ready_node,
+    a_volume,
+    an_attached_va,
+)
 from tests.support.control_plane import ControlPlane
 
 pytestmark = pytest.mark.long
@@ -36,11 +45,21 @@ ASKED: Final = (
 
 
 def _make(plane: ControlPlane) -> None:
-    parameters = {f"csi.storage.k8s.io/provisioner-secret-{part}": value for part, value in (("name", "login"), ("namespace", "default"))}
+    parameters = {
+        f"csi.storage.k8s.io/provisioner-secret-{part}": value
+        for part, value in (("name", "login"), ("namespace", "default"))
+    }
     volume = a_volume(
-        "pv-1", claimRef={"namespace": "default", "name": "data"}, source={"csi": {"driver": DRIVER, "volumeHandle": "handle"}}
+        "pv-1",
+        claimRef={"namespace": "default", "name": "data"},
+        source={"csi": {"driver": DRIVER, "volumeHandle": "handle"}},
     )
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": "default"}, "stringData": {"key": SECRET}}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "login", "namespace": "default"},
+        "stringData": {"key": SECRET},
+    }
     objects = [
         a_class(parameters=parameters),
         a_csi_driver(),
@@ -54,10 +73,14 @@ def _make(plane: ControlPlane) -> None:
     plane.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(json.loads(json.dumps(objects))))
 
 
-def test_nothing_is_written_and_no_secret_is_sent(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+def test_nothing_is_written_and_no_secret_is_sent(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     log = tmp_path / "audit.log"
-    plane = new_control_plane(apiserver_flags=[f"--audit-policy-file={tmp_path / 'policy.yaml'}", f"--audit-log-path={log}"])
+    plane = new_control_plane(
+        apiserver_flags=[f"--audit-policy-file={tmp_path / 'policy.yaml'}", f"--audit-log-path={log}"]
+    )
     _make(plane)
     for words in ASKED:
         command = [sys.executable, "-m", "mooring.cli.mooring", *words, f"--kubeconfig={plane.kubeconfig()}"]
@@ -66,6 +89,8 @@ def test_nothing_is_written_and_no_secret_is_sent(new_control_plane: Callable[..
         assert SECRET not in done.stdout + done.stderr
     events: list[dict[str, Any]] = [json.loads(line) for line in log.read_text().splitlines()]
     asked = [one for one in events if one["userAgent"].startswith("mooring-")]
-    assert {"mooring-why", "mooring-timeline", "mooring-doctor"} == {one["userAgent"].partition("/")[0] for one in asked}
+    assert {"mooring-why", "mooring-timeline", "mooring-doctor"} == {
+        one["userAgent"].partition("/")[0] for one in asked
+    }
     assert {"get", "list"} == {one["verb"] for one in asked}
     assert base64.b64encode(SECRET.encode()).decode() not in json.dumps(asked)

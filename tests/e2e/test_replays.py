@@ -61,7 +61,9 @@ async def grown(kubeconfig: Path, folder: Path, *more: str, count: int = 1) -> P
             await world.make_bound(claim)
         gold = await world.make_attributes_class("gold")
         too_much = Fail(Code.OUT_OF_RANGE, "too much")
-        world.backend.always(EXPAND, lambda request: too_much if request.capacity_range.required_bytes > 6 << 30 else None)
+        world.backend.always(
+            EXPAND, lambda request: too_much if request.capacity_range.required_bytes > 6 << 30 else None
+        )
         async with world.resizer(kubeconfig, "log", *flags(folder, *more)) as program:
             for claim in claims:
                 world.backend.script(EXPAND, Fail(Code.INTERNAL, "not yet"), Lose())
@@ -71,7 +73,9 @@ async def grown(kubeconfig: Path, folder: Path, *more: str, count: int = 1) -> P
                     await world.handed_over(size, claim)
                     await world.node_done(size, claim)
                 await world.ask(9, claim)
-                await world.shown(PVC, world(claim), lambda body: body["status"].get("allocatedResourceStatuses") == INFEASIBLE)
+                await world.shown(
+                    PVC, world(claim), lambda body: body["status"].get("allocatedResourceStatuses") == INFEASIBLE
+                )
                 await world.ask_class(gold, claim)
                 await world.modified(gold, claim)
             return await written(program, folder / "log")
@@ -109,7 +113,10 @@ async def provisioned(kubeconfig: Path, folder: Path, *more: str, count: int = 4
         environ = {"POD_NAME": "a-pod", "POD_NAMESPACE": "default"}
         async with world.provisioner(proxy, "log", *flags(folder, *more), **environ) as program:
             asked = {"volume.kubernetes.io/storage-provisioner": world.driver}
-            claims = [await world.create(a_claim(world(f"c{number}"), sc=world("sc"), annotations=asked)) for number in range(count)]
+            claims = [
+                await world.create(a_claim(world(f"c{number}"), sc=world("sc"), annotations=asked))
+                for number in range(count)
+            ]
             pvs = [await world.provisioned(claim) for claim in claims]
             clone = a_claim(world("clone"), sc=world("sc"), annotations=asked)
             clone["spec"]["dataSource"] = {"kind": "PersistentVolumeClaim", "name": world("c0")}
@@ -140,7 +147,9 @@ async def test_a_record_of_the_provisioner_that_was_cut_is_replayed(kubeconfig: 
 ALONE = "attachdetach", "--leader-elect=false"
 
 
-async def attached(kubeconfig: Path, folder: Path, *more: str, command: tuple[str, ...] = ALONE, count: int = 3) -> Path:
+async def attached(
+    kubeconfig: Path, folder: Path, *more: str, command: tuple[str, ...] = ALONE, count: int = 3
+) -> Path:
     """Pods come to nodes and go, and their volumes with them; one attachment fails at first; gives the record."""
     users = HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     async with asyncio.timeout(90), users:
@@ -219,11 +228,20 @@ async def lived(kubeconfig: Path, folder: Path, *more: str, count: int = 2) -> P
 
 
 @pytest.mark.long
-async def test_a_record_of_all_controllers_in_one_process_is_replayed_to_the_same_decisions(kubeconfig: Path, tmp_path: Path) -> None:
+async def test_a_record_of_all_controllers_in_one_process_is_replayed_to_the_same_decisions(
+    kubeconfig: Path, tmp_path: Path
+) -> None:
     path = await lived(kubeconfig, tmp_path)
     assert_same(path, decisions=40, calls=10)
     decided = {line["what"] for line in lines_of(path)[1:] if line["kind"] == "decided"}
-    parts = "csi-attacher-va", "claims", "csi-snapshotter-content", "snapshot-controller-snapshot", "attachdetach-volumes", "nodelifecycle"
+    parts = (
+        "csi-attacher-va",
+        "claims",
+        "csi-snapshotter-content",
+        "snapshot-controller-snapshot",
+        "attachdetach-volumes",
+        "nodelifecycle",
+    )
     assert {*parts, "claims#2"} <= decided, "each decides"
     assert 2 == sum("-pvc" in name and name.startswith("csi-") for name in decided), "the resizer, for size and class"
 
@@ -233,5 +251,9 @@ async def test_a_record_of_several_controllers_that_was_cut_is_replayed(kubeconf
     assert_cut(await lived(kubeconfig, tmp_path, f"--flight-recorder-bytes={8 * CUT}", count=8))
 
 
-async def test_a_record_of_one_process_without_a_driver_is_replayed_to_the_same_decisions(kubeconfig: Path, tmp_path: Path) -> None:
-    assert_same(await attached(kubeconfig, tmp_path, command=("controller", "--enable=attachdetach,nodehealth")), decisions=10)
+async def test_a_record_of_one_process_without_a_driver_is_replayed_to_the_same_decisions(
+    kubeconfig: Path, tmp_path: Path
+) -> None:
+    assert_same(
+        await attached(kubeconfig, tmp_path, command=("controller", "--enable=attachdetach,nodehealth")), decisions=10
+    )

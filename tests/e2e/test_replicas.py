@@ -88,7 +88,10 @@ class Wishes:
         async with asyncio.TaskGroup() as group:
             nodes = [group.create_task(self._target.node(f"node{number}")) for number in range(20)]
             shared = [group.create_task(self._target.volume(f"shared{number}")) for number in range(SHARED_COUNT)]
-            single = [group.create_task(self._target.volume(f"single{number}", modes=("ReadWriteOnce",))) for number in range(SINGLE_COUNT)]
+            single = [
+                group.create_task(self._target.volume(f"single{number}", modes=("ReadWriteOnce",)))
+                for number in range(SINGLE_COUNT)
+            ]
         self.nodes = [task.result() for task in nodes]
         self.pvs = [task.result() for task in (*shared, *single)]
         self.single = {self._target.handle(task.result()) for task in single}
@@ -96,7 +99,9 @@ class Wishes:
     async def express(self) -> None:
         """Makes all attachments."""
         shared, single = self.pvs[:SHARED_COUNT], self.pvs[SHARED_COUNT:]
-        wanted = [(pv, self.nodes[(number + shift) % 20]) for number, pv in enumerate(shared) for shift in range(SHARED_NODES)]
+        wanted = [
+            (pv, self.nodes[(number + shift) % 20]) for number, pv in enumerate(shared) for shift in range(SHARED_NODES)
+        ]
         for number, pv in enumerate(single):
             wanted.insert(2 * number, (pv, self.nodes[number % 20]))
         async with asyncio.TaskGroup() as group:
@@ -136,7 +141,9 @@ class Wishes:
         async def enough() -> bool:
             await asyncio.sleep(0.2)
             there = await self.attachments()
-            done = {name for name, one in there.items() if one.status.attached and one.metadata.deletion_timestamp is None}
+            done = {
+                name for name, one in there.items() if one.status.attached and one.metadata.deletion_timestamp is None
+            }
             return len(done & self.names) >= share * len(self.names) and (share < 1.0 or there.keys() == self.names)
 
         await self._target.until(f"{share:.0%} are attached", enough)

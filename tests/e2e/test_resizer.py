@@ -54,11 +54,15 @@ async def test_R11_R20_a_volume_goes_back_to_a_smaller_size(kubeconfig: Path, tm
     async with a_world(kubeconfig, tmp_path) as world:
         await world.make_bound()
         too_much = Fail(Code.OUT_OF_RANGE, "too much")
-        world.backend.always(EXPAND, lambda request: too_much if request.capacity_range.required_bytes > 6 << 30 else None)
+        world.backend.always(
+            EXPAND, lambda request: too_much if request.capacity_range.required_bytes > 6 << 30 else None
+        )
         async with world.resizer(kubeconfig, "log", is_go=is_go):
             await world.ask(10)
             infeasible = {"storage": names.CONTROLLER_INFEASIBLE}
-            await world.shown(PVC, world("claim"), lambda claim: claim["status"].get("allocatedResourceStatuses") == infeasible)
+            await world.shown(
+                PVC, world("claim"), lambda claim: claim["status"].get("allocatedResourceStatuses") == infeasible
+            )
             await world.ask(5)
             claim = await world.handed_over(5)
             assert {"storage": "5Gi"} == claim["status"]["allocatedResources"]

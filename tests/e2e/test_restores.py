@@ -85,7 +85,9 @@ async def test_a_claim_is_filled_from_a_snapshot_of_the_others(
             pv = f"pvc-{restored['metadata']['uid']}"
             await world.shown(PV, pv, bool, "the restored volume")
             await _refuses_the_small_one(world)
-            assert [snapshot] == [call.request.volume_content_source.snapshot.snapshot_id for call in world.driver.made(CREATE_VOLUME)]
+            assert [snapshot] == [
+                call.request.volume_content_source.snapshot.snapshot_id for call in world.driver.made(CREATE_VOLUME)
+            ]
             await _goes_when_nobody_restores(world)
             assert ({}, 1) == (world.driver.snapshots, len(world.driver.made(CREATE)))
 

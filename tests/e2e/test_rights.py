@@ -16,7 +16,18 @@ from tests.e2e.targets import KINDS
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy
 from tests.support.programs import free_ports
-from tests.support.rights import ELECTION, NAMESPACE, UPSTREAM, UPSTREAM_ELECTION, Manifest, acting_as, deployed, has_asked, just, refused
+from tests.support.rights import (
+    ELECTION,
+    NAMESPACE,
+    UPSTREAM,
+    UPSTREAM_ELECTION,
+    Manifest,
+    acting_as,
+    deployed,
+    has_asked,
+    just,
+    refused,
+)
 from tests.support.scripted_driver import PUBLISH, RPC, Fail
 
 ATTACHER = deployed("attacher")
@@ -28,9 +39,15 @@ SELDOM_NEEDED = {
 
 
 @contextlib.asynccontextmanager
-async def as_deployed(plane: ControlPlane, folder: Path, manifest: Manifest = ATTACHER) -> AsyncIterator[tuple[ProcessTarget, FaultProxy]]:
+async def as_deployed(
+    plane: ControlPlane, folder: Path, manifest: Manifest = ATTACHER
+) -> AsyncIterator[tuple[ProcessTarget, FaultProxy]]:
     """A target whose attacher is the manifest's service account, by a token; the proxy has all its requests."""
-    async with asyncio.timeout(90), acting_as(manifest, plane, folder) as proxy, on_server(plane.kubeconfig()) as target:
+    async with (
+        asyncio.timeout(90),
+        acting_as(manifest, plane, folder) as proxy,
+        on_server(plane.kubeconfig()) as target,
+    ):
         target.config = proxy.kubeconfig
         target.environ["POD_NAMESPACE"] = NAMESPACE
         yield target, proxy
@@ -38,7 +55,9 @@ async def as_deployed(plane: ControlPlane, folder: Path, manifest: Manifest = AT
 
 async def test_the_manifests_rights_are_enough_and_all_are_needed(control_plane: ControlPlane, tmp_path: Path) -> None:
     async with as_deployed(control_plane, tmp_path) as (target, proxy):
-        watched = functools.partial(target.until, "the standby watches the leader's pod", lambda: has_asked(proxy, "watch", "pods"))
+        watched = functools.partial(
+            target.until, "the standby watches the leader's pod", lambda: has_asked(proxy, "watch", "pods")
+        )
         log = await _everything_happens(target, proxy, watched, lambda _: _events(target, 2))
         assert "rpc error: code = Internal desc = not at once" in await _failures(target)
         assert "forbidden" not in log.lower()
@@ -46,7 +65,9 @@ async def test_the_manifests_rights_are_enough_and_all_are_needed(control_plane:
         assert set() == set(ATTACHER.unused(proxy)) - SELDOM_NEEDED.keys()
 
 
-async def test_one_event_is_refused_under_the_rights_of_upstreams_manifest(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_one_event_is_refused_under_the_rights_of_upstreams_manifest(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
     """The image alone is exchanged: there is no right to events there, so who leads is only logged, and failures are after one was refused;
     and none to pods. All of the Go attacher's events are refused.
     """
@@ -59,7 +80,10 @@ async def test_one_event_is_refused_under_the_rights_of_upstreams_manifest(contr
 
 
 async def _everything_happens(
-    target: ProcessTarget, proxy: FaultProxy, looks_at_the_pod: Callable[[], Awaitable[None]], is_told: Callable[[int], Awaitable[None]]
+    target: ProcessTarget,
+    proxy: FaultProxy,
+    looks_at_the_pod: Callable[[], Awaitable[None]],
+    is_told: Callable[[int], Awaitable[None]],
 ) -> str:
     """The first leader's log. looks_at_the_pod: waits for what the standby does to see the leader's end. is_told: for what two leaders do
     to tell of themselves from this request on: the end of the one, and the beginning of the other.
@@ -90,7 +114,9 @@ async def _has_asked_for_its_rights(target: ProcessTarget, proxy: FaultProxy, co
     """Each leader for those to events, and who stands by for two to pods. count: of the questions from this request on."""
 
     async def asked() -> bool:
-        return count <= sum(one.resource == "selfsubjectaccessreviews" and one.status == 201 for one in proxy.requests[since:])
+        return count <= sum(
+            one.resource == "selfsubjectaccessreviews" and one.status == 201 for one in proxy.requests[since:]
+        )
 
     await target.until("each leader asks for its rights", asked)
 
@@ -107,7 +133,9 @@ async def _failures(target: ProcessTarget) -> list[str]:
     page = await target.users.list(KINDS["Event"])
     source = f"external-attacher {target.driver.name}"
     ours = [one for one in page.items if one["source"].get("component") == source]
-    assert all(("VolumeAttachment", "default") == (one["involvedObject"]["kind"], one["metadata"]["namespace"]) for one in ours)
+    assert all(
+        ("VolumeAttachment", "default") == (one["involvedObject"]["kind"], one["metadata"]["namespace"]) for one in ours
+    )
     return [one["message"] for one in ours]
 
 
@@ -119,7 +147,9 @@ async def _events(target: ProcessTarget, count: int) -> None:
         page = await target.users.list(KINDS["Event"])
         told = [one for one in page.items if one["involvedObject"].get("name") == lease]
         assert all(
-            (one["type"], one["reason"], one["metadata"]["namespace"]) == ("Normal", "LeaderElection", ATTACHER.namespace) for one in told
+            (one["type"], one["reason"], one["metadata"]["namespace"])
+            == ("Normal", "LeaderElection", ATTACHER.namespace)
+            for one in told
         )
         return len(told) >= count
 
@@ -131,7 +161,10 @@ async def test_a_kind_that_it_may_not_list_is_named_by_readyz(control_plane: Con
     nodes = ("storage.k8s.io", "csinodes", "get list watch")
     rights = just("blind-attacher", tuple(rule for rule in UPSTREAM["attacher"] if rule != nodes))
     (port,) = free_ports(1)
-    async with as_deployed(control_plane, tmp_path, rights) as (target, _), target.attaching(f"--http-endpoint=127.0.0.1:{port}"):
+    async with (
+        as_deployed(control_plane, tmp_path, rights) as (target, _),
+        target.attaching(f"--http-endpoint=127.0.0.1:{port}"),
+    ):
 
         async def readyz(text: str) -> bool:
             try:
@@ -142,7 +175,8 @@ async def test_a_kind_that_it_may_not_list_is_named_by_readyz(control_plane: Con
         user = f"system:serviceaccount:{rights.namespace}:{rights.account}"
         why = f'csinodes.storage.k8s.io is forbidden: User "{user}" cannot list resource "csinodes" in API group "storage.k8s.io"'
         await target.until(
-            "readyz names the kind", lambda: readyz(f"not ready: the caches are not filled yet: can't follow csinodes: {why} at the")
+            "readyz names the kind",
+            lambda: readyz(f"not ready: the caches are not filled yet: can't follow csinodes: {why} at the"),
         )
         more = just(rights.account, UPSTREAM["attacher"])
         await asyncio.to_thread(more.login, control_plane, tmp_path)
@@ -168,7 +202,10 @@ async def test_a_right_that_is_missing_is_named_at_the_object(control_plane: Con
             va = await target.want(pv, node)
             message = (await target.error(va))["message"]
             assert message.startswith(f'failed to load secret "default/{secret}": secrets "{secret}" is forbidden: ')
-            assert f'User "system:serviceaccount:{ATTACHER.namespace}:{ATTACHER.account}" cannot get resource "secrets"' in message
+            assert (
+                f'User "system:serviceaccount:{ATTACHER.namespace}:{ATTACHER.account}" cannot get resource "secrets"'
+                in message
+            )
             assert [] == target.driver.made(PUBLISH)
             await asyncio.to_thread(ATTACHER.grant_secret, control_plane, target.name("secrets"), secret)
             assert "attachError" not in (await target.attached(va))["status"]

@@ -28,7 +28,9 @@ from tests.support.rights import ELECTION, acting_as, deployed, has_asked, refus
 
 ATTACHDETACH = deployed("attachdetach")
 FLAGS = tuple(
-    flag.replace("--leader-election-namespace", "--leader-elect-resource-namespace").replace("--leader-election-", "--leader-elect-")
+    flag.replace("--leader-election-namespace", "--leader-elect-resource-namespace").replace(
+        "--leader-election-", "--leader-elect-"
+    )
     for flag in ELECTION[1:]
 )
 
@@ -36,7 +38,15 @@ FLAGS = tuple(
 @contextlib.asynccontextmanager
 async def controlling(proxy: FaultProxy, log: Path) -> AsyncIterator[None]:
     """A controller that runs for the block, and ends in good order."""
-    command = [sys.executable, "-m", "mooring.cli.mooring", "attachdetach", f"--kubeconfig={proxy.kubeconfig}", "--v=2", *FLAGS]
+    command = [
+        sys.executable,
+        "-m",
+        "mooring.cli.mooring",
+        "attachdetach",
+        f"--kubeconfig={proxy.kubeconfig}",
+        "--v=2",
+        *FLAGS,
+    ]
     program = Program(command, log, {**os.environ, "POD_NAMESPACE": ""})
     try:
         yield
@@ -50,7 +60,9 @@ async def controlling(proxy: FaultProxy, log: Path) -> AsyncIterator[None]:
 
 
 @pytest.mark.long
-async def test_the_manifests_rights_are_enough_and_all_are_needed(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+async def test_the_manifests_rights_are_enough_and_all_are_needed(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
     plane = new_control_plane()
     users = HttpCluster(load(str(plane.kubeconfig()), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     async with asyncio.timeout(90), acting_as(ATTACHDETACH, plane, tmp_path) as proxy, users:
@@ -60,7 +72,9 @@ async def test_the_manifests_rights_are_enough_and_all_are_needed(new_control_pl
             await _its_volume_is_attached(world, node, pv)
             await _a_node_that_is_not_ready_keeps_it(world, proxy, node, pv)
             await _a_pod_that_goes_before_its_volume_is_attached(world)
-            await world.until(lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease")
+            await world.until(
+                lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease"
+            )
         assert [] == refused(proxy)
         assert [] == ATTACHDETACH.unused(proxy)
 

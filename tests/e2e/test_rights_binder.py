@@ -31,7 +31,15 @@ NOT_ASKED_FOR = ["update pods/finalizers"]
 @contextlib.asynccontextmanager
 async def binding(proxy: FaultProxy, log: Path) -> AsyncIterator[None]:
     """A binder that runs for the block, and ends in good order."""
-    command = [sys.executable, "-m", "mooring.cli.mooring", "binder", f"--kubeconfig={proxy.kubeconfig}", "--v=2", *ELECTION]
+    command = [
+        sys.executable,
+        "-m",
+        "mooring.cli.mooring",
+        "binder",
+        f"--kubeconfig={proxy.kubeconfig}",
+        "--v=2",
+        *ELECTION,
+    ]
     program = Program(command, log, {**os.environ, "POD_NAMESPACE": ""})
     try:
         yield
@@ -45,7 +53,9 @@ async def binding(proxy: FaultProxy, log: Path) -> AsyncIterator[None]:
 
 
 @pytest.mark.long
-async def test_the_manifests_rights_are_enough_and_all_are_needed(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+async def test_the_manifests_rights_are_enough_and_all_are_needed(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
     plane = new_control_plane(apiserver_flags=[OWNERS_ARE_CHECKED])
     users = HttpCluster(load(str(plane.kubeconfig()), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     async with asyncio.timeout(90), acting_as(BINDER, plane, tmp_path) as proxy, users:
@@ -56,7 +66,9 @@ async def test_the_manifests_rights_are_enough_and_all_are_needed(new_control_pl
             await _volumes_are_released(world)
             await _no_class(world)
             await _a_class_of_attributes_goes(world)
-            await world.until(lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease")
+            await world.until(
+                lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease"
+            )
         assert [] == refused(proxy)
         assert NOT_ASKED_FOR == BINDER.unused(proxy)
 
@@ -87,7 +99,9 @@ async def _a_pod_is_told_twice_what_it_lacks(world: Tenant) -> None:
 async def _volumes_are_released(world: Tenant) -> None:
     """Nothing goes as long as it is used."""
     await world.delete(PVC, world("claim"))
-    await world.shown(PVC, world("claim"), lambda body: finalizers(body) == ["kubernetes.io/pvc-protection"], "stays for the pod")
+    await world.shown(
+        PVC, world("claim"), lambda body: finalizers(body) == ["kubernetes.io/pvc-protection"], "stays for the pod"
+    )
     await world.delete(POD, world("pod"))
     await world.gone(PVC, world("claim"))
     await world.phase(PV, world("pv"), "Released")

@@ -46,9 +46,14 @@ TESTED_ALONE = {
 
 
 @pytest.mark.long
-async def test_the_manifests_rights_are_enough_for_a_whole_life(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+async def test_the_manifests_rights_are_enough_for_a_whole_life(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
     plane = new_control_plane()
-    async with acting_as(CONTROLLER, plane, tmp_path) as proxy, a_world(plane.kubeconfig(), tmp_path, full=True) as world:
+    async with (
+        acting_as(CONTROLLER, plane, tmp_path) as proxy,
+        a_world(plane.kubeconfig(), tmp_path, full=True) as world,
+    ):
         binding = asyncio.create_task(_binder(world).run(), name="binder")
         world.pod_namespace = CONTROLLER.namespace
         node = await world.make_place()
@@ -59,7 +64,9 @@ async def test_the_manifests_rights_are_enough_for_a_whole_life(new_control_plan
             await world.moved_to_class("pod", "gold")
             await world.photographed(pv)
             async with world.controller(proxy.kubeconfig, "two", ENABLED, *ELECTION):
-                await world.until(lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease")
+                await world.until(
+                    lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease"
+                )
                 await world.until(lambda: _watches(proxy, CONTROLLER.namespace), what="it watches the leader's pod")
                 assert 0 == await asyncio.to_thread(first.stop)
                 await world.end_of("pod", node)
@@ -71,7 +78,9 @@ async def test_the_manifests_rights_are_enough_for_a_whole_life(new_control_plan
 
 
 async def _watches(proxy: FaultProxy, namespace: str) -> bool:
-    return any((one.verb, one.resource, one.namespace) == ("watch", "pods", namespace) and one.status for one in proxy.requests)
+    return any(
+        (one.verb, one.resource, one.namespace) == ("watch", "pods", namespace) and one.status for one in proxy.requests
+    )
 
 
 def _binder(world: ControllerWorld) -> Manager:

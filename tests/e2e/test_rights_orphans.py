@@ -24,7 +24,9 @@ def from_the_page() -> Manifest:
     return Manifest(list(yaml.safe_load_all(text.partition("```")[0])))
 
 
-async def test_the_rights_of_its_page_are_enough_and_all_are_needed(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_the_rights_of_its_page_are_enough_and_all_are_needed(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
     driver, socket, rights = Listing("lost", OF_A_POD, name="orphans.rights.test"), tmp_path / "s", from_the_page()
     async with acting_as(rights, control_plane, tmp_path) as proxy, serving(driver, str(socket), grace_s=0):
         words = ["orphans", f"--kubeconfig={proxy.kubeconfig}", f"--csi-address={socket}", "-o", "json"]

@@ -44,7 +44,9 @@ POD = {"NAMESPACE": NAMESPACE, "POD_NAMESPACE": NAMESPACE, "POD_NAME": "plugin-1
 
 
 @pytest.mark.long
-async def test_the_manifests_rights_are_enough_and_all_are_needed(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+async def test_the_manifests_rights_are_enough_and_all_are_needed(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
     """A driver that can do everything, and everything happens once."""
     plane = new_control_plane(apiserver_flags=[OWNERS_ARE_CHECKED])
     async with acting_as(PROVISIONER, plane, tmp_path) as proxy, a_world(plane, tmp_path) as world:
@@ -82,7 +84,9 @@ async def _everything_happens(world: Provisioning, proxy: FaultProxy, rights: Ma
         await _capacity_follows(world)
         await world.released(origin)
         assert {"user": "me"} == dict(world.backend.made(DELETE)[0].request.secrets)
-        await world.until(lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease")
+        await world.until(
+            lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease"
+        )
         if rights is PROVISIONER:
             await world.until(lambda: has_asked(proxy, "watch", "pods"), what="it watches the leader's pod, too")
     async with world.provisioner(proxy, "node", "--node-deployment", NODE_NAME=node, POD_NAMESPACE=NAMESPACE):
@@ -95,14 +99,20 @@ def _make_pod(world: Provisioning) -> None:
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
     spec = {"selector": {"matchLabels": labels}, "template": pod}
     deployment = world.post(f"{apps}/deployments", {"metadata": {"name": "plugin"}, "spec": spec})
-    replicas = world.post(f"{apps}/replicasets", {"metadata": {"name": "plugin-0", **_owned_by(deployment, "Deployment")}, "spec": spec})
+    replicas = world.post(
+        f"{apps}/replicasets", {"metadata": {"name": "plugin-0", **_owned_by(deployment, "Deployment")}, "spec": spec}
+    )
     meta = {"name": POD["POD_NAME"], "labels": labels, **_owned_by(replicas, "ReplicaSet")}
     world.post(f"/api/v1/namespaces/{NAMESPACE}/pods", {"metadata": meta, "spec": pod["spec"]})
 
 
 def _owned_by(owner: Json, kind: str) -> Json:
     meta = owner["metadata"]
-    return {"ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": meta["name"], "uid": meta["uid"], "controller": True}]}
+    return {
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": kind, "name": meta["name"], "uid": meta["uid"], "controller": True}
+        ]
+    }
 
 
 async def _after_failures(world: Provisioning, node: str, **more: Any) -> str:
@@ -151,7 +161,9 @@ async def _capacity_follows(world: Provisioning) -> None:
     await world.until(is_gone, what="capacity is gone")
 
 
-async def test_without_rights_to_leases_it_works_and_says_what_is_missing(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_without_rights_to_leases_it_works_and_says_what_is_missing(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
     (port,) = free_ports(1)
     async with a_world(control_plane, tmp_path) as world:
         rights = just(world("no-leases"), UPSTREAM["provisioner"])

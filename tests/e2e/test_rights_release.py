@@ -37,13 +37,24 @@ def left_behind(plane: ControlPlane) -> None:
 
 
 async def released(proxy: FaultProxy, *flags: str) -> tuple[int, Any]:
-    command = [sys.executable, "-m", "mooring.cli.mooring", "release", f"--kubeconfig={proxy.kubeconfig}", f"--driver={DRIVER}"]
-    done = await asyncio.to_thread(subprocess.run, [*command, "-o", "json", *flags], capture_output=True, text=True, timeout=60)
+    command = [
+        sys.executable,
+        "-m",
+        "mooring.cli.mooring",
+        "release",
+        f"--kubeconfig={proxy.kubeconfig}",
+        f"--driver={DRIVER}",
+    ]
+    done = await asyncio.to_thread(
+        subprocess.run, [*command, "-o", "json", *flags], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
 
-async def test_the_rights_of_its_page_are_enough_and_all_are_needed(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_the_rights_of_its_page_are_enough_and_all_are_needed(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
     rights = from_the_page()
     left_behind(control_plane)
     async with acting_as(rights, control_plane, tmp_path) as proxy:

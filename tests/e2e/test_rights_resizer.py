@@ -15,14 +15,26 @@ from tests.support.builders import NS, a_pod, a_secret
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy, Refuse
 from tests.support.resizing import EXPAND
-from tests.support.rights import ELECTION, UPSTREAM, UPSTREAM_ELECTION, Manifest, acting_as, deployed, has_asked, just, refused
+from tests.support.rights import (
+    ELECTION,
+    UPSTREAM,
+    UPSTREAM_ELECTION,
+    Manifest,
+    acting_as,
+    deployed,
+    has_asked,
+    just,
+    refused,
+)
 from tests.support.scripted_driver import Fail
 
 RESIZER = deployed("resizer")
 
 
 @pytest.mark.long
-async def test_the_manifests_rights_are_enough_and_all_are_needed(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+async def test_the_manifests_rights_are_enough_and_all_are_needed(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
     """Everything happens once."""
     plane = new_control_plane()
     async with acting_as(RESIZER, plane, tmp_path) as proxy, a_world(plane.kubeconfig(), tmp_path) as world:
@@ -50,7 +62,9 @@ async def _everything_happens(world: Resizing, proxy: FaultProxy, plane: Control
     await world.make_bound(controllerExpandSecretRef={"name": world("secret"), "namespace": NS})
     await world.create(a_pod(world("pod"), world("claim")))
     gold = await world.make_attributes_class("gold")
-    world.backend.script(EXPAND, Fail(Code.INTERNAL, "no"), Fail(Code.INTERNAL, "no"), Fail(Code.FAILED_PRECONDITION, "in use"))
+    world.backend.script(
+        EXPAND, Fail(Code.INTERNAL, "no"), Fail(Code.INTERNAL, "no"), Fail(Code.FAILED_PRECONDITION, "in use")
+    )
     proxy.fail("patch", "persistentvolumeclaims/status", Refuse(409, "Conflict"), times=1)
     async with world.resizer(proxy.kubeconfig, "one", *ELECTION), world.resizer(proxy.kubeconfig, "two", *ELECTION):
         await world.ask(2)
@@ -65,7 +79,9 @@ async def _everything_happens(world: Resizing, proxy: FaultProxy, plane: Control
         await world.ask_class(gold)
         await world.modified(gold)
         await world.until(lambda: has_asked(proxy, "patch", "events"), what="an event is counted up")
-        await world.until(lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease")
+        await world.until(
+            lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease"
+        )
 
 
 def _error(claim: dict[str, dict[str, list[dict[str, str]]]]) -> str:

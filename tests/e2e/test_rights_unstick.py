@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-from mooring.api.snapshot_names import BOUND_FINALIZER, CLAIM_FINALIZER, CONTENT_FINALIZER, GROUP_CONTENT_FINALIZER, GROUP_FINALIZER
+from mooring.api.snapshot_names import (
+    BOUND_FINALIZER,
+    CLAIM_FINALIZER,
+    CONTENT_FINALIZER,
+    GROUP_CONTENT_FINALIZER,
+    GROUP_FINALIZER,
+)
 from mooring.sidecars.provisioner.names import VOLUME_FINALIZER
 from tests.support.builders import (
     Json,
@@ -60,7 +66,13 @@ def stuck(plane: ControlPlane) -> dict[str, Json]:
     source = {"csi": {"driver": DRIVER, "volumeHandle": "h"}}
     found = {
         "va": an_attached_va("unstuck", "lost", "gone", attacher=DRIVER, finalizers=[FINALIZER]),
-        "pv": a_pv("unstuck", source=source, finalizers=[VOLUME_FINALIZER], persistentVolumeReclaimPolicy="Retain", claim="unstuck"),
+        "pv": a_pv(
+            "unstuck",
+            source=source,
+            finalizers=[VOLUME_FINALIZER],
+            persistentVolumeReclaimPolicy="Retain",
+            claim="unstuck",
+        ),
         "pvc": a_claim("unstuck", volume="unstuck", finalizers=[CLAIM_FINALIZER]),
         "vs": a_snapshot("unstuck", claim="unstuck", finalizers=[BOUND_FINALIZER]),
         "vsc": a_new_content("unstuck", policy="Retain", status=MADE, finalizers=[CONTENT_FINALIZER]),
@@ -70,9 +82,13 @@ def stuck(plane: ControlPlane) -> dict[str, Json]:
     plane.kubectl("create", "-f", "-", stdin=json.dumps(a_csi_driver(DRIVER)))
     for alias, body in found.items():
         name, held = body["metadata"]["name"], body["metadata"]["finalizers"]
-        kind = {"va": "volumeattachment", "vgs": "volumegroupsnapshot", "vgsc": "volumegroupsnapshotcontent"}.get(alias, alias)
+        kind = {"va": "volumeattachment", "vgs": "volumegroupsnapshot", "vgsc": "volumegroupsnapshotcontent"}.get(
+            alias, alias
+        )
         plane.kubectl("create", "-f", "-", stdin=json.dumps(body))
-        plane.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps({"metadata": {"finalizers": held}}))  # its own alone
+        plane.kubectl(
+            "patch", kind, name, "--type=merge", "-p", json.dumps({"metadata": {"finalizers": held}})
+        )  # its own alone
         plane.kubectl("delete", kind, name, "--wait=false")
     return found
 
@@ -95,14 +111,18 @@ async def test_the_rights_of_its_page_are_enough_for_unstick_and_all_are_needed(
         for alias in ("va", "vs", "vgs", "vgsc", "vsc", "pvc"):
             code, report = await command(proxy, "unstick", f"{alias}/unstuck", "--yes")
             assert 0 == code, json.dumps(report, indent=1)
-            plane.kubectl("delete", "csidriver", DRIVER, "--ignore-not-found")  # from now on its CSINodes say whether it is there
+            plane.kubectl(
+                "delete", "csidriver", DRIVER, "--ignore-not-found"
+            )  # from now on its CSINodes say whether it is there
         forced = await command(proxy, "unstick", "pv/unstuck", "--force", "--reason=for the test", typed="unstuck\n")
         assert 0 == forced[0], json.dumps(forced[1], indent=1)
         assert [] == refused(proxy)
         assert ["list persistentvolumes"] == rights.unused(proxy), "only a driver that is asked needs it"
 
 
-async def test_the_rights_of_its_page_are_enough_for_fence_and_all_are_needed(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_the_rights_of_its_page_are_enough_for_fence_and_all_are_needed(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
     _, rights = from_the_page()
     node = a_ready_node("fenced-by-right", ready=False)
     control_plane.kubectl("create", "-f", "-", stdin=json.dumps(node))

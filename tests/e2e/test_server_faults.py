@@ -90,7 +90,10 @@ async def test_requests_that_fail_for_a_while(tmp_path: Path, fault: str) -> Non
         secret, node = await target.secret({"a": "Yg=="}), await target.node()
         ref = {"name": secret, "namespace": "default"}
         async with target.attaching(*SOON) as attacher:
-            before = {"secret": f'failed to load secret "default/{secret}": ', "pv": "could not add PersistentVolume finalizer: "}
+            before = {
+                "secret": f'failed to load secret "default/{secret}": ',
+                "pv": "could not add PersistentVolume finalizer: ",
+            }
             pvs = {"secret": await target.volume("secret-pv", controllerPublishSecretRef=ref)}
             pvs |= {base: await target.volume(base) for base in ("pv", "va", "status")}
             proxy.fail("get", "secrets", how)
@@ -167,13 +170,17 @@ async def test_a_server_that_asks_to_come_back_later_is_obeyed(tmp_path: Path) -
         assert 1 == len(target.driver.made(PUBLISH))
 
 
-async def test_a_server_that_never_answers_is_given_up_and_asked_again(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_a_server_that_never_answers_is_given_up_and_asked_again(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Every verb hangs until the client's own limit, all at the same time; two minutes, which lists have, most of it spent waiting."""
     folder = tmp_path_factory.mktemp("start")
     async with a_target(tmp_path) as (target, proxy):
         secret, node = await target.secret({"a": "Yg=="}), await target.node()
         hanging = {base: await target.volume(base) for base in ("pv", "va", "status")}
-        hanging["secret"] = await target.volume("secret-pv", controllerPublishSecretRef={"name": secret, "namespace": "default"})
+        hanging["secret"] = await target.volume(
+            "secret-pv", controllerPublishSecretRef={"name": secret, "namespace": "default"}
+        )
         async with target.attaching(*SOON) as attacher, asyncio.TaskGroup() as group:
             group.create_task(_a_start_that_hangs(folder), name="start")
             proxy.fail("get", "secrets", Hang())
@@ -210,7 +217,10 @@ async def _a_start_that_hangs(folder: Path) -> None:
 
 
 async def test_watches_that_break_in_any_way_miss_nothing(tmp_path: Path) -> None:
-    expired = {"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "reason": "Expired", "message": "too old", "code": 410}}
+    expired = {
+        "type": "ERROR",
+        "object": {"kind": "Status", "status": "Failure", "reason": "Expired", "message": "too old", "code": 410},
+    }
     breaks: dict[str, Fault] = {
         "expired": Answer(json.dumps(expired).encode() + b"\n"),
         "gone": Refuse(410, "Expired", "too old resource version"),
@@ -223,7 +233,10 @@ async def test_watches_that_break_in_any_way_miss_nothing(tmp_path: Path) -> Non
         async with target.attaching(*SOON) as attacher:
             await target.attached(await target.want(await target.volume(), node))
             for name, fault in breaks.items():
-                rules = [proxy.fail("watch", resource, fault, times=1) for resource in ("volumeattachments", "persistentvolumes")]
+                rules = [
+                    proxy.fail("watch", resource, fault, times=1)
+                    for resource in ("volumeattachments", "persistentvolumes")
+                ]
                 asked = len(proxy.requests)
                 proxy.cut()
                 vas = [await target.want(await target.volume(f"{name}{next(count)}"), node) for _ in range(3)]
@@ -232,9 +245,13 @@ async def test_watches_that_break_in_any_way_miss_nothing(tmp_path: Path) -> Non
                 for va in vas:
                     await target.detached(va)
                 for rule in rules:  # it may come late: a PersistentVolume that the cache lacks is asked for
-                    await target.until(f"the watch of {rule.resource} has been {name}", functools.partial(_hit, rule, 1))
+                    await target.until(
+                        f"the watch of {rule.resource} has been {name}", functools.partial(_hit, rule, 1)
+                    )
                 lists = (request for request in proxy.requests[asked:] if request.verb == "list")
-                listed = {one.resource for one in lists if "limit=1&" not in f"{one.path}&"}  # one of those asks for the version alone
+                listed = {
+                    one.resource for one in lists if "limit=1&" not in f"{one.path}&"
+                }  # one of those asks for the version alone
                 assert (name in ("expired", "gone")) == ({"volumeattachments", "persistentvolumes"} <= listed), name
             attacher.assert_alive()
         assert 1 + 3 * len(breaks) == len(target.driver.made(PUBLISH))

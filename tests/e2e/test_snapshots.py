@@ -39,7 +39,9 @@ async def _a_life(world: Snapshots) -> None:
     await world.snap()
     await world.ready()
     assert 1 == len(world.driver.snapshots)
-    await world.shown(PVC, "claim", lambda body: not [f for f in body["metadata"].get("finalizers", []) if "as-source" in f])
+    await world.shown(
+        PVC, "claim", lambda body: not [f for f in body["metadata"].get("finalizers", []) if "as-source" in f]
+    )
     before = len(world.driver.made(DELETE))
     await world.remove(VS, "snap")
     assert ({}, before + 1) == (world.driver.snapshots, len(world.driver.made(DELETE)))
@@ -98,7 +100,9 @@ async def test_the_manifests_rights_are_enough_and_all_are_needed(
             await _everything_is_missing_at_first(world)
             await _a_life(world)
             for proxy in (controller, snapshotter):
-                await world.until(functools.partial(has_asked, proxy, "watch", "pods"), what="who stands by watches the leader's pod")
+                await world.until(
+                    functools.partial(has_asked, proxy, "watch", "pods"), what="who stands by watches the leader's pod"
+                )
         for name, part, proxy in ((CONTROLLER, CONTROLLER, controller), (SNAPSHOTTER, "snapshotter", snapshotter)):
             assert [] == refused(proxy), name
             assert WAY_BACK[part] == set(rights[name].unused(proxy)), name
@@ -133,7 +137,11 @@ async def _a_restore_holds_it(world: Snapshots) -> None:
         await world.patch(VS, "early", {"metadata": {"annotations": {"touched": str(number)}}})
 
     async def counted() -> bool:
-        return any(event.get("count", 1) > 1 for event in await world.list(EVENTS) if event["reason"] == "SnapshotDeletePending")
+        return any(
+            event.get("count", 1) > 1
+            for event in await world.list(EVENTS)
+            if event["reason"] == "SnapshotDeletePending"
+        )
 
     await world.until(counted, what="the event is counted up")
     await world.patch(PVC, "restored", {"status": {"phase": "Bound"}}, subresource="status")
@@ -149,7 +157,9 @@ async def test_nothing_is_refused_under_the_rights_of_upstreams_manifests(
     for name in "cd":
         (tmp_path / name).mkdir()
     async with (
-        acting_as(just("upstream-c", UPSTREAM["snapshot-controller"], UPSTREAM_ELECTION), plane, tmp_path / "c") as controller,
+        acting_as(
+            just("upstream-c", UPSTREAM["snapshot-controller"], UPSTREAM_ELECTION), plane, tmp_path / "c"
+        ) as controller,
         acting_as(just("upstream-s", UPSTREAM["snapshotter"], UPSTREAM_ELECTION), plane, tmp_path / "d") as snapshotter,
         a_world(plane.kubeconfig(), tmp_path) as world,
     ):

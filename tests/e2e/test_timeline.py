@@ -18,7 +18,15 @@ pytestmark = [pytest.mark.long, pytest.mark.real]
 
 
 def shown(night: Night, output: str, object_: str) -> str:
-    command = [sys.executable, "-m", "mooring.cli.mooring", "timeline", f"--kubeconfig={night.kubeconfig}", f"-o={output}", object_]
+    command = [
+        sys.executable,
+        "-m",
+        "mooring.cli.mooring",
+        "timeline",
+        f"--kubeconfig={night.kubeconfig}",
+        f"-o={output}",
+        object_,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
@@ -40,7 +48,9 @@ def test_the_go_programs_are_named_with_what_they_did_in_order(tmp_path: Path) -
         moments = values(night, "pod/web")["moments"]
         done = [(one["who"], one["lane"], one["what"]) for one in moments]
         made = [step for step in done if step[2] == "created it"]
-        assert [("kubectl-create", "pvc"), ("kubectl-create", "pod")] == [step[:2] for step in made if step[1] in ("pvc", "pod")]
+        assert [("kubectl-create", "pvc"), ("kubectl-create", "pod")] == [
+            step[:2] for step in made if step[1] in ("pvc", "pod")
+        ]
         order = [
             ("csi-provisioner", "pv", "created it"),
             ("kube-controller-manager", "va", "created it"),

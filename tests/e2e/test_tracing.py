@@ -67,7 +67,9 @@ async def test_a_volumes_way_is_one_trace_of_all_programs(tmp_path: Path) -> Non
     async with traced_plane(tmp_path, spans) as plane:
         uid = await a_life(plane)
     found = spans.in_trace(uid)
-    assert [] == [(service(span), span.name) for span in spans.all if span.context.trace_id != trace_id_of(uid)], "there is one volume"
+    assert [] == [(service(span), span.name) for span in spans.all if span.context.trace_id != trace_id_of(uid)], (
+        "there is one volume"
+    )
     assert set(PROGRAMS.values()) == set(map(service, found))
     above = {span.context.span_id: span for span in found if span.parent is None}
     edges = {(service(span), above[span.parent.span_id].name, span.name) for span in found if span.parent is not None}
@@ -80,9 +82,12 @@ async def test_a_volumes_way_is_one_trace_of_all_programs(tmp_path: Path) -> Non
         assert parent is not None or is_event or "mooring.controller" in span.attributes
     calls = [span for span in found if span.name == "csi.v1.Controller/CreateVolume"]
     assert [(8, StatusCode.ERROR), (0, StatusCode.UNSET)] == [
-        (span.attributes["rpc.grpc.status_code"], span.status.status_code) for span in sorted(calls, key=lambda span: span.start_time)
+        (span.attributes["rpc.grpc.status_code"], span.status.status_code)
+        for span in sorted(calls, key=lambda span: span.start_time)
     ]
-    failed = next(span for span in above.values() if span.name == "claims Failing" and service(span) == "csi-provisioner")
+    failed = next(
+        span for span in above.values() if span.name == "claims Failing" and service(span) == "csi-provisioner"
+    )
     assert (StatusCode.ERROR, True) == (failed.status.status_code, "the array is busy" in failed.status.description)
     reasons = {(span.name, span.attributes.get("mooring.reason")) for span in above.values()}
     assert ("claims WaitsForFirstConsumer", "waiting for first consumer to be created before binding") in reasons
@@ -90,7 +95,9 @@ async def test_a_volumes_way_is_one_trace_of_all_programs(tmp_path: Path) -> Non
     told = Counter(
         (service(span), span.name, span.attributes["mooring.object"], span.attributes.get("mooring.reason"))
         for span in above.values()
-        if span.context.span_id not in below and span.name != "create events" and span.status.status_code is StatusCode.UNSET
+        if span.context.span_id not in below
+        and span.name != "create events"
+        and span.status.status_code is StatusCode.UNSET
     )
     assert told.most_common(1)[0][1] <= 2, f"what waits is told once in a row: {told.most_common(3)}"
 
@@ -109,17 +116,30 @@ async def test_real_processes_send_one_trace_over_the_wire(tmp_path: Path, colle
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint,
         "POD_NAMESPACE": "default",
     }
-    driver = [BIN / "mooring", "driver", "hostpath", f"--endpoint=unix://{socket}", f"--state={tmp_path / 'state'}", "--node-id=n1"]
+    driver = [
+        BIN / "mooring",
+        "driver",
+        "hostpath",
+        f"--endpoint=unix://{socket}",
+        f"--state={tmp_path / 'state'}",
+        "--node-id=n1",
+    ]
     started = [
         Program([BIN / "mooring", "apiserver", "--memory", f"--kubeconfig={config}"], tmp_path / "apiserver.log"),
         Program(driver, tmp_path / "driver.log"),
     ]
     try:
         eventually(config.exists, 30, "the server's kubeconfig")
-        for words in (["csi-provisioner", f"--csi-address={socket}"], ["csi-attacher", f"--csi-address={socket}"], ["mooring", "binder"]):
+        for words in (
+            ["csi-provisioner", f"--csi-address={socket}"],
+            ["csi-attacher", f"--csi-address={socket}"],
+            ["mooring", "binder"],
+        ):
             command = [BIN / words[0], *words[1:], f"--kubeconfig={config}", "--tracing"]
             started.append(Program(command, tmp_path / f"{len(started)}.log", environ))
-        async with HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), randomness=Random(), user_agent="tests") as cluster:
+        async with HttpCluster(
+            kubeconfig.load(str(config), {}), clock=LoopClock(), randomness=Random(), user_agent="tests"
+        ) as cluster:
             uid = await a_course(ClusterUser(cluster, wait_s=30, look_s=0.05))
         for program in started[2:]:
             program.send(signal.SIGTERM)
@@ -135,14 +155,22 @@ async def test_real_processes_send_one_trace_over_the_wire(tmp_path: Path, colle
     found = [one for one in collector.spans if one.span.trace_id == trace]
     assert {"csi-provisioner", "csi-attacher", "mooring-binder"} == {one.service for one in found}
     above = {one.span.span_id: one for one in found}
-    edges = {(one.service, above[one.span.parent_span_id].span.name, one.span.name) for one in found if one.span.parent_span_id}
+    edges = {
+        (one.service, above[one.span.parent_span_id].span.name, one.span.name)
+        for one in found
+        if one.span.parent_span_id
+    }
     wanted = {edge for edge in EDGES if edge[0] in ("csi-provisioner", "csi-attacher")} | {BINDING}
-    assert {("csi-provisioner", "claims Failing", "csi.v1.Controller/CreateVolume")} == wanted - edges, "no call has failed"
+    assert {("csi-provisioner", "claims Failing", "csi.v1.Controller/CreateVolume")} == wanted - edges, (
+        "no call has failed"
+    )
     call = next(one for one in found if one.span.name == "csi.v1.Controller/CreateVolume")
     assert ("grpc", "hostpath.csi.mooring", 0) == tuple(
         call.attributes[name] for name in ("rpc.system", "mooring.driver", "rpc.grpc.status_code")
     )
-    assert [] == [body for body in collector.raw if SECRET.encode() in body or base64.b64encode(SECRET.encode()) in body]
+    assert [] == [
+        body for body in collector.raw if SECRET.encode() in body or base64.b64encode(SECRET.encode()) in body
+    ]
 
 
 async def a_course(user: ClusterUser) -> str:

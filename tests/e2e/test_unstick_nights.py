@@ -38,7 +38,9 @@ ELECTION: Final = (
 def course(night: Night, attacher: str) -> None:
     """attacher: the part of the plane that attaches."""
     socket = night.folder / "listing.sock"
-    night.parts["listing driver"] = listing_folder_driver.start(night.folder / "driver", socket, night.folder / "listing.log")
+    night.parts["listing driver"] = listing_folder_driver.start(
+        night.folder / "driver", socket, night.folder / "listing.log"
+    )
     name, handle = attached(night)
     failing_while_the_attacher_lives(night, name)
     night.create(a_va("racing", "lost", "gone", attacher=DRIVER, finalizers=[FINALIZER]))
@@ -62,7 +64,9 @@ def attached(night: Night) -> tuple[str, str]:
     handle = night.kubectl("get", "pv", volume, "-o", "jsonpath={.spec.csi.volumeHandle}")
     night.status("node", "n1", {"volumesInUse": [f"kubernetes.io/csi/{DRIVER}^{handle}"]})
     attachments = json.loads(night.kubectl("get", "volumeattachments", "-o", "json"))["items"]
-    (name,) = (one["metadata"]["name"] for one in attachments if one["spec"]["source"].get("persistentVolumeName") == volume)
+    (name,) = (
+        one["metadata"]["name"] for one in attachments if one["spec"]["source"].get("persistentVolumeName") == volume
+    )
     return str(name), handle
 
 
@@ -70,11 +74,19 @@ def failing_while_the_attacher_lives(night: Night, name: str) -> None:
     """The attacher tries again and again, and the driver does not do it."""
     refused(night, f"va/{name}", "is not being deleted")
     night.kubectl("delete", "pod", "old", "--grace-period=0", "--force")
-    FolderDriver(night.folder / "driver").fail("controller_unpublish_volume", Code.INTERNAL, "the array does not answer")
+    FolderDriver(night.folder / "driver").fail(
+        "controller_unpublish_volume", Code.INTERNAL, "the array does not answer"
+    )
     night.kubectl("delete", "volumeattachment", name, "--wait=false")
     error = "jsonpath={.status.detachError.message}"
-    eventually(lambda: night.kubectl("get", "volumeattachment", name, "-o", error), 30, "the attacher says that it failed")
-    refused(night, f"va/{name}", "fails, so only the driver's own answer counts: rpc error: code = Internal desc = the array")
+    eventually(
+        lambda: night.kubectl("get", "volumeattachment", name, "-o", error), 30, "the attacher says that it failed"
+    )
+    refused(
+        night,
+        f"va/{name}",
+        "fails, so only the driver's own answer counts: rpc error: code = Internal desc = the array",
+    )
 
 
 def refused(night: Night, words: str, why: str) -> None:
@@ -87,7 +99,11 @@ def refused(night: Night, words: str, why: str) -> None:
 def a_live_kubelet(night: Night) -> Iterator[None]:
     """Renews the Lease of n1."""
     lease = a_lease(
-        "n1", holderIdentity="n1", leaseDurationSeconds=40, renewTime="2026-01-01T00:00:00.000000Z", namespace="kube-node-lease"
+        "n1",
+        holderIdentity="n1",
+        leaseDurationSeconds=40,
+        renewTime="2026-01-01T00:00:00.000000Z",
+        namespace="kube-node-lease",
     )
     night.create(lease)
     end = threading.Event()
@@ -110,7 +126,11 @@ def a_live_kubelet(night: Night) -> Iterator[None]:
 
 
 def ready(night: Night, status: str) -> None:
-    night.status("node", "n1", {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
+    night.status(
+        "node",
+        "n1",
+        {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    )
 
 
 def taints(night: Night) -> str:
@@ -177,7 +197,9 @@ def forced(night: Night) -> None:
     assert "held" not in night.kubectl("get", "pvc", "-o", "name")
 
     def told() -> bool:
-        events = json.loads(night.kubectl("get", "events", "--field-selector=reason=FinalizerRemovedByForce", "-o", "json"))["items"]
+        events = json.loads(
+            night.kubectl("get", "events", "--field-selector=reason=FinalizerRemovedByForce", "-o", "json")
+        )["items"]
         (event,) = events
         assert "held" == event["involvedObject"]["name"]
         return "because: asked the backup team. What spoke against it: example.com/hold" in event["message"]

@@ -21,7 +21,9 @@ CLASSES_SINCE = (1, 34)
 
 def emulated() -> list[str]:
     """The minor releases that the real server can be."""
-    words = subprocess.run([binary("kube-apiserver"), "--help"], capture_output=True, text=True, timeout=30, check=True).stdout
+    words = subprocess.run(
+        [binary("kube-apiserver"), "--help"], capture_output=True, text=True, timeout=30, check=True
+    ).stdout
     first, last = re.search(r"Options are: kube=1\.(\d+)\.\.1\.(\d+)", words).groups()  # type: ignore[union-attr]
     return [f"1.{minor}" for minor in range(int(first), int(last) + 1)]
 

@@ -55,8 +55,13 @@ class Gate:
 
 
 @pytest.mark.parametrize("go_between", [GO_BETWEEN, OURS_BETWEEN])
-async def test_attachments_in_mid_life_change_hands(control_plane: ControlPlane, tmp_path: Path, go_between: bool) -> None:
-    async with on_server(control_plane.kubeconfig()) as target, swapping("attacher", control_plane, tmp_path, target.socket) as part:
+async def test_attachments_in_mid_life_change_hands(
+    control_plane: ControlPlane, tmp_path: Path, go_between: bool
+) -> None:
+    async with (
+        on_server(control_plane.kubeconfig()) as target,
+        swapping("attacher", control_plane, tmp_path, target.socket) as part,
+    ):
         pv, other, node = await target.volume(), await target.volume("other"), await target.node()
         held = target.driver.gate(PUBLISH)
         async with part.running(*QUICK, is_go=not go_between):
@@ -78,7 +83,9 @@ async def test_attachments_in_mid_life_change_hands(control_plane: ControlPlane,
         async with part.running(*QUICK, is_go=not go_between):
             await target.gone("VolumeAttachment", va)
             for name in (pv, other):
-                await target.patch("PersistentVolume", name, {"metadata": {"finalizers": [target.finalizer]}})  # nobody else lets go
+                await target.patch(
+                    "PersistentVolume", name, {"metadata": {"finalizers": [target.finalizer]}}
+                )  # nobody else lets go
                 await target.delete("PersistentVolume", name)
                 await target.gone("PersistentVolume", name)
         assert {} == target.left_over()
@@ -88,7 +95,10 @@ async def test_attachments_in_mid_life_change_hands(control_plane: ControlPlane,
 @pytest.mark.parametrize("go_between", [GO_BETWEEN, OURS_BETWEEN])
 async def test_growing_volumes_change_hands(control_plane: ControlPlane, tmp_path: Path, go_between: bool) -> None:
     plane = control_plane
-    async with resizer_world.a_world(plane.kubeconfig(), tmp_path) as world, swapping("resizer", plane, tmp_path, world.socket) as part:
+    async with (
+        resizer_world.a_world(plane.kubeconfig(), tmp_path) as world,
+        swapping("resizer", plane, tmp_path, world.socket) as part,
+    ):
         await world.make_bound()
         await world.make_bound("other")
         gold = await world.make_attributes_class("gold")
@@ -97,7 +107,9 @@ async def test_growing_volumes_change_hands(control_plane: ControlPlane, tmp_pat
             await world.ask(3)
             await gate.is_asked()
         gate.let_go()
-        world.backend.script(EXPAND, Fail(Code.INTERNAL, "no"), Fail(Code.INTERNAL, "no"), Fail(Code.FAILED_PRECONDITION, "in use"))
+        world.backend.script(
+            EXPAND, Fail(Code.INTERNAL, "no"), Fail(Code.INTERNAL, "no"), Fail(Code.FAILED_PRECONDITION, "in use")
+        )
         async with part.running(*QUICK, is_go=go_between):
             await world.handed_over(3)
             await world.ask(2, "other")
@@ -118,7 +130,10 @@ async def test_volumes_that_are_made_and_deleted_change_hands(
 ) -> None:
     """Clones, restores and secrets among them."""
     plane = new_control_plane()
-    async with provisioner_world.a_world(plane, tmp_path) as world, swapping("provisioner", plane, tmp_path, world.socket) as part:
+    async with (
+        provisioner_world.a_world(plane, tmp_path) as world,
+        swapping("provisioner", plane, tmp_path, world.socket) as part,
+    ):
         provisioner_world.serve_snapshots(world)
         node, secret = await world.make_place(), world.make_secret()
         part.manifest.grant_secret(plane, "provisioner-secret", secret)
@@ -153,7 +168,9 @@ async def _clone_and_restore(world: provisioner_world.Provisioning, origin: str,
 
 
 @pytest.mark.parametrize("go_between", [GO_BETWEEN, OURS_BETWEEN])
-async def test_snapshots_in_mid_life_change_hands(new_control_plane: Callable[..., ControlPlane], tmp_path: Path, go_between: bool) -> None:
+async def test_snapshots_in_mid_life_change_hands(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path, go_between: bool
+) -> None:
     """Both programs at once; that they go together in any mix is shown elsewhere (tests/e2e/test_snapshots.py)."""
     plane = new_control_plane()
     async with AsyncExitStack() as stack:
@@ -179,14 +196,19 @@ async def test_snapshots_in_mid_life_change_hands(new_control_plane: Callable[..
             await world.until(lambda: _nothing_is_left(world), what="nothing is left")
         for part in parts:
             part.nothing_was_refused()
-            assert set() == WAY_BACK[part.name] & set(part.manifest.unused(part.proxies[True])), "the manifest has them for the Go program"
+            assert set() == WAY_BACK[part.name] & set(part.manifest.unused(part.proxies[True])), (
+                "the manifest has them for the Go program"
+            )
 
 
 @asynccontextmanager
 async def _both(parts: list[Part], *flags: str, is_go: bool) -> AsyncIterator[None]:
     controller, snapshotter = parts
     resync = ("--resync-period=3s",) if is_go else ()
-    async with controller.running(*QUICK, *flags, is_go=is_go), snapshotter.running(*QUICK, *resync, *flags, is_go=is_go):
+    async with (
+        controller.running(*QUICK, *flags, is_go=is_go),
+        snapshotter.running(*QUICK, *resync, *flags, is_go=is_go),
+    ):
         yield
 
 
@@ -216,7 +238,9 @@ async def test_group_snapshots_change_hands_under_the_rules_that_are_there_for_t
         driver = SnapshotDriver(groups=True)
         world = await stack.enter_async_context(snapshot_world.a_world(plane.kubeconfig(), tmp_path, driver))
         parts = [await stack.enter_async_context(swapping("snapshot-controller", plane, tmp_path, feature=wanted))]
-        parts.append(await stack.enter_async_context(swapping("snapshotter", plane, tmp_path, world.socket, feature=wanted)))
+        parts.append(
+            await stack.enter_async_context(swapping("snapshotter", plane, tmp_path, world.socket, feature=wanted))
+        )
         await _two_of_a_group(world)
         gate = Gate(world, driver, CREATE_GROUP)
         async with _both(parts, GROUPS, is_go=not go_between):
@@ -250,7 +274,9 @@ async def _two_of_a_group(world: snapshot_world.Snapshots) -> None:
 
 async def _held(world: snapshot_world.Snapshots, name: str) -> None:
     """The group snapshot is ready, and protected with both its members. Go's controller writes finalizers after it has said "ready"."""
-    group = await world.shown(GROUP_SNAPSHOTS, name, lambda body: _is_ready(body) and _has(body, GROUP_FINALIZER), "is ready and protected")
+    group = await world.shown(
+        GROUP_SNAPSHOTS, name, lambda body: _is_ready(body) and _has(body, GROUP_FINALIZER), "is ready and protected"
+    )
     uid = group["metadata"]["uid"]
 
     async def members_are_held() -> bool:

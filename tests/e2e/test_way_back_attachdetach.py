@@ -85,7 +85,15 @@ async def _running(plane: ControlPlane, ours: FaultProxy, log: Path, *, is_go: b
         yield
         plane.end("kube-controller-manager")
         return
-    command = [sys.executable, "-m", "mooring.cli.mooring", "attachdetach", f"--kubeconfig={ours.kubeconfig}", "--v=2", *FLAGS]
+    command = [
+        sys.executable,
+        "-m",
+        "mooring.cli.mooring",
+        "attachdetach",
+        f"--kubeconfig={ours.kubeconfig}",
+        "--v=2",
+        *FLAGS,
+    ]
     program = Program(command, log, {**os.environ, "POD_NAMESPACE": NAMESPACE})
     try:
         yield
@@ -95,12 +103,16 @@ async def _running(plane: ControlPlane, ours: FaultProxy, log: Path, *, is_go: b
 
 
 @pytest.mark.parametrize("go_between", [pytest.param(True, id="ours-go-ours"), pytest.param(False, id="go-ours-go")])
-async def test_attachments_of_pods_change_hands(new_control_plane: Callable[..., ControlPlane], tmp_path: Path, go_between: bool) -> None:
+async def test_attachments_of_pods_change_hands(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path, go_between: bool
+) -> None:
     """One wants an attachment and dies; the next one reports it, wants another, begins to detach the first and dies; the third ends it."""
     plane = new_control_plane()
     async with (
         acting_as(deployed("attachdetach"), plane, tmp_path) as ours,
-        HttpCluster(load(str(plane.kubeconfig()), {}), clock=LoopClock(), randomness=Random(), user_agent="tests") as cluster,
+        HttpCluster(
+            load(str(plane.kubeconfig()), {}), clock=LoopClock(), randomness=Random(), user_agent="tests"
+        ) as cluster,
     ):
         world = World(cluster, wait_s=60.0, look_s=0.05)
         await world.make_place()

@@ -33,7 +33,15 @@ async def _running(plane: ControlPlane, ours: FaultProxy, log: Path, *, is_go: b
         plane.end("kube-scheduler")
         plane.end("kube-controller-manager")
         return
-    command = [sys.executable, "-m", "mooring.cli.mooring", "binder", f"--kubeconfig={ours.kubeconfig}", "--v=2", *ELECTION]
+    command = [
+        sys.executable,
+        "-m",
+        "mooring.cli.mooring",
+        "binder",
+        f"--kubeconfig={ours.kubeconfig}",
+        "--v=2",
+        *ELECTION,
+    ]
     program = Program(command, log, {**os.environ, "POD_NAMESPACE": NAMESPACE})
     try:
         yield
@@ -46,14 +54,18 @@ async def _running(plane: ControlPlane, ours: FaultProxy, log: Path, *, is_go: b
 
 
 @pytest.mark.parametrize("go_between", [pytest.param(True, id="ours-go-ours"), pytest.param(False, id="go-ours-go")])
-async def test_claims_and_pods_change_hands(new_control_plane: Callable[..., ControlPlane], tmp_path: Path, go_between: bool) -> None:
+async def test_claims_and_pods_change_hands(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path, go_between: bool
+) -> None:
     """One has chosen a node and waits for the volume; the next one binds it and places the pod, holds back its claim's deletion, and has
     chosen a node for another; the third one ends both.
     """
     plane = new_control_plane()
     async with (
         acting_as(deployed("binder"), plane, tmp_path) as ours,
-        HttpCluster(load(str(plane.kubeconfig()), {}), clock=LoopClock(), randomness=Random(), user_agent="tests") as cluster,
+        HttpCluster(
+            load(str(plane.kubeconfig()), {}), clock=LoopClock(), randomness=Random(), user_agent="tests"
+        ) as cluster,
     ):
         world = Tenant(cluster, wait_s=60.0, look_s=0.05)
         node = await world.make_node()

@@ -25,7 +25,14 @@ SEED: Final = 29
 COUNT: Final = 20
 USERS: Final = (Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.UNAUTHENTICATED, Code.ALREADY_EXISTS)
 """After these it is for the owner of the class, the secret or the claim to move."""
-LASTING: Final = (Code.INTERNAL, Code.RESOURCE_EXHAUSTED, Code.FAILED_PRECONDITION, Code.PERMISSION_DENIED, Code.UNAVAILABLE, *USERS)
+LASTING: Final = (
+    Code.INTERNAL,
+    Code.RESOURCE_EXHAUSTED,
+    Code.FAILED_PRECONDITION,
+    Code.PERMISSION_DENIED,
+    Code.UNAVAILABLE,
+    *USERS,
+)
 
 
 class Scene:

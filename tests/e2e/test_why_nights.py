@@ -27,7 +27,10 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.long, pytest.mark.real]
 
-SECRETS: Final = {"csi.storage.k8s.io/provisioner-secret-name": "creds", "csi.storage.k8s.io/provisioner-secret-namespace": "default"}
+SECRETS: Final = {
+    "csi.storage.k8s.io/provisioner-secret-name": "creds",
+    "csi.storage.k8s.io/provisioner-secret-namespace": "default",
+}
 
 
 def a_pod_with(night: Night, name: str, claim: str, node: str) -> None:
@@ -81,7 +84,11 @@ def dead_node(night: Night) -> None:
     a_pod_with(night, "old", "moves", "n1")
     night.is_healed("pod/old")
     _uses(night, "moves", "n1")
-    night.status("node", "n1", {"conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
+    night.status(
+        "node",
+        "n1",
+        {"conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    )
     night.create(a_pod("new", "moves", node="n2"))
     link = night.names("pod/new", lambda one: "the node does not report any more" in one["text"])
     assert ("operator", False) == (link["mover"], link["commands"][0]["safe"])
@@ -117,7 +124,10 @@ def quota(night: Night) -> None:
     night.kubectl("create", "namespace", "small")
     night.kubectl("-n", "small", "create", "quota", "tight", "--hard=persistentvolumeclaims=0")
     eventually(
-        lambda: "persistentvolumeclaims" in night.kubectl("-n", "small", "get", "quota", "tight", "-o", "jsonpath={.status.hard}"),
+        lambda: (
+            "persistentvolumeclaims"
+            in night.kubectl("-n", "small", "get", "quota", "tight", "-o", "jsonpath={.status.hard}")
+        ),
         30,
         "the quota counts",
     )
@@ -131,7 +141,9 @@ def quota(night: Night) -> None:
 
 
 def no_capacity(night: Night) -> None:
-    night.create(a_class("pool", provisioner=DRIVER, parameters={"room": str(2 << 30)}), a_claim("big", sc="pool", size="10Gi"))
+    night.create(
+        a_class("pool", provisioner=DRIVER, parameters={"room": str(2 << 30)}), a_claim("big", sc="pool", size="10Gi")
+    )
     link = night.names("pvc/big", lambda one: one["code"] == "ResourceExhausted")
     assert "driver" == link["mover"]
     night.type(link["commands"][0]["line"].replace("SIZE", "1Gi"))
@@ -142,7 +154,9 @@ def snapshot_class_missing(night: Night) -> None:
     night.create(a_claim("source", sc="folders"))
     night.is_healed("pvc/source")
     night.create(a_new_snapshot("picture", claim="source", snapshot_class="nightly"))
-    link = night.names("volumesnapshot/picture", lambda one: one["text"] == 'its VolumeSnapshotClass "nightly" does not exist')
+    link = night.names(
+        "volumesnapshot/picture", lambda one: one["text"] == 'its VolumeSnapshotClass "nightly" does not exist'
+    )
     assert "user" == link["mover"]
     night.type(link["commands"][0]["line"])
     night.is_healed("volumesnapshot/picture")
@@ -151,7 +165,13 @@ def snapshot_class_missing(night: Night) -> None:
 def rights_missing(night: Night) -> None:
     """The provisioner may not read the secret that its class names."""
     night.kubectl("create", "secret", "generic", "shut", "--from-literal=key=value")
-    night.create(a_class("with-shut", provisioner=DRIVER, parameters={**SECRETS, "csi.storage.k8s.io/provisioner-secret-name": "shut"}))
+    night.create(
+        a_class(
+            "with-shut",
+            provisioner=DRIVER,
+            parameters={**SECRETS, "csi.storage.k8s.io/provisioner-secret-name": "shut"},
+        )
+    )
     night.create(a_claim("shut", sc="with-shut"))
     link = night.names("pvc/shut", lambda one: "has no right to get secrets" in one["text"])
     assert "operator" == link["mover"]

@@ -45,7 +45,10 @@ def wanted_again(night: Night) -> None:
 def node_object_gone(night: Night) -> None:
     """The driver knows the machine no more, and says so where it should say OK."""
     driver = FolderDriver(night.folder / "driver")
-    night.create(a_csi_node("n3", {DRIVER: "id-of-n3"}), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n3", **_managed()}})
+    night.create(
+        a_csi_node("n3", {DRIVER: "id-of-n3"}),
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n3", **_managed()}},
+    )
     a_pod_with(night, "stranded", "stranded", "n3")
     night.is_healed("pod/stranded")
     driver.fail("controller_unpublish_volume", Code.NOT_FOUND, "no machine id-of-n3")
@@ -81,7 +84,9 @@ def class_of_elsewhere(night: Night) -> None:
     terms = [{"matchLabelExpressions": [{"key": "example.com/zone", "values": ["z9"]}]}]
     night.create(a_class("far", provisioner=DRIVER, volumeBindingMode="WaitForFirstConsumer", allowedTopologies=terms))
     night.create(a_claim("far", sc="far"), a_pod("far", "far"))
-    link = night.names("pod/far", lambda one: 'its StorageClass "far" allows volumes only where example.com/zone is z9' in one["text"])
+    link = night.names(
+        "pod/far", lambda one: 'its StorageClass "far" allows volumes only where example.com/zone is z9' in one["text"]
+    )
     assert ("failed", "operator") == (link["state"], link["mover"])
     assert "n1" in night.type(link["commands"][0]["line"])
     night.kubectl("label", "node", "n1", "example.com/zone=z9")

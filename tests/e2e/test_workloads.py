@@ -52,7 +52,9 @@ async def test_kubectl_works_with_workloads(tmp_path: Path) -> None:
     async with embedded(tmp_path) as course:
         kubectl = course.kubectl
         await kubectl("apply -f -", a_workload("Deployment", replicas=2))
-        assert 'deployment "web" successfully rolled out' in await kubectl("rollout status deployment/web --timeout=30s")
+        assert 'deployment "web" successfully rolled out' in await kubectl(
+            "rollout status deployment/web --timeout=30s"
+        )
         await kubectl("wait --for=condition=Available deployment/web --timeout=30s")
         assert ["web", "2/2", "2", "2"] == (await kubectl("get deployment web --no-headers")).split()[:4]
         assert ["2", "2", "2"] == (await kubectl("get rs --no-headers")).split()[1:4]
@@ -61,7 +63,9 @@ async def test_kubectl_works_with_workloads(tmp_path: Path) -> None:
         assert 3 == len((await kubectl("get pods -l app=web -o name")).split())
         await kubectl("set image deployment/web c=example.com/image:2")
         await kubectl("rollout status deployment/web --timeout=30s")
-        assert ["1", "2"] == [line.split()[0] for line in (await kubectl("rollout history deployment/web")).splitlines()[2:4]]
+        assert ["1", "2"] == [
+            line.split()[0] for line in (await kubectl("rollout history deployment/web")).splitlines()[2:4]
+        ]
         await kubectl("rollout restart deployment/web")
         await kubectl("rollout status deployment/web --timeout=30s")
         assert "Scaled up replica set" in await kubectl("describe deployment web")
@@ -77,18 +81,24 @@ async def test_kubectl_works_with_sets_and_jobs(tmp_path: Path) -> None:
         await kubectl("set image statefulset/web c=example.com/image:2")
         await kubectl("rollout status statefulset/web --timeout=30s")
         assert ["web", "2/2"] == (await kubectl("get sts --no-headers")).split()[:2]
-        assert ["1", "2"] == [line.split()[0] for line in (await kubectl("rollout history statefulset/web")).splitlines()[2:4]]
+        assert ["1", "2"] == [
+            line.split()[0] for line in (await kubectl("rollout history statefulset/web")).splitlines()[2:4]
+        ]
         await kubectl("delete statefulset web --cascade=orphan")
         assert 2 == len((await kubectl("get pods -o name")).split()), "the pods stay"
         await kubectl("create -f -", a_job(completions=2))
         await kubectl("wait --for=condition=Complete job/sum --timeout=30s")
         assert ["sum", "Complete", "2/2"] == (await kubectl("get job sum --no-headers")).split()[:3]
         await kubectl("delete job sum")
-        await course.until("get pods", lambda items: not [one for one in items if one["metadata"]["name"].startswith("sum")])
+        await course.until(
+            "get pods", lambda items: not [one for one in items if one["metadata"]["name"].startswith("sum")]
+        )
 
 
 @pytest.mark.long
-async def test_the_course_is_that_of_the_real_controllers(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+async def test_the_course_is_that_of_the_real_controllers(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
     plane = new_control_plane()
     plane.start_controllers(*REAL, flags=["--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-gc-syncs=5"])
 
@@ -104,7 +114,9 @@ async def test_the_course_is_that_of_the_real_controllers(new_control_plane: Cal
 
     (theirs, their_events), (told, our_events) = await asyncio.gather(real(), ours())
     assert theirs.keys() == told.keys()
-    differences = [f"after: {step}\n{difference(theirs[step], told[step])}" for step in told if theirs[step] != told[step]]
+    differences = [
+        f"after: {step}\n{difference(theirs[step], told[step])}" for step in told if theirs[step] != told[step]
+    ]
     events = difference({"events": sorted(their_events)}, {"events": sorted(our_events)})
     assert not differences, "\n".join((*differences, events))
     assert their_events == our_events, events
@@ -113,5 +125,11 @@ async def test_the_course_is_that_of_the_real_controllers(new_control_plane: Cal
 def difference(wanted: Json, found: Json) -> str:
     """The objects and rows, or events, that only one side has."""
     sides = (("only there", wanted, found), ("only here", found, wanted))
-    lines = [f"{side}: {one}" for side, these, others in sides for part in these for one in these[part] if one not in others[part]]
+    lines = [
+        f"{side}: {one}"
+        for side, these, others in sides
+        for part in these
+        for one in these[part]
+        if one not in others[part]
+    ]
     return "\n".join(lines)

@@ -17,9 +17,26 @@ from tests.fuzz.monsters import monster, text
 
 _HEAD_MAX: Final = 40_000
 """Of a path, a query or a header, in bytes: above that the server takes no request at all."""
-_TYPES: Final = (JSON, MERGE_PATCH, STRATEGIC_PATCH, JSON_PATCH, APPLY_PATCH, "application/yaml", "application/vnd.kubernetes.protobuf")
+_TYPES: Final = (
+    JSON,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    JSON_PATCH,
+    APPLY_PATCH,
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+)
 _QUERIES: Final = (
-    *("labelSelector", "fieldSelector", "continue", "limit", "resourceVersion", "resourceVersionMatch", "fieldManager", "dryRun"),
+    *(
+        "labelSelector",
+        "fieldSelector",
+        "continue",
+        "limit",
+        "resourceVersion",
+        "resourceVersionMatch",
+        "fieldManager",
+        "dryRun",
+    ),
     *("timeoutSeconds", "propagationPolicy", "gracePeriodSeconds", "fieldValidation", "force", "pretty"),
 )
 _SELECTORS: Final = ("a in (x,", "!a,", "a=b,", "metadata.name=x,", "a notin (", "((((", "a==", "\\,")
@@ -43,8 +60,12 @@ def _spoilt(step: Step, choice: Random) -> Step:
     if way < 0.25:
         return dataclasses.replace(step, query=(*step.query, *_queries(choice)))
     if way < 0.32:
-        part = choice.choice(("application/json;as=Table;v=v1;g=meta.k8s.io,", "application/yaml;q=0.1,", "*/*,", ";", "x"))
-        return dataclasses.replace(step, headers=(*step.headers, ("Accept", part * choice.randrange(1, _HEAD_MAX // len(part)))))
+        part = choice.choice(
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,", "application/yaml;q=0.1,", "*/*,", ";", "x")
+        )
+        return dataclasses.replace(
+            step, headers=(*step.headers, ("Accept", part * choice.randrange(1, _HEAD_MAX // len(part))))
+        )
     if step.body is None or isinstance(step.body, bytes):
         return step
     if way < 0.8:
@@ -89,7 +110,9 @@ def _mixed(data: bytes, choice: Random) -> bytes:
             case 0:
                 data = data[:begin] + data[begin + len(piece) :]
             case 1:
-                data = data[:begin] + piece * min(choice.randrange(2, 2000), 300_000 // max(1, len(piece))) + data[begin:]
+                data = (
+                    data[:begin] + piece * min(choice.randrange(2, 2000), 300_000 // max(1, len(piece))) + data[begin:]
+                )
             case 2:
                 at = choice.randrange(len(data) + 1)
                 data = data[:at] + piece + data[at:]

@@ -63,7 +63,9 @@ class Judge:
         self.dearest_s, self.most_bytes = max(self.dearest_s, self._meter.worst_s), max(self.most_bytes, grown)
         assert answer.status, f"no answer: {shown}"
         assert "Internal error occurred" not in str(answer.value), f"an error of the server's own: {shown}"
-        assert grown <= MEMORY_FACTOR * size + MEMORY_BASE_BYTES, f"{grown / 2**20:.0f} MiB for a request of {size} bytes: {shown}"
+        assert grown <= MEMORY_FACTOR * size + MEMORY_BASE_BYTES, (
+            f"{grown / 2**20:.0f} MiB for a request of {size} bytes: {shown}"
+        )
         if self._meter.worst_s > TURN_S_MAX:
             raise _Dear(f"a turn of {self._meter.worst_s:.2f} s: {shown}")
 

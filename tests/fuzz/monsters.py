@@ -42,9 +42,15 @@ def _deep(choice: Random, size: int) -> Any:
 
 def _many(choice: Random, size: int) -> Any:
     """Of equal small parts, or of different ones."""
-    part = choice.choice((None, 0, "", "x", {}, [], [[]], {"name": "x"}, {"key": "a", "operator": "In", "values": ["x"]}))
+    part = choice.choice(
+        (None, 0, "", "x", {}, [], [[]], {"name": "x"}, {"key": "a", "operator": "In", "values": ["x"]})
+    )
     count = max(1, size // (len(str(part)) + 2))
-    return [copy.deepcopy(part) for _ in range(count)] if choice.random() < 0.5 else [f"v{number}" for number in range(count // 2)]
+    return (
+        [copy.deepcopy(part) for _ in range(count)]
+        if choice.random() < 0.5
+        else [f"v{number}" for number in range(count // 2)]
+    )
 
 
 def _keys(choice: Random, size: int) -> Any:

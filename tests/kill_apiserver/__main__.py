@@ -17,9 +17,13 @@ _SHOWN_EVERY_S = 15.0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.kill_apiserver", description="Kills mooring apiserver under load.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.kill_apiserver", description="Kills mooring apiserver under load."
+    )
     parser.add_argument("--kills", type=int, default=300, help="how many")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="what is drawn; the timing is the machine's")
+    parser.add_argument(
+        "--seed", type=int, default=random.randrange(1 << 32), help="what is drawn; the timing is the machine's"
+    )
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="kill-apiserver-"))
     rounds, began = Rounds(folder, options.seed), time.monotonic()

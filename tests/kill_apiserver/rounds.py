@@ -64,7 +64,14 @@ class Rounds:
     def _server(self) -> Iterator[Program]:
         (self._folder / "kubeconfig").unlink(missing_ok=True)
         state, kubeconfig = self._folder / "state", self._folder / "kubeconfig"
-        command = [sys.executable, "-m", "mooring.cli.mooring", "apiserver", f"--state={state}", f"--kubeconfig={kubeconfig}"]
+        command = [
+            sys.executable,
+            "-m",
+            "mooring.cli.mooring",
+            "apiserver",
+            f"--state={state}",
+            f"--kubeconfig={kubeconfig}",
+        ]
         program = Program(command, self._folder / "log")
         try:
             yield program

@@ -36,9 +36,15 @@ def _at_every_step(cluster: NodeCluster) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.node_crash", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--seeds", type=int, default=10, help="rounds of fifty pods; 0 for the kills at every step alone")
-    parser.add_argument("--first", type=int, default=random.randrange(1 << 31), help="the first seed; the timing is the machine's")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.node_crash", description=__doc__.splitlines()[0] if __doc__ else ""
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=10, help="rounds of fifty pods; 0 for the kills at every step alone"
+    )
+    parser.add_argument(
+        "--first", type=int, default=random.randrange(1 << 31), help="the first seed; the timing is the machine's"
+    )
     parser.add_argument("--no-steps", action="store_true", help="without the kills at every step")
     options = parser.parse_args()
     os.environ["MOORING_REQUIRE_REAL"] = "1"  # nothing to skip here

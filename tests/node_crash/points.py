@@ -10,7 +10,9 @@ from tests.node_crash.rounds import COMING, GOING
 from tests.support.node_cluster import NodeCluster, NodePlace
 from tests.support.programs import Program
 
-CALLS = [(who, method, when) for method in (*COMING, *GOING) for when in ("before", "after") for who in ("agent", "driver")]
+CALLS = [
+    (who, method, when) for method in (*COMING, *GOING) for when in ("before", "after") for who in ("agent", "driver")
+]
 
 
 class Points:
@@ -34,7 +36,10 @@ class Points:
         agent = self._start_dying(number)
         is_deleted = self._until_running_or_dead(pods, agent)
         if is_deleted:
-            self._cluster.until(lambda: agent.exit_code is not None or not self._cluster.left_over(), "the agent dies, or the life is over")
+            self._cluster.until(
+                lambda: agent.exit_code is not None or not self._cluster.left_over(),
+                "the agent dies, or the life is over",
+            )
         change = trace.read_text().splitlines()[number - 1] if agent.exit_code is not None else ""
         self._take_over(pods, is_deleted=is_deleted)
         return change.replace(str(self._node.root), "")
@@ -75,7 +80,14 @@ class Points:
     def _start_dying(self, number: int) -> Program:
         node = self._node
         node.kill_agent()
-        command = [sys.executable, "-m", "tests.support.dying_agent", str(number), node.folder / f"trace-{number}", node.root]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.support.dying_agent",
+            str(number),
+            node.folder / f"trace-{number}",
+            node.root,
+        ]
         return node.start_agent(command)
 
     def _until_running_or_dead(self, pods: Sequence[str], agent: Program) -> bool:

@@ -23,7 +23,9 @@ Json = dict[str, Any]
 LETTERS = st.sampled_from("abc")
 MAPS = st.dictionaries(LETTERS, LETTERS, max_size=3)
 ITEMS = st.lists(
-    st.fixed_dictionaries({"port": st.integers(1, 3)}, optional={"name": LETTERS}), max_size=3, unique_by=lambda item: item["port"]
+    st.fixed_dictionaries({"port": st.integers(1, 3)}, optional={"name": LETTERS}),
+    max_size=3,
+    unique_by=lambda item: item["port"],
 )
 SPECS = st.fixed_dictionaries(
     {},
@@ -102,7 +104,11 @@ def test_an_apply_takes_away_nothing_but_what_the_manager_had(first: Json, secon
     live["metadata"].update(uid="u", labels={"by": "nobody"})
     live["spec"]["size"] = 1
     new = applied(live, {"text": "a", **second}, "one")
-    assert ("u", {"by": "nobody"}, 1) == (new["metadata"].get("uid"), new["metadata"].get("labels"), new["spec"].get("size"))
+    assert ("u", {"by": "nobody"}, 1) == (
+        new["metadata"].get("uid"),
+        new["metadata"].get("labels"),
+        new["spec"].get("size"),
+    )
     gone = compare(shape_of(SHAPE_KIND), without_record(live), without_record(new)).removed
     assert not gone.without(with_named(shape_of(SHAPE_KIND), owned(live, "one")))
 
@@ -110,7 +116,10 @@ def test_an_apply_takes_away_nothing_but_what_the_manager_had(first: Json, secon
 @given(SPECS, SPECS)
 def test_an_apply_that_is_refused_names_what_others_own(first: Json, second: Json) -> None:
     live = applied({}, first, "other")
-    taken = owned(live, "other") & compare(shape_of(SHAPE_KIND), config(first), without_record(applied(live, second, "one"))).modified
+    taken = (
+        owned(live, "other")
+        & compare(shape_of(SHAPE_KIND), config(first), without_record(applied(live, second, "one"))).modified
+    )
     if not taken:
         kept = applied(live, second, "one", force=False)
         assert owned(live, "other") == owned(kept, "other"), "without a conflict nobody loses a field"
@@ -118,7 +127,9 @@ def test_an_apply_that_is_refused_names_what_others_own(first: Json, second: Jso
     with pytest.raises(Conflict) as error:
         applied(live, second, "one", force=False)
     causes = error.value.details["causes"]
-    assert {('conflict with "other"', shown(path)) for path in taken} == {(cause["message"], cause["field"]) for cause in causes}
+    assert {('conflict with "other"', shown(path)) for path in taken} == {
+        (cause["message"], cause["field"]) for cause in causes
+    }
 
 
 @given(SPECS, SPECS, SPECS)
@@ -151,14 +162,17 @@ def test_an_object_nobody_has_applied_is_owned_in_whole_from_the_first_apply(fir
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=3),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["spec", "set", "items", "port", "map", "x"]), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["spec", "set", "items", "port", "map", "x"]), inner, max_size=3)
     ),
     max_leaves=8,
 )
 FIELDS: st.SearchStrategy[Json] = st.recursive(
     st.just({}),
     lambda inner: st.dictionaries(
-        st.sampled_from([".", "f:spec", "f:set", "f:items", 'k:{"port":1}', 'v:"a"', "v:{}", "i:0", "f:map", "f:x", "odd"]),
+        st.sampled_from(
+            [".", "f:spec", "f:set", "f:items", 'k:{"port":1}', 'v:"a"', "v:{}", "i:0", "f:map", "f:x", "odd"]
+        ),
         inner,
         max_size=3,
     ),
@@ -169,7 +183,13 @@ FIELDS: st.SearchStrategy[Json] = st.recursive(
 @given(SPECS, JSON, FIELDS)
 def test_whatever_strangers_send_is_applied_or_refused(first: Json, odd: Any, fields: Any) -> None:
     live = applied({}, first, "other")
-    entry = {"manager": "one", "operation": "Apply", "apiVersion": "mooring.test/v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    entry = {
+        "manager": "one",
+        "operation": "Apply",
+        "apiVersion": "mooring.test/v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
     live["metadata"].setdefault("managedFields", []).append(entry)  # (who owns nothing begins no record)
     for config in ({**live, "spec": odd}, {**live, "metadata": odd}, {**live, "apiVersion": odd}, odd):
         if isinstance(config, dict):

@@ -21,10 +21,38 @@ STORE = a_store()
 create(STORE, CUSTOM_RESOURCE_DEFINITIONS, a_definition("things", a_version(spec_of(**PLACES))))
 THINGS = STORE.resource(GROUP, "v1", "things")
 WORDS = st.sampled_from(
-    ["a", "b", "x", "k", "p", "v", "d", "y", "q", "zz", "apiVersion", "kind", "metadata", "name", "labels", "", "1h", "2024-01-01"]
+    [
+        "a",
+        "b",
+        "x",
+        "k",
+        "p",
+        "v",
+        "d",
+        "y",
+        "q",
+        "zz",
+        "apiVersion",
+        "kind",
+        "metadata",
+        "name",
+        "labels",
+        "",
+        "1h",
+        "2024-01-01",
+    ]
 )
-SCALARS = st.none() | st.booleans() | st.integers(-5, 12) | st.sampled_from([2.0, 1.5, 2**63, 10**30, 1e300]) | WORDS | st.text(max_size=5)
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4), max_leaves=10)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 12)
+    | st.sampled_from([2.0, 1.5, 2**63, 10**30, 1e300])
+    | WORDS
+    | st.text(max_size=5)
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4), max_leaves=10
+)
 
 
 @given(spec=st.dictionaries(st.sampled_from(sorted(PLACES)) | WORDS, VALUES, max_size=4), more=VALUES)

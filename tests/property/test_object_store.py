@@ -46,7 +46,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, label=LABELS, finalizers=FINALIZERS)
     def create(self, name: str, label: str | None, finalizers: list[str]) -> None:
-        body = {"metadata": {"name": name, "labels": {"x": label} if label else {}, "finalizers": finalizers}, "spec": SPEC}
+        body = {
+            "metadata": {"name": name, "labels": {"x": label} if label else {}, "finalizers": finalizers},
+            "spec": SPEC,
+        }
         obj, _ = decode_object(VOLUME_ATTACHMENTS, body, FieldValidation.STRICT, [])
         try:
             made = self.store.create(VOLUME_ATTACHMENTS, obj, "", 0.0).stored.whole()
@@ -117,7 +120,9 @@ class StoreMachine(RuleBasedStateMachine):
             self._assert_new_finalizers(old, body["metadata"]["finalizers"])
             return
         assert old is not None
-        added = set(written.stored.whole()["metadata"].get("finalizers") or []) - set(old["metadata"].get("finalizers") or [])
+        added = set(written.stored.whole()["metadata"].get("finalizers") or []) - set(
+            old["metadata"].get("finalizers") or []
+        )
         assert not (added and old["metadata"].get("deletionTimestamp")), "no new finalizers once it is being deleted"
         self._took(name, old, written.stored.whole(), written.gone)
 
@@ -163,7 +168,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_list_is_the_model(self) -> None:
-        assert self.model == {stored.key.name: stored.whole() for stored in self.store.list(VOLUME_ATTACHMENTS, ListScope()).items}
+        assert self.model == {
+            stored.key.name: stored.whole() for stored in self.store.list(VOLUME_ATTACHMENTS, ListScope()).items
+        }
 
     @invariant()
     def every_remembered_moment_can_be_listed(self) -> None:

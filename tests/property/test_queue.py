@@ -21,7 +21,9 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = VirtualLoop()
-        self.queue: WorkQueue[str] = WorkQueue("model", clock=LoopClock(), randomness=Random(1), backoff=BackOff(1, 8, jitter=0))
+        self.queue: WorkQueue[str] = WorkQueue(
+            "model", clock=LoopClock(), randomness=Random(1), backoff=BackOff(1, 8, jitter=0)
+        )
         self.ready: list[str] = []
         self.in_hand: set[str] = set()
         self.again: set[str] = set()
@@ -93,7 +95,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(asyncio.sleep(seconds))
         due = [(until, key) for key, until in self.delayed.items() if until <= self.loop.time() + 1e-3]
         seen = list(self.queue._queue)
-        for _, key in sorted(due, key=lambda item: (item[0], seen.index(item[1]) if item[1] in seen else 0)):  # ties: as the queue has it
+        for _, key in sorted(
+            due, key=lambda item: (item[0], seen.index(item[1]) if item[1] in seen else 0)
+        ):  # ties: as the queue has it
             self.model_add(key)
 
     @invariant()

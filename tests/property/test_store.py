@@ -24,7 +24,9 @@ class Server:
     version: int = 0
     uids: int = 0
     objects: dict[str, PersistentVolume] = dataclasses.field(default_factory=dict)
-    history: list[tuple[int, bool, PersistentVolume]] = dataclasses.field(default_factory=list)  # version, deleted, object
+    history: list[tuple[int, bool, PersistentVolume]] = dataclasses.field(
+        default_factory=list
+    )  # version, deleted, object
 
     def write(self, name: str, driver: str, *, end: bool = False) -> PersistentVolume | None:
         """Creates, changes or (end) removes the last finalizer of an object; gives what a client would be answered."""
@@ -71,7 +73,9 @@ class StoreMachine(RuleBasedStateMachine):
                 assert change.new.metadata.uid not in self.buried, "an object that we ended came back"
                 if change.old is not None:
                     assert change.old.metadata.uid == change.new.metadata.uid
-                    assert int(change.new.metadata.resource_version) > int(change.old.metadata.resource_version), "went back"
+                    assert int(change.new.metadata.resource_version) > int(change.old.metadata.resource_version), (
+                        "went back"
+                    )
                 self.replayed[name] = change.new
 
     @rule(name=NAMES, driver=DRIVERS, end=st.booleans())

@@ -82,7 +82,10 @@ CLASS = {
     "kind": "StorageClass",
     "metadata": {"name": "secret"},
     "provisioner": "broken.csi.test",
-    "parameters": {"csi.storage.k8s.io/provisioner-secret-name": "login", "csi.storage.k8s.io/provisioner-secret-namespace": "default"},
+    "parameters": {
+        "csi.storage.k8s.io/provisioner-secret-name": "login",
+        "csi.storage.k8s.io/provisioner-secret-namespace": "default",
+    },
 }
 LOGIN = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}, "stringData": {"password": SECRET}}
 POD = {
@@ -98,7 +101,9 @@ POD = {
 
 def driver(folder: Path, broken: str) -> str:
     program = binary("broken-csi-driver")
-    return shlex.join([str(program), "--endpoint=unix://{socket}", "--node={node}", f"--folder={folder}", f"--broken={broken}"])
+    return shlex.join(
+        [str(program), "--endpoint=unix://{socket}", "--node={node}", f"--folder={folder}", f"--broken={broken}"]
+    )
 
 
 def conform(tmp_path: Path, broken: str) -> set[str]:
@@ -128,7 +133,11 @@ def dev(tmp_path: Path, broken: str, wanted: str) -> set[str]:
         def is_told() -> bool:
             return wanted in told(program.output_alive()) if wanted else False
 
-        eventually(lambda: is_told() or "True" in kubectl("get", "pod", "pod", "-o", READY), 30, "the pod runs, or a breach is told")
+        eventually(
+            lambda: is_told() or "True" in kubectl("get", "pod", "pod", "-o", READY),
+            30,
+            "the pod runs, or a breach is told",
+        )
         if not is_told():
             kubectl("delete", "pod", "pod", "--wait=false")
             kubectl("delete", "pvc", "claim", "--wait=false")
@@ -138,7 +147,11 @@ def dev(tmp_path: Path, broken: str, wanted: str) -> set[str]:
     output = program.output()
     assert broken == "secret-in-context" or SECRET not in output
     count = len(told(output))
-    assert f"The driver broke {count} {'rule' if count == 1 else 'rules'} of CSI:\n" in output if count else "rules of CSI:" not in output
+    assert (
+        f"The driver broke {count} {'rule' if count == 1 else 'rules'} of CSI:\n" in output
+        if count
+        else "rules of CSI:" not in output
+    )
     return told(output)
 
 
@@ -159,7 +172,13 @@ def test_conform_names_the_rule_that_a_go_driver_breaks_and_no_other(tmp_path: P
 def test_a_volume_that_was_never_written_is_missed_on_a_bad_disk(tmp_path: Path, broken: str, result: str) -> None:
     needs_mounts()
     folder = tmp_path / "volumes"
-    words = ["conform", driver(folder, broken), f"--data-folder={folder}", "--only=full-disk,kill-on-full-disk,readonly-disk", "-o=json"]
+    words = [
+        "conform",
+        driver(folder, broken),
+        f"--data-folder={folder}",
+        "--only=full-disk,kill-on-full-disk,readonly-disk",
+        "-o=json",
+    ]
     done = subprocess.run([*MOORING, *words], capture_output=True, text=True, timeout=120, check=False)
     report = json.loads(done.stdout)
     assert [result] * 3 == [one["result"] for one in report["checks"]]

@@ -31,11 +31,20 @@ def test_conform_and_csi_sanity_agree_on_the_reference_driver(tmp_path: Path) ->
     sanity.run(tmp_path, "links")
     theirs = {" > ".join(names) for names in sanity.specs(tmp_path / "report.json", "passed")}
     flags = [flag for flag in sanity.ALL if not flag.startswith("--call-log")]
-    command = [*MOORING, "driver", "hostpath", "--endpoint=unix://{socket}", f"--state={tmp_path / 'other'}", "--node-id={node}"]
+    command = [
+        *MOORING,
+        "driver",
+        "hostpath",
+        "--endpoint=unix://{socket}",
+        f"--state={tmp_path / 'other'}",
+        "--node-id={node}",
+    ]
     ours = {one["name"]: one["result"] for one in conform([*command, "--mounts=mount", *flags], 0)}
     for check in CHECKS:
         for test in check.sanity:
-            assert (ours[check.name] == "kept") == (test in theirs), f"{check.name}: {ours[check.name]}, csi-sanity: {test}"
+            assert (ours[check.name] == "kept") == (test in theirs), (
+                f"{check.name}: {ours[check.name]}, csi-sanity: {test}"
+            )
     assert len([test for check in CHECKS for test in check.sanity]) == sanity.TESTS
 
 
@@ -113,7 +122,10 @@ def test_conform_finds_what_csi_sanity_finds_in_public_drivers_and_more(tmp_path
     binary("csi-sanity")
     needs_mounts()
     by_sanity(tmp_path, program, public)
-    ended = {state: {" > ".join(one) for one in sanity.specs(tmp_path / "report.json", state)} for state in ("passed", "failed", "skipped")}
+    ended = {
+        state: {" > ".join(one) for one in sanity.specs(tmp_path / "report.json", state)}
+        for state in ("passed", "failed", "skipped")
+    }
     assert public.passed == len(ended["passed"])
     state = tmp_path / "other"
     state.mkdir()
@@ -124,9 +136,15 @@ def test_conform_finds_what_csi_sanity_finds_in_public_drivers_and_more(tmp_path
         for test in check.sanity:
             assert (result == "skipped") == (test in ended["skipped"]), f"{check.name}: {result}, {test}"
         assert check.name not in broken_there or result == "broken"
-    beyond = {one: set(ours[one]["broken"]) for one in ours.keys() - broken_there - BY_CHANCE if ours[one]["result"] != "skipped"}
+    beyond = {
+        one: set(ours[one]["broken"])
+        for one in ours.keys() - broken_there - BY_CHANCE
+        if ours[one]["result"] != "skipped"
+    }
     assert {one: rules for one, rules in beyond.items() if rules} == public.beyond
-    assert len(ended["failed"]) == sum(test in ended["failed"] for check in CHECKS for test in check.sanity), "each failure has its check"
+    assert len(ended["failed"]) == sum(test in ended["failed"] for check in CHECKS for test in check.sanity), (
+        "each failure has its check"
+    )
 
 
 def flags(public: Public, socket: str, state: Path) -> list[str]:

@@ -51,11 +51,24 @@ SMALL = ("--csi.testvolumesize=67108864", "--csi.testvolumeexpandsize=134217728"
     [
         pytest.param(0, "Shelf", {"shelf": "FOLDER"}, (), 35, id="folders"),
         pytest.param(1, "Images", {"folder": "FOLDER", "node_id": "desk-1"}, SMALL, 40, id="file systems"),
-        pytest.param(1, "Images", {"folder": "FOLDER", "node_id": "desk-1"}, (*SMALL, "--csi.testvolumeaccesstype=block"), 40, id="block"),
+        pytest.param(
+            1,
+            "Images",
+            {"folder": "FOLDER", "node_id": "desk-1"},
+            (*SMALL, "--csi.testvolumeaccesstype=block"),
+            40,
+            id="block",
+        ),
     ],
 )
 def test_the_drivers_of_the_page_pass_as_the_page_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, name: str, options: dict[str, str], flags: tuple[str, ...], count: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    name: str,
+    options: dict[str, str],
+    flags: tuple[str, ...],
+    count: int,
 ) -> None:
     monkeypatch.setenv("CSI_SANITY", str(binary("csi-sanity")))
     if obstacle := sanity_obstacle():
@@ -67,4 +80,6 @@ def test_the_drivers_of_the_page_pass_as_the_page_says(
     assert done.ok, done.story
     assert count == len(done.passed)
     assert [] == list(volumes.iterdir()), "csi-sanity deletes what it creates"
-    assert f"{count} " in (DOCS / "driver.md").read_text().partition("csi-sanity has 103 tests.")[2].partition("\n\n")[0]
+    assert (
+        f"{count} " in (DOCS / "driver.md").read_text().partition("csi-sanity has 103 tests.")[2].partition("\n\n")[0]
+    )

@@ -30,9 +30,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def its_tests(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-vv", "-rs", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:xdist", "."]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-vv",
+        "-rs",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:asyncio",
+        "-p",
+        "no:xdist",
+        ".",
+    ]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 @pytest.mark.long
@@ -41,14 +56,26 @@ def test_a_new_driver_passes_its_tests(folder: Path) -> None:
     assert 0 == done.returncode, done.stdout[-4000:] + done.stderr[-2000:]
     assert "8 passed" in done.stdout
     assert "skipped" not in done.stdout
-    assert 0 == subprocess.run([sys.executable, "-m", "mypy", "--strict", "driver.py"], cwd=folder, timeout=300, check=False).returncode
+    assert (
+        0
+        == subprocess.run(
+            [sys.executable, "-m", "mypy", "--strict", "driver.py"], cwd=folder, timeout=300, check=False
+        ).returncode
+    )
 
 
 def test_csi_sanity_runs_what_it_has_for_such_a_driver(folder: Path, tmp_path: Path) -> None:
     done = csi_sanity(folder / "driver.py", "Shelf", {"folder": str(tmp_path / "volumes"), "node_id": "here"})
     assert done.ok, done.story
     assert 36 == len(done.passed)
-    for group in ("NodePublishVolume", "NodeUnpublishVolume", "NodeGetVolumeStats", "NodeGetInfo", "CreateVolume", "ListVolumes"):
+    for group in (
+        "NodePublishVolume",
+        "NodeUnpublishVolume",
+        "NodeGetVolumeStats",
+        "NodeGetInfo",
+        "CreateVolume",
+        "ListVolumes",
+    ):
         assert any(group in name for name in done.passed), group
     assert {"Node Service should work", "Node Service should be idempotent"} <= set(done.passed)
 

@@ -79,7 +79,9 @@ async def bridge_to(socket: Path) -> AsyncGenerator[int, None]:
         server.close()
 
 
-async def test_our_server_is_as_h2spec_wants_it_but_for_known_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_our_server_is_as_h2spec_wants_it_but_for_known_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = binary("h2spec")
     takes_any_request(monkeypatch)
     monkeypatch.setattr(server, "SETTLED_S_MAX", 600.0)  # some cases wait, and say nothing before
@@ -89,7 +91,9 @@ async def test_our_server_is_as_h2spec_wants_it_but_for_known_cases(tmp_path: Pa
 
     async with listening({"/any": answer}, tmp_path / "s"), bridge_to(tmp_path / "s") as port:
         command = ["-h", "127.0.0.1", "-p", str(port), "--path", "/any", "-o", "5"]
-        process = await asyncio.create_subprocess_exec(program, *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+        process = await asyncio.create_subprocess_exec(
+            program, *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
         said, _ = await process.communicate()
     text = said.decode(errors="replace")
     assert set(OURS) == set(_CASE.findall(text.partition("Failures:")[2])), text

@@ -36,8 +36,21 @@ class HostPathParts(StorageParts):
     """The parts with the reference driver in the test driver's place, under its name."""
 
     def _start_driver(self, socket: Path) -> Program:
-        flags = [f"--endpoint=unix://{socket}", f"--state={self.state}", f"--node-id={NODE_ID}", f"--driver-name={NAME}"]
-        command = [sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", "--mounts=link", "--check-volume-lifecycle"]
+        flags = [
+            f"--endpoint=unix://{socket}",
+            f"--state={self.state}",
+            f"--node-id={NODE_ID}",
+            f"--driver-name={NAME}",
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "mooring.cli.mooring",
+            "driver",
+            "hostpath",
+            "--mounts=link",
+            "--check-volume-lifecycle",
+        ]
         return Program([*command, *flags], self.folder / "driver.log")
 
     @property
@@ -86,7 +99,11 @@ class Story:
 
     def bound(self) -> str:
         """The handle of the claim's volume."""
-        eventually(lambda: self.api.get(self.claim).ok().get("status", {}).get("phase") == "Bound", WAIT_S, "the claim is bound")
+        eventually(
+            lambda: self.api.get(self.claim).ok().get("status", {}).get("phase") == "Bound",
+            WAIT_S,
+            "the claim is bound",
+        )
         self.pv = self.api.get(self.claim).ok()["spec"]["volumeName"]
         self.csi = self.api.get(f"{PVS}/{self.pv}").ok()["spec"]["csi"]
         return str(self.csi["volumeHandle"])
@@ -96,11 +113,17 @@ class Story:
         volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": self.name}}]
         spec = {"nodeName": NODE, "containers": [{"name": "c", "image": "i"}], "volumes": volumes}
         self.api.post(PODS, {"metadata": {"name": self.name}, "spec": spec}).ok(201)
-        eventually(lambda: [one["status"]["attached"] for one in self.attachments()] == [True], WAIT_S, "the volume is attached")
+        eventually(
+            lambda: [one["status"]["attached"] for one in self.attachments()] == [True],
+            WAIT_S,
+            "the volume is attached",
+        )
         return self.attachments()[0]
 
     def attachments(self) -> list[Any]:
-        return [one for one in self.api.get(VAS).ok()["items"] if one["spec"]["source"]["persistentVolumeName"] == self.pv]
+        return [
+            one for one in self.api.get(VAS).ok()["items"] if one["spec"]["source"]["persistentVolumeName"] == self.pv
+        ]
 
     def delete_pod(self) -> None:
         self.api.delete(self.pod, {"gracePeriodSeconds": 0})
@@ -110,7 +133,11 @@ class Story:
         errors: list[str] = []
 
         def found() -> bool:
-            errors[:] = [one["status"]["detachError"]["message"] for one in self.attachments() if "detachError" in one.get("status", {})]
+            errors[:] = [
+                one["status"]["detachError"]["message"]
+                for one in self.attachments()
+                if "detachError" in one.get("status", {})
+            ]
             return bool(errors)
 
         eventually(found, WAIT_S, "the detach fails")
@@ -122,10 +149,15 @@ class Story:
         eventually(lambda: self.api.get(f"{PVS}/{self.pv}").status == 404, WAIT_S, "the volume is gone")
 
 
-def test_a_volume_goes_from_its_claim_to_a_path_on_the_node_and_back(parts: HostPathParts, node: Node, tmp_path: Path) -> None:
+def test_a_volume_goes_from_its_claim_to_a_path_on_the_node_and_back(
+    parts: HostPathParts, node: Node, tmp_path: Path
+) -> None:
     story = Story(parts, "life")
     handle, attachment = story.bound(), story.attached()
-    contexts = {"publish_context": attachment["status"]["attachmentMetadata"], "volume_context": story.csi.get("volumeAttributes", {})}
+    contexts = {
+        "publish_context": attachment["status"]["attachmentMetadata"],
+        "volume_context": story.csi.get("volumeAttributes", {}),
+    }
     staging, target = tmp_path / "staging", tmp_path / "target"
     staging.mkdir()
     assert NODE_ID == node.node_get_info(csi.NodeGetInfoRequest()).node_id

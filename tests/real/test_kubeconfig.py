@@ -16,13 +16,18 @@ pytestmark = pytest.mark.real
 
 
 @pytest.mark.parametrize(
-    "listed", ["a", "b:a", "a:b", "c:a", "a:c", "empty:b", "b:missing", "a::b", "c", "empty", "missing", "list:a", "", "-"]
+    "listed",
+    ["a", "b:a", "a:b", "c:a", "a:c", "empty:b", "b:missing", "a::b", "c", "empty", "missing", "list:a", "", "-"],
 )
 def test_kubectl_finds_the_same_server(tmp_path: Path, listed: str) -> None:
     """listed: the files of KUBECONFIG; "" is a variable that is empty, "-" one that is not set."""
     written(tmp_path, a_config(cluster={"server": "https://a:1"}), "a")
     elsewhere = {"contexts": [{"name": "there", "context": {"cluster": "d"}}], "current-context": "there"}
-    written(tmp_path, a_config(**elsewhere, clusters=[{"name": name, "cluster": {"server": f"https://{name}:2"}} for name in "cd"]), "b")
+    written(
+        tmp_path,
+        a_config(**elsewhere, clusters=[{"name": name, "cluster": {"server": f"https://{name}:2"}} for name in "cd"]),
+        "b",
+    )
     written(tmp_path, {"clusters": [{"name": "c", "cluster": {"server": "https://c:3"}}]}, "c")
     written(tmp_path, "", "empty")
     written(tmp_path, "- a\n", "list")

@@ -55,7 +55,9 @@ class Faulty(StorageParts):
         # The Go csi-provisioner ends when its first Probe fails.
         eventually(lambda: '"Serving"' in self._programs["driver"].output_alive(), WAIT_S, "the driver serves")
         flags = [f"--listen=unix://{proxy}", f"--to=unix://{driver}", f"--faults={self.folder / 'faults.yaml'}"]
-        self.proxy = Program([*mooring, "proxy", *flags, f"--record={self.folder / 'record'}"], self.folder / "proxy.log")
+        self.proxy = Program(
+            [*mooring, "proxy", *flags, f"--record={self.folder / 'record'}"], self.folder / "proxy.log"
+        )
         self._programs["proxy"] = self.proxy
         eventually(lambda: "Passing calls" in self.proxy.output_alive(), WAIT_S, "the proxy serves")
         self.start_provisioner()
@@ -63,7 +65,13 @@ class Faulty(StorageParts):
 
     def start_provisioner(self) -> None:
         socket = self.folder / "csi.sock"
-        self._run("csi-provisioner", f"--csi-address={socket}", "--timeout=3s", "--retry-interval-start=100ms", "--retry-interval-max=1s")
+        self._run(
+            "csi-provisioner",
+            f"--csi-address={socket}",
+            "--timeout=3s",
+            "--retry-interval-start=100ms",
+            "--retry-interval-max=1s",
+        )
 
     @property
     def provisioner(self) -> Program:
@@ -153,7 +161,14 @@ def test_a_connection_that_is_cut_ends_the_provisioner_and_the_next_one_finds_th
 
 
 def test_at_the_end_each_fault_has_happened_and_there_is_one_volume_for_each_claim(parts: Faulty) -> None:
-    for fault in ("delay", "drop", "fail", "refuse", "hang", "twice"):  # on a worker of its own this test finds none of them
+    for fault in (
+        "delay",
+        "drop",
+        "fail",
+        "refuse",
+        "hang",
+        "twice",
+    ):  # on a worker of its own this test finds none of them
         if not parts.calls(fault):
             provisioned(parts, fault)
     if not parts.calls("cut"):

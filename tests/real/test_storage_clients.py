@@ -9,7 +9,16 @@ import pytest
 
 from tests.support.builders import a_claim
 from tests.support.paths import LEASES, PVCS, PVS, VAS
-from tests.support.storage_parts import CLASS, NODE, NODE_ID, SIDECARS, SNAPSHOT_CLASS, SNAPSHOT_CONTENTS, SNAPSHOTS, StorageParts
+from tests.support.storage_parts import (
+    CLASS,
+    NODE,
+    NODE_ID,
+    SIDECARS,
+    SNAPSHOT_CLASS,
+    SNAPSHOT_CONTENTS,
+    SNAPSHOTS,
+    StorageParts,
+)
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -24,7 +33,10 @@ def all_parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageParts
     """Shared by the tests, each with names of its own; at the end nothing of any is left."""
     with StorageParts(tmp_path_factory.mktemp("storage")) as parts:
         yield parts
-        found = {path: [one["metadata"]["name"] for one in parts.api.get(path).ok()["items"]] for path in (PVCS, PVS, VAS, SNAPSHOTS)}
+        found = {
+            path: [one["metadata"]["name"] for one in parts.api.get(path).ok()["items"]]
+            for path in (PVCS, PVS, VAS, SNAPSHOTS)
+        }
         assert {path: [] for path in found} == found
         assert [] == [*parts.driver.volumes.iterdir(), *parts.driver.snapshots.iterdir()]
 
@@ -65,12 +77,18 @@ class Story:
         volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": self.name}}]
         spec = {"nodeName": NODE, "containers": [{"name": "c", "image": "i"}], "volumes": volumes}
         self.api.post(PODS, {"metadata": {"name": self.name}, "spec": spec}).ok(201)
-        eventually(lambda: [one["status"]["attached"] for one in self.attachments()] == [True], WAIT_S, "the volume is attached")
+        eventually(
+            lambda: [one["status"]["attached"] for one in self.attachments()] == [True],
+            WAIT_S,
+            "the volume is attached",
+        )
         assert [NODE_ID] == self.driver.nodes(self.handle)
 
     def attachments(self) -> list[Json]:
         volume = self.volume.rpartition("/")[2]
-        return [one for one in self.api.get(VAS).ok()["items"] if one["spec"]["source"]["persistentVolumeName"] == volume]
+        return [
+            one for one in self.api.get(VAS).ok()["items"] if one["spec"]["source"]["persistentVolumeName"] == volume
+        ]
 
     def end(self) -> None:
         """The pod, if any, then the claim; waits until nothing is left of it."""
@@ -122,7 +140,10 @@ def test_a_snapshot_is_taken_and_restored(parts: StorageParts) -> None:
     assert "what was written" == (parts.driver.data(restored.bound()) / "text").read_text()
 
     parts.api.delete(story.snapshot).ok()
-    for path in (story.snapshot, f"{SNAPSHOT_CONTENTS}/{story.status(story.snapshot)['boundVolumeSnapshotContentName']}"):
+    for path in (
+        story.snapshot,
+        f"{SNAPSHOT_CONTENTS}/{story.status(story.snapshot)['boundVolumeSnapshotContentName']}",
+    ):
         eventually(lambda path=path: parts.api.get(path).status == 404, WAIT_S, f"{path} is gone")  # type: ignore[misc]
     assert [] == list(parts.driver.snapshots.iterdir())
     story.end()
@@ -135,7 +156,10 @@ def test_the_sidecars_lead(parts: StorageParts) -> None:
         return {lease["metadata"]["name"] for lease in leases if lease["spec"]["holderIdentity"]}
 
     eventually(lambda: len(leading()) > len(SIDECARS), WAIT_S, "everybody leads")
-    assert {f"external-attacher-leader-{parts.driver.name.replace('.', '-')}", "snapshot-controller-leader"} <= leading()
+    assert {
+        f"external-attacher-leader-{parts.driver.name.replace('.', '-')}",
+        "snapshot-controller-leader",
+    } <= leading()
 
 
 @pytest.mark.long

@@ -79,11 +79,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one, with its story")
     parser.add_argument("--whole", action="store_true", help="with --seed: the whole story, not only its end")
-    parser.add_argument("--cut", action="append", default=[], help="with --seed: a thing to leave out, as --shrink names it")
-    parser.add_argument("--shrink", action="store_true", help="with --seed: look for a smaller life that fails in the same way")
+    parser.add_argument(
+        "--cut", action="append", default=[], help="with --seed: a thing to leave out, as --shrink names it"
+    )
+    parser.add_argument(
+        "--shrink", action="store_true", help="with --seed: look for a smaller life that fails in the same way"
+    )
     parser.add_argument("--bug", help="plant a bug, to see that it is found")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--keep-going", action="store_true", help="go on after a failure; all failing seeds are named at the end")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="go on after a failure; all failing seeds are named at the end"
+    )
     return parser
 
 

@@ -103,7 +103,12 @@ class Actor:
     async def _let_go_of_lost(self) -> None:
         """Attachments that a backup brought back, and whose volume is gone meanwhile: they say so, and only a hand can help."""
         for found in self._truth.attachments():
-            if found.deleting and found.held and not self._plans[found.volume].inline and self._truth.volume(found.volume) is None:
+            if (
+                found.deleting
+                and found.held
+                and not self._plans[found.volume].inline
+                and self._truth.volume(found.volume) is None
+            ):
                 self._world.laws.tears.left_behind(found.pair)
                 await self._hands.merge(VOLUME_ATTACHMENTS, found.name, {"metadata": {"finalizers": None}})
 

@@ -186,7 +186,9 @@ class Acts:
         obj = self._truth.get(kind, name)
         others = finalizers_of(obj) if obj is not None else ()
         if obj is not None and hold not in others:
-            await self._hands.set_finalizers(kind, obj, [hold, *others] if self._randomness.happens(0.5) else [*others, hold])
+            await self._hands.set_finalizers(
+                kind, obj, [hold, *others] if self._randomness.happens(0.5) else [*others, hold]
+            )
 
     async def let_go(self) -> None:
         if objects := self._actor.objects():
@@ -237,7 +239,9 @@ class Acts:
 
     async def take_away(self) -> None:
         """Unpublished behind the attacher's back; only where a report can show it."""
-        pairs = [(handle, node_id) for handle, nodes in self._world.backend.published.items() for node_id in sorted(nodes)]
+        pairs = [
+            (handle, node_id) for handle, nodes in self._world.backend.published.items() for node_id in sorted(nodes)
+        ]
         if pairs and self._world.plan.lists_published:
             handle, node_id = self._one_of(pairs)
             self._hands.tell(f"takes {handle} away from {node_id}")

@@ -20,7 +20,14 @@ from tests.sim.story import Story
 
 T = TypeVar("T")
 
-FINAL: Final = (Code.INTERNAL, Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.FAILED_PRECONDITION, Code.UNKNOWN, Code.PERMISSION_DENIED)
+FINAL: Final = (
+    Code.INTERNAL,
+    Code.INVALID_ARGUMENT,
+    Code.NOT_FOUND,
+    Code.FAILED_PRECONDITION,
+    Code.UNKNOWN,
+    Code.PERMISSION_DENIED,
+)
 NOT_FINAL: Final = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED, Code.CANCELED, Code.DEADLINE_EXCEEDED)
 EVERY_CODE: Final = tuple(code for code in Code if code is not Code.OK)
 PUBLISH, UNPUBLISH = "publish", "unpublish"
@@ -71,7 +78,9 @@ class Backend:
         self.removed: Counter[tuple[str, str]] = Counter()
         self.secrets: dict[str, str] = {}
         self.locks: dict[str, Operation] = {}
-        self.stuck: dict[tuple[str, str, str], tuple[Fate, float]] = {}  # calls that are answered in one way, until then
+        self.stuck: dict[
+            tuple[str, str, str], tuple[Fate, float]
+        ] = {}  # calls that are answered in one way, until then
         self._array: ArrayHabits = getattr(plan, "array", NO_ARRAY)
         self._oddness = Random(plan.seed + ODD_SEED)
         self._down_until = 0.0
@@ -86,7 +95,9 @@ class Backend:
         operation = Operation(verb, handle, node_id, fate, asyncio.get_running_loop().create_future())
         self.locks[handle] = operation
         self._started[verb] += 1
-        operation.task = self._group.create_task(self._work(operation), name=f"backend/{operation}/{self._started[verb]}")
+        operation.task = self._group.create_task(
+            self._work(operation), name=f"backend/{operation}/{self._started[verb]}"
+        )
         error = await operation.answer
         if error is not None:
             raise error

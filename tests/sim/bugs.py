@@ -41,7 +41,15 @@ def _reordered(first: type[Any], second: type[Any]) -> Callable[[], contextlib.A
     """Of each decision, the `first` actions come before the `second` ones, and what is neither before both."""
 
     def rank(action: Action) -> int:
-        return 3 if isinstance(action, EndUndo) else 2 if isinstance(action, second) else 1 if isinstance(action, first) else 0
+        return (
+            3
+            if isinstance(action, EndUndo)
+            else 2
+            if isinstance(action, second)
+            else 1
+            if isinstance(action, first)
+            else 0
+        )
 
     def decided(view: Any, name: str) -> Decision[Action]:
         decision = decide.decide_attachment(view, name)
@@ -207,36 +215,52 @@ def _leaving_holders_are_not_seen() -> contextlib.AbstractContextManager[Any]:
 
 def _volumes_are_held_blindly() -> contextlib.AbstractContextManager[Any]:
     """A finalizer is added without a look at the list, also when it may be there already."""
-    return mock.patch.object(writes, "add_finalizer", lambda pv, finalizer, strictly: add_finalizer(pv, finalizer, strictly=False))
+    return mock.patch.object(
+        writes, "add_finalizer", lambda pv, finalizer, strictly: add_finalizer(pv, finalizer, strictly=False)
+    )
 
 
 BUGS: Final[Mapping[str, Bug]] = {
     **bugs_of_habits.BUGS,
     "publish-before-finalizer": Bug(_reordered(Publish, AddFinalizer), {"publish-no-finalizer"}),
-    "release-before-unpublish": Bug(_reordered(RemoveFinalizer, Unpublish), {"finalizer-dropped", "needless-unpublish"}),
+    "release-before-unpublish": Bug(
+        _reordered(RemoveFinalizer, Unpublish), {"finalizer-dropped", "needless-unpublish"}
+    ),
     "timeout-is-success": Bug(_timeout_is_success, {"finalizer-dropped"}, first_seed=17),
     "own-writes-forgotten": Bug(
-        _own_writes_are_forgotten, {"needless-publish", "needless-unpublish", "empty-write", "finalizer-twice"}, first_seed=6
+        _own_writes_are_forgotten,
+        {"needless-publish", "needless-unpublish", "empty-write", "finalizer-twice"},
+        first_seed=6,
     ),
     "own-writes-hide-deletions": Bug(
-        _own_writes_hide_deletions, {"unwanted-left", "wanted-missing", "wanted-unattached", "volume-left"}, first_seed=333
+        _own_writes_hide_deletions,
+        {"unwanted-left", "wanted-missing", "wanted-unattached", "volume-left"},
+        first_seed=333,
     ),
     "slots-ignored": Bug(_slots_are_ignored, {"overlap"}, first_seed=1),
     "reports-ignored": Bug(_reports_are_ignored, {"wanted-unpublished"}, first_seed=73),
     "single-nodes-shared": Bug(_single_nodes_are_shared, {"two-nodes"}, first_seed=12),
     "no-back-off": Bug(no_back_off, {"hot-loop"}, first_seed=4),
-    "failures-final": Bug(failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}, first_seed=10),
+    "failures-final": Bug(
+        failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}, first_seed=10
+    ),
     "users-of-volumes-unseen": Bug(_users_of_volumes_are_not_seen, {"volume-dropped"}, first_seed=8),
     "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}, first_seed=293),
     "calls-keep-no-volume": Bug(_calls_keep_no_volume, {"volume-dropped", "unwanted-left"}, first_seed=706),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=13),
     "unconfirmed-publishes-end-with-attachment": Bug(
-        _unconfirmed_publishes_end_with_their_attachment, {"published-unwanted", "two-nodes", "volume-dropped"}, first_seed=170
+        _unconfirmed_publishes_end_with_their_attachment,
+        {"published-unwanted", "two-nodes", "volume-dropped"},
+        first_seed=170,
     ),
     "unconfirmed-publishes-end-with-attempt": Bug(
-        _unconfirmed_publishes_end_with_an_attempt, {"published-unwanted", "two-nodes", "volume-dropped"}, first_seed=170
+        _unconfirmed_publishes_end_with_an_attempt,
+        {"published-unwanted", "two-nodes", "volume-dropped"},
+        first_seed=170,
     ),
-    "unconfirmed-publishes-hold-nothing": Bug(_unconfirmed_publishes_hold_no_volume, {"two-nodes", "volume-dropped"}, first_seed=217),
+    "unconfirmed-publishes-hold-nothing": Bug(
+        _unconfirmed_publishes_hold_no_volume, {"two-nodes", "volume-dropped"}, first_seed=217
+    ),
     "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}, first_seed=91),
     "names-are-identities": Bug(_names_are_identities, {"mark-astray", "late-astray"}, first_seed=41),
     "removals-of-any-object": Bug(_removals_are_of_any_object, {"late-astray"}, first_seed=589),

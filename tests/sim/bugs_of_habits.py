@@ -77,7 +77,9 @@ _NOT_WELL: Final = {
 
 BUGS: Final[Mapping[str, Bug]] = {
     "fence-stays-open": Bug(_fence_stays_open, {"no-lease"}, first_seed=11),
-    "standby-begins-behind": Bug(_standby_begins_behind, {"empty-write", "finalizer-twice", *_NOT_WELL}, first_seed=569),
+    "standby-begins-behind": Bug(
+        _standby_begins_behind, {"empty-write", "finalizer-twice", *_NOT_WELL}, first_seed=569
+    ),
     "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=25),
     "undos-silence-the-next": Bug(_undos_silence_the_next, {"silent"}, first_seed=915),
     "namesakes-are-strangers": Bug(_namesakes_are_strangers, {"two-nodes", "unpublish-wanted"}, first_seed=48),

@@ -40,7 +40,9 @@ def fingerprint(world: SimWorld) -> tuple[object, ...]:
     return world.truth.versions("leases"), published, counts["publish"], 0 if world.laws.tears else counts["unpublish"]
 
 
-def _wanted_are_attached(world: SimWorld, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
+def _wanted_are_attached(
+    world: SimWorld, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]
+) -> Iterator[Complaint]:
     handles = {volume.name: volume.handle for volume in world.plan.volumes}
     for volume, node in sorted(actor.wanted):
         found, machine = attachments.get((volume, node)), actor.machines[node]
@@ -55,14 +57,19 @@ def _wanted_are_attached(world: SimWorld, actor: Actor, attachments: Mapping[tup
         if not found.held:
             yield "finalizer-missing", f"{found.name} is wanted and not held"
         if machine not in world.backend.published[handles[volume]]:
-            yield "wanted-unpublished", f"{volume} is wanted on {node}, the backend has it on {world.backend.published[handles[volume]]}"
+            yield (
+                "wanted-unpublished",
+                f"{volume} is wanted on {node}, the backend has it on {world.backend.published[handles[volume]]}",
+            )
         if handles[volume] in world.laws.twinned and found.node_id in world.backend.dead:
             continue  # a twin has attached the machine that took the node's place, and no report contradicts this one any more
         if found.name in world.server.late_names and machine != f"{node}-id0":
             continue  # a late patch of its own may tell of the machine that was replaced: it has the uid, and no version
         if found.node_id != machine:
             yield "wanted-unpublished", f"{found.name} claims {found.node_id!r}, the node is {machine}"
-        if found.attached and (status.attachment_metadata or {}) != device_of(handles[volume], machine, world.plan.array):
+        if found.attached and (status.attachment_metadata or {}) != device_of(
+            handles[volume], machine, world.plan.array
+        ):
             yield "metadata-wrong", f"{found.name} shows {status.attachment_metadata}"
 
 
@@ -76,7 +83,9 @@ def silent(world: SimWorld) -> Iterator[Complaint]:
             yield "silent", f"{found.name} is not attached, and does not say why"
 
 
-def _nothing_else_is(world: SimWorld, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
+def _nothing_else_is(
+    world: SimWorld, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]
+) -> Iterator[Complaint]:
     handles = {volume.name: volume.handle for volume in world.plan.volumes}
     for pair, found in attachments.items():
         if pair not in actor.wanted:
@@ -91,15 +100,21 @@ def _nothing_else_is(world: SimWorld, actor: Actor, attachments: Mapping[tuple[s
         yield "still-working", f"{operation} is at work for {handle}"
 
 
-def _volumes_are_held_rightly(world: SimWorld, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
+def _volumes_are_held_rightly(
+    world: SimWorld, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]
+) -> Iterator[Complaint]:
     used = {volume for volume, _ in attachments}
     for pv in world.truth.all(PERSISTENT_VOLUMES):
         name, held = pv.metadata.name, FINALIZER in finalizers_of(pv)
         if is_deleting(pv):
             yield "volume-left", f"{name} was deleted and is still there, held by {finalizers_of(pv)}"
-        if name in used and not held and not world.server.set_back_count:  # nobody looks again at a volume that is attached
+        if (
+            name in used and not held and not world.server.set_back_count
+        ):  # nobody looks again at a volume that is attached
             yield "finalizer-missing", f"{name} is attached and not held"
-        is_told_late = name in world.server.late_names or world.server.set_back_count  # the patch that adds it tests no list
+        is_told_late = (
+            name in world.server.late_names or world.server.set_back_count
+        )  # the patch that adds it tests no list
         if finalizers_of(pv).count(FINALIZER) > 1 and not is_told_late:
             yield "finalizer-twice", f"{name} has {finalizers_of(pv)}"
     for name in sorted(actor.present):

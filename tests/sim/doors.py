@@ -65,11 +65,17 @@ class Doors:
         """
         history, habits = self._world.server.history, self._habits
         if lag_s and history is not None and self._world.faulty:
-            await self._world.clock.sleep(history.time_of(int(event.resource_version)) + lag_s - self._world.clock.now())
+            await self._world.clock.sleep(
+                history.time_of(int(event.resource_version)) + lag_s - self._world.clock.now()
+            )
         if not self._happens(habits.held):
             return False
         randomness = self._randomness
-        held_s, is_burst, is_folded = randomness.uniform(0.0, habits.held_s), randomness.happens(0.5), randomness.happens(habits.folded)
+        held_s, is_burst, is_folded = (
+            randomness.uniform(0.0, habits.held_s),
+            randomness.happens(0.5),
+            randomness.happens(habits.folded),
+        )
         self._tell(f"watch {kind.plural}: shows nothing for {held_s:.3f} s")
         await self._world.clock.sleep(held_s)
         if is_burst:

@@ -42,11 +42,17 @@ class Endpoint:
         self._world, self._mortal = world, mortal
         self._array: ArrayHabits = getattr(world.plan, "array", NO_ARRAY)
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
         await self._call(PUBLISH, request.volume_id, request.node_id, dict(request.secrets))
-        return csi.ControllerPublishVolumeResponse(publish_context=device_of(request.volume_id, request.node_id, self._array))
+        return csi.ControllerPublishVolumeResponse(
+            publish_context=device_of(request.volume_id, request.node_id, self._array)
+        )
 
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
         await self._call(UNPUBLISH, request.volume_id, request.node_id, dict(request.secrets))
         return csi.ControllerUnpublishVolumeResponse()
 
@@ -95,7 +101,8 @@ class Endpoint:
         start = int(token or 0)
         end = start + size if size else len(handles)
         entries = [
-            {"volume": {"volume_id": handle}, "status": {"published_node_ids": sorted(published[handle])}} for handle in handles[start:end]
+            {"volume": {"volume_id": handle}, "status": {"published_node_ids": sorted(published[handle])}}
+            for handle in handles[start:end]
         ]
         return csi.ListVolumesResponse(entries=entries, next_token=str(end) if end < len(handles) else "")
 

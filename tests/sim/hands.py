@@ -40,7 +40,9 @@ class Hands:
             await request
 
     async def merge(self, kind: Kind[Any], name: str, body: Mapping[str, Any]) -> None:
-        await self.do(f"patch {kind.name} {name} {body}", self._cluster.patch(kind.whole(), name, Patch(PatchType.MERGE, body)))
+        await self.do(
+            f"patch {kind.name} {name} {body}", self._cluster.patch(kind.whole(), name, Patch(PatchType.MERGE, body))
+        )
 
     # -- volumes and attachments
 
@@ -56,7 +58,9 @@ class Hands:
         plan = self._plans[volume]
         body = a_va(name, volume, node, attacher=attacher)
         if plan.inline:
-            body = a_va(name, None, node, attacher=attacher, inline={"csi": self._csi(plan), "accessModes": [plan.mode]})
+            body = a_va(
+                name, None, node, attacher=attacher, inline={"csi": self._csi(plan), "accessModes": [plan.mode]}
+            )
         await self.do(f"create VA {name}", self._cluster.create(VOLUME_ATTACHMENTS.whole(), body))
 
     async def add_finalizer(self, name: str, node_id: str) -> None:
@@ -107,8 +111,12 @@ class Hands:
             return
         token = self._world.backend.secrets.setdefault(volume.handle, "token0")
         body = a_secret(volume.secret_name, {"token": base64.b64encode(token.encode()).decode()})
-        await self.do(f"create Secret {volume.secret_name}: {token}", self._cluster.create(SECRETS.whole(), body, "default"))
+        await self.do(
+            f"create Secret {volume.secret_name}: {token}", self._cluster.create(SECRETS.whole(), body, "default")
+        )
 
     async def drop_secret(self, volume: VolumePlan) -> None:
         if self._truth.version(SECRETS, volume.secret_name, "default"):
-            await self.do(f"delete Secret {volume.secret_name}", self._cluster.delete(SECRETS, volume.secret_name, "default"))
+            await self.do(
+                f"delete Secret {volume.secret_name}", self._cluster.delete(SECRETS, volume.secret_name, "default")
+            )

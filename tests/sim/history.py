@@ -28,7 +28,9 @@ class History:
 
     def __init__(self, store: ObjectStore, now: Callable[[], float]) -> None:
         self._store, self._now = store, now
-        self._first = {resource.storage: {item.key: item for item in store.table(resource).items()} for resource in store.resources}
+        self._first = {
+            resource.storage: {item.key: item for item in store.table(resource).items()} for resource in store.resources
+        }
         self._begin = store.version
         self._changes: list[tuple[float, Storage, StoredChange]] = []
         store.on_change(lambda resource, change: self._changes.append((now(), resource.storage, change)))

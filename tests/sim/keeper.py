@@ -34,7 +34,9 @@ class Keeper:
     numbers: of its incarnations, shared by the keepers of several replicas.
     """
 
-    def __init__(self, world: SimWorld, who: str, make: Callable[[Any, Mortal], Made], numbers: Iterator[int] | None = None) -> None:
+    def __init__(
+        self, world: SimWorld, who: str, make: Callable[[Any, Mortal], Made], numbers: Iterator[int] | None = None
+    ) -> None:
         self._world, self._who, self._make = world, who, make
         self._randomness = world.randomness["life"]
         self._mortal: Mortal | None = None

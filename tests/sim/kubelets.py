@@ -29,7 +29,9 @@ _SEED: Final = 11_000_027
 
 State = Mapping[str, Any]
 _RUNS: Final[State] = {"running": {}}
-_LOST: Final[State] = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "could not be located"}}
+_LOST: Final[State] = {
+    "terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "could not be located"}
+}
 
 
 class Kubelets:
@@ -107,7 +109,9 @@ class Kubelets:
         with contextlib.suppress(ApiError):
             await self.cluster.create(PODS.whole(), a_pod(pod, node="n"), NAMESPACE)
         with contextlib.suppress(ApiError):  # deleted by force meanwhile
-            await self.cluster.patch(PODS.whole(), pod, Patch(PatchType.MERGE, {"status": status}), NAMESPACE, subresource="status")
+            await self.cluster.patch(
+                PODS.whole(), pod, Patch(PatchType.MERGE, {"status": status}), NAMESPACE, subresource="status"
+            )
 
     async def _remove(self, pod: str) -> None:
         with contextlib.suppress(ApiError):

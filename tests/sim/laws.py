@@ -66,7 +66,9 @@ WRITING: Final[ContextVar[Write | None]] = ContextVar("writing", default=None)
 class Laws:
     """now: the virtual time. fail: called with the law's name and what broke it."""
 
-    def __init__(self, truth: Truth, backend: Backend, now: Callable[[], float], fail: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, truth: Truth, backend: Backend, now: Callable[[], float], fail: Callable[[str, str], None]
+    ) -> None:
         self._truth, self._backend, self._fail = truth, backend, fail
         self._in_flight: dict[tuple[int, str], str] = {}
         self._knowledge = Knowledge(backend.removed)
@@ -75,7 +77,9 @@ class Laws:
         self.tears = Tears(truth, backend, now)
         self._born: dict[tuple[str, str], int] = {}
         self._was_set_back = False
-        self._unconfirmed: set[str] = set()  # uids of which the attacher can't know whether it has confirmed the attachment
+        self._unconfirmed: set[str] = (
+            set()
+        )  # uids of which the attacher can't know whether it has confirmed the attachment
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
         self.counts: Counter[str] = Counter()
 
@@ -112,18 +116,29 @@ class Laws:
         pair = (handle, node_id)
         self._in_flight.pop((process, handle), None)
         if ok and verb == PUBLISH:
-            self._knowledge.published(process, pair, [found for found in self._truth.attachments() if found.pair == pair])
+            self._knowledge.published(
+                process, pair, [found for found in self._truth.attachments() if found.pair == pair]
+            )
 
     def _publish_begins(self, process: int, pair: Pair, claims: list[Attachment]) -> None:
         handle, node_id = pair
         published = self._backend.published[handle]
         if not claims and not self.tears.excuse(handle):
-            self._fail("publish-no-finalizer", f"publish of {handle} at {node_id}, for which no attachment has the finalizer")
+            self._fail(
+                "publish-no-finalizer", f"publish of {handle} at {node_id}, for which no attachment has the finalizer"
+            )
         elsewhere = published - {node_id} - {node for volume, node in self.tears.left_to_hands() if volume == handle}
         if handle in self._backend.single_node and elsewhere:
             self._fail("two-nodes", f"publish of {handle} at {node_id} while it is published at {sorted(elsewhere)}")
-        unconfirmed = any(annotation(found.whole, STATUS_OF_ANNOTATION) or found.uid in self._unconfirmed for found in claims)
-        if self._knowledge.is_attached(process, pair) and node_id in published and not unconfirmed and not self._is_odd(handle):
+        unconfirmed = any(
+            annotation(found.whole, STATUS_OF_ANNOTATION) or found.uid in self._unconfirmed for found in claims
+        )
+        if (
+            self._knowledge.is_attached(process, pair)
+            and node_id in published
+            and not unconfirmed
+            and not self._is_odd(handle)
+        ):
             self._fail("needless-publish", f"publish of {handle} at {node_id}, attached and known to be")
         self._knowledge.publish_begins(process, pair)
         self.tears.publishes(process, pair)
@@ -132,9 +147,15 @@ class Laws:
         handle, node_id = pair
         if not node_id:
             self._fail("unpublish-wanted", f"unpublish of {handle} everywhere")
-        is_left = any((found.handle, found.node) == (handle, self._backend.node_of(node_id)) for found in self._truth.attachments())
+        is_left = any(
+            (found.handle, found.node) == (handle, self._backend.node_of(node_id))
+            for found in self._truth.attachments()
+        )
         if self.tears.is_settled(process, pair) and not is_left:
-            self._fail("unpublish-mounted", f"unpublish of {handle} at {node_id}, torn away long after it was shown as attached")
+            self._fail(
+                "unpublish-mounted",
+                f"unpublish of {handle} at {node_id}, torn away long after it was shown as attached",
+            )
         for found in claims:
             is_old_view = node_id in self._backend.former or self.tears.may_precede_set_back(handle)
             if found.attached and not found.deleting and not is_old_view:
@@ -178,8 +199,16 @@ class Laws:
                 self._fail("mark-astray", f"{write.what} marks {new.name}, which is not held")
             excused = node_id in self._backend.dead or self._backend.removed[new.pair] or self.tears.excuse(handle)
             if node_id not in self._backend.published[handle] and not excused:
-                self._fail("attached-unpublished", f"{new.name} becomes attached, but {handle} is not published at {node_id!r}")
-        if new is not None and old.attached and not new.attached and not old.deleting and not self.tears.may_precede_set_back(old.handle):
+                self._fail(
+                    "attached-unpublished", f"{new.name} becomes attached, but {handle} is not published at {node_id!r}"
+                )
+        if (
+            new is not None
+            and old.attached
+            and not new.attached
+            and not old.deleting
+            and not self.tears.may_precede_set_back(old.handle)
+        ):
             self._fail("attached-lost", f"{new.name} is marked detached, nobody has deleted it")
         if old.held and (new is None or not new.held):
             self._released(old)
@@ -191,7 +220,10 @@ class Laws:
         if self.tears.excuse(handle):
             return
         place = (old.handle, old.node)
-        if any((found.handle, found.node) == place and found.held and found.name != old.name for found in self._truth.attachments()):
+        if any(
+            (found.handle, found.node) == place and found.held and found.name != old.name
+            for found in self._truth.attachments()
+        ):
             return  # the other one goes on holding it there
         if node_id in self._backend.published[handle]:
             self._fail("finalizer-dropped", f"{old.name} is released while {handle} is published at {node_id}")
@@ -223,7 +255,9 @@ class Laws:
                 self._fail("foreign-touched", f"{write.what} removed an object held by {sorted(others)}")
             return
         before, after = change.old.whole(), change.new.whole()
-        is_told_late = write.excused or self._was_set_back  # of its own finalizer there: it adds it without a test of the list
+        is_told_late = (
+            write.excused or self._was_set_back
+        )  # of its own finalizer there: it adds it without a test of the list
         if after["metadata"].get("finalizers", []).count(FINALIZER) > 1 and not is_told_late:
             self._fail("finalizer-twice", f"{write.what} left {after['metadata']['finalizers']}")
         if _is_first_claim(write.body):
@@ -250,7 +284,9 @@ class Laws:
     def answered(self, write: Write) -> None:
         """The attacher has the answer to its write."""
         if write.change is None:
-            torn = any(self.tears.excuse(found.handle) for found in self._truth.attachments() if found.name == write.name)
+            torn = any(
+                self.tears.excuse(found.handle) for found in self._truth.attachments() if found.name == write.name
+            )
             if not write.excused and not torn:
                 self._fail("empty-write", f"{write.what} changed nothing")
             return
@@ -281,5 +317,7 @@ def _of_others(obj: dict[str, Any]) -> dict[str, Any]:
     """The object without what the attacher may write."""
     meta = {name: value for name, value in obj["metadata"].items() if name not in ("resourceVersion", "managedFields")}
     meta["finalizers"] = [finalizer for finalizer in meta.get("finalizers", []) if finalizer != FINALIZER]
-    meta["annotations"] = {name: value for name, value in (meta.get("annotations") or {}).items() if name not in _OUR_ANNOTATIONS}
+    meta["annotations"] = {
+        name: value for name, value in (meta.get("annotations") or {}).items() if name not in _OUR_ANNOTATIONS
+    }
     return {**{name: value for name, value in obj.items() if name != "status"}, "metadata": meta}

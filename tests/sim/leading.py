@@ -79,7 +79,9 @@ class LeaseLine(WritingLine):
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
     ) -> AsyncGenerator[WatchEvent[T], None]:
         on_pods = self._pods is not None and kind.plural == PODS.plural
-        watch = (self._watch_pods if on_pods else super().watch)(kind, selection, resource_version=resource_version, timeout_s=timeout_s)
+        watch = (self._watch_pods if on_pods else super().watch)(
+            kind, selection, resource_version=resource_version, timeout_s=timeout_s
+        )
         async with contextlib.aclosing(watch) as events:
             async for event in events:
                 yield event
@@ -179,7 +181,13 @@ class Candidacy:
     """What a process runs that stands for a Lease. Each term's work is a new one, on a memory of its own."""
 
     def __init__(
-        self, world: Any, mortal: Mortal, leases: Leases, lock: str, make: Callable[[Any, Any], Made], numbers: Iterator[int]
+        self,
+        world: Any,
+        mortal: Mortal,
+        leases: Leases,
+        lock: str,
+        make: Callable[[Any, Any], Made],
+        numbers: Iterator[int],
     ) -> None:
         self._world, self._mortal, self._make, self._numbers = world, mortal, make, numbers
         self._task: asyncio.Task[Any] | None = None
@@ -191,7 +199,9 @@ class Candidacy:
         line = LeaseLine(world, mortal, self._kubelets)
         randomness = Random(world.plan.seed * 7000 + mortal.number)
         self._metrics = LeaseMetrics(CollectorRegistry())
-        self._elector = LeaderElector(outside(line), candidate, clock=mortal.clock, randomness=randomness, metrics=self._metrics)
+        self._elector = LeaderElector(
+            outside(line), candidate, clock=mortal.clock, randomness=randomness, metrics=self._metrics
+        )
         mortal.sends = lambda what: leases.check(lock, self._identity, what)
         mortal.killed = self._ends_at_once
 
@@ -245,14 +255,18 @@ class Candidacy:
 
         def began(work: TermWork) -> None:
             self._world.story.tell(self._mortal.who, f"leads, as {term.who}")
-            if self._elector.is_leader:  # it has caught up meanwhile, and a renewal may be overdue that is still under way
+            if (
+                self._elector.is_leader
+            ):  # it has caught up meanwhile, and a renewal may be overdue that is still under way
                 self._check_told()
             term.begins()
 
         return TermWork(self._make(self._world, term), began)
 
 
-def behind_lease(leases: Leases, lock: str, make: Callable[[Any, Any], Made], numbers: Iterator[int]) -> Callable[[Any, Mortal], Made]:
+def behind_lease(
+    leases: Leases, lock: str, make: Callable[[Any, Any], Made], numbers: Iterator[int]
+) -> Callable[[Any, Mortal], Made]:
     """What a Keeper makes of a program that stands for a Lease. make: the work of one term. numbers: of processes and terms."""
 
     def made(world: Any, mortal: Mortal) -> Made:

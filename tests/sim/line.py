@@ -64,7 +64,9 @@ class Line(Cluster):
         world.server.on_set_back.append(self._was_set_back)
         self._writing: list[str] = []
         self._seen: dict[str, int] = {}  # per kind, the newest version that lists and watches have shown
-        self._seen_before: dict[str, tuple[float, int]] = {}  # per kind, the moment of the newest version, and the one before that moment
+        self._seen_before: dict[
+            str, tuple[float, int]
+        ] = {}  # per kind, the moment of the newest version, and the one before that moment
         self.on_shown: Callable[[str, int], None] = lambda plural, version: None
         self._lost: dict[tuple[str, str], int] = {}  # per object, the version of the newest write whose answer was lost
 
@@ -79,7 +81,10 @@ class Line(Cluster):
 
     def unsettled(self) -> list[str]:
         """What is still on its way: writes, and kinds whose newest change the attacher has not been shown yet."""
-        return [*self._writing, *(plural for plural in self.watched if self._seen.get(plural, -1) < self._world.truth.newest(plural))]
+        return [
+            *self._writing,
+            *(plural for plural in self.watched if self._seen.get(plural, -1) < self._world.truth.newest(plural)),
+        ]
 
     def shown(self, plural: str) -> int:
         """The newest version of the kind that lists and watches have shown."""
@@ -110,7 +115,9 @@ class Line(Cluster):
         page: Page[Any] = await self._world.cluster.ask(msgspec.structs.replace(request, limit=limit))
         await self._answered(fate)
         await self._doors.grow_old(what)
-        self._tell(f"{what}: {len(page.items)} at {page.resource_version}{', more to come' if page.continue_token else ''}")
+        self._tell(
+            f"{what}: {len(page.items)} at {page.resource_version}{', more to come' if page.continue_token else ''}"
+        )
         if not page.continue_token and request.limit != 1:  # a list of one asks for the server's version alone
             self._has_seen(request.kind, page.resource_version)
         return page
@@ -166,7 +173,9 @@ class Line(Cluster):
         what, plural, name = what_of(request), request.kind.plural, request.name
         seen = self.shown(plural)
         unknown = self._lost.get((plural, name), 0) > seen or self._world.laws.born(plural, name) > seen
-        write = Write(self._mortal.number, lambda: self._mortal.alive, what, name, excused=unknown, body=request.body.body)
+        write = Write(
+            self._mortal.number, lambda: self._mortal.alive, what, name, excused=unknown, body=request.body.body
+        )
         self._writing.append(what)
         try:
             return await self._patched(write, request)
@@ -181,7 +190,11 @@ class Line(Cluster):
         uid = truth.uid(kind, name)
         write.excused = write.excused or name in self._world.server.late_names
         fate = await self._asked(what, request)
-        if self._world.meddle is not None and self._world.faulty and self._randomness.happens(self._world.plan.meddling):
+        if (
+            self._world.meddle is not None
+            and self._world.faulty
+            and self._randomness.happens(self._world.plan.meddling)
+        ):
             await self._world.meddle(kind, name)
         write.excused = write.excused or uid != truth.uid(kind, name)
         self._tell(f"{what} {json.dumps(request.body.body)}")
@@ -236,7 +249,11 @@ class Line(Cluster):
         refused = self._refusal(writes) if randomness.happens(faults.refused) else None
         lost = None
         if randomness.happens(faults.lost):
-            lost = Unreachable("connection reset") if randomness.happens(0.5) else ServerError("etcdserver: request timed out", code=500)
+            lost = (
+                Unreachable("connection reset")
+                if randomness.happens(0.5)
+                else ServerError("etcdserver: request timed out", code=500)
+            )
         return Fate(before_s, after_s, refused, lost)
 
     def _refusal(self, writes: bool) -> ApiError:
@@ -247,7 +264,10 @@ class Line(Cluster):
             Forbidden("not now", reason="Forbidden"),
         ]
         if writes:
-            errors += [Conflict("the object has been modified", reason="Conflict"), Invalid("not like this", reason="Invalid")]
+            errors += [
+                Conflict("the object has been modified", reason="Conflict"),
+                Invalid("not like this", reason="Invalid"),
+            ]
         return errors[self._randomness.below(len(errors))]
 
     def _has_seen(self, kind: Kind[Any], version: str) -> None:

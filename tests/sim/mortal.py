@@ -103,7 +103,12 @@ class Mortal:
 
     def _may_freeze(self) -> bool:
         stops = self._world.stops
-        if not stops.still or not self._world.faulty or self.stills_count >= stops.stills_max or not self._stills.happens(stops.still):
+        if (
+            not stops.still
+            or not self._world.faulty
+            or self.stills_count >= stops.stills_max
+            or not self._stills.happens(stops.still)
+        ):
             return False
         self.freeze(self._stills.uniform(0.0, stops.still_s))
         return self.is_still

@@ -152,7 +152,9 @@ def plan_of(seed: int) -> Plan:
     server, still = server_habits(seed), stops(seed)
     return Plan(
         seed=seed,
-        volumes=_with_namesake(seed, [_volume(randomness, number) for number in range(1 + randomness.below(3) + randomness.below(2))]),
+        volumes=_with_namesake(
+            seed, [_volume(randomness, number) for number in range(1 + randomness.below(3) + randomness.below(2))]
+        ),
         nodes=tuple(f"node{number}" for number in range(2 + randomness.below(2))),
         lists_published=randomness.happens(0.5),
         single_node_multi_writer=randomness.happens(0.3),
@@ -236,4 +238,6 @@ def _accidents(seed: int, server: ServerHabits, still: Stops) -> tuple[str, ...]
     """The same of what befalls machines and servers, from a source of its own."""
     randomness = Random(seed + _ACCIDENTS_SEED)
     wanted = {"stop_attacher": still.still > 0, "back_up": server.set_back, "set_back": server.set_back}
-    return tuple(act for act, count in ACCIDENTS.items() if wanted.get(act, randomness.happens(0.3)) for _ in range(count))
+    return tuple(
+        act for act, count in ACCIDENTS.items() if wanted.get(act, randomness.happens(0.3)) for _ in range(count)
+    )

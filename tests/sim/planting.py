@@ -98,4 +98,6 @@ def assert_found(run_seed: Callable[..., Any], bugs: Mapping[str, Bug], name: st
             return
         if time.process_time() > end:
             break
-    raise AssertionError(f"{name}: not found in seeds {first} to {seed}; a first_seed near one that shows it keeps the search short")
+    raise AssertionError(
+        f"{name}: not found in seeds {first} to {seed}; a first_seed near one that shows it keeps the search short"
+    )

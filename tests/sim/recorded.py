@@ -104,7 +104,10 @@ class Recordings:
             if self._spans is None:
                 return RecordedWork(lambda: make(ports, called), recorder)
             tracing = Tracing(self._spans.of(mortal.who), mortal.clock, recorder)
-            traced, driver = on_traced_ports(ports, tracing), TracingDriver(called, tracing, "d") if has_driver else called
+            traced, driver = (
+                on_traced_ports(ports, tracing),
+                TracingDriver(called, tracing, "d") if has_driver else called,
+            )
             return RecordedWork(lambda: OrderedWork(lambda: make(traced, driver), tracing), recorder)
 
         return made
@@ -117,7 +120,9 @@ class Recordings:
 def _on(ports: Runtime, part: Any) -> Any:
     """A part that a life makes of its ports, made of these; anything else as it is."""
     if isinstance(part, EventRecorder):  # its clock may be its own
-        clock = RecordedClock(part._clock, ports.clock._recorder) if isinstance(ports.clock, RecordedClock) else ports.clock
+        clock = (
+            RecordedClock(part._clock, ports.clock._recorder) if isinstance(ports.clock, RecordedClock) else ports.clock
+        )
         return EventRecorder(ports.cluster, part._component, clock=clock, randomness=ports.randomness)
     if isinstance(part, Journal):
         return Journal(ports.cluster, part._location, part._store._identity, ports.clock)
@@ -125,10 +130,16 @@ def _on(ports: Runtime, part: Any) -> Any:
 
 
 @contextmanager
-def recorders(part: str, monkeypatch: pytest.MonkeyPatch, spans: SpansInMemory | None = None) -> Iterator[tuple[Recordings, ModuleType]]:
+def recorders(
+    part: str, monkeypatch: pytest.MonkeyPatch, spans: SpansInMemory | None = None
+) -> Iterator[tuple[Recordings, ModuleType]]:
     """Within the block each controller of the part's lives has one. Gives them, and the part's module `run`."""
     place, makers = PARTS[part]
-    life, run, recordings = importlib.import_module(f"{place}.life"), importlib.import_module(f"{place}.run"), Recordings(spans)
+    life, run, recordings = (
+        importlib.import_module(f"{place}.life"),
+        importlib.import_module(f"{place}.run"),
+        Recordings(spans),
+    )
     rest = run._Life._rest
 
     async def to_the_end(self: Any, *world: Any) -> None:

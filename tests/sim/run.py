@@ -72,9 +72,15 @@ class _Life(Course[SimWorld]):
         if world.backend.stuck:
             await self._tell_of_stuck(world, actor)
         deadline = world.clock.now() + CALM_S_MAX
-        while found := [*complaints(world, actor), *(("unsettled", what) for keeper in keepers for what in keeper.unsettled())]:
+        while found := [
+            *complaints(world, actor),
+            *(("unsettled", what) for keeper in keepers for what in keeper.unsettled()),
+        ]:
             if world.clock.now() > deadline:
-                world.fail(found[0][0], f"not well {CALM_S_MAX:g} s after the last fault: {'; '.join(text for _, text in found)}")
+                world.fail(
+                    found[0][0],
+                    f"not well {CALM_S_MAX:g} s after the last fault: {'; '.join(text for _, text in found)}",
+                )
                 return
             await actor.tend()
             await world.clock.sleep(CALM_STEP_S)

@@ -67,7 +67,11 @@ def refusals(verb: str, *, writes: bool) -> list[Callable[[], ApiError]]:
 
 def lasting_refusals(*, writes: bool) -> list[Callable[[], ApiError]]:
     """Those of them that stay as they are for long: rights, a webhook, a policy, a kind that is not served for now."""
-    return [make for make in refusals("", writes=writes) if not isinstance(make(), Conflict | TooManyRequests | Unauthorized)]
+    return [
+        make
+        for make in refusals("", writes=writes)
+        if not isinstance(make(), Conflict | TooManyRequests | Unauthorized)
+    ]
 
 
 class Server:
@@ -155,7 +159,9 @@ class Server:
         self._world.story.tell("API server", f"{who}'s late {what}: {'done' if did else 'refused'}")
         for told in self.on_late if did else ():
             told(who, request.name)
-        is_meant = before[0] in (uid, "") or before[0] in str(request.body)  # one that the write names, and a set-back has brought back
+        is_meant = before[0] in (uid, "") or before[0] in str(
+            request.body
+        )  # one that the write names, and a set-back has brought back
         if did and not is_meant and not self._world.may_come_astray(request):
             self._world.fail("late-astray", f"{what} of {who}, given up, changed the next of that name: {request.body}")
 

@@ -18,9 +18,31 @@ from typing import Any, Final, TypeVar
 
 P = TypeVar("P")
 
-FAULTS: Final = ("crash", "late", "meddling", "hasty", "impatient", "half", "lies", "step_s", "kubelet_fails", "lingers")
+FAULTS: Final = (
+    "crash",
+    "late",
+    "meddling",
+    "hasty",
+    "impatient",
+    "half",
+    "lies",
+    "step_s",
+    "kubelet_fails",
+    "lingers",
+)
 """Beside those of the parts of a plan."""
-NO_FAULTS: Final = ("latency_s", "stale_s", "late_s", "lasting_s", "held_s", "lag_s", "old_s", "still_s", "stills_max", "stuck_s")
+NO_FAULTS: Final = (
+    "latency_s",
+    "stale_s",
+    "late_s",
+    "lasting_s",
+    "held_s",
+    "lag_s",
+    "old_s",
+    "still_s",
+    "stills_max",
+    "stuck_s",
+)
 COUNTS: Final = ("controllers", "attachers", "snapshotters", "replicas")
 PROGRAMS: Final = ("health",)
 
@@ -79,7 +101,9 @@ def _candidates(plan: Any) -> Iterator[str]:
     for field in dataclasses.fields(plan):
         value = getattr(plan, field.name)
         if dataclasses.is_dataclass(value):
-            numbers = [one.name for one in dataclasses.fields(value) if isinstance(getattr(value, one.name), int | float)]
+            numbers = [
+                one.name for one in dataclasses.fields(value) if isinstance(getattr(value, one.name), int | float)
+            ]
             inner = [name for name in numbers if name not in NO_FAULTS]
             yield from (f"{field.name}.{name}=1" for name in inner if name in COUNTS and getattr(value, name) > 1)
             yield from (f"{field.name}.{name}=0" for name in inner if name not in COUNTS and getattr(value, name))

@@ -45,8 +45,12 @@ class Chunk:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.sim.sittings", description="All lives, points, states and sizes, bit by bit.")
-    parser.add_argument("--ledger", type=Path, default=Path(".sim-ledger"), help="where it stands what has run (.sim-ledger)")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.sim.sittings", description="All lives, points, states and sizes, bit by bit."
+    )
+    parser.add_argument(
+        "--ledger", type=Path, default=Path(".sim-ledger"), help="where it stands what has run (.sim-ledger)"
+    )
     parser.add_argument("--anew", action="store_true", help="also what has run")
     parser.add_argument("--only", default="", help='chunks whose names begin so: "states", "lives node"')
     parser.add_argument("--seeds", type=int, default=14_300, help="lives of each part")
@@ -111,7 +115,9 @@ def shares_of(states_count: int) -> int:
 
 def _run(chunk: Chunk) -> tuple[str, str]:
     """Its line in the ledger, and what it said."""
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True).stdout.strip()
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen([sys.executable, "-m", *chunk.arguments], stdout=said, stderr=subprocess.DEVNULL)

@@ -60,7 +60,9 @@ class StandingLoop(VirtualLoop):
 class WorldGroup(asyncio.TaskGroup):
     """Owns the world's tasks: none of them stands still with the process that caused it, or is held up by its fence."""
 
-    def create_task(self, coro: Any, *, name: str | None = None, context: contextvars.Context | None = None) -> asyncio.Task[Any]:
+    def create_task(
+        self, coro: Any, *, name: str | None = None, context: contextvars.Context | None = None
+    ) -> asyncio.Task[Any]:
         if context is None and PROCESS.get() is not None:
             context = contextvars.copy_context()
             context.run(PROCESS.set, None)

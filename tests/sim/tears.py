@@ -39,7 +39,9 @@ class Tears:
         self._publishers: dict[Pair, int] = {}  # who called last
         self._by_hand: set[Pair] = set()
         self._was_set_back = False
-        self._attached: dict[str, tuple[int, float]] = {}  # uid → the incarnation that was shown it as attached, and when
+        self._attached: dict[
+            str, tuple[int, float]
+        ] = {}  # uid → the incarnation that was shown it as attached, and when
         self._settled: dict[Pair, int] = {}  # torn away, and known to have been attached to this incarnation
 
     def __contains__(self, handle: object) -> bool:

@@ -34,7 +34,9 @@ def test_no_invariant_is_broken_in_many(part: str, share: int) -> None:
 
 def test_the_order_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     def stories() -> list[str]:
-        return [PARTS["provisioner"][0].run_seed(seed).story.digest() for seed in range(DISORDER_FROM, DISORDER_FROM + 5)]
+        return [
+            PARTS["provisioner"][0].run_seed(seed).story.digest() for seed in range(DISORDER_FROM, DISORDER_FROM + 5)
+        ]
 
     disorderly = stories()
     assert disorderly == stories(), "the same each time"

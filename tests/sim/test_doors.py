@@ -33,9 +33,13 @@ class AnyLine(WritingLine):
     watched = ()
 
 
-def lived(scene: Callable[[SimWorld, Mortal], Awaitable[None]], server: ServerHabits | None = None, stops: Stops | None = None) -> SimWorld:
+def lived(
+    scene: Callable[[SimWorld, Mortal], Awaitable[None]], server: ServerHabits | None = None, stops: Stops | None = None
+) -> SimWorld:
     """The scene in a world that has these habits, and no other fault."""
-    plan = dataclasses.replace(plan_of(1), api=NO_FAULTS, crash=0.0, server=server or ServerHabits(), stops=stops or Stops())
+    plan = dataclasses.replace(
+        plan_of(1), api=NO_FAULTS, crash=0.0, server=server or ServerHabits(), stops=stops or Stops()
+    )
     worlds: list[SimWorld] = []
 
     async def main() -> None:
@@ -176,7 +180,9 @@ def _status(line: AnyLine) -> Awaitable[Any]:
 
 
 @pytest.mark.parametrize("send", [_create, _replace, _patch, _delete, _status])
-def test_a_write_of_each_verb_is_carried_out_after_its_client_gave_it_up(send: Callable[[AnyLine], Awaitable[Any]]) -> None:
+def test_a_write_of_each_verb_is_carried_out_after_its_client_gave_it_up(
+    send: Callable[[AnyLine], Awaitable[Any]],
+) -> None:
     async def scene(world: SimWorld, mortal: Mortal) -> None:
         await world.cluster.create(SECRETS.whole(), a_secret("old"), "default")
         await world.cluster.create(ATTACHMENTS, a_va("va-1", "pv0", "node0", attacher=DRIVER))
@@ -206,7 +212,11 @@ def test_a_late_write_that_changes_the_next_object_of_its_name_breaks_a_law() ->
 
 def test_a_right_is_refused_to_a_program_for_a_while_under_all_its_lives() -> None:
     async def scene(world: SimWorld, mortal: Mortal) -> None:
-        lines = [AnyLine(world, mortal), AnyLine(world, Mortal(world, 2, "program")), AnyLine(world, Mortal(world, 3, "another"))]
+        lines = [
+            AnyLine(world, mortal),
+            AnyLine(world, Mortal(world, 2, "program")),
+            AnyLine(world, Mortal(world, 3, "another")),
+        ]
         world.server.refuse(("program", "get", "secrets"), lambda: Forbidden("not allowed"), 200.0)
         for line in lines[:2]:
             await world.clock.sleep(90.0)
@@ -283,7 +293,9 @@ def test_events_are_held_back_and_come_in_one_burst_or_after_a_list() -> None:
     for seed in range(12):
         made: list[tuple[str, float]] = []
 
-        async def scene(world: SimWorld, mortal: Mortal, made: list[tuple[str, float]] = made, seed: int = seed) -> None:
+        async def scene(
+            world: SimWorld, mortal: Mortal, made: list[tuple[str, float]] = made, seed: int = seed
+        ) -> None:
             for _ in range(seed):
                 world.randomness["habits"].uniform(0.0, 1.0)
             line = AnyLine(world, mortal)

@@ -66,17 +66,25 @@ def stands_still(keeper: Keeper, seconds: float) -> None:
     keeper.freeze(seconds)
 
 
-def lived(still_s: float, *, stop_at_s: float = 10.0, happens: Callable[[Keeper, float], None] = stands_still, **stops: Any) -> SimWorld:
+def lived(
+    still_s: float, *, stop_at_s: float = 10.0, happens: Callable[[Keeper, float], None] = stands_still, **stops: Any
+) -> SimWorld:
     """Two counters. happens: to the one that leads at that time; by default it stands still for so long."""
     plan = dataclasses.replace(
-        plan_of(1), api=NO_FAULTS, crash=0.0, server=ServerHabits(set_back=True), stops=Stops(replicas=2, skew_s=100.0, **stops)
+        plan_of(1),
+        api=NO_FAULTS,
+        crash=0.0,
+        server=ServerHabits(set_back=True),
+        stops=Stops(replicas=2, skew_s=100.0, **stops),
     )
     worlds: list[SimWorld] = []
 
     async def live(world: SimWorld) -> None:
         leases, numbers = Leases(world), itertools.count(1)
         await world.cluster.create(SECRETS.whole(), a_secret("counted"), "default")
-        keepers = [Keeper(world, "counter", behind_lease(leases, "counting", counter, numbers), numbers) for _ in range(2)]
+        keepers = [
+            Keeper(world, "counter", behind_lease(leases, "counting", counter, numbers), numbers) for _ in range(2)
+        ]
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(keeper.run()) for keeper in keepers]
             await world.clock.sleep(stop_at_s)
@@ -125,7 +133,10 @@ def is_killed(keeper: Keeper, seconds: float) -> None:
 def taken_after_s(world: SimWorld) -> float:
     """From the first kill to the next term."""
     killed_at_s = next(step.at_s for step in world.story.steps if step.what.startswith("killed"))
-    return next(step.at_s for step in world.story.steps if step.what.startswith("leads") and step.at_s > killed_at_s) - killed_at_s
+    return (
+        next(step.at_s for step in world.story.steps if step.what.startswith("leads") and step.at_s > killed_at_s)
+        - killed_at_s
+    )
 
 
 class TellsAtOnce(Kubelets):

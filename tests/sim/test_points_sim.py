@@ -20,7 +20,9 @@ DEAR = {"lead-attach", "lead-move"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long) if name in DEAR else name for name in SCRIPTS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in DEAR else name for name in SCRIPTS]
+)
 def test_some_points_of_each_script_come_to_the_same_end(name: str) -> None:
     record = recorded(SCRIPTS[name])
     for trial in itertools.islice(all_trials(SCRIPTS[name], record), QUICK // 2, None, QUICK):

@@ -23,7 +23,9 @@ QUICK = {"attacher", "provisioner", "resizer"}
 QUICK_AND_LONG = [part if part in QUICK else pytest.param(part, marks=pytest.mark.long) for part in PARTS]
 
 
-def lived(part: str, seed: int, monkeypatch: pytest.MonkeyPatch, spans: SpansInMemory | None = None) -> tuple[Recordings, str]:
+def lived(
+    part: str, seed: int, monkeypatch: pytest.MonkeyPatch, spans: SpansInMemory | None = None
+) -> tuple[Recordings, str]:
     """A life with recorders, and its story's digest. spans: with traces, too."""
     with recorders(part, monkeypatch, spans) as (recordings, run):
         outcome = run.run_seed(seed)
@@ -33,7 +35,9 @@ def lived(part: str, seed: int, monkeypatch: pytest.MonkeyPatch, spans: SpansInM
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("part", "first", "count"), CHUNKS)
-def test_a_replay_comes_to_the_same_decisions_byte_by_byte(part: str, first: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_comes_to_the_same_decisions_byte_by_byte(
+    part: str, first: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """But for the terms of a standby: their records begin with what its caches held."""
     decided = 0
     for seed in range(first, first + count):

@@ -20,7 +20,24 @@ FAILED_BEFORE = (4, 173, 198, 293, 307, 877, 1201)
 """A size overtook the one that the process before had asked for when it died; a node's part, shown by an answer, was not noticed."""
 FAILED_WITH_LOST_ANSWERS = (2816, 3625, 4076, 4170, 5786, 7221, 7661, 12078)
 """A class overtook one that was applied already; a refusal took a volume from its node."""
-FAILED_WITH_A_SERVER_SET_BACK = (2782, 3957, 4299, 6436, 7129, 8617, 8868, 9248, 9634, 10088, 10526, 11419, 11452, 11518, 11837, 14098)
+FAILED_WITH_A_SERVER_SET_BACK = (
+    2782,
+    3957,
+    4299,
+    6436,
+    7129,
+    8617,
+    8868,
+    9248,
+    9634,
+    10088,
+    10526,
+    11419,
+    11452,
+    11518,
+    11837,
+    14098,
+)
 """A cache did not notice it, or what it knew was believed: of a volume's class, of a claim's size, of a node's turn."""
 FAILED_WITH_LATE_MARKS = (3337, 9166)
 """A mark that a dead process had sent was carried out during the next one's call, and another size overtook that."""
@@ -34,7 +51,9 @@ def test_no_invariant_is_broken(first: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [*FAILED_BEFORE, *FAILED_WITH_LOST_ANSWERS, *FAILED_WITH_A_SERVER_SET_BACK, *FAILED_WITH_LATE_MARKS])
+@pytest.mark.parametrize(
+    "seed", [*FAILED_BEFORE, *FAILED_WITH_LOST_ANSWERS, *FAILED_WITH_A_SERVER_SET_BACK, *FAILED_WITH_LATE_MARKS]
+)
 def test_what_failed_before_does_not_fail_again(seed: int) -> None:
     outcome = run_seed(seed)
     assert outcome.broken is None, outcome.report()

@@ -19,7 +19,9 @@ QUICK = [("attacher", 3), ("driver", 15)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("part", "seed"), QUICK + [pytest.param(*life, marks=pytest.mark.long) for life in LIVES if life not in QUICK])
+@pytest.mark.parametrize(
+    ("part", "seed"), QUICK + [pytest.param(*life, marks=pytest.mark.long) for life in LIVES if life not in QUICK]
+)
 def test_a_seed_lives_the_same_life_in_another_process(part: str, seed: int) -> None:
     """Neither addresses in memory nor the hashes of texts nor names of temporary folders may choose anything."""
     told = set()

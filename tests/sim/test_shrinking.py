@@ -60,7 +60,9 @@ def test_a_kind_of_act_is_never_drawn_again() -> None:
 
 def test_the_habits_of_the_server_and_of_stopped_processes_are_cut_one_by_one() -> None:
     habits = ServerHabits(late=0.1, held=0.2, folded=0.5, set_back=True)
-    plan = dataclasses.replace(attacher_plan_of(1), server=habits, stops=Stops(still=0.1, still_s=3.0, stills_max=2, replicas=2))
+    plan = dataclasses.replace(
+        attacher_plan_of(1), server=habits, stops=Stops(still=0.1, still_s=3.0, stills_max=2, replicas=2)
+    )
 
     class Part:
         """Its lives fail where a leader stands still."""
@@ -70,7 +72,9 @@ def test_the_habits_of_the_server_and_of_stopped_processes_are_cut_one_by_one() 
 
         def run_seed(self, seed: int, *, bug: str | None, cuts: tuple[str, ...]) -> Any:
             stops = cut(plan, cuts).stops
-            return SimpleNamespace(broken=SimpleNamespace(invariant="no-lease") if stops.still and stops.replicas > 1 else None)
+            return SimpleNamespace(
+                broken=SimpleNamespace(invariant="no-lease") if stops.still and stops.replicas > 1 else None
+            )
 
     left = cut(plan, shrunk(Part(), 1, None))
     assert (0.0, 0.0, 0.0, False) == (left.server.late, left.server.held, left.server.folded, left.server.set_back)
@@ -83,4 +87,7 @@ def test_a_smaller_life_of_a_planted_bug_breaks_the_same_invariant_and_says_how_
     outcome = run_seed(2, bug=name, cuts=("skip=1",))
     assert outcome.broken is not None
     assert outcome.broken.invariant in BUGS[name].found_by
-    assert f"replay: .venv/bin/python -m tests.sim --part plane --seed 2 --bug {name} --cut skip=1" == outcome.report().splitlines()[-1]
+    assert (
+        f"replay: .venv/bin/python -m tests.sim --part plane --seed 2 --bug {name} --cut skip=1"
+        == outcome.report().splitlines()[-1]
+    )

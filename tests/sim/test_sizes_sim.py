@@ -20,7 +20,9 @@ DEAR = {"attachments-alone", "claims", "growths", "snapshots", "volumes-on-node"
 """They take up to a quarter of a minute each."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long) if name in DEAR else name for name in SCENARIOS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in DEAR else name for name in SCENARIOS]
+)
 def test_the_work_per_object_stays_the_same(name: str) -> None:
     found = growth(name)
     assert not found.wrong, found.report()

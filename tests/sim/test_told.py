@@ -73,7 +73,9 @@ async def test_what_a_combined_event_says_later_is_told() -> None:
     await life.refuse(lambda uid, error: True)
     assert [] == life.broken
     assert len(PODS) * SIMILAR_MAX == len(life.line.texts())
-    assert len(PODS) == sum(text.startswith(COMBINED_PREFIX) and text.endswith(ERRORS[-1]) for text in life.line.texts())
+    assert len(PODS) == sum(
+        text.startswith(COMBINED_PREFIX) and text.endswith(ERRORS[-1]) for text in life.line.texts()
+    )
 
 
 async def test_a_combined_event_tells_nothing_of_what_it_never_said() -> None:

@@ -109,7 +109,9 @@ class Truth:
     def attachment_of(self, stored: Stored) -> Attachment:
         known = self._attachments.get(stored.rv)
         if known is None:
-            known = self._attachments[stored.rv] = self._attachment(msgspec.json.decode(stored.body, type=VolumeAttachment))
+            known = self._attachments[stored.rv] = self._attachment(
+                msgspec.json.decode(stored.body, type=VolumeAttachment)
+            )
         return known
 
     def attachments(self) -> list[Attachment]:

@@ -33,9 +33,13 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.soak", description="Mixed load on mooring apiserver, and whether it grows.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak", description="Mixed load on mooring apiserver, and whether it grows."
+    )
     parser.add_argument("--minutes", type=float, default=30.0, help="how long")
-    parser.add_argument("--rate", type=float, default=30.0, help="lives of a volume begun in a second, nine writes each")
+    parser.add_argument(
+        "--rate", type=float, default=30.0, help="lives of a volume begun in a second, nine writes each"
+    )
     parser.add_argument("--writers", type=int, default=16, help="lives at a time")
     parser.add_argument("--followers", type=int, default=50, help="watch caches")
     return parser
@@ -43,13 +47,24 @@ def _parser() -> argparse.ArgumentParser:
 
 async def _soak(folder: Path, options: argparse.Namespace) -> int:
     kubeconfig, state = folder / "kubeconfig", folder / "state"
-    command = [sys.executable, "-m", "mooring.cli.mooring", "apiserver", f"--state={state}", f"--kubeconfig={kubeconfig}"]
+    command = [
+        sys.executable,
+        "-m",
+        "mooring.cli.mooring",
+        "apiserver",
+        f"--state={state}",
+        f"--kubeconfig={kubeconfig}",
+    ]
     program = Program(command, folder / "log")
     clock, randomness = LoopClock(), Random(1)
     try:
         _wait_for(kubeconfig, program)
-        async with HttpCluster(load(str(kubeconfig), {}), clock=clock, randomness=randomness, user_agent="soak") as cluster:
-            load_ = Load(cluster, clock, randomness, writers=options.writers, followers=options.followers, rate=options.rate)
+        async with HttpCluster(
+            load(str(kubeconfig), {}), clock=clock, randomness=randomness, user_agent="soak"
+        ) as cluster:
+            load_ = Load(
+                cluster, clock, randomness, writers=options.writers, followers=options.followers, rate=options.rate
+            )
             samples = await _measured(load_, program, state, options.minutes * 60.0)
         code = program.stop()
     finally:
@@ -59,7 +74,11 @@ async def _soak(folder: Path, options: argparse.Namespace) -> int:
     problems = [*grown(samples, limits), *(f"{count} times: {text}" for text, count in load_.failures.most_common(10))]
     if code not in (0, 143):
         problems.append(f"the server ended with {code}:\n{program.log_tail()}")
-    verdict = "nothing grew, nothing failed" if is_judged else "nothing failed, open files did not grow; too short to judge the rest"
+    verdict = (
+        "nothing grew, nothing failed"
+        if is_judged
+        else "nothing failed, open files did not grow; too short to judge the rest"
+    )
     print(f"{load_.requests_count} requests in {options.minutes:g} minutes: {'; '.join(problems) or verdict}")
     return 1 if problems else 0
 

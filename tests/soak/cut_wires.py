@@ -42,11 +42,15 @@ BINDING: Final = (
     "persistentvolumeclaim-protection-controller",
     "persistentvolume-protection-controller",
 )
-_WATCHED: Final = tuple(limit for limit in LIMITS if "latency" not in limit.what)  # how long a life takes is up to the cuts
+_WATCHED: Final = tuple(
+    limit for limit in LIMITS if "latency" not in limit.what
+)  # how long a life takes is up to the cuts
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.soak.cut_wires", description="Volumes live and die while connections break.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak.cut_wires", description="Volumes live and die while connections break."
+    )
     parser.add_argument("--minutes", type=float, default=30.0, help="how long")
     parser.add_argument("--writers", type=int, default=16, help="lives at a time")
     parser.add_argument("--pause", type=float, default=2.0, help="seconds from cut to cut, at the most")
@@ -54,7 +58,9 @@ def main() -> int:
     options = parser.parse_args()
     plane = ControlPlane.start()
     try:
-        plane.start_controllers(*BINDING, flags=["--pvclaimbinder-sync-period=1s", "--kube-api-qps=1000", "--kube-api-burst=2000"])
+        plane.start_controllers(
+            *BINDING, flags=["--pvclaimbinder-sync-period=1s", "--kube-api-qps=1000", "--kube-api-burst=2000"]
+        )
         with tempfile.TemporaryDirectory(prefix="soak-") as folder:
             return asyncio.run(_soak(plane, Path(folder), options))
     finally:
@@ -69,7 +75,9 @@ async def _soak(plane: ControlPlane, folder: Path, options: argparse.Namespace) 
     assert place.hostname is not None
     assert place.port is not None
     async with (
-        HttpCluster(kubeconfig.load(str(plane.kubeconfig()), {}), clock=clock, randomness=randomness, user_agent="soak") as cluster,
+        HttpCluster(
+            kubeconfig.load(str(plane.kubeconfig()), {}), clock=clock, randomness=randomness, user_agent="soak"
+        ) as cluster,
         serving(array, str(straight), grace_s=0),
         relay_to_socket(str(straight), str(torn)) as to_driver,
         relay_to(place.hostname, place.port) as to_server,
@@ -104,7 +112,11 @@ async def _programs(folder: Path, config: Path, socket: Path) -> AsyncIterator[d
         "--retry-interval-max=2s",
     ]
     running = {
-        name: Program([sys.executable, "-m", f"mooring.cli.{name}", *flags], folder / f"{name}.log", {**os.environ, "POD_NAMESPACE": ""})
+        name: Program(
+            [sys.executable, "-m", f"mooring.cli.{name}", *flags],
+            folder / f"{name}.log",
+            {**os.environ, "POD_NAMESPACE": ""},
+        )
         for name in PROGRAMS
     }
     try:
@@ -124,7 +136,9 @@ async def _tear(relays: tuple[Relay, ...], randomness: Random, pause_s_max: floa
             relay.tear_one(randomness)
 
 
-async def _measured(lives: Lives, programs: Mapping[str, Program], folder: Path, length_s: float) -> dict[str, list[Sample]]:
+async def _measured(
+    lives: Lives, programs: Mapping[str, Program], folder: Path, length_s: float
+) -> dict[str, list[Sample]]:
     """Samples of each program. Returns after the last life has ended."""
     nothing = folder / "nothing"
     nothing.mkdir()

@@ -217,7 +217,9 @@ class Samples:
         if now - cast.controllers_began > SETTLED_S:
             found = counted.read(cast.counts)
             pid = cast.controllers.pid
-            self._add(now, CONTROLLERS, (rss_mib(pid), float(found[-1].blocks), float(found[-1].tasks), float(fewest[pid])))
+            self._add(
+                now, CONTROLLERS, (rss_mib(pid), float(found[-1].blocks), float(found[-1].tasks), float(fewest[pid]))
+            )
         if FAULT_S / 2 < now - cast.server_began < 2 * FAULT_S:  # young: a server's history fills up for minutes
             (pid,), state = self._plane.pids(), self._plane.folder / "state"
             self._add(now, SERVER, (rss_mib(pid), disk_mib(state), float(fewest[pid]), float(leases)))
@@ -234,7 +236,12 @@ class Samples:
             self._ages[what].clear()
 
     def grown(self) -> list[str]:
-        return list(filter(None, (growth(self.points[bound.what], bound, self._ages[bound.what]) for bound in (*CONTROLLERS, *SERVER))))
+        return list(
+            filter(
+                None,
+                (growth(self.points[bound.what], bound, self._ages[bound.what]) for bound in (*CONTROLLERS, *SERVER)),
+            )
+        )
 
     def line(self) -> str:
         return "  ".join(f"{what.split(',')[0]} {points[-1][1]:.0f}" for what, points in self.points.items() if points)
@@ -274,7 +281,10 @@ async def _watched(cast: Cast, samples: Samples, load: LongLoad, length_s: float
             samples.look()
         if time.monotonic() - broke_at > FAULT_S:
             life = cast.controllers_began
-            print(f"{passed:6.0f}/{length_s:.0f} s  {await cast.break_one(next(faults), may_kill=passed < length_s / 8)}", flush=True)
+            print(
+                f"{passed:6.0f}/{length_s:.0f} s  {await cast.break_one(next(faults), may_kill=passed < length_s / 8)}",
+                flush=True,
+            )
             broke_at = time.monotonic()
             if cast.controllers_began != life:
                 samples.forget()
@@ -283,7 +293,9 @@ async def _watched(cast: Cast, samples: Samples, load: LongLoad, length_s: float
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.soak.large", description="A large cluster under load and faults: what grows?")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak.large", description="A large cluster under load and faults: what grows?"
+    )
     parser.add_argument("--minutes", type=float, default=30.0, help="how long, 25 at least")
     parser.add_argument("--volumes", type=int, default=10_000, help="that pods use")
     parser.add_argument("--rate", type=float, default=3.0, help="pods a second that come and go")

@@ -9,7 +9,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
-from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 from mooring.api.meta import Key, Kind
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.clock import Clock
@@ -35,15 +41,21 @@ class Array(UnreliableVolumes):
         self.published: dict[str, set[str]] = defaultdict(set)
         self.problems: list[str] = []
 
-    async def get_plugin_capabilities(self, request: csi.GetPluginCapabilitiesRequest) -> csi.GetPluginCapabilitiesResponse:
+    async def get_plugin_capabilities(
+        self, request: csi.GetPluginCapabilitiesRequest
+    ) -> csi.GetPluginCapabilitiesResponse:
         service = csi.PluginCapability.Service.CONTROLLER_SERVICE
         return csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"type": service}}])
 
-    async def controller_get_capabilities(self, request: csi.ControllerGetCapabilitiesRequest) -> csi.ControllerGetCapabilitiesResponse:
+    async def controller_get_capabilities(
+        self, request: csi.ControllerGetCapabilitiesRequest
+    ) -> csi.ControllerGetCapabilitiesResponse:
         able = (RPC.CREATE_DELETE_VOLUME, RPC.PUBLISH_UNPUBLISH_VOLUME)
         return csi.ControllerGetCapabilitiesResponse(capabilities=[{"rpc": {"type": one}} for one in able])
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
         def publish() -> csi.ControllerPublishVolumeResponse:
             nodes = self.published[request.volume_id]
             nodes.add(request.node_id)
@@ -55,7 +67,9 @@ class Array(UnreliableVolumes):
 
         return await self._call("publish", request.volume_id, publish)
 
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
         def unpublish() -> csi.ControllerUnpublishVolumeResponse:
             self.published[request.volume_id].discard(request.node_id)
             return csi.ControllerUnpublishVolumeResponse()
@@ -101,7 +115,10 @@ class Lives:
     async def run(self) -> None:
         """Returns once `end` was called and all lives have come to theirs."""
         async with asyncio.TaskGroup() as group:
-            followers = [group.create_task(one.run(), name="soak/follower") for one in (self._claims, self._volumes, self._attachments)]
+            followers = [
+                group.create_task(one.run(), name="soak/follower")
+                for one in (self._claims, self._volumes, self._attachments)
+            ]
             try:
                 async with asyncio.TaskGroup() as writers:
                     for number in range(self._writers):

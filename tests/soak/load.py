@@ -31,7 +31,9 @@ class Load:
     latencies_s: of each request since they were last taken. failures: texts and how often.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, randomness: Random, *, writers: int, followers: int, rate: float) -> None:
+    def __init__(
+        self, cluster: Cluster, clock: Clock, randomness: Random, *, writers: int, followers: int, rate: float
+    ) -> None:
         self._cluster, self._clock, self._randomness = cluster, clock, randomness
         self._writers, self._followers, self._rate = writers, followers, rate
         self.latencies_s: list[float] = []
@@ -65,7 +67,9 @@ class Load:
             await self._patch(VOLUME_ATTACHMENTS, name, finalizers)
             await self._patch(VOLUME_ATTACHMENTS, name, attached, "status")
             await self._patch(
-                PERSISTENT_VOLUMES, f"standing-{self._randomness.below(STANDING)}", {"metadata": {"annotations": {"by": name}}}
+                PERSISTENT_VOLUMES,
+                f"standing-{self._randomness.below(STANDING)}",
+                {"metadata": {"annotations": {"by": name}}},
             )
             await self._ask(lambda name=name: self._cluster.delete(VOLUME_ATTACHMENTS, name))
             await self._patch(VOLUME_ATTACHMENTS, name, {"metadata": {"finalizers": None}})
@@ -106,8 +110,14 @@ class Load:
 
 def _volume(name: str) -> dict[str, Any]:
     source = {"driver": DRIVER, "volumeHandle": name, "volumeAttributes": {"filler": _FILLER}}
-    return {"metadata": {"name": name}, "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": source}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": source},
+    }
 
 
 def _attachment(name: str) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {"attacher": DRIVER, "nodeName": "node-1", "source": {"persistentVolumeName": name}}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"attacher": DRIVER, "nodeName": "node-1", "source": {"persistentVolumeName": name}},
+    }

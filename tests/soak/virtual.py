@@ -51,7 +51,9 @@ def life(cluster: ClusterOfTest, number: int) -> None:
     snapshot.delete().gone()
     handle = claim.handle
     claim.delete().gone()
-    cluster.until(lambda: any(call.request.volume_id == handle for call in cluster.calls("DeleteVolume")), f"{handle} is deleted")
+    cluster.until(
+        lambda: any(call.request.volume_id == handle for call in cluster.calls("DeleteVolume")), f"{handle} is deleted"
+    )
 
 
 def faults(cluster: ClusterOfTest) -> Iterator[str]:
@@ -147,15 +149,24 @@ def soak(cluster: ClusterOfTest, hours: float, volumes: int) -> list[str]:
         cluster.passes(seconds=max(0.0, LIFE_S - (now_s(cluster) - began - passed_s)))
         if int(passed_s / SAMPLE_S) > sampled:
             sampled = int(passed_s / SAMPLE_S)
-            print(f"{passed_s / 3600:.2f}/{hours:g} h after {time.monotonic() - real:.0f} s  {broken}  {samples.take()}", flush=True)
+            print(
+                f"{passed_s / 3600:.2f}/{hours:g} h after {time.monotonic() - real:.0f} s  {broken}  {samples.take()}",
+                flush=True,
+            )
     problems = samples.grown()
-    problems += [f"{count - before[kind]} {kind} are left" for kind in AT_REST if (count := len(cluster.objects(kind))) != before[kind]]
+    problems += [
+        f"{count - before[kind]} {kind} are left"
+        for kind in AT_REST
+        if (count := len(cluster.objects(kind))) != before[kind]
+    ]
     print(f"{number} lives in {hours:g} hours: {'; '.join(problems) or 'nothing grew, nothing is left'}")
     return problems
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.soak.virtual", description="Hours of the whole plane: what grows?")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak.virtual", description="Hours of the whole plane: what grows?"
+    )
     parser.add_argument("--hours", type=float, default=8.0, help="of the cluster's time, 3 at least")
     parser.add_argument("--volumes", type=int, default=10_000, help="that are at rest")
     options = parser.parse_args()

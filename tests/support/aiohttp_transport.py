@@ -20,8 +20,12 @@ from mooring.kube.errors import AnswerTooLarge, Unreachable
 BODY_BYTES_MAX: Final = 256 * 2**20
 _HEADER_BYTES_MAX: Final = 64 * 1024
 _READ_BUFFER_BYTES: Final = 256 * 1024
-_IDLE_S: Final = 60.0  # below the 90 s after which an API server drops an idle connection, so that we seldom meet a closed one
-_PROBE_AFTER_S: Final = 30  # of silence; then three probes 10 s apart: a dead host is noticed in a minute, on an idle watch too
+_IDLE_S: Final = (
+    60.0  # below the 90 s after which an API server drops an idle connection, so that we seldom meet a closed one
+)
+_PROBE_AFTER_S: Final = (
+    30  # of silence; then three probes 10 s apart: a dead host is noticed in a minute, on an idle watch too
+)
 _PROBE_EVERY_S: Final = 10
 _PROBE_COUNT: Final = 3
 
@@ -54,7 +58,9 @@ class AiohttpTransport:
         except TimeoutError:
             raise Unreachable(f"no answer from {self._place} to {method} within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(_reason(error, self._place)) from None  # some of aiohttp's errors carry the request's headers
+            raise Unreachable(
+                _reason(error, self._place)
+            ) from None  # some of aiohttp's errors carry the request's headers
 
     async def stream(self, path: str, headers: Pairs, timeout_s: float) -> ResponseStream:
         try:
@@ -65,7 +71,9 @@ class AiohttpTransport:
         except TimeoutError:
             raise Unreachable(f"no answer from {self._place} to a watch within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(_reason(error, self._place)) from None  # some of aiohttp's errors carry the request's headers
+            raise Unreachable(
+                _reason(error, self._place)
+            ) from None  # some of aiohttp's errors carry the request's headers
 
     async def close(self) -> None:
         """Who reads a body is told first: aiohttp closes connections without waking their readers."""
@@ -116,7 +124,9 @@ class AiohttpTransport:
 class ResponseStream:
     """The answer to a watch. close() is needed at every end."""
 
-    def __init__(self, response: aiohttp.ClientResponse, place: str, on_close: Callable[[aiohttp.ClientResponse], None]) -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, place: str, on_close: Callable[[aiohttp.ClientResponse], None]
+    ) -> None:
         self._response = response
         self._place = place
         self._on_close = on_close
@@ -134,9 +144,13 @@ class ResponseStream:
             async with asyncio.timeout(timeout_s):
                 return await self._response.content.readany()
         except TimeoutError:
-            raise Unreachable(f"{self._place} neither sent anything nor ended the watch when its time was over") from None
+            raise Unreachable(
+                f"{self._place} neither sent anything nor ended the watch when its time was over"
+            ) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(_reason(error, self._place)) from None  # some of aiohttp's errors carry the request's headers
+            raise Unreachable(
+                _reason(error, self._place)
+            ) from None  # some of aiohttp's errors carry the request's headers
 
     def close(self) -> None:
         self._on_close(self._response)
@@ -189,7 +203,11 @@ def _probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     family, kind, protocol, _, _ = address
     connection = socket.socket(family, kind, protocol)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", _PROBE_AFTER_S), ("TCP_KEEPINTVL", _PROBE_EVERY_S), ("TCP_KEEPCNT", _PROBE_COUNT)):
+    for option, value in (
+        ("TCP_KEEPIDLE", _PROBE_AFTER_S),
+        ("TCP_KEEPINTVL", _PROBE_EVERY_S),
+        ("TCP_KEEPCNT", _PROBE_COUNT),
+    ):
         if hasattr(socket, option):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return connection

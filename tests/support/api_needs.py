@@ -46,7 +46,9 @@ def fields_of(struct: Any, path: str = "") -> Iterator[str]:
         return
     for field in msgspec.structs.fields(struct):
         name = f"{path}{field.encode_name}"
-        inner = next((one for one in _parts(field.type) if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+        inner = next(
+            (one for one in _parts(field.type) if isinstance(one, type) and issubclass(one, msgspec.Struct)), None
+        )
         if (inner is not None and issubclass(inner, ObjectMeta)) or name == "metadata":
             continue
         if inner is None or name.count(".") > 3:
@@ -65,7 +67,9 @@ def served_since(kind: Kind[Any], sources: Path) -> str:
     """As in `1.34`; "" where the sources record none."""
     folder = sources / (kind.group.removesuffix(".k8s.io").split(".")[0] or "core") / kind.version
     for path in folder.glob("zz_generated.prerelease-lifecycle.go"):
-        found = re.search(rf"\(in \*{kind.name}\) APILifecycleIntroduced\(\).*\n\treturn (\d+), (\d+)", path.read_text())
+        found = re.search(
+            rf"\(in \*{kind.name}\) APILifecycleIntroduced\(\).*\n\treturn (\d+), (\d+)", path.read_text()
+        )
         if found:
             return f"{found[1]}.{found[2]}"
     return ""
@@ -77,7 +81,13 @@ def sources() -> Path | None:
         words = ["go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api"]
         environ = {**os.environ, "GOFLAGS": "-mod=mod", "GOPROXY": "off"}
         done = subprocess.run(
-            words, cwd=ROOT / "hack" / "kube" / "cluster", env=environ, capture_output=True, text=True, timeout=60, check=True
+            words,
+            cwd=ROOT / "hack" / "kube" / "cluster",
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None

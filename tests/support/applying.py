@@ -8,7 +8,18 @@ from typing import Any
 
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Custom, Resource
-from tests.support.paths import CSI_DRIVERS, CSI_NODES, LEASES, NAMESPACES, NODES, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
+from tests.support.paths import (
+    CSI_DRIVERS,
+    CSI_NODES,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PVCS,
+    PVS,
+    SECRETS,
+    STORAGE_CLASSES,
+    VAS,
+)
 from tests.support.rest import Answer, Rest
 
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -57,7 +68,11 @@ SHAPE_DEFINITION: dict[str, Any] = {
                                         "additionalProperties": {"type": "string"},
                                     },
                                     "list": {"type": "array", "items": {"type": "string"}},
-                                    "set": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+                                    "set": {
+                                        "type": "array",
+                                        "items": {"type": "string"},
+                                        "x-kubernetes-list-type": "set",
+                                    },
                                     "items": {
                                         "type": "array",
                                         "x-kubernetes-list-type": "map",

@@ -98,7 +98,9 @@ class AttachDetachWorld(ClusterWorld):
     async def set_ready(self, node: str, ready: bool) -> None:
         """As a kubelet, or node health, writes it: with the time of the transition."""
         since = rfc3339(self.clock.wall_s())
-        await self.node_status(node, conditions=[{"type": "Ready", "status": "True" if ready else "Unknown", "lastTransitionTime": since}])
+        await self.node_status(
+            node, conditions=[{"type": "Ready", "status": "True" if ready else "Unknown", "lastTransitionTime": since}]
+        )
 
     async def manage(self, node: str) -> None:
         await self.patch(NODES, node, {"metadata": {"annotations": {MANAGED: "true"}}})
@@ -142,9 +144,21 @@ class AttachDetachWorld(ClusterWorld):
         volume = Vol(name, claim or name, driver, handle or f"h-{name}", namespace)
         owners = [owner] if owner else None
         made = await self.create(
-            a_claim(volume.claim, sc="", volume=name if bound else None, modes=modes, namespace=namespace, ownerReferences=owners)
+            a_claim(
+                volume.claim,
+                sc="",
+                volume=name if bound else None,
+                modes=modes,
+                namespace=namespace,
+                ownerReferences=owners,
+            )
         )
-        ref = {"kind": "PersistentVolumeClaim", "namespace": namespace, "name": volume.claim, "uid": uid or made["metadata"]["uid"]}
+        ref = {
+            "kind": "PersistentVolumeClaim",
+            "namespace": namespace,
+            "name": volume.claim,
+            "uid": uid or made["metadata"]["uid"],
+        }
         source = {"csi": {"driver": driver, "volumeHandle": volume.handle}}
         await self.create(a_pv(name, modes=modes, **{"source": source, "claimRef": ref, **pv}))
         if bound:
@@ -152,7 +166,9 @@ class AttachDetachWorld(ClusterWorld):
         return volume
 
     async def _bound(self, volume: Vol) -> None:
-        await self.patch(PERSISTENT_VOLUME_CLAIMS, volume.claim, {"status": {"phase": "Bound"}}, volume.namespace, "status")
+        await self.patch(
+            PERSISTENT_VOLUME_CLAIMS, volume.claim, {"status": {"phase": "Bound"}}, volume.namespace, "status"
+        )
 
     async def bind(self, volume: Vol) -> None:
         await self.patch(PERSISTENT_VOLUME_CLAIMS, volume.claim, {"spec": {"volumeName": volume.pv}}, volume.namespace)
@@ -195,7 +211,10 @@ class AttachDetachWorld(ClusterWorld):
     async def told(self, pod: str) -> list[tuple[str, str, str]]:
         """Type, reason and text of what the pod heard, oldest first."""
         found = await self.events_about(pod)
-        return [(one["type"], one["reason"], one["message"]) for one in sorted(found, key=lambda one: str(one["metadata"]["name"]))]
+        return [
+            (one["type"], one["reason"], one["message"])
+            for one in sorted(found, key=lambda one: str(one["metadata"]["name"]))
+        ]
 
     async def wait_told(self, pod: str, reason: str, text: str = "") -> str:
         async def found() -> str:
@@ -209,10 +228,17 @@ class AttachDetachWorld(ClusterWorld):
     async def va(self, volume: Vol, node: str) -> Json | None:
         return await self.find(VOLUME_ATTACHMENTS, volume.va(node))
 
-    async def make_va(self, volume: Vol, node: str, *, attached: bool = True, hold: bool = False, name: str = "", **more: Any) -> str:
+    async def make_va(
+        self, volume: Vol, node: str, *, attached: bool = True, hold: bool = False, name: str = "", **more: Any
+    ) -> str:
         """As an earlier controller and its attacher left it."""
         name = name or volume.va(node)
-        fields = {"attacher": volume.driver, "finalizers": [HOLD] if hold else None, "status": {"attached": attached}, **more}
+        fields = {
+            "attacher": volume.driver,
+            "finalizers": [HOLD] if hold else None,
+            "status": {"attached": attached},
+            **more,
+        }
         await self.create(a_va(name, fields.pop("pv", volume.pv), node, **fields))
         return name
 
@@ -224,10 +250,14 @@ class AttachDetachWorld(ClusterWorld):
         await self.gone(VOLUME_ATTACHMENTS, volume.va(node))
 
     async def wait_deleting(self, volume: Vol, node: str) -> None:
-        await self.shown(VOLUME_ATTACHMENTS, volume.va(node), lambda one: one["metadata"].get("deletionTimestamp"), "being deleted")
+        await self.shown(
+            VOLUME_ATTACHMENTS, volume.va(node), lambda one: one["metadata"].get("deletionTimestamp"), "being deleted"
+        )
 
     async def va_status(self, volume: Vol, node: str, **status: Any) -> None:
-        await self.patch(VOLUME_ATTACHMENTS, volume.va(node), {"status": {"attached": False, **status}}, subresource="status")
+        await self.patch(
+            VOLUME_ATTACHMENTS, volume.va(node), {"status": {"attached": False, **status}}, subresource="status"
+        )
 
     async def set_attached(self, volume: Vol, node: str, attached: bool = True, *, hold: bool = False) -> None:
         if hold:

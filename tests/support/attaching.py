@@ -121,4 +121,8 @@ def _without_uid(body: Any) -> Any:
         return body[1:]
     metadata = {name: value for name, value in body["metadata"].items() if name != "uid"}
     assert metadata != body["metadata"]
-    return {**body, "metadata": metadata} if metadata else {name: value for name, value in body.items() if name != "metadata"}
+    return (
+        {**body, "metadata": metadata}
+        if metadata
+        else {name: value for name, value in body.items() if name != "metadata"}
+    )

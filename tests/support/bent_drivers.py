@@ -118,7 +118,9 @@ class HidesTopology(Bent):
     breaks = "CSI107"
 
     async def get_plugin_capabilities(self, request: Any) -> Any:
-        return _without_service(await self.inner.get_plugin_capabilities(request), Service.VOLUME_ACCESSIBILITY_CONSTRAINTS)
+        return _without_service(
+            await self.inner.get_plugin_capabilities(request), Service.VOLUME_ACCESSIBILITY_CONSTRAINTS
+        )
 
     async def create_volume(self, request: Any) -> Any:
         answer = await self.inner.create_volume(request)
@@ -281,7 +283,9 @@ class AnotherVolume(Bent):
 
     async def create_volume(self, request: Any) -> Any:
         self.count += 1
-        return await self.inner.create_volume(_changed(request, name=f"{request.name}-{self.count}"[-128:]) if request.name else request)
+        return await self.inner.create_volume(
+            _changed(request, name=f"{request.name}-{self.count}"[-128:]) if request.name else request
+        )
 
 
 class RefusesItsVolume(Bent):
@@ -414,7 +418,9 @@ class GrowsSometime(Bent):
 
     async def get_plugin_capabilities(self, request: Any) -> Any:
         answer = await self.inner.get_plugin_capabilities(request)
-        return csi.GetPluginCapabilitiesResponse(capabilities=[one for one in answer.capabilities if one.HasField("service")])
+        return csi.GetPluginCapabilitiesResponse(
+            capabilities=[one for one in answer.capabilities if one.HasField("service")]
+        )
 
 
 class TakesAnyParameter(Bent):

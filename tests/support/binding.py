@@ -83,7 +83,9 @@ class Tenant(ClusterUser):
     async def provision(self, claim: Json, base: str = "pv", *, policy: str = "Delete", **more: Any) -> Json:
         """The volume that an external provisioner would write."""
         noted = {"pv.kubernetes.io/provisioned-by": self.driver}
-        return await self.create(a_volume(self(base), sc=self("sc"), claim=claim, policy=policy, annotations=noted, **more))
+        return await self.create(
+            a_volume(self(base), sc=self("sc"), claim=claim, policy=policy, annotations=noted, **more)
+        )
 
     # -- waiting
 
@@ -147,7 +149,9 @@ def finalizers(body: Json) -> list[str]:
 def rejection(pod: Json) -> str:
     """What the scheduler last said of the pod."""
     conditions = (pod.get("status") or {}).get("conditions") or []
-    return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"), "")
+    return next(
+        (one.get("message", "") for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"), ""
+    )
 
 
 class Forbids(ServerFaults):
@@ -216,7 +220,11 @@ class BinderWorld(ClusterWorld):
 
     def writes(self, *names: str) -> list[str]:
         """What the binder wrote to these objects, as short texts."""
-        found = [one for one in self.cluster.requests if one.verb in ("create", "update", "patch", "delete") and one.resource != "events"]
+        found = [
+            one
+            for one in self.cluster.requests
+            if one.verb in ("create", "update", "patch", "delete") and one.resource != "events"
+        ]
         return [one.short for one in found if one.name in names]
 
 

@@ -17,7 +17,14 @@ from tests.support.programs import free_ports
 from tests.support.waiting import eventually
 
 FLAGS: Final = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *(
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+    ),
     *("--disable-component-update", "--disable-sync"),
 )
 HEIGHT: Final = 1000
@@ -51,7 +58,9 @@ class Page:
     def press(self, text: str, within: str = "body") -> None:
         """Presses the button with this text. within: a selector of what it stands in."""
         button = f"[...document.querySelectorAll({json.dumps(within + ' button')})].find(one => one.textContent === {json.dumps(text)})"
-        assert self.run(f"const one = {button}; one?.click(); return one !== undefined"), f"there is no button {text!r} in {within}"
+        assert self.run(f"const one = {button}; one?.click(); return one !== undefined"), (
+            f"there is no button {text!r} in {within}"
+        )
 
 
 @contextlib.contextmanager
@@ -65,8 +74,13 @@ def page_of(url: str, folder: Path, height: int = HEIGHT) -> Iterator[Page]:
         process = subprocess.Popen([driver, f"--port={port}"], stdout=log, stderr=subprocess.STDOUT)
     try:
         eventually(lambda: _is_up(at), 20, "chromedriver answers")
-        options = {"binary": browser, "args": [*FLAGS, f"--window-size=1200,{height}", f"--user-data-dir={folder / 'profile'}"]}
-        session = _asked(f"{at}/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})["sessionId"]
+        options = {
+            "binary": browser,
+            "args": [*FLAGS, f"--window-size=1200,{height}", f"--user-data-dir={folder / 'profile'}"],
+        }
+        session = _asked(f"{at}/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})[
+            "sessionId"
+        ]
         try:
             _asked(f"{at}/session/{session}/url", {"url": url})
             yield Page(f"{at}/session/{session}")

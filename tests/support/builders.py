@@ -40,15 +40,41 @@ BOUND_CLAIM = {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}
 CONTAINER = {"name": "c", "image": "example.com/image:1"}
 
 _KINDS: tuple[Kind[Any], ...] = (
-    *(PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, PODS, NODES, CSI_NODES, CSI_DRIVERS, CSI_STORAGE_CAPACITIES),
-    *(VOLUME_ATTACHMENTS, VOLUME_ATTRIBUTES_CLASSES, SECRETS, LEASES, EVENTS, NAMESPACES, VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CONTENTS),
+    *(
+        PERSISTENT_VOLUME_CLAIMS,
+        PERSISTENT_VOLUMES,
+        STORAGE_CLASSES,
+        PODS,
+        NODES,
+        CSI_NODES,
+        CSI_DRIVERS,
+        CSI_STORAGE_CAPACITIES,
+    ),
+    *(
+        VOLUME_ATTACHMENTS,
+        VOLUME_ATTRIBUTES_CLASSES,
+        SECRETS,
+        LEASES,
+        EVENTS,
+        NAMESPACES,
+        VOLUME_SNAPSHOTS,
+        VOLUME_SNAPSHOT_CONTENTS,
+    ),
     *(VOLUME_SNAPSHOT_CLASSES, GROUP_SNAPSHOTS, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOT_CLASSES),
     *(DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CONTROLLER_REVISIONS, JOBS),
 )
 KINDS = {kind.name: kind for kind in _KINDS}
 _METADATA = frozenset(
     {
-        *("annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName", "labels"),
+        *(
+            "annotations",
+            "creationTimestamp",
+            "deletionGracePeriodSeconds",
+            "deletionTimestamp",
+            "finalizers",
+            "generateName",
+            "labels",
+        ),
         *("managedFields", "namespace", "ownerReferences", "resourceVersion", "uid"),
     }
 )
@@ -67,12 +93,20 @@ def namespace_of(body: Mapping[str, Any]) -> str:
 
 def _object(kind: str, name: str, fields: Mapping[str, Any], below: str = "", **rest: Any) -> Json:
     """below: where fields go that are none of metadata; the object itself by default. rest: beside them."""
-    given = {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items() if value is not None}
+    given = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in fields.items() if value is not None
+    }
     metadata = {"name": name, **{key: value for key, value in given.items() if key in _METADATA and value != ""}}
     if given.pop("deleting", False):
         metadata["deletionTimestamp"] = DELETED
     others = {key: value for key, value in given.items() if key not in _METADATA}
-    return {"apiVersion": KINDS[kind].api_version, "kind": kind, "metadata": metadata, **({below: others} if below else others), **rest}
+    return {
+        "apiVersion": KINDS[kind].api_version,
+        "kind": kind,
+        "metadata": metadata,
+        **({below: others} if below else others),
+        **rest,
+    }
 
 
 # -- claims and volumes
@@ -91,7 +125,12 @@ def a_claim(
     **spec: Any,
 ) -> Json:
     """sc: None leaves the class out. volume: its volumeName. selected: the node chosen for it."""
-    wanted = {"accessModes": list(modes), "resources": {"requests": {"storage": size}}, "storageClassName": sc, "volumeName": volume}
+    wanted = {
+        "accessModes": list(modes),
+        "resources": {"requests": {"storage": size}},
+        "storageClassName": sc,
+        "volumeName": volume,
+    }
     noted = {**(annotations or {}), **({SELECTED_NODE: selected} if selected else {})}
     fields = {**wanted, "annotations": noted or None, **spec}
     return _object("PersistentVolumeClaim", name, fields, "spec", status={"phase": "Pending", **(status or {})})
@@ -124,17 +163,24 @@ def a_pv(
     **spec: Any,
 ) -> Json:
     """handle: as the name by default. source: in place of a csi source. claim: as for a reference. affinity: labels of its nodes."""
-    wanted: Json = {"capacity": {"storage": size}, **(source or {"csi": {"driver": DRIVER, "volumeHandle": handle or name or "handle"}})}
+    wanted: Json = {
+        "capacity": {"storage": size},
+        **(source or {"csi": {"driver": DRIVER, "volumeHandle": handle or name or "handle"}}),
+    }
     wanted["accessModes"] = None if modes is None else list(modes)
     if claim is not None:
         wanted["claimRef"] = a_reference(claim)
     if affinity:
         terms = [{"key": key, "operator": "In", "values": [value]} for key, value in affinity.items()]
         wanted["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": terms}]}}
-    return _object("PersistentVolume", name, {**wanted, **spec}, "spec", **({"status": {"phase": phase}} if phase else {}))
+    return _object(
+        "PersistentVolume", name, {**wanted, **spec}, "spec", **({"status": {"phase": phase}} if phase else {})
+    )
 
 
-def a_volume(name: str = "pv", *, sc: str | None = "sc", policy: str = "Retain", phase: str = "Available", **more: Any) -> Json:
+def a_volume(
+    name: str = "pv", *, sc: str | None = "sc", policy: str = "Retain", phase: str = "Available", **more: Any
+) -> Json:
     """A PersistentVolume as the binder knows them: with a class and a policy. more: as for `a_pv`."""
     return a_pv(name, storageClassName=sc or None, persistentVolumeReclaimPolicy=policy, phase=phase, **more)
 
@@ -154,14 +200,21 @@ def a_held_pv(
 ) -> Json:
     """A PersistentVolume for any number of nodes that the attacher holds. csi: further fields of its csi source, spec: of its spec."""
     own = source or {"csi": {"driver": DRIVER, "volumeHandle": handle, **csi}}
-    metadata = {"finalizers": finalizers and list(finalizers), "labels": labels, "annotations": annotations, "deleting": deleting}
+    metadata = {
+        "finalizers": finalizers and list(finalizers),
+        "labels": labels,
+        "annotations": annotations,
+        "deleting": deleting,
+    }
     return a_pv(name, source=own, modes=modes, **metadata, **(spec or {}))
 
 
 # -- classes, drivers and capacity
 
 
-def a_class(name: str = "sc", *, provisioner: str = DRIVER, wffc: bool = False, default: bool = False, **fields: Any) -> Json:
+def a_class(
+    name: str = "sc", *, provisioner: str = DRIVER, wffc: bool = False, default: bool = False, **fields: Any
+) -> Json:
     """wffc: volumes wait for the first consumer. default: for claims that name no class."""
     noted = {"storageclass.kubernetes.io/is-default-class": "true"} if default else None
     wanted = {"provisioner": provisioner, "volumeBindingMode": WFFC if wffc else None, "annotations": noted}
@@ -176,10 +229,14 @@ def a_csi_driver(name: str = DRIVER, **spec: Any) -> Json:
     return _object("CSIDriver", name, {"storageCapacity": True, **spec}, "spec")
 
 
-def a_capacity(name: str, host: str | None = "a", capacity: str | None = "100Gi", sc: str = "sc", **fields: Any) -> Json:
+def a_capacity(
+    name: str, host: str | None = "a", capacity: str | None = "100Gi", sc: str = "sc", **fields: Any
+) -> Json:
     """host: value of the node label `host`; "" for every node, None for no topology at all."""
     topology = None if host is None else {"matchLabels": {"host": host}} if host else {}
-    return _object("CSIStorageCapacity", name, {"storageClassName": sc, "nodeTopology": topology, "capacity": capacity, **fields})
+    return _object(
+        "CSIStorageCapacity", name, {"storageClassName": sc, "nodeTopology": topology, "capacity": capacity, **fields}
+    )
 
 
 # -- nodes and pods
@@ -190,7 +247,12 @@ def a_node(name: str = "n1", spec: Mapping[str, Any] | None = None, **status: An
 
 
 def a_ready_node(
-    name: str = "n1", *, ready: bool | None = True, taints: tuple[Json, ...] = (), unschedulable: bool = False, **labels: str
+    name: str = "n1",
+    *,
+    ready: bool | None = True,
+    taints: tuple[Json, ...] = (),
+    unschedulable: bool = False,
+    **labels: str,
 ) -> Json:
     """With room for many pods. ready: None for a node without that condition."""
     spec: Json = {**({"taints": list(taints)} if taints else {}), **({"unschedulable": True} if unschedulable else {})}
@@ -211,12 +273,20 @@ def a_csi_node(
     if drivers is None or isinstance(drivers, Mapping):
         limit = {} if count is None else {"allocatable": {"count": count}}
         ids = {DRIVER: "nodeID1"} if drivers is None else drivers
-        drivers = [{"name": driver, "nodeID": node_id, "topologyKeys": list(keys) or None, **limit} for driver, node_id in ids.items()]
+        drivers = [
+            {"name": driver, "nodeID": node_id, "topologyKeys": list(keys) or None, **limit}
+            for driver, node_id in ids.items()
+        ]
     return _object("CSINode", name, {"drivers": list(drivers)}, "spec")
 
 
 def a_pod(
-    name: str = "pod", *claims: str, node: str | None = None, phase: str = "Pending", volumes: Iterable[Json] = (), **spec: Any
+    name: str = "pod",
+    *claims: str,
+    node: str | None = None,
+    phase: str = "Pending",
+    volumes: Iterable[Json] = (),
+    **spec: Any,
 ) -> Json:
     """volumes: further ones beside those of the claims."""
     named = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
@@ -241,10 +311,14 @@ def a_template(*, image: str = CONTAINER["image"], labels: Mapping[str, str] = A
     return {"metadata": {"labels": dict(labels)}, "spec": {"containers": [{**CONTAINER, "image": image}], **spec}}
 
 
-def a_workload(kind: str, name: str = "web", replicas: int = 1, template: Mapping[str, Any] | None = None, **fields: Any) -> Json:
+def a_workload(
+    kind: str, name: str = "web", replicas: int = 1, template: Mapping[str, Any] | None = None, **fields: Any
+) -> Json:
     """A Deployment, a ReplicaSet or a StatefulSet."""
     wanted = {"replicas": replicas, "selector": {"matchLabels": APP}, "template": template or a_template()}
-    return _object(kind, name, {**wanted, **({"serviceName": "web"} if kind == "StatefulSet" else {}), **fields}, "spec")
+    return _object(
+        kind, name, {**wanted, **({"serviceName": "web"} if kind == "StatefulSet" else {}), **fields}, "spec"
+    )
 
 
 def a_job(name: str = "sum", **fields: Any) -> Json:
@@ -266,7 +340,11 @@ def a_va(
 ) -> Json:
     """inline: the spec of a volume without an object."""
     source = {"persistentVolumeName": pv, "inlineVolumeSpec": inline}
-    spec = {"attacher": attacher, "nodeName": node, "source": {key: value for key, value in source.items() if value is not None}}
+    spec = {
+        "attacher": attacher,
+        "nodeName": node,
+        "source": {key: value for key, value in source.items() if value is not None},
+    }
     more = {"status": {"attached": False, **status}} if status else {}
     return _object("VolumeAttachment", name, metadata, spec=spec, **more)
 
@@ -304,9 +382,17 @@ def a_new_snapshot(name: str = "snap", *, claim: str | None = "claim", content: 
     return made
 
 
-def a_content(name: str, ref: Mapping[str, str] | None, *, driver: str = DRIVER, handle: str | None = "h", **spec: Any) -> Json:
+def a_content(
+    name: str, ref: Mapping[str, str] | None, *, driver: str = DRIVER, handle: str | None = "h", **spec: Any
+) -> Json:
     """Of a snapshot. ref: to that."""
-    wanted = {"driver": driver, "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": ref, **spec}
+    wanted = {
+        "driver": driver,
+        "deletionPolicy": "Retain",
+        "source": {"snapshotHandle": "h"},
+        "volumeSnapshotRef": ref,
+        **spec,
+    }
     return _object("VolumeSnapshotContent", name, wanted, "spec", status={"snapshotHandle": handle, "readyToUse": True})
 
 
@@ -322,26 +408,38 @@ def a_new_content(
     **spec: Any,
 ) -> Json:
     """Of snapshot `snap`. handle: it was there before; else the driver is to make it of this volume. ref_uid: None for unbound."""
-    named, ref_uid = (snapshot, ref_uid) if isinstance(snapshot, str) else (snapshot["metadata"]["name"], snapshot["metadata"]["uid"])
+    named, ref_uid = (
+        (snapshot, ref_uid)
+        if isinstance(snapshot, str)
+        else (snapshot["metadata"]["name"], snapshot["metadata"]["uid"])
+    )
     ref = {"namespace": NS, "name": named, **({"uid": ref_uid} if ref_uid else {})}
     source = {"snapshotHandle": handle} if handle else {"volumeHandle": volume}
     wanted = {"driver": DRIVER, "deletionPolicy": policy, "source": source, "volumeSnapshotRef": ref, **spec}
-    return _object("VolumeSnapshotContent", name, wanted, "spec", **({} if status is None else {"status": dict(status)}))
+    return _object(
+        "VolumeSnapshotContent", name, wanted, "spec", **({} if status is None else {"status": dict(status)})
+    )
 
 
 def a_snapshot_class(name: str = "snapclass", *, default: bool = False, policy: str = "Delete", **fields: Any) -> Json:
     """default: for snapshots that name no class."""
     noted = {"snapshot.storage.kubernetes.io/is-default-class": "true"} if default else None
-    return _object("VolumeSnapshotClass", name, {"driver": DRIVER, "deletionPolicy": policy, "annotations": noted, **fields})
+    return _object(
+        "VolumeSnapshotClass", name, {"driver": DRIVER, "deletionPolicy": policy, "annotations": noted, **fields}
+    )
 
 
 def a_group_class(name: str = "groupclass", *, default: bool = False, policy: str = "Delete", **fields: Any) -> Json:
     """default: for group snapshots that name no class."""
     noted = {"groupsnapshot.storage.kubernetes.io/is-default-class": "true"} if default else None
-    return _object("VolumeGroupSnapshotClass", name, {"driver": DRIVER, "deletionPolicy": policy, "annotations": noted, **fields})
+    return _object(
+        "VolumeGroupSnapshotClass", name, {"driver": DRIVER, "deletionPolicy": policy, "annotations": noted, **fields}
+    )
 
 
-def a_group_snapshot(name: str = "group", *, content: str | None = None, group_class: str | None = "groupclass", **metadata: Any) -> Json:
+def a_group_snapshot(
+    name: str = "group", *, content: str | None = None, group_class: str | None = "groupclass", **metadata: Any
+) -> Json:
     """Of all claims with the label app=web, or of a content."""
     source = {"volumeGroupSnapshotContentName": content} if content else {"selector": {"matchLabels": APP}}
     spec = {"source": source, **({"volumeGroupSnapshotClassName": group_class} if group_class else {})}
@@ -358,10 +456,21 @@ def a_group_content(
 ) -> Json:
     """Of group snapshot `group`. ref_uid: that of the group, None for unbound."""
     ref = {"namespace": NS, "name": "group", **({"uid": ref_uid} if ref_uid else {})}
-    wanted = {"driver": DRIVER, "deletionPolicy": policy, "source": {"volumeHandles": list(volumes)}, "volumeGroupSnapshotRef": ref}
+    wanted = {
+        "driver": DRIVER,
+        "deletionPolicy": policy,
+        "source": {"volumeHandles": list(volumes)},
+        "volumeGroupSnapshotRef": ref,
+    }
     named = {"volumeGroupSnapshotClassName": "groupclass"}
     status = spec.pop("status", None)
-    return _object("VolumeGroupSnapshotContent", name, {**wanted, **named, **spec}, "spec", **({"status": status} if status else {}))
+    return _object(
+        "VolumeGroupSnapshotContent",
+        name,
+        {**wanted, **named, **spec},
+        "spec",
+        **({"status": status} if status else {}),
+    )
 
 
 # -- the rest

@@ -43,8 +43,12 @@ class ClusterUser:
     async def create(self, body: Mapping[str, Any]) -> Json:
         return await self.users.create(KINDS[body["kind"]].whole(), body, namespace_of(body))
 
-    async def patch(self, kind: Kind[Any], name: str, body: Mapping[str, Any], namespace: str | None = None, subresource: str = "") -> Json:
-        return await self.users.patch(kind.whole(), name, Patch(PatchType.MERGE, body), _in(kind, namespace), subresource=subresource)
+    async def patch(
+        self, kind: Kind[Any], name: str, body: Mapping[str, Any], namespace: str | None = None, subresource: str = ""
+    ) -> Json:
+        return await self.users.patch(
+            kind.whole(), name, Patch(PatchType.MERGE, body), _in(kind, namespace), subresource=subresource
+        )
 
     async def delete(self, kind: Kind[Any], name: str, namespace: str | None = None, propagation: str = "") -> None:
         await self.users.delete(kind, name, _in(kind, namespace), propagation=propagation)
@@ -83,7 +87,12 @@ class ClusterUser:
         return ""
 
     async def shown(
-        self, kind: Kind[Any], name: str, check: Callable[[Json], Any], what: str = "as wanted", wait_s: float | None = None
+        self,
+        kind: Kind[Any],
+        name: str,
+        check: Callable[[Json], Any],
+        what: str = "as wanted",
+        wait_s: float | None = None,
     ) -> Json:
         """The object, once it is as wanted."""
 
@@ -111,7 +120,9 @@ class ClusterWorld(ClusterUser):
         self.store = new_store(self.randomness, EPOCH_S)
         self.story: list[str] = []
         super().__init__(LocalCluster(self.store, clock=self.clock, randomness=self.randomness))
-        self.cluster = RecordingCluster(LocalCluster(self.store, clock=self.clock, randomness=self.randomness, faults=faults), self.story)
+        self.cluster = RecordingCluster(
+            LocalCluster(self.store, clock=self.clock, randomness=self.randomness, faults=faults), self.story
+        )
         self.recorder = EventRecorder(self.users, "csi.test_test", clock=self.clock, randomness=self.randomness)
 
     @property
@@ -129,7 +140,9 @@ class ClusterWorld(ClusterUser):
             made = await super().create(body)
             if {**made.get("status", {}), **(body.get("status") or {})} != made.get("status", {}):
                 where = made["metadata"].get("namespace")
-                made = await self.patch(KINDS[body["kind"]], made["metadata"]["name"], {"status": body["status"]}, where, "status")
+                made = await self.patch(
+                    KINDS[body["kind"]], made["metadata"]["name"], {"status": body["status"]}, where, "status"
+                )
         return made
 
     async def make_namespace(self, name: str) -> None:
@@ -138,7 +151,9 @@ class ClusterWorld(ClusterUser):
                 await self.users.create(NAMESPACES.whole(), {"metadata": {"name": name}})
 
     async def make_snapshot_kinds(self, definitions: Iterable[Json] = SNAPSHOT_CRDS) -> None:
-        kind: Kind[Any] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict)
+        kind: Kind[Any] = Kind(
+            "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict
+        )
         for definition in definitions:
             await self.users.create(kind, definition)
 
@@ -153,7 +168,10 @@ class ClusterWorld(ClusterUser):
     @contextlib.asynccontextmanager
     async def running(self, *parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         """All of them at once; cancelled at the end, as by kill -9. What one of them raises is raised here."""
-        tasks = [asyncio.create_task(part, name=f"part/{number}") for number, part in enumerate((*parts, self.recorder.run()))]
+        tasks = [
+            asyncio.create_task(part, name=f"part/{number}")
+            for number, part in enumerate((*parts, self.recorder.run()))
+        ]
         try:
             yield
             for task in tasks:

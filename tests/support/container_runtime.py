@@ -109,7 +109,9 @@ class ContainerRuntime:
         """For a server."""
         own = {name: getattr(self, name) for name in dir(self) if name[0].isupper()}
         services = ("RuntimeService", "ImageService")
-        return {f"/runtime.v1.{service}/{name}": _method(answer) for service in services for name, answer in own.items()}
+        return {
+            f"/runtime.v1.{service}/{name}": _method(answer) for service in services for name, answer in own.items()
+        }
 
     # -- the runtime
 
@@ -151,14 +153,28 @@ class ContainerRuntime:
     def PodSandboxStatus(self, request: Fields) -> bytes:
         one = self._sandboxes[first(request, 1)]
         address = message((1, b"127.0.0.1"))
-        shown = ((1, one.id), (2, one.metadata), (3, one.state), (4, one.made_at), (5, address), (7, one.labels), (8, one.annotations))
+        shown = (
+            (1, one.id),
+            (2, one.metadata),
+            (3, one.state),
+            (4, one.made_at),
+            (5, address),
+            (7, one.labels),
+            (8, one.annotations),
+        )
         return message((1, message(*shown)))
 
     def ListPodSandbox(self, request: Fields) -> bytes:
         wanted = parse(first(request, 1))
         found = [one for one in self._sandboxes.values() if _fits(one, wanted, labels_at=3)]
         return message(
-            (1, [message((1, o.id), (2, o.metadata), (3, o.state), (4, o.made_at), (5, o.labels), (6, o.annotations)) for o in found])
+            (
+                1,
+                [
+                    message((1, o.id), (2, o.metadata), (3, o.state), (4, o.made_at), (5, o.labels), (6, o.annotations))
+                    for o in found
+                ],
+            )
         )
 
     # -- containers
@@ -166,7 +182,12 @@ class ContainerRuntime:
     def CreateContainer(self, request: Fields) -> bytes:
         config = parse(first(request, 2))
         made = Container(
-            self._id(), first(config, 1), config.get(9, []), config.get(10, []), sandbox=first(request, 1), image=first(config, 2)
+            self._id(),
+            first(config, 1),
+            config.get(9, []),
+            config.get(10, []),
+            sandbox=first(request, 1),
+            image=first(config, 2),
         )
         self._containers[made.id] = made
         return message((1, made.id))
@@ -203,7 +224,9 @@ class ContainerRuntime:
     def ListContainers(self, request: Fields) -> bytes:
         wanted = parse(first(request, 1))
         found = [
-            one for one in self._containers.values() if _fits(one, wanted, labels_at=4) and wanted.get(3, [one.sandbox]) == [one.sandbox]
+            one
+            for one in self._containers.values()
+            if _fits(one, wanted, labels_at=4) and wanted.get(3, [one.sandbox]) == [one.sandbox]
         ]
         return message((1, [self._listed(one) for one in found]))
 

@@ -73,7 +73,11 @@ class ControlPlane:
                 etcd = f"http://127.0.0.1:{etcd_port}"
                 eventually(lambda: _answers(f"{etcd}/health"), READY_S_MAX, "etcd is ready", every_s=0.1)
                 fill(etcd)
-            flags = [*_apiserver_flags(plane.folder, etcd_port, port), *(() if accounts else NO_ACCOUNTS), *apiserver_flags]
+            flags = [
+                *_apiserver_flags(plane.folder, etcd_port, port),
+                *(() if accounts else NO_ACCOUNTS),
+                *apiserver_flags,
+            ]
             plane._run("kube-apiserver", [programs["kube-apiserver"], *flags])
             eventually(plane.is_ready, READY_S_MAX, "the API server is ready", every_s=0.1)
         except BaseException as error:
@@ -101,7 +105,9 @@ class ControlPlane:
         for program in self._programs.values():
             program.assert_alive()
         try:
-            return self.request("GET", "/readyz")[0] == 200 and self.request("GET", "/api/v1/namespaces/default")[0] == 200
+            return (
+                self.request("GET", "/readyz")[0] == 200 and self.request("GET", "/api/v1/namespaces/default")[0] == 200
+            )
         except OSError:
             return False
 
@@ -114,7 +120,9 @@ class ControlPlane:
     def log_tails(self, lines_max: int = 30) -> str:
         """The end of each program's output."""
         logs = sorted(self.folder.glob("*.log"))
-        return "\n".join(f"-- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-lines_max:]) for log in logs)
+        return "\n".join(
+            f"-- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-lines_max:]) for log in logs
+        )
 
     # -- more programs on it
 
@@ -147,11 +155,20 @@ class ControlPlane:
 
     def start_binding(self) -> None:
         """Everything that binds claims and pods, quick. It acts on the whole cluster."""
-        parts = ("persistentvolume-binder", "persistentvolumeclaim-protection", "persistentvolume-protection", "ephemeral-volume")
+        parts = (
+            "persistentvolume-binder",
+            "persistentvolumeclaim-protection",
+            "persistentvolume-protection",
+            "ephemeral-volume",
+        )
         controllers = (*(f"{part}-controller" for part in parts), "garbage-collector-controller")
         quick = ("--kube-api-qps=1000", "--kube-api-burst=2000")
         self.start_controllers(*controllers, flags=["--pvclaimbinder-sync-period=1s", *quick])
-        config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "podMaxBackoffSeconds": 1}
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "podMaxBackoffSeconds": 1,
+        }
         client = {"kubeconfig": str(self.kubeconfig("kube-scheduler")), "qps": 1000, "burst": 2000}
         file = self.folder / "scheduler.json"
         file.write_text(json.dumps({**config, "leaderElection": {"leaderElect": False}, "clientConnection": client}))
@@ -192,13 +209,17 @@ class ControlPlane:
         """What kubectl prints, as cluster admin. Raises AssertionError with its words when it fails."""
         return real_kubectl(self.kubeconfig(), *args, stdin=stdin)
 
-    def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> tuple[int, bytes]:
+    def request(
+        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+    ) -> tuple[int, bytes]:
         """Status and body of one request as cluster admin. body: JSON values. Raises OSError when there was no answer."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type, "Accept": "application/json"}
         request = urllib.request.Request(self.server + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30, context=ssl.create_default_context(cafile=self.ca_file)) as answer:
+            with urllib.request.urlopen(
+                request, timeout=30, context=ssl.create_default_context(cafile=self.ca_file)
+            ) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             with error:

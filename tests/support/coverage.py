@@ -65,7 +65,14 @@ class Record:
 def read(text: str) -> Record:
     found: dict[str, Any] = yaml.safe_load(text)
     items = tuple(
-        Item(one["number"], one["document"], one["item"], one["state"], one.get("reason", ""), tuple(one.get("tests", ())))
+        Item(
+            one["number"],
+            one["document"],
+            one["item"],
+            one["state"],
+            one.get("reason", ""),
+            tuple(one.get("tests", ())),
+        )
         for one in found["items"]
     )
     return Record(found["documents"], found["count"], items)
@@ -83,7 +90,10 @@ def behaviours() -> dict[str, str]:
 def problems(record: Record, ids: Iterable[str]) -> list[str]:
     """What keeps a record from being one. ids: those of the behaviours."""
     known = set(ids)
-    return [*_of_the_whole(record), *(f"{one.number}: {text}" for one in record.items for text in _of_one(one, record, known))]
+    return [
+        *_of_the_whole(record),
+        *(f"{one.number}: {text}" for one in record.items for text in _of_one(one, record, known)),
+    ]
 
 
 def _of_the_whole(record: Record) -> Iterator[str]:
@@ -133,7 +143,10 @@ def page(record: Record, pages: dict[str, str]) -> str:
 
 def _summary(record: Record) -> str:
     lines = ["", f"| document | {' | '.join(STATES)} | all |", "|---" * (len(STATES) + 2) + "|"]
-    lines += [_counted(title, [one for one in record.items if one.document == name]) for name, title in record.documents.items()]
+    lines += [
+        _counted(title, [one for one in record.items if one.document == name])
+        for name, title in record.documents.items()
+    ]
     return "\n".join([*lines, _counted("all", record.items)]) + "\n"
 
 

@@ -42,7 +42,9 @@ class EagerNode:
             return self._end(pod, now)
         if not pod["spec"].get("nodeName"):
             target = {"target": {"kind": "Node", "name": "n1"}}
-            return self._user.users.post(PODS, meta["name"], "binding", {"metadata": {"name": meta["name"]}, **target}, meta["namespace"])
+            return self._user.users.post(
+                PODS, meta["name"], "binding", {"metadata": {"name": meta["name"]}, **target}, meta["namespace"]
+            )
         if pod["status"]["phase"] == "Pending" and not meta["name"].startswith(self.sick or ("no such name",)):
             return self._start(pod, now)
         return asyncio.sleep(0)
@@ -56,10 +58,15 @@ class EagerNode:
     async def _start(self, pod: Json, now: float) -> None:
         meta = pod["metadata"]
         if now - parse_rfc3339(meta["creationTimestamp"]) >= self._ready_s:
-            await self._user.patch(PODS, meta["name"], {"status": self._status(meta["name"], now)}, meta["namespace"], "status")
+            await self._user.patch(
+                PODS, meta["name"], {"status": self._status(meta["name"], now)}, meta["namespace"], "status"
+            )
 
     def _status(self, name: str, now: float) -> Json:
         for beginning, phase in self.ends.items():
             if name.startswith(beginning):
                 return {"phase": phase}
-        return {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(now)}]}
+        return {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(now)}],
+        }

@@ -21,7 +21,9 @@ _START_S_MAX = 20.0
 class EmbeddedServer:
     """Use it as a context manager. folder: for the identity and the kubeconfig. limits: how much history it keeps. meter: for its loop."""
 
-    def __init__(self, folder: Path, limits: HistoryLimits = DEFAULT_LIMITS, *, meter: StallMeter | None = None) -> None:
+    def __init__(
+        self, folder: Path, limits: HistoryLimits = DEFAULT_LIMITS, *, meter: StallMeter | None = None
+    ) -> None:
         self.folder = folder
         self.kubeconfig = folder / "kubeconfig"
         self.identity: ServerIdentity = identity_in(folder / "identity", time.time())
@@ -59,7 +61,9 @@ class EmbeddedServer:
 
     async def _serve(self) -> None:
         randomness, clock = Random(1), LoopClock()
-        server = ApiServer(new_store(randomness, time.time(), self._limits), self.identity, clock=clock, randomness=randomness)
+        server = ApiServer(
+            new_store(randomness, time.time(), self._limits), self.identity, clock=clock, randomness=randomness
+        )
         await server.start()
         self._loop, self._stop, self.url = asyncio.get_running_loop(), asyncio.Event(), server.url
         server.write_kubeconfig(self.kubeconfig)

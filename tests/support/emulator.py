@@ -30,7 +30,9 @@ class Emulator:
 
     def resize(self, columns: int, lines: int) -> None:
         """The window gets another size. Programs in its foreground hear of it (SIGWINCH). Lines at the bottom go, longer ones are cut."""
-        if self.screen.cursor.y < lines < self.screen.lines:  # pyte would take them from the top, and leave the cursor where it is
+        if (
+            self.screen.cursor.y < lines < self.screen.lines
+        ):  # pyte would take them from the top, and leave the cursor where it is
             self.screen.save_cursor()
             self.screen.cursor_position()
             self.screen.insert_lines(self.screen.lines - lines)

@@ -32,5 +32,10 @@ class Explained(ClusterWorld):
 
     def worked_on(self) -> int:
         """How many times any key became work for a controller."""
-        adds = (sample for family in self.metrics.registry.collect() for sample in family.samples if sample.name == "workqueue_adds_total")
+        adds = (
+            sample
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == "workqueue_adds_total"
+        )
         return round(sum(sample.value for sample in adds))

@@ -53,7 +53,9 @@ class WhyWorld(ClusterWorld):
 
     def _shown(self) -> str:
         """What was printed by a command that has written nothing and has read no Secret."""
-        assert not [step for step in self.story if not step.startswith(("get", "list", "serves")) or "secrets" in step], self.story
+        assert not [
+            step for step in self.story if not step.startswith(("get", "list", "serves")) or "secrets" in step
+        ], self.story
         return self.out.getvalue()
 
     async def values(self, *words: str, **flags: Any) -> dict[str, Any]:
@@ -69,10 +71,20 @@ class WhyWorld(ClusterWorld):
     async def tell(self, obj: Json, reason: str, message: str, type_: str = "Warning") -> None:
         """An Event about the object."""
         meta = obj["metadata"]
-        ref = {"kind": obj["kind"], "namespace": meta.get("namespace", "default"), "name": meta["name"], "uid": meta["uid"]}
+        ref = {
+            "kind": obj["kind"],
+            "namespace": meta.get("namespace", "default"),
+            "name": meta["name"],
+            "uid": meta["uid"],
+        }
         at = rfc3339(self.clock.wall_s())
-        body = {"kind": "Event", "metadata": {"name": f"{meta['name']}.{reason.lower()}", "namespace": ref["namespace"]}}
-        await self.create({**body, "involvedObject": ref, "reason": reason, "message": message, "type": type_, "firstTimestamp": at})
+        body = {
+            "kind": "Event",
+            "metadata": {"name": f"{meta['name']}.{reason.lower()}", "namespace": ref["namespace"]},
+        }
+        await self.create(
+            {**body, "involvedObject": ref, "reason": reason, "message": message, "type": type_, "firstTimestamp": at}
+        )
 
     async def bound(self, *, pod_on: str = "n1", nodes: tuple[str, ...] = ("n1", "n2")) -> Json:
         """A claim with its volume, nodes with the driver, and a pod on one of them; nothing is attached."""

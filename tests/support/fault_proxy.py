@@ -86,7 +86,11 @@ class Rule:
 
     def takes(self, request: Request) -> bool:
         """True when this request is to fail; counts it."""
-        wanted = self.verb in ("", request.verb) and self.resource in ("", request.resource) and self.name in ("", request.name)
+        wanted = (
+            self.verb in ("", request.verb)
+            and self.resource in ("", request.resource)
+            and self.name in ("", request.name)
+        )
         if not wanted or (self.times is not None and self.hits >= self.times):
             return False
         if self.passes > 0:
@@ -121,7 +125,9 @@ class FaultProxy:
         self._connections: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
         self._mended = asyncio.Event()
 
-    def fail(self, verb: str, resource: str, fault: Fault, *, times: int | None = None, name: str = "", passes: int = 0) -> Rule:
+    def fail(
+        self, verb: str, resource: str, fault: Fault, *, times: int | None = None, name: str = "", passes: int = 0
+    ) -> Rule:
         """From now on such requests fail; earlier rules go first."""
         rule = Rule(verb, resource, fault, times, name, passes)
         self._rules.append(rule)
@@ -172,7 +178,9 @@ class FaultProxy:
         headers = {name: value for name, value in http.headers.items() if name.lower() not in _HOP_HEADERS}
         body = await http.read()
         url = self._upstream + http.raw_path
-        async with self._session.request(http.method, url, headers=headers, data=body or None, ssl=self._trusted) as answer:
+        async with self._session.request(
+            http.method, url, headers=headers, data=body or None, ssl=self._trusted
+        ) as answer:
             request.status = answer.status
             if isinstance(fault, Reset) and fault.after:
                 if request.verb != "watch":
@@ -209,7 +217,9 @@ def _understood(http: web.BaseRequest) -> Request:
     resource, name = (parts[0] if parts else ""), (parts[1] if len(parts) > 1 else "")
     if len(parts) > 2:
         resource = f"{resource}/{parts[2]}"
-    verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(http.method, "get" if name else "list")
+    verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(
+        http.method, "get" if name else "list"
+    )
     if verb == "list" and http.query.get("watch") in ("1", "true"):
         verb = "watch"
     return Request(verb, resource, namespace, name, http.raw_path, asyncio.get_running_loop().time())
@@ -225,7 +235,12 @@ def _refusal(fault: Refuse) -> web.Response:
         "reason": fault.reason,
         "code": fault.code,
     }
-    return web.Response(status=fault.code, body=json.dumps(status).encode(), content_type="application/json", headers=dict(fault.headers))
+    return web.Response(
+        status=fault.code,
+        body=json.dumps(status).encode(),
+        content_type="application/json",
+        headers=dict(fault.headers),
+    )
 
 
 def _reset(transport: asyncio.BaseTransport | None) -> web.Response:
@@ -245,7 +260,9 @@ def _reset(transport: asyncio.BaseTransport | None) -> web.Response:
 async def fault_proxy(config: Path, kubeconfig: Path) -> AsyncIterator[FaultProxy]:
     """A proxy in this loop, before the server of a kubeconfig with one cluster and one user. kubeconfig: written, leads through it."""
     values: dict[str, Any] = _read(config)
-    assert "token" in values["users"][0]["user"], "the proxy passes a token on, and no client certificate: give it such a kubeconfig"
+    assert "token" in values["users"][0]["user"], (
+        "the proxy passes a token on, and no client certificate: give it such a kubeconfig"
+    )
     cluster = values["clusters"][0]["cluster"]
     trusted = ssl.create_default_context(cadata=b64decode(cluster["certificate-authority-data"]).decode())
     proxy = FaultProxy(cluster["server"], trusted, kubeconfig)

@@ -107,17 +107,23 @@ class FolderDriver(Plugin):
             shutil.rmtree(volume)
         return csi.DeleteVolumeResponse()
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
         self._check("controller_publish_volume")
         (_there(self.volumes / request.volume_id) / "nodes" / request.node_id).touch()
         return csi.ControllerPublishVolumeResponse(publish_context={"folder": str(self.data(request.volume_id))})
 
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
         self._check("controller_unpublish_volume")
         (self.volumes / request.volume_id / "nodes" / request.node_id).unlink(missing_ok=True)
         return csi.ControllerUnpublishVolumeResponse()
 
-    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+    async def controller_expand_volume(
+        self, request: csi.ControllerExpandVolumeRequest
+    ) -> csi.ControllerExpandVolumeResponse:
         self._check("controller_expand_volume")
         volume = _there(self.volumes / request.volume_id)
         _write_size(volume, max(_size(volume), request.capacity_range.required_bytes))

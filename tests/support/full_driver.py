@@ -14,7 +14,14 @@ class FullDriver(VolumeDriver):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            name, (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.EXPAND_VOLUME, RPC.MODIFY_VOLUME, RPC.CREATE_DELETE_SNAPSHOT, RPC.CLONE_VOLUME)
+            name,
+            (
+                RPC.PUBLISH_UNPUBLISH_VOLUME,
+                RPC.EXPAND_VOLUME,
+                RPC.MODIFY_VOLUME,
+                RPC.CREATE_DELETE_SNAPSHOT,
+                RPC.CLONE_VOLUME,
+            ),
         )
         self.sizes: dict[str, int] = {}
         self.parameters: dict[str, dict[str, str]] = {}

@@ -24,10 +24,14 @@ class GceDriver(MountDriver):
     def data(self, volume_id: str) -> Path:
         return super().data(volume_id.rpartition("/")[2])
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
         return await super().controller_publish_volume(_by_name(request))
 
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
         return await super().controller_unpublish_volume(_by_name(request))
 
 

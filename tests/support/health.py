@@ -52,7 +52,11 @@ class NodeTenant(ClusterUser):
     async def add_node(self, base: str = "n", *, alive: bool = True, conditions: bool = True, **labels: str) -> Json:
         """As a kubelet registers it. alive: its Lease is renewed from now on."""
         name = self(base)
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        }
         made = await self.users.create(NODES.whole(), body)
         if conditions:
             await self.post_status(base)
@@ -64,11 +68,20 @@ class NodeTenant(ClusterUser):
         """The conditions, as a kubelet posts them. statuses: of the conditions of these names."""
         now = self._now()
         posted = [
-            {"type": type, "status": statuses.get(type, status), "reason": reason, "message": message, "lastHeartbeatTime": now}
+            {
+                "type": type,
+                "status": statuses.get(type, status),
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": now,
+            }
             for type, (status, reason, message) in CONDITIONS.items()
         ]
         await self.users.patch(
-            NODES.whole(), self(base), Patch(PatchType.STRATEGIC, {"status": {"conditions": posted}}), subresource="status"
+            NODES.whole(),
+            self(base),
+            Patch(PatchType.STRATEGIC, {"status": {"conditions": posted}}),
+            subresource="status",
         )
 
     async def revive(self, base: str = "n") -> None:
@@ -85,7 +98,9 @@ class NodeTenant(ClusterUser):
     async def renew(self, base: str = "n") -> None:
         spec = {"holderIdentity": self(base), "leaseDurationSeconds": 40, "renewTime": self._now(micro=True)}
         if await self.find(LEASES, self(base), NODE_LEASE_NAMESPACE) is None:
-            await self.users.create(LEASES.whole(), a_lease(self(base), namespace=NODE_LEASE_NAMESPACE, **spec), NODE_LEASE_NAMESPACE)
+            await self.users.create(
+                LEASES.whole(), a_lease(self(base), namespace=NODE_LEASE_NAMESPACE, **spec), NODE_LEASE_NAMESPACE
+            )
         else:
             await self.patch(LEASES, self(base), {"spec": spec}, NODE_LEASE_NAMESPACE)
 
@@ -102,7 +117,11 @@ class NodeTenant(ClusterUser):
 
     async def untaint(self, key: str, base: str = "n") -> None:
         node = await self.get(NODES, self(base))
-        await self.patch(NODES, self(base), {"spec": {"taints": [one for one in node["spec"].get("taints", []) if one["key"] != key]}})
+        await self.patch(
+            NODES,
+            self(base),
+            {"spec": {"taints": [one for one in node["spec"].get("taints", []) if one["key"] != key]}},
+        )
 
     async def end(self) -> None:
         """All kubelets end."""
@@ -122,8 +141,12 @@ class NodeTenant(ClusterUser):
         """A pod that runs on the node. fields: as for a_pod."""
         made = await self.create(a_pod(self(base), node=self(node) if node else None, **fields))
         if node and ready:
-            conditions = [{"type": type, "status": "True"} for type in ("Initialized", "Ready", "ContainersReady", "PodScheduled")]
-            await self.patch(PODS, self(base), {"status": {"phase": "Running", "conditions": conditions}}, subresource="status")
+            conditions = [
+                {"type": type, "status": "True"} for type in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+            ]
+            await self.patch(
+                PODS, self(base), {"status": {"phase": "Running", "conditions": conditions}}, subresource="status"
+            )
         return made
 
     # -- what there is
@@ -140,7 +163,9 @@ class NodeTenant(ClusterUser):
 
     async def pod_condition(self, type: str, base: str = "pod") -> Json | None:
         pod = await self.find(PODS, self(base))
-        return next((one for one in ((pod or {}).get("status") or {}).get("conditions", []) if one["type"] == type), None)
+        return next(
+            (one for one in ((pod or {}).get("status") or {}).get("conditions", []) if one["type"] == type), None
+        )
 
     async def told(self, base: str) -> list[tuple[str, str, str, str]]:
         """Component, type, reason and message of the events about the object of this name."""
@@ -151,7 +176,9 @@ class NodeTenant(ClusterUser):
 
     async def until_ready_is(self, status: str, base: str = "n") -> Json:
         def check(node: Json) -> bool:
-            return any((one["type"], one["status"]) == ("Ready", status) for one in node["status"].get("conditions", []))
+            return any(
+                (one["type"], one["status"]) == ("Ready", status) for one in node["status"].get("conditions", [])
+            )
 
         return await self.shown(NODES, self(base), check, f"Ready is {status}")
 
@@ -164,7 +191,9 @@ class NodeTenant(ClusterUser):
         await self.until(check, what=f"the taints of {self(base)} are {taints}")
 
     async def until_leaving(self, base: str = "pod") -> Json:
-        return await self.shown(PODS, self(base), lambda pod: "deletionTimestamp" in pod["metadata"], "is being deleted")
+        return await self.shown(
+            PODS, self(base), lambda pod: "deletionTimestamp" in pod["metadata"], "is being deleted"
+        )
 
     async def until_gone(self, base: str = "pod") -> None:
         await self.gone(PODS, self(base))

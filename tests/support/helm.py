@@ -17,9 +17,14 @@ from tests.support.tools import tool
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "chart" / "mooring"
 
 
-def run_helm(home: Path, *args: str | Path, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
+def run_helm(
+    home: Path, *args: str | Path, values: Mapping[str, Any] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Exit code and both outputs. home: where it keeps what it keeps. values: become the file that `-f -` would be."""
-    surroundings = {**os.environ, **{f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}}
+    surroundings = {
+        **os.environ,
+        **{f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")},
+    }
     command = [tool("helm"), *args]
     if values is not None:
         file = home / "values.yaml"

@@ -53,7 +53,9 @@ class KeepsVolumesInMemory(MountDriver):
         shutil.rmtree(Path(os.environ[FOLDER]) / "volumes", ignore_errors=True)
         super().__init__()
 
-    async def validate_volume_capabilities(self, request: csi.ValidateVolumeCapabilitiesRequest) -> csi.ValidateVolumeCapabilitiesResponse:
+    async def validate_volume_capabilities(
+        self, request: csi.ValidateVolumeCapabilitiesRequest
+    ) -> csi.ValidateVolumeCapabilitiesResponse:
         if not self.data(request.volume_id).exists():
             raise DriverError(Code.NOT_FOUND, "no such volume")
         return csi.ValidateVolumeCapabilitiesResponse(confirmed={"volume_capabilities": request.volume_capabilities})

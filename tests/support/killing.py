@@ -100,7 +100,9 @@ class Backend:
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
         fate = self.fates.pop(0) if self.fates else "ok"
         self.requests.append(request)
-        return await self._call(request.name, fate, lambda: self._create(request.name, request.capacity_range.required_bytes))
+        return await self._call(
+            request.name, fate, lambda: self._create(request.name, request.capacity_range.required_bytes)
+        )
 
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         def delete() -> csi.DeleteVolumeResponse:
@@ -120,7 +122,9 @@ class Backend:
     async def _call(self, name: str, fate: str, effect: Callable[[], Any]) -> Any:
         if name in self._at_work:
             raise DriverError(Code.ABORTED, f"an operation for {name} is pending")
-        work = self._at_work[name] = asyncio.get_running_loop().create_task(self._work(name, fate, effect), name=f"backend/{name}")
+        work = self._at_work[name] = asyncio.get_running_loop().create_task(
+            self._work(name, fate, effect), name=f"backend/{name}"
+        )
         work.add_done_callback(lambda done: done.exception())  # its caller may be dead
         return await asyncio.shield(work)
 

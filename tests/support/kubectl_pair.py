@@ -19,8 +19,14 @@ def serve_berths(api: Rest) -> None:
     made = api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", BERTH_DEFINITION)
     assert made.status in (201, 409), made
     eventually(lambda: api.get(BERTHS).status == 200, 30, "the kind is served")
-    eventually(lambda: "Berth" in api.get("/openapi/v3/apis/kubectl.test/v1").body.decode(), 30, "its schema is published")
-    eventually(lambda: "berths" in api.request("GET", "/apis", headers={"Accept": _AGGREGATED}).body.decode(), 30, "it is discovered")
+    eventually(
+        lambda: "Berth" in api.get("/openapi/v3/apis/kubectl.test/v1").body.decode(), 30, "its schema is published"
+    )
+    eventually(
+        lambda: "berths" in api.request("GET", "/apis", headers={"Accept": _AGGREGATED}).body.decode(),
+        30,
+        "it is discovered",
+    )
 
 
 def assert_the_same_is_said(real: Terminal, embedded: Terminal, life: Life) -> None:

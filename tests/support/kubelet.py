@@ -50,9 +50,13 @@ class Kubelet:
 
     def register(self) -> None:
         """The Node: ready, with room, and without the taint that admission gives to new ones."""
-        self._ask("POST", NODES, {"metadata": {"name": self.node, "labels": {"kubernetes.io/hostname": self.node}}}, 201)
+        self._ask(
+            "POST", NODES, {"metadata": {"name": self.node, "labels": {"kubernetes.io/hostname": self.node}}}, 201
+        )
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": SINCE, "lastTransitionTime": SINCE}
-        self._patch(f"{NODES}/{self.node}/status", {"status": {"capacity": ROOM, "allocatable": ROOM, "conditions": [ready]}})
+        self._patch(
+            f"{NODES}/{self.node}/status", {"status": {"capacity": ROOM, "allocatable": ROOM, "conditions": [ready]}}
+        )
         status, _ = self._plane.request("PATCH", f"{NODES}/{self.node}", {"spec": {"taints": None}}, MERGE_PATCH)
         assert 200 == status
 
@@ -94,7 +98,9 @@ class Kubelet:
 
     def _login(self, pod: Json, folder: Path) -> Path:
         """A kubeconfig with what the pod's own projected volume would hold. For a pod that has none the file is missing."""
-        found = [one["projected"]["sources"] for one in pod["spec"]["volumes"] if one["name"].startswith("kube-api-access-")]
+        found = [
+            one["projected"]["sources"] for one in pod["spec"]["volumes"] if one["name"].startswith("kube-api-access-")
+        ]
         if not found:
             return folder / "kubeconfig"
         (projected,) = found
@@ -104,8 +110,13 @@ class Kubelet:
         certificate = self._ask("GET", f"{own}/configmaps/{authority}")["data"]["ca.crt"]
         bound = {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]}
         asked = {"spec": {"audiences": None, "boundObjectRef": bound}}
-        token = self._ask("POST", f"{own}/serviceaccounts/{spec['serviceAccountName']}/token", asked, 201)["status"]["token"]
-        cluster = {"server": self._plane.server, "certificate-authority-data": base64.b64encode(certificate.encode()).decode()}
+        token = self._ask("POST", f"{own}/serviceaccounts/{spec['serviceAccountName']}/token", asked, 201)["status"][
+            "token"
+        ]
+        cluster = {
+            "server": self._plane.server,
+            "certificate-authority-data": base64.b64encode(certificate.encode()).decode(),
+        }
         config: Json = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -150,11 +161,17 @@ class RunningPod:
         self._pod, self._address = pod, address
         self.told: Json = {}
         self.programs: dict[str, Program] = {}
-        self._of_host = {one["hostPath"]["path"]: host_folder(host, one["hostPath"]) for one in pod["spec"]["volumes"] if "hostPath" in one}
+        self._of_host = {
+            one["hostPath"]["path"]: host_folder(host, one["hostPath"])
+            for one in pod["spec"]["volumes"]
+            if "hostPath" in one
+        }
         self._volumes = {one["name"]: folder / one["name"] for one in pod["spec"]["volumes"] if "emptyDir" in one}
         for path in self._volumes.values():
             path.mkdir()
-        self._volumes |= {one["name"]: self._of_host[one["hostPath"]["path"]] for one in pod["spec"]["volumes"] if "hostPath" in one}
+        self._volumes |= {
+            one["name"]: self._of_host[one["hostPath"]["path"]] for one in pod["spec"]["volumes"] if "hostPath" in one
+        }
         for container in pod["spec"]["containers"]:
             variables = self._variables(container)
             words = (self._here(container, _filled_in(word, variables)) for word in container.get("args", ()))
@@ -169,7 +186,13 @@ class RunningPod:
         kinds = {"Initialized": "True", "ContainersReady": ready, "Ready": ready}
         conditions = [{"type": kind, "status": value, "lastTransitionTime": SINCE} for kind, value in kinds.items()]
         addresses = {"podIP": self._address, "podIPs": [{"ip": self._address}]}
-        return {"phase": "Running", "startTime": SINCE, **addresses, "conditions": conditions, "containerStatuses": containers}
+        return {
+            "phase": "Running",
+            "startTime": SINCE,
+            **addresses,
+            "conditions": conditions,
+            "containerStatuses": containers,
+        }
 
     def end(self) -> None:
         """SIGTERM for all, and a wait for their ends."""
@@ -186,7 +209,14 @@ class RunningPod:
         name, image = container["name"], container["image"]
         self.programs[name].assert_alive()
         state = {"running": {"startedAt": SINCE}}
-        return {"name": name, "image": image, "imageID": "", "ready": self._is_ready(container), "restartCount": 0, "state": state}
+        return {
+            "name": name,
+            "image": image,
+            "imageID": "",
+            "ready": self._is_ready(container),
+            "restartCount": 0,
+            "state": state,
+        }
 
     def _is_ready(self, container: Json) -> bool:
         """What the readiness probe finds; liveness has to hold whenever it does."""

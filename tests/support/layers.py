@@ -26,9 +26,7 @@ BROWSER: Final = "browser"
 GO_SOURCES: Final = "Kubernetes' sources"
 SPECIFICATION: Final = "specification beside the project"
 
-_REAL_PARTS: Final = (
-    "to test it: `make real-parts` (Go 1.26, about 11 minutes once), or KUBE_TEST_BIN=folder with the programs; then `make test`"
-)
+_REAL_PARTS: Final = "to test it: `make real-parts` (Go 1.26, about 11 minutes once), or KUBE_TEST_BIN=folder with the programs; then `make test`"
 
 REMEDIES: Final = {
     REAL_SERVER: _REAL_PARTS,

@@ -18,8 +18,13 @@ def _list(items: Json) -> Json:
     return {"type": "array", "items": items}
 
 
-_DURATION: Final[Json] = {"type": "string", "pattern": r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?)$"}
-_RULE: Final = _object(("expr",), alert=_TEXT, record=_TEXT, expr=_TEXT, **{"for": _DURATION}, labels=_MAP, annotations=_MAP)
+_DURATION: Final[Json] = {
+    "type": "string",
+    "pattern": r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?)$",
+}
+_RULE: Final = _object(
+    ("expr",), alert=_TEXT, record=_TEXT, expr=_TEXT, **{"for": _DURATION}, labels=_MAP, annotations=_MAP
+)
 _SPECS: Final[dict[str, Json]] = {
     "ServiceMonitor": _object(
         ("selector", "endpoints"),

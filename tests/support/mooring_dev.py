@@ -28,7 +28,9 @@ from tests.support.waiting import eventually
 MOORING: Final = [sys.executable, "-m", "mooring.cli.mooring"]
 
 # Becomes the program once the terminal on its input rules over it, as that of a shell does.
-_ON_TERMINAL: Final = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+_ON_TERMINAL: Final = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 SAYS_OTHERWISE: Final = ("COLUMNS", "LINES", "NO_COLOR")
 """Variables that would tell programs of another terminal."""
@@ -39,7 +41,9 @@ _ASK: Final = "from mooring.mounts.namespace import enter_private_mounts; print(
 @functools.cache
 def mount_obstacle() -> str:
     """Why programs can't mount here, "" where they can. Asked by a program of its own: this process stays where it is."""
-    return subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+    return subprocess.run(
+        [sys.executable, "-c", _ASK], capture_output=True, text=True, timeout=30, check=True
+    ).stdout.strip()
 
 
 def needs_mounts() -> None:
@@ -101,7 +105,10 @@ class Screen(Emulator):
             stdout=self.out,
             stderr=self.out,
             start_new_session=True,
-            env={**{name: value for name, value in os.environ.items() if name not in SAYS_OTHERWISE}, "TERM": "xterm-256color"},
+            env={
+                **{name: value for name, value in os.environ.items() if name not in SAYS_OTHERWISE},
+                "TERM": "xterm-256color",
+            },
         )
         self.out.close()
 
@@ -124,7 +131,9 @@ class Screen(Emulator):
 async def create(config: Path, *bodies: Json) -> None:
     """In the namespace `default`: claims and pods."""
     clock, kinds = LoopClock(), {"PersistentVolumeClaim": PERSISTENT_VOLUME_CLAIMS, "Pod": PODS}
-    async with HttpCluster(kubeconfig.load(str(config), {}), clock=clock, randomness=Random(1), user_agent="tests") as cluster:
+    async with HttpCluster(
+        kubeconfig.load(str(config), {}), clock=clock, randomness=Random(1), user_agent="tests"
+    ) as cluster:
         for body in bodies:
             await cluster.create(kinds[str(body["kind"])], body, "default")
 
@@ -134,5 +143,7 @@ def turned(word: str, *words: str, config: Path | None = None, tmp: Path | None 
     environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
     environment |= {"KUBECONFIG": str(config)} if config is not None else {}
     environment |= {"TMPDIR": str(tmp)} if tmp is not None else {}
-    done = subprocess.run([*MOORING, "dev", word, *words], capture_output=True, text=True, timeout=60, check=False, env=environment)
+    done = subprocess.run(
+        [*MOORING, "dev", word, *words], capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
     return done.returncode, done.stdout + done.stderr

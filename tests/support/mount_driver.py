@@ -106,7 +106,9 @@ async def _serve(driver: MountDriver, endpoint: str, node: str) -> None:
 
 def start(folder: Path, socket: Path, log: Path, namespace: MountNamespace) -> Program:
     """The driver as a program, over the folder."""
-    return Program(namespace.command(*COMMAND, "--endpoint", f"unix://{socket}"), log, {**os.environ, FOLDER: str(folder)})
+    return Program(
+        namespace.command(*COMMAND, "--endpoint", f"unix://{socket}"), log, {**os.environ, FOLDER: str(folder)}
+    )
 
 
 def main(made: type[MountDriver] = MountDriver) -> None:

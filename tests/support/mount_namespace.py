@@ -24,7 +24,9 @@ class MountNamespace:
         if sys.platform != "linux" or os.geteuid() != 0 or missing:
             not_tested(REAL_MOUNTS, f"no {', '.join(missing)}" if missing else "not root on Linux")
         command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-I", "-S", "-c", _HOLDER]
-        self._holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._holder = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert self._holder.stdout is not None
         assert self._holder.stderr is not None
         if self._holder.stdout.readline() != "ready\n":
@@ -40,7 +42,9 @@ class MountNamespace:
 
     def mounts(self) -> MountTable:
         """What is mounted in here now."""
-        return MountTable(parse(Path(f"/proc/{self._holder.pid}/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")))
+        return MountTable(
+            parse(Path(f"/proc/{self._holder.pid}/mountinfo").read_text(encoding="utf-8", errors="surrogateescape"))
+        )
 
     def points(self, folder: Path) -> list[str]:
         """The mount points below a folder, and on it."""

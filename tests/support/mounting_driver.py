@@ -118,13 +118,19 @@ class MountingDriver:
     async def get_plugin_info(self, _request: csi.GetPluginInfoRequest) -> csi.GetPluginInfoResponse:
         return csi.GetPluginInfoResponse(name=self.name, vendor_version="1")
 
-    async def get_plugin_capabilities(self, _request: csi.GetPluginCapabilitiesRequest) -> csi.GetPluginCapabilitiesResponse:
-        return csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"type": csi.PluginCapability.Service.CONTROLLER_SERVICE}}])
+    async def get_plugin_capabilities(
+        self, _request: csi.GetPluginCapabilitiesRequest
+    ) -> csi.GetPluginCapabilitiesResponse:
+        return csi.GetPluginCapabilitiesResponse(
+            capabilities=[{"service": {"type": csi.PluginCapability.Service.CONTROLLER_SERVICE}}]
+        )
 
     async def probe(self, _request: csi.ProbeRequest) -> csi.ProbeResponse:
         return csi.ProbeResponse()
 
-    async def controller_get_capabilities(self, _request: csi.ControllerGetCapabilitiesRequest) -> csi.ControllerGetCapabilitiesResponse:
+    async def controller_get_capabilities(
+        self, _request: csi.ControllerGetCapabilitiesRequest
+    ) -> csi.ControllerGetCapabilitiesResponse:
         return csi.ControllerGetCapabilitiesResponse(capabilities=[{"rpc": {"type": _RPC.PUBLISH_UNPUBLISH_VOLUME}}])
 
     async def node_get_info(self, _request: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:
@@ -135,11 +141,15 @@ class MountingDriver:
 
     # -- beside the attacher
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
         (self.folder / "attached" / f"{request.volume_id}@{request.node_id}").touch()
         return csi.ControllerPublishVolumeResponse()
 
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
         if (staged := self.folder / "staged" / request.node_id / request.volume_id).exists():
             self.backend.add_line("violations", f"detached while staged: {request.volume_id} at {staged.read_text()}")
         (self.folder / "attached" / f"{request.volume_id}@{request.node_id}").unlink(missing_ok=True)
@@ -161,7 +171,9 @@ class MountingDriver:
 
     async def node_unstage_volume(self, request: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
         def unstage() -> None:
-            if published := [path for path in self._all_published() if path.read_text().split()[0] == request.volume_id]:
+            if published := [
+                path for path in self._all_published() if path.read_text().split()[0] == request.volume_id
+            ]:
                 self.backend.add_line("violations", f"unstaged while published: {published[0].read_text()}")
             unmount_all(Path(request.staging_target_path))
             _detach_loops(self._image(request.volume_id))
@@ -209,7 +221,9 @@ class MountingDriver:
             await asyncio.to_thread(effect)
             self.backend.obey(self.node, method, "after")
 
-    def _mount(self, source: Path, target: Path, make: Callable[[Path], None] = lambda path: path.mkdir(exist_ok=True)) -> None:
+    def _mount(
+        self, source: Path, target: Path, make: Callable[[Path], None] = lambda path: path.mkdir(exist_ok=True)
+    ) -> None:
         if read_mount_table().at(str(target)) is None:
             make(target)
             subprocess.run(["mount", "--bind", source, target], check=True, capture_output=True)
@@ -217,7 +231,9 @@ class MountingDriver:
     def _mount_fuse(self, volume: str, target: Path) -> None:
         if read_mount_table().at(str(target)) is None:
             command = [sys.executable, "-m", "tests.support.fuse_folder", target]
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
+            )
             assert process.stdout is not None
             assert process.stdout.readline() == b"mounted\n"
             (self.folder / f"fuse-{volume}").write_text(str(process.pid))
@@ -270,7 +286,9 @@ def _stop(pid: int) -> None:
     """Stops a server of files before it reads another request: from one that was read the kernel sets nobody free, not even by SIGKILL."""
     os.kill(pid, signal.SIGSTOP)
     state = Path(f"/proc/{pid}/stat")
-    eventually(lambda: state.read_text().rpartition(") ")[2].startswith("T"), 10, "the server of files is stopped", 0.01)
+    eventually(
+        lambda: state.read_text().rpartition(") ")[2].startswith("T"), 10, "the server of files is stopped", 0.01
+    )
 
 
 def _loop_over(image: Path) -> Path:
@@ -279,7 +297,9 @@ def _loop_over(image: Path) -> Path:
             file.truncate(IMAGE_BYTES)
     found = loops_over(image)
     if not found:
-        shown = subprocess.run(["losetup", "--find", "--show", image], check=True, capture_output=True, text=True).stdout
+        shown = subprocess.run(
+            ["losetup", "--find", "--show", image], check=True, capture_output=True, text=True
+        ).stdout
         found = [shown.strip()]
     return Path(found[0])
 
@@ -306,7 +326,9 @@ async def _serve(folder: Path, name: str, node: str, socket: Path, plugin: Path 
         await stack.enter_async_context(serving(MountingDriver(folder, name, node), str(socket), grace_s=0))
         if plugin is not None:
             plugin.parent.mkdir(parents=True, exist_ok=True)
-            info = registration.PluginInfo(type="CSIPlugin", name=name, endpoint=str(socket), supported_versions=("1.0.0",))
+            info = registration.PluginInfo(
+                type="CSIPlugin", name=name, endpoint=str(socket), supported_versions=("1.0.0",)
+            )
 
             async def notified(status: registration.RegistrationStatus) -> None:
                 text = "registered" if status.plugin_registered else f"refused: {status.error}"

@@ -44,7 +44,9 @@ class NodePlace:
         self.root = self.folder / "root"
         self.root.mkdir(parents=True)
         cluster.namespace.run("mount", "--bind", self.root, self.root)
-        cluster.namespace.run("mount", "--make-shared", self.root)  # else a kubelet mounts it on itself, over all that is mounted below
+        cluster.namespace.run(
+            "mount", "--make-shared", self.root
+        )  # else a kubelet mounts it on itself, over all that is mounted below
         self.layout = KubeletLayout(self.root)
         self.agent: Program | None = None
         self.driver: Program | None = None
@@ -54,7 +56,10 @@ class NodePlace:
         assert self.agent is None
         alone = ["--enable-controller-attach-detach=false"] if self._cluster.alone else []
         own = command or [_BIN / "mooring", "node-agent", f"--root-dir={self.root}", "--v=2", *alone]
-        flags = [f"--kubeconfig={self._cluster.plane.kubeconfig()}", *([f"--node-name={self.name}"] if names_node else [])]
+        flags = [
+            f"--kubeconfig={self._cluster.plane.kubeconfig()}",
+            *([f"--node-name={self.name}"] if names_node else []),
+        ]
         self.agent = self._cluster.program(f"agent-{self.name}", *own, *flags)
         return self.agent
 
@@ -85,7 +90,12 @@ class NodePlace:
     def folders(self) -> list[str]:
         """What is left of volumes and pods below the root folder, files and folders."""
         layout = self.layout
-        kept = {layout.csi / self._cluster.driver_name, layout.block, layout.block / "staging", layout.block / "publish"}
+        kept = {
+            layout.csi / self._cluster.driver_name,
+            layout.block,
+            layout.block / "staging",
+            layout.block / "publish",
+        }
         walked = [found for top in (self.layout.pods, self.layout.csi) for found in os.walk(top)]
         found = [Path(where) / name for where, folders, files in walked for name in (*folders, *files)]
         return sorted(str(path.relative_to(self.root)) for path in found if path not in kept)
@@ -122,14 +132,23 @@ class NodeCluster:
 
     def start(self) -> None:
         """Everything; returns once each driver that registers itself is registered."""
-        spec = {"attachRequired": self._attaches, "volumeLifecycleModes": ["Persistent", "Ephemeral"], "fsGroupPolicy": "File"}
+        spec = {
+            "attachRequired": self._attaches,
+            "volumeLifecycleModes": ["Persistent", "Ephemeral"],
+            "fsGroupPolicy": "File",
+        }
         self._post(f"{_STORAGE}/csidrivers", a_csi_driver(self.driver_name, **spec))
         if self._attaches:
             if not self.alone:
                 self.plane.start_controllers(ATTACH_DETACH, flags=["--kube-api-qps=1000", "--kube-api-burst=2000"])
             socket = self.folder / "controller.sock"
             self.driver_program("", socket)
-            flags = [f"--csi-address={socket}", f"--kubeconfig={self.plane.kubeconfig()}", "--worker-threads=20", "--kube-api-qps=-1"]
+            flags = [
+                f"--csi-address={socket}",
+                f"--kubeconfig={self.plane.kubeconfig()}",
+                "--worker-threads=20",
+                "--kube-api-qps=-1",
+            ]
             self.program("attacher", _BIN / "csi-attacher", *flags)
         for node in self.nodes:
             node.start_agent()
@@ -145,7 +164,15 @@ class NodeCluster:
         return made
 
     def driver_program(self, node: str, *sockets: Path) -> Program:
-        command = [sys.executable, "-m", "tests.support.mounting_driver", self.backend.folder, self.driver_name, node, *sockets]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.support.mounting_driver",
+            self.backend.folder,
+            self.driver_name,
+            node,
+            *sockets,
+        ]
         return self.program(f"driver-{node}", *command)
 
     def close(self) -> None:
@@ -194,11 +221,21 @@ class NodeCluster:
         claim = a_bound_claim(name, name, sc="", uid=None, modes=modes, status=status, **mode)
         made = self._post("/api/v1/namespaces/default/persistentvolumeclaims", claim)
         held = {"claimRef": a_reference(made), "storageClassName": "", **mode}
-        self._post("/api/v1/persistentvolumes", a_held_pv(name, name, modes=modes, finalizers=None, driver=self.driver_name, spec=held))
+        self._post(
+            "/api/v1/persistentvolumes",
+            a_held_pv(name, name, modes=modes, finalizers=None, driver=self.driver_name, spec=held),
+        )
         self._patch(f"/api/v1/namespaces/default/persistentvolumeclaims/{name}/status", {"status": status})
 
     def add_pod(
-        self, name: str, node: str, *claims: str, devices: bool = False, inline: Sequence[str] = (), own: Sequence[Json] = (), **spec: Any
+        self,
+        name: str,
+        node: str,
+        *claims: str,
+        devices: bool = False,
+        inline: Sequence[str] = (),
+        own: Sequence[Json] = (),
+        **spec: Any,
     ) -> str:
         """A pod of this node whose container uses all of its volumes. devices: the claims' are raw devices. own: whole volumes.
 
@@ -207,7 +244,9 @@ class NodeCluster:
         where, above = ("devicePath", "/dev") if devices else ("mountPath", "")
         used = [{"name": claim, where: f"{above}/{claim}"} for claim in claims]
         container: Json = {"name": "c", "image": "none", "volumeDevices" if devices else "volumeMounts": used}
-        container.setdefault("volumeMounts", []).extend({"name": volume, "mountPath": f"/{volume}"} for volume in inline)
+        container.setdefault("volumeMounts", []).extend(
+            {"name": volume, "mountPath": f"/{volume}"} for volume in inline
+        )
         volumes = [*({"name": volume, "csi": {"driver": self.driver_name}} for volume in inline), *own]
         container["volumeMounts"] += [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in own]
         full = {"volumes": volumes, "containers": [container], "terminationGracePeriodSeconds": 1, **spec}
@@ -222,7 +261,11 @@ class NodeCluster:
     def pods(self) -> dict[str, str]:
         """The phase of each pod of our nodes."""
         ours = {node.name for node in self.nodes}
-        return {pod["metadata"]["name"]: pod["status"].get("phase", "") for pod in self._list(_PODS) if pod["spec"].get("nodeName") in ours}
+        return {
+            pod["metadata"]["name"]: pod["status"].get("phase", "")
+            for pod in self._list(_PODS)
+            if pod["spec"].get("nodeName") in ours
+        }
 
     def node_status(self, node: str) -> Json:
         found: Json = self._get(f"/api/v1/nodes/{node}")["status"]
@@ -319,7 +362,9 @@ def a_node_cluster(
     driver_name: str = "",
 ) -> Iterator[NodeCluster]:
     """Started; what its programs said last is shown when a test fails."""
-    cluster = NodeCluster(plane, node_names or ("n1",), attaches=attaches, registers=registers, alone=alone, driver_name=driver_name)
+    cluster = NodeCluster(
+        plane, node_names or ("n1",), attaches=attaches, registers=registers, alone=alone, driver_name=driver_name
+    )
     try:
         cluster.start()
         yield cluster
@@ -338,5 +383,8 @@ def waiting_in_kernel(folder: str) -> Iterator[str]:
             if folder not in command:
                 continue
             for thread in process.glob("task/*"):
-                state, call = (thread / "stat").read_text().rpartition(") ")[2][:1], (thread / "syscall").read_text().strip()
+                state, call = (
+                    (thread / "stat").read_text().rpartition(") ")[2][:1],
+                    (thread / "syscall").read_text().strip(),
+                )
                 yield f"{process.name} {thread.name} {state} {(thread / 'wchan').read_text()} {call} {command[-90:]}"

@@ -41,7 +41,12 @@ class Listing(VolumeDriver):
     """Lists two volumes a page. broken: deleting these fails. words, published: by handle. lists: how often it was asked for page 1."""
 
     def __init__(
-        self, *handles: str, lists: bool = True, name: str = DRIVER, delete_s: float = 0.0, place: Mapping[str, str] | None = None
+        self,
+        *handles: str,
+        lists: bool = True,
+        name: str = DRIVER,
+        delete_s: float = 0.0,
+        place: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(name, controller=(RPC.LIST_VOLUMES,) if lists else (), topology=place)
         self.volumes = dict.fromkeys(handles, 1 << 30)
@@ -54,7 +59,9 @@ class Listing(VolumeDriver):
         self.list_count += not request.starting_token
         start, handles = int(request.starting_token or 0), sorted(self.volumes)
         token = str(start + 2) if start + 2 < len(handles) else ""
-        return csi.ListVolumesResponse(entries=[self._entry(handle) for handle in handles[start : start + 2]], next_token=token)
+        return csi.ListVolumesResponse(
+            entries=[self._entry(handle) for handle in handles[start : start + 2]], next_token=token
+        )
 
     def _entry(self, handle: str) -> dict[str, Any]:
         context = {"name": self.words[handle]} if handle in self.words else {}
@@ -77,7 +84,9 @@ class OrphansWorld(ClusterWorld):
 
     async def run(self, typed: str = "", **flags: Any) -> int:
         port = InProcessDriver(self.driver, clock=self.clock)
-        return await OrphansCommand(OrphansFlags(**flags), self.cluster, port, self.clock, io.StringIO(typed), self.out, self.err).run()
+        return await OrphansCommand(
+            OrphansFlags(**flags), self.cluster, port, self.clock, io.StringIO(typed), self.out, self.err
+        ).run()
 
     async def found(self) -> list[Found]:
         """What one look shows."""
@@ -85,16 +94,25 @@ class OrphansWorld(ClusterWorld):
         await self.run(output="json")
         entries = json.loads(self.out.getvalue())["orphans"]
         return [
-            Found(entry["kind"], entry["volumeHandle"], entry["why"], entry.get("spared", ""), entry.get("object", "")) for entry in entries
+            Found(entry["kind"], entry["volumeHandle"], entry["why"], entry.get("spared", ""), entry.get("object", ""))
+            for entry in entries
         ]
 
     async def own(self, name: str, handle: str, **more: Any) -> None:
         """A PersistentVolume. more: as for `a_held_pv`."""
-        source = more.pop("source", {"csi": {"driver": self.driver.name, "volumeHandle": handle, **more.pop("csi", {})}})
+        source = more.pop(
+            "source", {"csi": {"driver": self.driver.name, "volumeHandle": handle, **more.pop("csi", {})}}
+        )
         await self.create(a_held_pv(name, source=source, **more))
 
     async def claim(
-        self, name: str = "c1", *, provisioner: str | None = DRIVER, notes: Mapping[str, str] | None = None, phase: str = "", **spec: Any
+        self,
+        name: str = "c1",
+        *,
+        provisioner: str | None = DRIVER,
+        notes: Mapping[str, str] | None = None,
+        phase: str = "",
+        **spec: Any,
     ) -> str:
         """Gives its uid. provisioner: of the annotation, None for none. notes: further annotations."""
         noted = {} if provisioner is None else {"volume.kubernetes.io/storage-provisioner": provisioner}
@@ -105,7 +123,9 @@ class OrphansWorld(ClusterWorld):
     async def begin(self, volume_name: str, uid: str = "u1", written_ago_s: float = 0.0, page: int = 0) -> None:
         """An open intent, alone on its page."""
         intent = Intent(uid, "ns", "c1", volume_name, "{}", "{}")
-        body = lease_codec.page_body(PLACE, page, None, "somebody", [lease_codec.encoded(intent)], self.clock.wall_s() - written_ago_s)
+        body = lease_codec.page_body(
+            PLACE, page, None, "somebody", [lease_codec.encoded(intent)], self.clock.wall_s() - written_ago_s
+        )
         await self.users.create(LEASES.whole(), body, "default")
 
     async def damage(self) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PAGES: Final = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("README.md")])
+PAGES: Final = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("README.md")]
+)
 
 _SHELL: Final = ("sh", "bash", "")
 _COMMAND: Final = re.compile(
@@ -33,7 +35,9 @@ def commands_of(page: Path) -> Iterator[Command]:
         while lines and (text.endswith("\\") or _is_open(text)):
             text += "\n" + lines.pop(0)[1]
         if _COMMAND.match(text):
-            yield Command(page.relative_to(ROOT).as_posix(), number, text if "<<" in text else re.sub(r"\s+#\s.*", "", text))
+            yield Command(
+                page.relative_to(ROOT).as_posix(), number, text if "<<" in text else re.sub(r"\s+#\s.*", "", text)
+            )
 
 
 def _is_open(text: str) -> bool:

@@ -12,15 +12,31 @@ EVERY: Final = object()
 """A list with one item for each field of its message, in which that field alone is set."""
 
 _THING: Final = {"example.com/thing": "1"}
-_QUANTITIES: Final = {"limits": {"cpu": "3", "memory": "4Gi", **_THING}, "requests": {"cpu": "2", "memory": "3Gi", **_THING}}
+_QUANTITIES: Final = {
+    "limits": {"cpu": "3", "memory": "4Gi", **_THING},
+    "requests": {"cpu": "2", "memory": "3Gi", **_THING},
+}
 _ITEM: Final = [{"key": "a-key", "path": "a/path", "mode": 7}]
 
-POD_ONE_OF: Final = ("VolumeSource", "VolumeProjection", "EnvVarSource", "ProbeHandler", "LifecycleHandler", "ContainerState")
+POD_ONE_OF: Final = (
+    "VolumeSource",
+    "VolumeProjection",
+    "EnvVarSource",
+    "ProbeHandler",
+    "LifecycleHandler",
+    "ContainerState",
+)
 
 POD_RULES: Final[Mapping[str, Any]] = {
     # not for everybody: other objects would have to be there first, or a gate is closed
-    **{f"PodSpec.{field}": OMIT for field in ("ephemeralContainers", "priority", "priorityClassName", "runtimeClassName", "overhead")},
-    **{f"PodSpec.{field}": OMIT for field in ("schedulingGroup", "os", "hostnameOverride", "setHostnameAsFQDN", "hostUsers")},
+    **{
+        f"PodSpec.{field}": OMIT
+        for field in ("ephemeralContainers", "priority", "priorityClassName", "runtimeClassName", "overhead")
+    },
+    **{
+        f"PodSpec.{field}": OMIT
+        for field in ("schedulingGroup", "os", "hostnameOverride", "setHostnameAsFQDN", "hostUsers")
+    },
     "PodSpec.volumes": EVERY,
     "PodSpec.restartPolicy": "OnFailure",
     "PodSpec.dnsPolicy": "Default",
@@ -28,8 +44,13 @@ POD_RULES: Final[Mapping[str, Any]] = {
     "PodSpec.preemptionPolicy": "PreemptLowerPriority",
     "PodSpec.subdomain": "a-subdomain",
     "PodSpec.resources": {"limits": {"cpu": "30"}, "requests": {"cpu": "20"}},
-    "PodSpec.tolerations": [{"key": "a", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 5}],
-    "PodSpec.resourceClaims": [{"name": "claim", "resourceClaimName": "x"}, {"name": "other", "resourceClaimTemplateName": "y"}],
+    "PodSpec.tolerations": [
+        {"key": "a", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 5}
+    ],
+    "PodSpec.resourceClaims": [
+        {"name": "claim", "resourceClaimName": "x"},
+        {"name": "other", "resourceClaimTemplateName": "y"},
+    ],
     "PodSpec.initContainers": [{"name": "i", "image": "j"}],
     "PodSpec.nodeName": OMIT,
     "PodSpec.hostNetwork": False,
@@ -53,7 +74,14 @@ POD_RULES: Final[Mapping[str, Any]] = {
     "Container.name": "c",
     "Container.env": EVERY,
     "Container.volumeMounts": [
-        {"name": "v1", "readOnly": True, "mountPath": "/m", "subPath": "s", "mountPropagation": "None", "recursiveReadOnly": "IfPossible"},
+        {
+            "name": "v1",
+            "readOnly": True,
+            "mountPath": "/m",
+            "subPath": "s",
+            "mountPropagation": "None",
+            "recursiveReadOnly": "IfPossible",
+        },
         {"name": "v1", "mountPath": "/n", "subPathExpr": "t"},
     ],
     "Container.volumeDevices": [{"name": "v9", "devicePath": "/dev/x"}],
@@ -102,8 +130,12 @@ POD_RULES: Final[Mapping[str, Any]] = {
     "EmptyDirVolumeSource.medium": "Memory",
     "KeyToPath.path": "a/path",
     "GitRepoVolumeSource.directory": "dir",
-    "DownwardAPIVolumeSource.items": [{"path": "a", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}, "mode": 5}],
-    "DownwardAPIProjection.items": [{"path": "b", "resourceFieldRef": {"containerName": "c", "resource": "limits.cpu", "divisor": "1"}}],
+    "DownwardAPIVolumeSource.items": [
+        {"path": "a", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}, "mode": 5}
+    ],
+    "DownwardAPIProjection.items": [
+        {"path": "b", "resourceFieldRef": {"containerName": "c", "resource": "limits.cpu", "divisor": "1"}}
+    ],
     "ProjectedVolumeSource.sources": EVERY,
     "SecretProjection.items": [{"key": "k", "path": "c", "mode": 6}],
     "ConfigMapProjection.items": [{"key": "k", "path": "d", "mode": 6}],

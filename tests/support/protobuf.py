@@ -62,9 +62,13 @@ def _field(message: Message, field: Field, value: Any) -> bytes:
         return b"".join(_one(message, field, field.number, item) for item in value)
     if field.shape == "{" and field.type == "any":  # (of lists of strings)
         texts = {key: b"".join(chunk(1, text.encode()) for text in items) for key, items in value.items()}
-        return b"".join(chunk(field.number, chunk(1, key.encode()) + chunk(2, content)) for key, content in texts.items())
+        return b"".join(
+            chunk(field.number, chunk(1, key.encode()) + chunk(2, content)) for key, content in texts.items()
+        )
     if field.shape == "{":
-        return b"".join(chunk(field.number, chunk(1, key.encode()) + _one(message, field, 2, item)) for key, item in value.items())
+        return b"".join(
+            chunk(field.number, chunk(1, key.encode()) + _one(message, field, 2, item)) for key, item in value.items()
+        )
     return _one(message, field, field.number, value)
 
 
@@ -83,7 +87,10 @@ def _one(message: Message, field: Field, at: int, value: Any) -> bytes:
         case "any":
             return chunk(at, chunk(1, msgspec.json.encode(value)))
         case "intstr":
-            return chunk(at, number(1, 0) + number(2, value) if isinstance(value, int) else number(1, 1) + chunk(3, value.encode()))
+            return chunk(
+                at,
+                number(1, 0) + number(2, value) if isinstance(value, int) else number(1, 1) + chunk(3, value.encode()),
+            )
         case "time" | "micro":
             return chunk(at, _moment(value))
     inner = message.of(field)
@@ -104,12 +111,18 @@ def _items(schema: Message, at: int, value: Any) -> bytes:
 
 
 def _schema_or_bool(schema: Message, at: int, value: Any) -> bytes:
-    return chunk(at, number(1, 1) + chunk(2, encode(schema, value)) if isinstance(value, dict) else number(1, int(value)))
+    return chunk(
+        at, number(1, 1) + chunk(2, encode(schema, value)) if isinstance(value, dict) else number(1, int(value))
+    )
 
 
 def _dependencies(schema: Message, at: int, value: Any) -> bytes:
     def one(wanted: Any) -> bytes:
-        return chunk(1, encode(schema, wanted)) if isinstance(wanted, dict) else b"".join(chunk(2, name.encode()) for name in wanted)
+        return (
+            chunk(1, encode(schema, wanted))
+            if isinstance(wanted, dict)
+            else b"".join(chunk(2, name.encode()) for name in wanted)
+        )
 
     return b"".join(chunk(at, chunk(1, key.encode()) + chunk(2, one(wanted))) for key, wanted in value.items())
 

@@ -64,7 +64,11 @@ class ProvisioningWorld(ClusterWorld):
     """rules: the flags among `Rules`; options: the others."""
 
     def __init__(
-        self, driver: VolumeDriver | None = None, faults: ServerFaults | None = None, rules: Rules | None = None, **options: Any
+        self,
+        driver: VolumeDriver | None = None,
+        faults: ServerFaults | None = None,
+        rules: Rules | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(faults)
         self.driver = driver or AnsweringDriver()

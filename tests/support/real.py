@@ -7,7 +7,15 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.support.layers import GO_HOSTPATH, GO_REGISTRAR, H2SPEC, REAL_CONTROLLERS, REAL_PEERS, REAL_SERVER, not_tested
+from tests.support.layers import (
+    GO_HOSTPATH,
+    GO_REGISTRAR,
+    H2SPEC,
+    REAL_CONTROLLERS,
+    REAL_PEERS,
+    REAL_SERVER,
+    not_tested,
+)
 from tests.support.programs import Program
 
 _BUILD = Path(__file__).resolve().parents[2] / "hack" / "kube" / "build"
@@ -26,7 +34,9 @@ _LAYERS = {
 @functools.cache
 def _folder() -> Path:
     """Where hack/kube/build puts its programs ($KUBE_TEST_BIN obeyed), built or not."""
-    return Path(subprocess.run([_BUILD, "--folder"], check=True, capture_output=True, text=True, timeout=30).stdout.strip())
+    return Path(
+        subprocess.run([_BUILD, "--folder"], check=True, capture_output=True, text=True, timeout=30).stdout.strip()
+    )
 
 
 def binary(name: str) -> Path:
@@ -48,7 +58,9 @@ def kubectl(kubeconfig: Path, *args: str, stdin: str = "", timeout_s: float = 60
     return done.stdout
 
 
-def run_kubectl(kubeconfig: Path, *args: str, stdin: str = "", timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+def run_kubectl(
+    kubeconfig: Path, *args: str, stdin: str = "", timeout_s: float = 60.0
+) -> subprocess.CompletedProcess[str]:
     """The same for a kubectl that may fail: exit code and both outputs."""
     command: list[str | Path] = [
         binary("kubectl"),

@@ -64,7 +64,10 @@ class NamelessError(BaseException):
 def names_its_object(patch: Patch) -> bool:
     """True for a patch that changes one object, and not another one that takes its name: by its uid, or by a version."""
     if patch.type is PatchType.JSON:
-        return any(step["op"] == "test" and step["path"] in ("/metadata/uid", "/metadata/resourceVersion") for step in patch.body)
+        return any(
+            step["op"] == "test" and step["path"] in ("/metadata/uid", "/metadata/resourceVersion")
+            for step in patch.body
+        )
     return not {"uid", "resourceVersion"}.isdisjoint(patch.body.get("metadata") or {})
 
 
@@ -117,7 +120,11 @@ class RecordingCluster(Cluster):
 
     async def ask(self, request: cluster.Request) -> Any:
         asked = _recorded(request)
-        return await self._cluster.ask(request) if asked is None else await self._asked(asked, lambda: self._cluster.ask(request))
+        return (
+            await self._cluster.ask(request)
+            if asked is None
+            else await self._asked(asked, lambda: self._cluster.ask(request))
+        )
 
     async def _asked(self, asked: Request, send: Callable[[], Awaitable[Any]]) -> Any:
         self.requests.append(asked)

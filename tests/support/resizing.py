@@ -98,7 +98,9 @@ class ResizingDriver(ScriptedDriver):
         self.parameters: dict[str, dict[str, str]] = {}
         self.answers: list[int] = []
 
-    async def get_plugin_capabilities(self, request: csi.GetPluginCapabilitiesRequest) -> csi.GetPluginCapabilitiesResponse:
+    async def get_plugin_capabilities(
+        self, request: csi.GetPluginCapabilitiesRequest
+    ) -> csi.GetPluginCapabilitiesResponse:
         answer = await super().get_plugin_capabilities(request)
         answer.capabilities.extend(csi.PluginCapability(volume_expansion={"type": kind}) for kind in self.expansion)  # type: ignore[dict-item]
         return answer
@@ -107,7 +109,9 @@ class ResizingDriver(ScriptedDriver):
         expands = [{"rpc": {"type": csi.NodeServiceCapability.RPC.EXPAND_VOLUME}}] if self.on_node else []
         return csi.NodeGetCapabilitiesResponse(capabilities=expands)
 
-    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+    async def controller_expand_volume(
+        self, request: csi.ControllerExpandVolumeRequest
+    ) -> csi.ControllerExpandVolumeResponse:
         def expand() -> csi.ControllerExpandVolumeResponse:
             asked = request.capacity_range.required_bytes
             size = self.sizes[request.volume_id] = max(asked, self.sizes.get(request.volume_id, 0))
@@ -116,7 +120,9 @@ class ResizingDriver(ScriptedDriver):
 
         return await self._call(EXPAND, request, request.volume_id, expand)
 
-    async def controller_modify_volume(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
+    async def controller_modify_volume(
+        self, request: csi.ControllerModifyVolumeRequest
+    ) -> csi.ControllerModifyVolumeResponse:
         def modify() -> csi.ControllerModifyVolumeResponse:
             self.parameters[request.volume_id] = dict(request.mutable_parameters)
             return csi.ControllerModifyVolumeResponse()
@@ -127,7 +133,9 @@ class ResizingDriver(ScriptedDriver):
 class ResizerWorld(ClusterWorld):
     """options: of the resizer."""
 
-    def __init__(self, driver: ResizingDriver | None = None, faults: ServerFaults | None = None, **options: Any) -> None:
+    def __init__(
+        self, driver: ResizingDriver | None = None, faults: ServerFaults | None = None, **options: Any
+    ) -> None:
         super().__init__(faults)
         self.look_s = 0.05
         self.driver = driver or ResizingDriver()
@@ -140,7 +148,9 @@ class ResizerWorld(ClusterWorld):
         """A running resizer; cancelled at the end, as by kill -9."""
         port = InProcessDriver(self.driver, clock=self.clock)
         info = await probe_and_identify(port, clock=self.clock)
-        events = EventRecorder(self.users, f"external-resizer {self.driver.name}", clock=self.clock, randomness=self.randomness)
+        events = EventRecorder(
+            self.users, f"external-resizer {self.driver.name}", clock=self.clock, randomness=self.randomness
+        )
         self.resizer = Resizer(self.runtime, port, info, self.options, events, on_node=self.driver.on_node)
         async with self.running(self.resizer.run()):
             await self.until(self._synced)
@@ -171,11 +181,19 @@ class ResizerWorld(ClusterWorld):
         pv_name = "pv" if name == "claim" else f"pv-{name}"
         if await self.find(STORAGE_CLASSES, "sc") is None:
             await self.create(a_class("sc", provisioner=self.driver.name, allowVolumeExpansion=True))
-        body = a_claim(name, size=size_of(spec) or "", volume=pv_name, annotations=annotations, volumeAttributesClassName=vac)
+        body = a_claim(
+            name, size=size_of(spec) or "", volume=pv_name, annotations=annotations, volumeAttributesClassName=vac
+        )
         made = await self.create({**body, "status": claim_status(cap, alloc, step, **status)})
         source = {"csi": {"driver": self.driver.name, "volumeHandle": f"handle-{pv_name}", **(csi_fields or {})}}
         reference = {**a_reference(made), **(claim_ref or {})}
-        wanted = {"size": size_of(pv), "source": source, "storageClassName": "sc", "claimRef": reference, **(of_pv or {})}
+        wanted = {
+            "size": size_of(pv),
+            "source": source,
+            "storageClassName": "sc",
+            "claimRef": reference,
+            **(of_pv or {}),
+        }
         await self.create(a_pv(pv_name, **wanted))
         return self
 
@@ -185,7 +203,9 @@ class ResizerWorld(ClusterWorld):
         await self.remove(kind, name)
 
     async def make_class(self, name: str, **parameters: str) -> None:
-        await self.create(an_attributes_class(name, parameters=parameters or {"class": name}, driverName=self.driver.name))
+        await self.create(
+            an_attributes_class(name, parameters=parameters or {"class": name}, driverName=self.driver.name)
+        )
 
     async def ask(self, amount: int | str, name: str = "claim") -> None:
         await self.patch(CLAIMS, name, {"spec": {"resources": {"requests": {"storage": size_of(amount)}}}})
@@ -198,8 +218,14 @@ class ResizerWorld(ClusterWorld):
 
     async def node_done(self, amount: int) -> None:
         """As a kubelet says it."""
-        gone = [one for one in (await self.claim())["status"].get("conditions", []) if one["type"] not in names.RESIZE_CONDITIONS]
-        await self.set_status({"capacity": {"storage": size_of(amount)}, "allocatedResourceStatuses": None, "conditions": gone or None})
+        gone = [
+            one
+            for one in (await self.claim())["status"].get("conditions", [])
+            if one["type"] not in names.RESIZE_CONDITIONS
+        ]
+        await self.set_status(
+            {"capacity": {"storage": size_of(amount)}, "allocatedResourceStatuses": None, "conditions": gone or None}
+        )
 
     # -- waiting, and what happened
 
@@ -218,7 +244,13 @@ class ResizerWorld(ClusterWorld):
         return status["capacity"]["storage"], allocated, step, pv["spec"]["capacity"]["storage"] if pv else None
 
     async def state_is(
-        self, cap: int | str, alloc: int | str | None, step: str | None, pv: int | str, name: str = "claim", wait_s: float = WAIT_S
+        self,
+        cap: int | str,
+        alloc: int | str | None,
+        step: str | None,
+        pv: int | str,
+        name: str = "claim",
+        wait_s: float = WAIT_S,
     ) -> None:
         wanted = (size_of(cap), size_of(alloc), step, size_of(pv))
 
@@ -254,13 +286,17 @@ class ResizerWorld(ClusterWorld):
     async def told(self, name: str = "claim") -> list[tuple[str, str, str]]:
         """Type, reason and message of the claim's events, each as often as it happened."""
         found = await self.events_about(name)
-        return [(event["type"], event["reason"], event["message"]) for event in found for _ in range(event.get("count", 1))]
+        return [
+            (event["type"], event["reason"], event["message"]) for event in found for _ in range(event.get("count", 1))
+        ]
 
     async def event(self, reason: str, text: str = "") -> tuple[str, str]:
         """Type and message of the first such event, once there is one."""
 
         async def is_told() -> tuple[str, str] | None:
-            return next(((kind, message) for kind, why, message in await self.told() if why == reason and text in message), None)
+            return next(
+                ((kind, message) for kind, why, message in await self.told() if why == reason and text in message), None
+            )
 
         found: tuple[str, str] = await self.until(is_told, what=f"an event {reason}")
         return found

@@ -60,7 +60,9 @@ class Answer:
         status = self.refused(422, "Invalid")
         told = [(cause["reason"], cause["field"], cause["message"]) for cause in status["details"]["causes"]]
         assert [(reason, field) for reason, field, _ in causes] == [(reason, field) for reason, field, _ in told], self
-        assert [] == [text for (_, _, text), (_, _, message) in zip(causes, told, strict=True) if text not in message], self
+        assert [] == [
+            text for (_, _, text), (_, _, message) in zip(causes, told, strict=True) if text not in message
+        ], self
         return status
 
     def __repr__(self) -> str:
@@ -76,7 +78,9 @@ class Rest:
         self._headers = {"Authorization": f"Bearer {token}", "Accept": JSON} if token else {"Accept": JSON}
         self._local = threading.local()
 
-    def request(self, method: str, path: str, body: Any = None, content_type: str = JSON, headers: Any = (), **query: Any) -> Answer:
+    def request(
+        self, method: str, path: str, body: Any = None, content_type: str = JSON, headers: Any = (), **query: Any
+    ) -> Answer:
         """body: bytes as they are, anything else as JSON. query: values as text; None is left out."""
         target = path + _query(query)
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -110,7 +114,9 @@ class Rest:
         """A watch that answers 200; its connection is closed at the end."""
         connection = self._connect()
         try:
-            connection.request("GET", path + _query({"watch": "true", **query}), headers={**self._headers, **dict(headers)})
+            connection.request(
+                "GET", path + _query({"watch": "true", **query}), headers={**self._headers, **dict(headers)}
+            )
             response = connection.getresponse()
             assert response.status == 200, response.read()
             assert connection.sock is not None or response.fp is not None
@@ -126,7 +132,9 @@ class Rest:
 
     def _connect(self) -> http.client.HTTPSConnection:
         assert self._place.hostname is not None
-        return http.client.HTTPSConnection(self._place.hostname, self._place.port, timeout=_TIMEOUT_S, context=self._tls)
+        return http.client.HTTPSConnection(
+            self._place.hostname, self._place.port, timeout=_TIMEOUT_S, context=self._tls
+        )
 
     def close(self) -> None:
         """Closes this thread's connection."""

@@ -80,14 +80,18 @@ class Manifest:
 
     def unused(self, proxy: FaultProxy) -> list[str]:
         """The rights that none of the requests needed, such as `get leases.coordination.k8s.io`."""
-        return sorted(str(right) for right in self.rights() if not any(right.covers(request) for request in proxy.requests))
+        return sorted(
+            str(right) for right in self.rights() if not any(right.covers(request) for request in proxy.requests)
+        )
 
     def login(self, plane: ControlPlane, folder: Path) -> Path:
         """Applies the manifest, and gives a kubeconfig with a token of its account."""
         status, _ = plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         assert status in (201, 409)
         plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(self._objects))
-        status, answer = plane.request("POST", f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{self.account}/token", {"spec": {}})
+        status, answer = plane.request(
+            "POST", f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{self.account}/token", {"spec": {}}
+        )
         assert 201 == status, answer
         authority = base64.b64encode(plane.ca_file.read_bytes()).decode()
         values: Json = {
@@ -208,19 +212,32 @@ def just(name: str, everywhere: Rules, here: Rules = ()) -> Manifest:
     """An account of this name with these rights alone. here: in its own namespace."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}}
     return Manifest(
-        [account, *_bound("ClusterRole", {"name": name}, everywhere), *_bound("Role", {"name": name, "namespace": NAMESPACE}, here)]
+        [
+            account,
+            *_bound("ClusterRole", {"name": name}, everywhere),
+            *_bound("Role", {"name": name, "namespace": NAMESPACE}, here),
+        ]
     )
 
 
 def _bound(kind: str, metadata: Json, rules: Rules) -> list[Json]:
     """A role of the account with the same name."""
     name = metadata["name"]
-    listed = [{"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()} for group, resources, verbs in rules]
+    listed = [
+        {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
+        for group, resources, verbs in rules
+    ]
     subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
     role = {"apiGroup": GROUP, "kind": kind, "name": name}
     return [
         {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata, "rules": listed},
-        {"apiVersion": f"{GROUP}/v1", "kind": f"{kind}Binding", "metadata": metadata, "roleRef": role, "subjects": [subject]},
+        {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": f"{kind}Binding",
+            "metadata": metadata,
+            "roleRef": role,
+            "subjects": [subject],
+        },
     ]
 
 

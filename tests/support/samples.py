@@ -64,7 +64,11 @@ RULES: Final[Mapping[str, Any]] = {
     "PersistentVolumeSpec.volumeMode": "Block",
     "PersistentVolumeClaimSpec.accessModes": ["ReadWriteMany"],
     "PersistentVolumeClaimSpec.volumeMode": "Block",
-    "PersistentVolumeClaimSpec.dataSource": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"},
+    "PersistentVolumeClaimSpec.dataSource": {
+        "apiGroup": "snapshot.storage.k8s.io",
+        "kind": "VolumeSnapshot",
+        "name": "s",
+    },
     "PersistentVolumeClaimSpec.dataSourceRef": OMIT,
     "VolumeResourceRequirements.limits": {"storage": "7Gi"},
     "VolumeResourceRequirements.requests": {"storage": "5Gi"},
@@ -135,19 +139,28 @@ class Sample:
 def samples(resource: Resource) -> list[Sample]:
     """All that it takes to set each field of a kind once, but for those that RULES leaves out."""
     if resource.kind == "PersistentVolume":
-        return [Sample(resource, {"PersistentVolumeSource": source}, _VOLUME_RULES.get(source, _NOT_CSI)) for source in SOURCES]
+        return [
+            Sample(resource, {"PersistentVolumeSource": source}, _VOLUME_RULES.get(source, _NOT_CSI))
+            for source in SOURCES
+        ]
     if resource.kind == "VolumeAttachment":
         return [
             Sample(resource),
             Sample(resource, {"VolumeAttachmentSource": "inlineVolumeSpec", "PersistentVolumeSource": "csi"}, _INLINE),
         ]
     if resource.kind == "SubjectAccessReview":
-        paths = {"SubjectAccessReviewSpec.resourceAttributes": OMIT, "SubjectAccessReviewSpec.nonResourceAttributes": None}
+        paths = {
+            "SubjectAccessReviewSpec.resourceAttributes": OMIT,
+            "SubjectAccessReviewSpec.nonResourceAttributes": None,
+        }
         return [Sample(resource), Sample(resource, {"SubjectAccessReviewSpec": "nonResourceAttributes"}, paths)]
     if resource.path == ("events.k8s.io", "v1", "events"):
         old = ("deprecatedSource", "deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount")
         name = resource.message.name
-        rules = {f"{name}.{field}": OMIT for field in old} | {f"{name}.type": "Warning", f"{name}.reportingController": "a.b/c"}
+        rules = {f"{name}.{field}": OMIT for field in old} | {
+            f"{name}.type": "Warning",
+            f"{name}.reportingController": "a.b/c",
+        }
         return [Sample(resource, rules=rules)]
     if resource.kind == "Pod":
         handlers = [("exec", "exec"), ("httpGet", "httpGet"), ("tcpSocket", "tcpSocket"), ("grpc", "sleep")]

@@ -101,23 +101,33 @@ class ScriptedDriver:
     async def get_plugin_info(self, request: csi.GetPluginInfoRequest) -> csi.GetPluginInfoResponse:
         return csi.GetPluginInfoResponse(name=self.name, vendor_version="1")
 
-    async def get_plugin_capabilities(self, request: csi.GetPluginCapabilitiesRequest) -> csi.GetPluginCapabilitiesResponse:
+    async def get_plugin_capabilities(
+        self, request: csi.GetPluginCapabilitiesRequest
+    ) -> csi.GetPluginCapabilitiesResponse:
         return csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"type": value}} for value in self.plugin])
 
     async def probe(self, request: csi.ProbeRequest) -> csi.ProbeResponse:
         return csi.ProbeResponse()
 
-    async def controller_get_capabilities(self, request: csi.ControllerGetCapabilitiesRequest) -> csi.ControllerGetCapabilitiesResponse:
-        return csi.ControllerGetCapabilitiesResponse(capabilities=[{"rpc": {"type": value}} for value in self.controller])
+    async def controller_get_capabilities(
+        self, request: csi.ControllerGetCapabilitiesRequest
+    ) -> csi.ControllerGetCapabilitiesResponse:
+        return csi.ControllerGetCapabilitiesResponse(
+            capabilities=[{"rpc": {"type": value}} for value in self.controller]
+        )
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
         def publish() -> csi.ControllerPublishVolumeResponse:
             self.published[request.volume_id].add(request.node_id)
             return csi.ControllerPublishVolumeResponse(publish_context=self.publish_context)
 
         return await self._call(PUBLISH, request, request.volume_id, publish)
 
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
         def unpublish() -> csi.ControllerUnpublishVolumeResponse:
             if request.node_id:
                 self.published[request.volume_id].discard(request.node_id)

@@ -17,7 +17,10 @@ from tests.support.rights import UPSTREAM, UPSTREAM_CAPACITY, UPSTREAM_ELECTION,
 
 NOW_S: Final = 1_780_000_000.0
 GO: Final = "registry.k8s.io/sig-storage"
-SECRET_KEYS: Final = {"csi.storage.k8s.io/provisioner-secret-name": "creds", "csi.storage.k8s.io/provisioner-secret-namespace": "vault"}
+SECRET_KEYS: Final = {
+    "csi.storage.k8s.io/provisioner-secret-name": "creds",
+    "csi.storage.k8s.io/provisioner-secret-namespace": "vault",
+}
 FAST: Final = ("--kube-api-qps=100", "--kube-api-burst=200")
 
 
@@ -26,11 +29,19 @@ def sidecar(program: str, *flags: str, image: str = "") -> dict[str, Any]:
 
 
 def deployment(
-    *containers: dict[str, Any], name: str = "csi", replicas: int = 2, kind: str = "Deployment", namespace: str = "storage"
+    *containers: dict[str, Any],
+    name: str = "csi",
+    replicas: int = 2,
+    kind: str = "Deployment",
+    namespace: str = "storage",
 ) -> dict[str, Any]:
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": {"serviceAccountName": "csi", "containers": list(containers)}}
-    spec = {"selector": {"matchLabels": labels}, "template": template, **({} if kind == "DaemonSet" else {"replicas": replicas})}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "template": template,
+        **({} if kind == "DaemonSet" else {"replicas": replicas}),
+    }
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 
@@ -39,12 +50,17 @@ def rights(everywhere: Rules, here: Rules = (), account: str = "csi") -> list[di
     found = []
     for kind, rules in (("ClusterRole", everywhere), ("Role", here)):
         metadata = {"name": account, **({"namespace": "storage"} if kind == "Role" else {})}
-        listed = [{"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()} for group, resources, verbs in rules]
+        listed = [
+            {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
+            for group, resources, verbs in rules
+        ]
         subject = {"kind": "ServiceAccount", "name": account, "namespace": "storage"}
         api = "rbac.authorization.k8s.io/v1"
         found.append({"apiVersion": api, "kind": kind, "metadata": metadata, "rules": listed})
         ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": account}
-        found.append({"apiVersion": api, "kind": f"{kind}Binding", "metadata": metadata, "roleRef": ref, "subjects": [subject]})
+        found.append(
+            {"apiVersion": api, "kind": f"{kind}Binding", "metadata": metadata, "roleRef": ref, "subjects": [subject]}
+        )
     return found
 
 
@@ -55,7 +71,9 @@ def upstream_rights(*programs: str) -> list[dict[str, Any]]:
     return rights(tuple(everywhere), (*UPSTREAM_ELECTION, *UPSTREAM_CAPACITY))
 
 
-def definitions(*versions: str, group: str = "snapshot.storage.k8s.io", prefix: str = "volumesnapshot") -> list[dict[str, Any]]:
+def definitions(
+    *versions: str, group: str = "snapshot.storage.k8s.io", prefix: str = "volumesnapshot"
+) -> list[dict[str, Any]]:
     listed = [{"name": version, "served": True} for version in versions]
     return [
         {
@@ -73,7 +91,11 @@ def csi_driver(name: str = "csi.test") -> dict[str, Any]:
 
 
 def storage_class(
-    name: str = "fast", provisioner: str = "csi.test", *, default: bool = False, parameters: Mapping[str, str] | None = None
+    name: str = "fast",
+    provisioner: str = "csi.test",
+    *,
+    default: bool = False,
+    parameters: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     notes = {"storageclass.kubernetes.io/is-default-class": "true"} if default else {}
     return {

@@ -149,9 +149,16 @@ def _definition(
         "kind": "CustomResourceDefinition",
         "metadata": {
             "name": f"{plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": f"https://github.com/kubernetes-csi/external-snapshotter/pull/{pull}"},
+            "annotations": {
+                "api-approved.kubernetes.io": f"https://github.com/kubernetes-csi/external-snapshotter/pull/{pull}"
+            },
         },
-        "spec": {"group": group, "scope": "Namespaced" if namespaced else "Cluster", "names": names, "versions": [version]},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced" if namespaced else "Cluster",
+            "names": names,
+            "versions": [version],
+        },
     }
 
 
@@ -218,7 +225,9 @@ _SELECTOR: Final = _object(
         "matchLabels": {"type": "object", "additionalProperties": _TEXT},
         "matchExpressions": {
             "type": "array",
-            "items": _object({"key": _TEXT, "operator": _TEXT, "values": {"type": "array", "items": _TEXT}}, "key", "operator"),
+            "items": _object(
+                {"key": _TEXT, "operator": _TEXT, "values": {"type": "array", "items": _TEXT}}, "key", "operator"
+            ),
         },
     }
 )
@@ -250,7 +259,13 @@ _HANDLES: Final = _object(
     "volumeSnapshotHandles",
 )
 _INFO: Final = _object(
-    {"creationTime": _NUMBER, "readyToUse": _BOOLEAN, "restoreSize": _NUMBER, "snapshotHandle": _TEXT, "volumeHandle": _TEXT}
+    {
+        "creationTime": _NUMBER,
+        "readyToUse": _BOOLEAN,
+        "restoreSize": _NUMBER,
+        "snapshotHandle": _TEXT,
+        "volumeHandle": _TEXT,
+    }
 )
 
 _GROUP_CONTENT: Final = _object(
@@ -292,7 +307,10 @@ GROUP_CRDS: Final = (
 def group_crds_in(*versions: str) -> list[Json]:
     """The kinds of groups as the definitions of an older snapshot controller serve them; the last version is the stored one."""
     return [
-        {**crd, "spec": {**crd["spec"], "versions": [_in_version(crd, name, name == versions[-1]) for name in versions]}}
+        {
+            **crd,
+            "spec": {**crd["spec"], "versions": [_in_version(crd, name, name == versions[-1]) for name in versions]},
+        }
         for crd in GROUP_CRDS
     ]
 

@@ -11,7 +11,11 @@ from mooring.wire.grpc.codes import Code
 from tests.support.scripted_driver import RPC, ScriptedDriver
 
 CREATE, DELETE, LIST, GET = "CreateSnapshot", "DeleteSnapshot", "ListSnapshots", "GetSnapshot"
-CREATE_GROUP, DELETE_GROUP, GET_GROUP = "CreateVolumeGroupSnapshot", "DeleteVolumeGroupSnapshot", "GetVolumeGroupSnapshot"
+CREATE_GROUP, DELETE_GROUP, GET_GROUP = (
+    "CreateVolumeGroupSnapshot",
+    "DeleteVolumeGroupSnapshot",
+    "GetVolumeGroupSnapshot",
+)
 SERVICE: Final = csi.PluginCapability.Service
 GiB = 1 << 30
 CREATED_S: Final = 1_700_000_000
@@ -96,7 +100,9 @@ class SnapshotDriver(ScriptedDriver):
         made.creation_time.seconds = CREATED_S
         return made
 
-    async def create_volume_group_snapshot(self, request: csi.CreateVolumeGroupSnapshotRequest) -> csi.CreateVolumeGroupSnapshotResponse:
+    async def create_volume_group_snapshot(
+        self, request: csi.CreateVolumeGroupSnapshotRequest
+    ) -> csi.CreateVolumeGroupSnapshotResponse:
         def create() -> csi.CreateVolumeGroupSnapshotResponse:
             handle = f"g-{request.name}"
             for volume in request.source_volume_ids:
@@ -106,7 +112,9 @@ class SnapshotDriver(ScriptedDriver):
 
         return await self._call(CREATE_GROUP, request, request.name, create)
 
-    async def get_volume_group_snapshot(self, request: csi.GetVolumeGroupSnapshotRequest) -> csi.GetVolumeGroupSnapshotResponse:
+    async def get_volume_group_snapshot(
+        self, request: csi.GetVolumeGroupSnapshotRequest
+    ) -> csi.GetVolumeGroupSnapshotResponse:
         def got() -> csi.GetVolumeGroupSnapshotResponse:
             if request.group_snapshot_id not in self.groups:
                 raise DriverError(Code.NOT_FOUND, "no such group")
@@ -114,7 +122,9 @@ class SnapshotDriver(ScriptedDriver):
 
         return await self._call(GET_GROUP, request, "", got)
 
-    async def delete_volume_group_snapshot(self, request: csi.DeleteVolumeGroupSnapshotRequest) -> csi.DeleteVolumeGroupSnapshotResponse:
+    async def delete_volume_group_snapshot(
+        self, request: csi.DeleteVolumeGroupSnapshotRequest
+    ) -> csi.DeleteVolumeGroupSnapshotResponse:
         def delete() -> csi.DeleteVolumeGroupSnapshotResponse:
             for handle in self.groups.pop(request.group_snapshot_id, []):
                 self.snapshots.pop(handle, None)

@@ -29,7 +29,11 @@ VS, VSC, PVC = VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CONTENTS, PERSISTENT_VOLUME_CLA
 PATCH_VS, PATCH_VS_STATUS = "patch volumesnapshots", "patch volumesnapshots/status"
 CREATE_VSC, PATCH_VSC = "create volumesnapshotcontents", "patch volumesnapshotcontents"
 PATCH_VSC_STATUS = "patch volumesnapshotcontents/status"
-DELETE_VSC, PUT_PVC, GET_PVC = "delete volumesnapshotcontents", "update persistentvolumeclaims", "get persistentvolumeclaims"
+DELETE_VSC, PUT_PVC, GET_PVC = (
+    "delete volumesnapshotcontents",
+    "update persistentvolumeclaims",
+    "get persistentvolumeclaims",
+)
 WRITES: Final = ("create", "patch", "update", "delete")
 
 
@@ -95,8 +99,16 @@ class SnapshotWorld(ClusterWorld):
 
     async def cut(self, content: str, **status: Any) -> None:
         """The test as the driver's side: the snapshot is made."""
-        made = {"snapshotHandle": "h", "readyToUse": True, "restoreSize": 1 << 30, "creationTime": 1_700_000_000 * 10**9, **status}
-        await self.patch(VSC, content, {"status": {k: v for k, v in made.items() if v is not ...}}, subresource="status")
+        made = {
+            "snapshotHandle": "h",
+            "readyToUse": True,
+            "restoreSize": 1 << 30,
+            "creationTime": 1_700_000_000 * 10**9,
+            **status,
+        }
+        await self.patch(
+            VSC, content, {"status": {k: v for k, v in made.items() if v is not ...}}, subresource="status"
+        )
 
     async def annotate(self, kind: Kind[Any], name: str, **notes: str | None) -> None:
         await self.patch(kind, name, {"metadata": {"annotations": notes}})
@@ -122,7 +134,9 @@ class SnapshotWorld(ClusterWorld):
 
     async def error(self, name: str = "snap", text: str = "", kind: Kind[Any] = VS) -> str:
         """The message in the status, once there is one with this text."""
-        found = await self.shown(kind, name, lambda body: text in error_of(body) and error_of(body), f"with error {text!r}")
+        found = await self.shown(
+            kind, name, lambda body: text in error_of(body) and error_of(body), f"with error {text!r}"
+        )
         return error_of(found)
 
     async def content_ready(self, name: str) -> Json:

@@ -112,13 +112,21 @@ class StorageParts:
         api, name = self.api, self.driver.name
         for definition in SNAPSHOT_CRDS:
             api.post(_DEFINITIONS, definition).ok(201)
-        eventually(lambda: api.get(SNAPSHOTS).status == api.get(_SNAPSHOT_CLASSES).status == 200, START_S_MAX, "snapshots are served")
+        eventually(
+            lambda: api.get(SNAPSHOTS).status == api.get(_SNAPSHOT_CLASSES).status == 200,
+            START_S_MAX,
+            "snapshots are served",
+        )
         attached = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
         api.post(NODES, {"metadata": {"name": NODE, "annotations": attached}}).ok(201)
         api.post(CSI_NODES, a_csi_node(NODE, [{"name": name, "nodeID": NODE_ID, "topologyKeys": None}])).ok(201)
         api.post(CSI_DRIVERS, {"metadata": {"name": name}, "spec": {"attachRequired": True}}).ok(201)
         api.post(STORAGE_CLASSES, a_class(CLASS, provisioner=name, allowVolumeExpansion=True)).ok(201)
-        kind = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass", "metadata": {"name": SNAPSHOT_CLASS}}
+        kind = {
+            "apiVersion": "snapshot.storage.k8s.io/v1",
+            "kind": "VolumeSnapshotClass",
+            "metadata": {"name": SNAPSHOT_CLASS},
+        }
         api.post(_SNAPSHOT_CLASSES, {**kind, "driver": name, "deletionPolicy": "Delete"}).ok(201)
 
     def _run(self, name: str, *flags: str) -> None:

@@ -48,7 +48,9 @@ class Stores:
         return binder.Volumes(self.of("PersistentVolume"), self.available)
 
     def binder(self, taken: Mapping[str, Key] | None = None) -> binder.View:
-        return binder.View(self.of("PersistentVolumeClaim"), self.volumes, self.of("StorageClass"), self.of("Pod"), taken or {})
+        return binder.View(
+            self.of("PersistentVolumeClaim"), self.volumes, self.of("StorageClass"), self.of("Pod"), taken or {}
+        )
 
     def scheduler(self, plans: AssumedBindings | None = None) -> scheduler.View:
         return scheduler.View(

@@ -46,7 +46,9 @@ ELECTION: Final = (
 class Part:
     """proxies: of ours and of the Go program, each with all its requests."""
 
-    def __init__(self, name: str, manifest: Manifest, proxies: Mapping[bool, FaultProxy], folder: Path, socket: Path | None) -> None:
+    def __init__(
+        self, name: str, manifest: Manifest, proxies: Mapping[bool, FaultProxy], folder: Path, socket: Path | None
+    ) -> None:
         self.name, self.manifest, self.proxies = name, manifest, proxies
         self._folder, self._socket, self._numbers = folder, socket, itertools.count(1)
 
@@ -75,7 +77,9 @@ class Part:
 
 
 @contextlib.asynccontextmanager
-async def swapping(name: str, plane: ControlPlane, folder: Path, socket: Path | None = None, *, feature: str = "") -> AsyncIterator[Part]:
+async def swapping(
+    name: str, plane: ControlPlane, folder: Path, socket: Path | None = None, *, feature: str = ""
+) -> AsyncIterator[Part]:
     """socket: of the driver, for those who call one. feature: as for `deployed`."""
     manifest, places = deployed(name, feature), {is_go: folder / f"{name}-{is_go}" for is_go in (False, True)}
     for place in places.values():

@@ -18,12 +18,20 @@ PVCS = "/api/v1/namespaces/default/persistentvolumeclaims"
 PODS = "/api/v1/namespaces/default/pods"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
-DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS = (f"{APPS}/{plural}" for plural in ("deployments", "replicasets", "statefulsets"))
+DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS = (
+    f"{APPS}/{plural}" for plural in ("deployments", "replicasets", "statefulsets")
+)
 REVISIONS = f"{APPS}/controllerrevisions"
 HOLD = "kit.example.com/hold"
 BY_HAND = {"manualSelector": True, "selector": {"matchLabels": APP}, "template": a_template(restartPolicy="Never")}
 """A Job whose selector is not its uid."""
-OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "11111111-2222-3333-4444-555555555555", "controller": True}
+OWNER = {
+    "apiVersion": "apps/v1",
+    "kind": "StatefulSet",
+    "name": "web",
+    "uid": "11111111-2222-3333-4444-555555555555",
+    "controller": True,
+}
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 IS_DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
@@ -36,7 +44,11 @@ FULL_INFO = {
     "kubeletVersion": "v1",
     "architecture": "amd64",
 }
-PVC_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "none-such"}
+PVC_SPEC = {
+    "accessModes": ["ReadWriteOnce"],
+    "resources": {"requests": {"storage": "1Gi"}},
+    "storageClassName": "none-such",
+}
 ABOUT = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "fieldPath": "spec.x"}
 EVENT = {
     "involvedObject": ABOUT,
@@ -80,27 +92,50 @@ PODS_BY_NAME: dict[str, tuple[Json, Json]] = {
     "reason": ({}, {"phase": "Failed", "reason": "Evicted"}),
     "gated": ({"schedulingGates": [{"name": "example.com/g"}]}, {}),
     "succeeded": ({}, {"phase": "Succeeded", "containerStatuses": [a_status("c", state=ended(0, reason="Completed"))]}),
-    "waiting": ({}, {"phase": "Running", "containerStatuses": [a_status("c", state=WAITING, restartCount=3, lastState=ended(1))]}),
+    "waiting": (
+        {},
+        {"phase": "Running", "containerStatuses": [a_status("c", state=WAITING, restartCount=3, lastState=ended(1))]},
+    ),
     "signal": ({}, {"phase": "Running", "containerStatuses": [a_status("c", state=ended(137, signal=9))]}),
     "code": ({}, {"phase": "Running", "containerStatuses": [a_status("c", state=ended(3), restartCount=1)]}),
-    "ready": ({}, {"phase": "Running", "conditions": READY, "containerStatuses": [a_status("c", state=RUNNING, ready=True)]}),
+    "ready": (
+        {},
+        {"phase": "Running", "conditions": READY, "containerStatuses": [a_status("c", state=RUNNING, ready=True)]},
+    ),
     "half": (
         {"containers": [a_container("c"), a_container("d")]},
         {
             "phase": "Running",
-            "containerStatuses": [a_status("c", state=ended(0, reason="Completed")), a_status("d", state=RUNNING, ready=True)],
+            "containerStatuses": [
+                a_status("c", state=ended(0, reason="Completed")),
+                a_status("d", state=RUNNING, ready=True),
+            ],
         },
     ),
     "both": (
         {"containers": [a_container("c"), a_container("d")]},
-        {"phase": "Running", "containerStatuses": [a_status("c", state=WAITING), a_status("d", state=ended(1, reason="Error"))]},
+        {
+            "phase": "Running",
+            "containerStatuses": [a_status("c", state=WAITING), a_status("d", state=ended(1, reason="Error"))],
+        },
     ),
     "init": (
         {"initContainers": [a_container("i"), a_container("j")]},
-        {"initContainerStatuses": [a_status("i", state=ended(0)), a_status("j", state={"waiting": {"reason": "PodInitializing"}})]},
+        {
+            "initContainerStatuses": [
+                a_status("i", state=ended(0)),
+                a_status("j", state={"waiting": {"reason": "PodInitializing"}}),
+            ]
+        },
     ),
-    "init-fails": ({"initContainers": [a_container("i")]}, {"initContainerStatuses": [a_status("i", state=ended(2), restartCount=4)]}),
-    "init-error": ({"initContainers": [a_container("i")]}, {"initContainerStatuses": [a_status("i", state=ended(2, reason="Error"))]}),
+    "init-fails": (
+        {"initContainers": [a_container("i")]},
+        {"initContainerStatuses": [a_status("i", state=ended(2), restartCount=4)]},
+    ),
+    "init-error": (
+        {"initContainers": [a_container("i")]},
+        {"initContainerStatuses": [a_status("i", state=ended(2, reason="Error"))]},
+    ),
     "init-waits": ({"initContainers": [a_container("i")]}, {"initContainerStatuses": [a_status("i", state=WAITING)]}),
     "sidecar": (
         SIDECAR,
@@ -127,15 +162,29 @@ OBJECTS: dict[str, tuple[str, Json, Json]] = {
     "csinode-empty": (CSI_NODES, {"spec": {"drivers": []}}, {}),
     "driver": (
         CSI_DRIVERS,
-        {"spec": {"tokenRequests": [{"audience": "a"}, {"audience": "b"}], "volumeLifecycleModes": ["Persistent", "Ephemeral"]}},
+        {
+            "spec": {
+                "tokenRequests": [{"audience": "a"}, {"audience": "b"}],
+                "volumeLifecycleModes": ["Persistent", "Ephemeral"],
+            }
+        },
         {},
     ),
-    "driver-plain": (CSI_DRIVERS, {"spec": {"attachRequired": False, "podInfoOnMount": True, "storageCapacity": True}}, {}),
+    "driver-plain": (
+        CSI_DRIVERS,
+        {"spec": {"attachRequired": False, "podInfoOnMount": True, "storageCapacity": True}},
+        {},
+    ),
     "capacity": (CAPACITIES, {"storageClassName": "fast", "capacity": "1Gi"}, {}),
     "class": (CLASSES, {"provisioner": "d.example.com"}, {}),
     "class-default": (
         CLASSES,
-        {"metadata": {"annotations": IS_DEFAULT}, "provisioner": "d", "allowVolumeExpansion": True, "reclaimPolicy": "Retain"},
+        {
+            "metadata": {"annotations": IS_DEFAULT},
+            "provisioner": "d",
+            "allowVolumeExpansion": True,
+            "reclaimPolicy": "Retain",
+        },
         {},
     ),
     "attributes": (ATTRIBUTES, {"driverName": "d.example.com", "parameters": {"a": "b"}}, {}),
@@ -152,8 +201,16 @@ OBJECTS: dict[str, tuple[str, Json, Json]] = {
         ),
         {"phase": "Failed", "reason": "Why"},
     ),
-    "volume-beta": (PVS, {**a_pv("x"), "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}}, {}),
-    "claim": (PVCS, {"spec": PVC_SPEC}, {"phase": "Pending", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}}),
+    "volume-beta": (
+        PVS,
+        {**a_pv("x"), "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}},
+        {},
+    ),
+    "claim": (
+        PVCS,
+        {"spec": PVC_SPEC},
+        {"phase": "Pending", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}},
+    ),
     "claim-bound": (
         PVCS,
         {"spec": {**PVC_SPEC, "volumeName": "v"}},
@@ -164,12 +221,17 @@ OBJECTS: dict[str, tuple[str, Json, Json]] = {
     "node-ready": (
         NODES,
         {
-            "metadata": {"labels": {"node-role.kubernetes.io/b": "", "node-role.kubernetes.io/a": "x", "kubernetes.io/role": "c"}},
+            "metadata": {
+                "labels": {"node-role.kubernetes.io/b": "", "node-role.kubernetes.io/a": "x", "kubernetes.io/role": "c"}
+            },
             "spec": {"unschedulable": True},
             "status": {
                 "conditions": READY,
                 "nodeInfo": FULL_INFO,
-                "addresses": [{"type": "ExternalIP", "address": "1.2.3.4"}, {"type": "InternalIP", "address": "10.0.0.1"}],
+                "addresses": [
+                    {"type": "ExternalIP", "address": "1.2.3.4"},
+                    {"type": "InternalIP", "address": "10.0.0.1"},
+                ],
             },
         },
         {},
@@ -179,16 +241,28 @@ OBJECTS: dict[str, tuple[str, Json, Json]] = {
         a_node("x", conditions=[{"type": "Ready", "status": "Unknown"}], nodeInfo={**FULL_INFO, "architecture": ""}),
         {},
     ),
-    "deployment": (DEPLOYMENTS, a_workload("Deployment", replicas=3), {"readyReplicas": 1, "replicas": 3, "updatedReplicas": 2}),
+    "deployment": (
+        DEPLOYMENTS,
+        a_workload("Deployment", replicas=3),
+        {"readyReplicas": 1, "replicas": 3, "updatedReplicas": 2},
+    ),
     "deployment-new": (DEPLOYMENTS, a_workload("Deployment"), {}),
     "replicaset": (REPLICA_SETS, a_workload("ReplicaSet", replicas=3), {"replicas": 2, "readyReplicas": 1}),
     "statefulset": (STATEFUL_SETS, a_workload("StatefulSet", replicas=3), {"replicas": 2, "readyReplicas": 1}),
     "revision": (REVISIONS, {"revision": 3, "data": {"a": "b"}}, {}),
     # (held: its owner is not there, and the collector would delete it)
-    "revision-owned": (REVISIONS, {"metadata": {"ownerReferences": [OWNER], "finalizers": [HOLD]}, "revision": 3, "data": {"a": "b"}}, {}),
+    "revision-owned": (
+        REVISIONS,
+        {"metadata": {"ownerReferences": [OWNER], "finalizers": [HOLD]}, "revision": 3, "data": {"a": "b"}},
+        {},
+    ),
     "job": (JOBS, a_job("x", completions=3, parallelism=2, **BY_HAND), {"succeeded": 1, "startTime": LONG_AGO}),
     "job-open": (JOBS, a_job("x", parallelism=2, **BY_HAND), {}),
-    "job-suspended": (JOBS, a_job("x", suspend=True, **BY_HAND), {"conditions": [{"type": "Suspended", "status": "True"}]}),
+    "job-suspended": (
+        JOBS,
+        a_job("x", suspend=True, **BY_HAND),
+        {"conditions": [{"type": "Suspended", "status": "True"}]},
+    ),
     "namespace": (NAMESPACES, {}, {}),
     "secret": (SECRETS, {"stringData": {"a": "", "b": "c"}, "type": "example.com/x"}, {}),
     "config-map": (CONFIG_MAPS, {"data": {"a": "b", "c": ""}, "binaryData": {"d": "YQ=="}}, {}),
@@ -206,12 +280,15 @@ OBJECTS: dict[str, tuple[str, Json, Json]] = {
                 "group": "tables.test",
                 "scope": "Cluster",
                 "names": {"plural": "shown", "singular": "showing", "kind": "Showing", "listKind": "ShowingList"},
-                "versions": [{"name": "v1", "served": False, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+                "versions": [
+                    {"name": "v1", "served": False, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+                ],
             }
         },
         {},
     ),
     **{
-        f"pod-{name}": (PODS, {"spec": {"containers": [a_container("c")], **spec}}, status) for name, (spec, status) in PODS_BY_NAME.items()
+        f"pod-{name}": (PODS, {"spec": {"containers": [a_container("c")], **spec}}, status)
+        for name, (spec, status) in PODS_BY_NAME.items()
     },
 }

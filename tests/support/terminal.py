@@ -84,7 +84,9 @@ class Terminal:
             )
             out = done.stdout
             self._keep(line, done.returncode, out, done.stderr)
-            assert (done.returncode != 0) == line.startswith("!"), f"{line} ended with {done.returncode}: {done.stderr}{out}"
+            assert (done.returncode != 0) == line.startswith("!"), (
+                f"{line} ended with {done.returncode}: {done.stderr}{out}"
+            )
         return out
 
     def follow(self, line: str, meanwhile: str, *, first: int, count: int) -> None:

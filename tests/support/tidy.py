@@ -7,11 +7,24 @@ import functools
 from collections.abc import Iterator
 from typing import Final
 
-_CLOCKS: Final = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "sleep"}
+_CLOCKS: Final = {
+    "time",
+    "time_ns",
+    "monotonic",
+    "monotonic_ns",
+    "perf_counter",
+    "perf_counter_ns",
+    "process_time",
+    "sleep",
+}
 
 FORBIDDEN: Final = {
     **{f"time.{name}": "take base.clock.Clock" for name in _CLOCKS},
-    **{f"datetime.{kind}.{name}": "take base.clock.Clock" for kind in ("datetime", "date") for name in ("now", "utcnow", "today")},
+    **{
+        f"datetime.{kind}.{name}": "take base.clock.Clock"
+        for kind in ("datetime", "date")
+        for name in ("now", "utcnow", "today")
+    },
     "asyncio.sleep": "take base.clock.Clock",
     "asyncio.create_task": "use a task group, so that the task has an owner",
     "asyncio.ensure_future": "use a task group, so that the task has an owner",
@@ -31,7 +44,9 @@ def findings(source: str, file: str = "<text>") -> list[str]:
         if isinstance(node, ast.Attribute | ast.Name):
             found.extend(f"{file}:{node.lineno}: {full}, {instead}" for full, instead in _forbidden(node, names))
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found.extend(f"{file}:{node.lineno}: {name}, {FORBIDDEN[name]}" for name in _modules(node) if name in FORBIDDEN)
+            found.extend(
+                f"{file}:{node.lineno}: {name}, {FORBIDDEN[name]}" for name in _modules(node) if name in FORBIDDEN
+            )
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "create_task":
             found.extend(f"{file}:{node.lineno}: create_task, {instead}" for instead in _task_faults(node, node.func))
     return sorted(set(found))
@@ -45,7 +60,9 @@ def imported_modules(source: str) -> dict[str, int]:
     """
     modules: dict[str, int] = {}
     tree = ast.parse(source)
-    for_types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    for_types = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
     skipped = {inner for node in for_types for inner in ast.walk(node)}
     for node in ast.walk(tree):
         if node not in skipped and isinstance(node, ast.Import | ast.ImportFrom):

@@ -70,7 +70,9 @@ def with_traces(make: Callable[..., Any], program: str, spans: SpansInMemory) ->
     def made(runtime: Runtime, *rest: Any, **more: Any) -> OrderedWork:
         tracing = Tracing(spans.of(program), LoopClock())
         with ordered(tracing):
-            called = [TracingDriver(FailsOnce(one), tracing, DRIVER_NAME) if isinstance(one, Driver) else one for one in rest]
+            called = [
+                TracingDriver(FailsOnce(one), tracing, DRIVER_NAME) if isinstance(one, Driver) else one for one in rest
+            ]
             if "sockets" in more:
                 more["sockets"] = AgentSockets(driver=traced_client())
         return OrderedWork(lambda: make(on_traced_ports(runtime, tracing), *called, **more), tracing)

@@ -40,14 +40,20 @@ class UnreliableArray(UnreliableVolumes):
         self.snapshots: dict[str, Snapshot] = {}
         self._randomness = randomness
 
-    async def get_plugin_capabilities(self, request: csi.GetPluginCapabilitiesRequest) -> csi.GetPluginCapabilitiesResponse:
+    async def get_plugin_capabilities(
+        self, request: csi.GetPluginCapabilitiesRequest
+    ) -> csi.GetPluginCapabilitiesResponse:
         return csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"type": SERVICE.CONTROLLER_SERVICE}}])
 
-    async def controller_get_capabilities(self, request: csi.ControllerGetCapabilitiesRequest) -> csi.ControllerGetCapabilitiesResponse:
+    async def controller_get_capabilities(
+        self, request: csi.ControllerGetCapabilitiesRequest
+    ) -> csi.ControllerGetCapabilitiesResponse:
         can = (RPC.CREATE_DELETE_VOLUME, RPC.EXPAND_VOLUME, RPC.CREATE_DELETE_SNAPSHOT, RPC.LIST_SNAPSHOTS)
         return csi.ControllerGetCapabilitiesResponse(capabilities=[{"rpc": {"type": one}} for one in can])
 
-    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+    async def controller_expand_volume(
+        self, request: csi.ControllerExpandVolumeRequest
+    ) -> csi.ControllerExpandVolumeResponse:
         size, handle = request.capacity_range.required_bytes, request.volume_id
         if size > SIZE_MAX:
             raise DriverError(Code.OUT_OF_RANGE, TOO_LARGE)
@@ -67,7 +73,9 @@ class UnreliableArray(UnreliableVolumes):
             if not handle:
                 self.made[request.name] += 1
                 handle = f"{request.name}-{self.made[request.name]}"
-                self.snapshots[handle] = Snapshot(request.name, request.source_volume_id, asyncio.get_running_loop().time())
+                self.snapshots[handle] = Snapshot(
+                    request.name, request.source_volume_id, asyncio.get_running_loop().time()
+                )
             return csi.CreateSnapshotResponse(snapshot=self._shown(handle))
 
         return await self._call(CREATE_SNAPSHOT, request.name, create)
@@ -90,7 +98,9 @@ class UnreliableArray(UnreliableVolumes):
     def _shown(self, handle: str) -> csi.Snapshot:
         snapshot = self.snapshots[handle]
         age_s = asyncio.get_running_loop().time() - snapshot.made_s
-        shown = csi.Snapshot(snapshot_id=handle, source_volume_id=snapshot.volume, size_bytes=1 << 30, ready_to_use=age_s > READY_AFTER_S)
+        shown = csi.Snapshot(
+            snapshot_id=handle, source_volume_id=snapshot.volume, size_bytes=1 << 30, ready_to_use=age_s > READY_AFTER_S
+        )
         shown.creation_time.seconds = 1_700_000_000
         return shown
 

@@ -44,7 +44,9 @@ class Fates:
     slow_s: how long one takes at the most. hang_s: how long, when it hangs.
     """
 
-    def __init__(self, randomness: Random, final: Sequence[Code], *, trouble: float, slow_s: float, hang_s: float) -> None:
+    def __init__(
+        self, randomness: Random, final: Sequence[Code], *, trouble: float, slow_s: float, hang_s: float
+    ) -> None:
         self._randomness, self._trouble, self._slow_s, self._hang_s = randomness, trouble, slow_s, hang_s
         self._final, self._unsure = final, sorted(NON_FINAL - set(final))
         self._troubles: dict[tuple[str, ...], int] = defaultdict(int)
@@ -65,7 +67,9 @@ class Fates:
 class UnreliableDriver:
     """trouble: how often a call goes wrong, 0 to 1. slow_s: how long one takes at the most. hang_s: how long, when it hangs."""
 
-    def __init__(self, name: str, journal: Path, randomness: Random, *, trouble: float, slow_s: float, hang_s: float) -> None:
+    def __init__(
+        self, name: str, journal: Path, randomness: Random, *, trouble: float, slow_s: float, hang_s: float
+    ) -> None:
         self.name = name
         self._journal = journal.open("a", buffering=1)
         self._fates = Fates(randomness, FINAL, trouble=trouble, slow_s=slow_s, hang_s=hang_s)
@@ -77,21 +81,29 @@ class UnreliableDriver:
     async def get_plugin_info(self, request: csi.GetPluginInfoRequest) -> csi.GetPluginInfoResponse:
         return csi.GetPluginInfoResponse(name=self.name, vendor_version="1")
 
-    async def get_plugin_capabilities(self, request: csi.GetPluginCapabilitiesRequest) -> csi.GetPluginCapabilitiesResponse:
+    async def get_plugin_capabilities(
+        self, request: csi.GetPluginCapabilitiesRequest
+    ) -> csi.GetPluginCapabilitiesResponse:
         service = csi.PluginCapability.Service.CONTROLLER_SERVICE
         return csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"type": service}}])
 
     async def probe(self, request: csi.ProbeRequest) -> csi.ProbeResponse:
         return csi.ProbeResponse()
 
-    async def controller_get_capabilities(self, request: csi.ControllerGetCapabilitiesRequest) -> csi.ControllerGetCapabilitiesResponse:
+    async def controller_get_capabilities(
+        self, request: csi.ControllerGetCapabilitiesRequest
+    ) -> csi.ControllerGetCapabilitiesResponse:
         return csi.ControllerGetCapabilitiesResponse(capabilities=[{"rpc": {"type": RPC.PUBLISH_UNPUBLISH_VOLUME}}])
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
         await self._call(PUBLISH, request.volume_id, request.node_id)
         return csi.ControllerPublishVolumeResponse()
 
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
         await self._call(UNPUBLISH, request.volume_id, request.node_id)
         return csi.ControllerUnpublishVolumeResponse()
 
@@ -113,7 +125,9 @@ class UnreliableDriver:
             raise DriverError(Code.ABORTED, f"an operation on {volume} is pending")
         code, takes_effect, seconds = self._fates.draw(method, volume, node)
         self._at_work.add(volume)
-        operation = asyncio.create_task(self._operate(volume, seconds, facts if takes_effect else None), name=f"{method}/{volume}")
+        operation = asyncio.create_task(
+            self._operate(volume, seconds, facts if takes_effect else None), name=f"{method}/{volume}"
+        )
         self._operations.add(operation)
         operation.add_done_callback(self._operations.discard)
         await asyncio.shield(operation)
@@ -218,7 +232,12 @@ async def _serve(options: argparse.Namespace) -> None:
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
     driver = UnreliableDriver(
-        options.name, options.journal, Random(options.seed), trouble=options.trouble, slow_s=options.slow, hang_s=options.hang
+        options.name,
+        options.journal,
+        Random(options.seed),
+        trouble=options.trouble,
+        slow_s=options.slow,
+        hang_s=options.hang,
     )
     async with serving(driver, str(options.socket), grace_s=0):
         await told.wait()

@@ -45,7 +45,9 @@ class UnreliableVolumes:
     trouble: how often a call goes wrong, 0 to 1. slow_s: how long one takes at the most. hang_s: how long, when it hangs.
     """
 
-    def __init__(self, name: str, randomness: Random, *, trouble: float, slow_s: float = 0.3, hang_s: float = 3.0) -> None:
+    def __init__(
+        self, name: str, randomness: Random, *, trouble: float, slow_s: float = 0.3, hang_s: float = 3.0
+    ) -> None:
         self.name = name
         self.volumes: dict[str, Volume] = {}
         self.made: Counter[str] = Counter()
@@ -61,14 +63,18 @@ class UnreliableVolumes:
     async def get_plugin_info(self, request: csi.GetPluginInfoRequest) -> csi.GetPluginInfoResponse:
         return csi.GetPluginInfoResponse(name=self.name, vendor_version="1")
 
-    async def get_plugin_capabilities(self, request: csi.GetPluginCapabilitiesRequest) -> csi.GetPluginCapabilitiesResponse:
+    async def get_plugin_capabilities(
+        self, request: csi.GetPluginCapabilitiesRequest
+    ) -> csi.GetPluginCapabilitiesResponse:
         services = (SERVICE.CONTROLLER_SERVICE, SERVICE.VOLUME_ACCESSIBILITY_CONSTRAINTS)
         return csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"type": service}} for service in services])
 
     async def probe(self, request: csi.ProbeRequest) -> csi.ProbeResponse:
         return csi.ProbeResponse()
 
-    async def controller_get_capabilities(self, request: csi.ControllerGetCapabilitiesRequest) -> csi.ControllerGetCapabilitiesResponse:
+    async def controller_get_capabilities(
+        self, request: csi.ControllerGetCapabilitiesRequest
+    ) -> csi.ControllerGetCapabilitiesResponse:
         return csi.ControllerGetCapabilitiesResponse(capabilities=[{"rpc": {"type": RPC.CREATE_DELETE_VOLUME}}])
 
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
@@ -112,7 +118,9 @@ class UnreliableVolumes:
             raise DriverError(Code.ABORTED, f"an operation on {name} is pending")
         code, takes_effect, seconds = self._draw(method, name)
         self._at_work.add(name)
-        operation = asyncio.create_task(self._operate(name, seconds, effect if takes_effect else None), name=f"{method}/{name}")
+        operation = asyncio.create_task(
+            self._operate(name, seconds, effect if takes_effect else None), name=f"{method}/{name}"
+        )
         self._operations.add(operation)
         operation.add_done_callback(self._operations.discard)
         answer = await asyncio.shield(operation)

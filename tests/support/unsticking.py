@@ -25,7 +25,9 @@ from tests.support.scripted_driver import RPC
 class Publishing(Listing):
     """A driver that says where it has its volumes, and which snapshots. gets: it looks one up by name. snapshots: their handles."""
 
-    def __init__(self, *handles: str, gets: bool = False, says_where: bool = True, place: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *handles: str, gets: bool = False, says_where: bool = True, place: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(*handles, place=place)
         self.controller = (
             *((RPC.GET_VOLUME, RPC.GET_SNAPSHOT) if gets else (RPC.LIST_VOLUMES, RPC.LIST_SNAPSHOTS)),
@@ -57,7 +59,9 @@ class Grouping(Publishing):
         self.plugin = (*self.plugin, csi.PluginCapability.Service.GROUP_CONTROLLER_SERVICE)
         self.groups = set(groups)
 
-    async def get_volume_group_snapshot(self, request: csi.GetVolumeGroupSnapshotRequest) -> csi.GetVolumeGroupSnapshotResponse:
+    async def get_volume_group_snapshot(
+        self, request: csi.GetVolumeGroupSnapshotRequest
+    ) -> csi.GetVolumeGroupSnapshotResponse:
         if request.group_snapshot_id not in self.groups:
             raise DriverError(Code.NOT_FOUND, "no such group")
         return csi.GetVolumeGroupSnapshotResponse(group_snapshot={"group_snapshot_id": request.group_snapshot_id})
@@ -77,7 +81,9 @@ class UnstickWorld(ClusterWorld):
         self.out, self.err = io.StringIO(), io.StringIO()
         driver = None if self.servicer is None else InProcessDriver(self.servicer, clock=self.clock)
         streams = (io.StringIO(typed), self.out, self.err)
-        return await UnstickCommand(UnstickFlags(**flags), words, "default", self.cluster, driver, self.clock, streams).run()
+        return await UnstickCommand(
+            UnstickFlags(**flags), words, "default", self.cluster, driver, self.clock, streams
+        ).run()
 
     async def judged(self, *words: str, **flags: Any) -> dict[str, Json]:
         """The verdict on each finalizer, of a look that writes nothing."""

@@ -78,7 +78,9 @@ class ZonalDriver(VolumeDriver):
 
         def create() -> csi.CreateVolumeResponse:
             handle = f"{zone}/{request.name}"
-            volume = csi.Volume(volume_id=handle, capacity_bytes=self.volumes.setdefault(handle, request.capacity_range.required_bytes))
+            volume = csi.Volume(
+                volume_id=handle, capacity_bytes=self.volumes.setdefault(handle, request.capacity_range.required_bytes)
+            )
             volume.accessible_topology.add(segments={"zone": zone})
             return csi.CreateVolumeResponse(volume=volume)
 

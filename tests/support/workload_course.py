@@ -23,7 +23,15 @@ from tests.support.real import kubectl
 
 WAIT_S = 60.0
 SHOWN = "deployments,replicasets,statefulsets,controllerrevisions,jobs,pods,pvc"
-_TIMES = ("creationTimestamp", "lastTransitionTime", "lastUpdateTime", "lastProbeTime", "startTime", "completionTime", "deletionTimestamp")
+_TIMES = (
+    "creationTimestamp",
+    "lastTransitionTime",
+    "lastUpdateTime",
+    "lastProbeTime",
+    "startTime",
+    "completionTime",
+    "deletionTimestamp",
+)
 _NOT_COMPARED = ("uid", "resourceVersion", "managedFields", "selfLink", *_TIMES)
 _HASHED = re.compile(r"\b(web|sts)-[bcdfghjklmnpqrstvwxz2456789]{8,10}\b")
 _SUFFIX = re.compile(r"\b(web-HASH|sum|bad|late)-[a-z0-9]{5}\b")
@@ -55,7 +63,9 @@ class Course:
         self.told: dict[str, Any] = {}
 
     async def kubectl(self, line: str, stdin: Json | None = None) -> str:
-        return await asyncio.to_thread(kubectl, self._kubeconfig, *line.split(), stdin=json.dumps(stdin) if stdin else "")
+        return await asyncio.to_thread(
+            kubectl, self._kubeconfig, *line.split(), stdin=json.dumps(stdin) if stdin else ""
+        )
 
     async def run(self) -> None:
         """From the first object to the last."""
@@ -66,7 +76,9 @@ class Course:
         await self._other_jobs()
         await self._deletions()
         await self.kubectl("delete job/sum job/bad statefulset/sts")
-        await self.until("delete pvc --all --wait=false", lambda items: {one["kind"] for one in items} <= {"PersistentVolumeClaim"})
+        await self.until(
+            "delete pvc --all --wait=false", lambda items: {one["kind"] for one in items} <= {"PersistentVolumeClaim"}
+        )
 
     async def _deletions(self) -> None:
         """An owner goes in each way, and comes again."""
@@ -79,7 +91,9 @@ class Course:
         await self._rolled("statefulset/sts", "set made again")
         await self.kubectl("delete deployment web --cascade=orphan")
         await self._tell("deployment gone, its pods left")
-        await self.kubectl("apply -f -", a_workload("Deployment", replicas=2, template=a_template(image="example.com/image:4")))
+        await self.kubectl(
+            "apply -f -", a_workload("Deployment", replicas=2, template=a_template(image="example.com/image:4"))
+        )
         await self._rolled("deployment/web", "deployment made again")
         await self.kubectl("delete deployment web --cascade=foreground --timeout=60s")
         await self._tell("deployment gone with all it had")
@@ -185,7 +199,9 @@ class Course:
         found = await self.user.list(EVENTS)
         kinds = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
         about = [one for one in found if one["involvedObject"]["kind"] in kinds]
-        return {(one["source"]["component"], one["reason"], _without_steps(_anonymous(one["message"]))) for one in about}
+        return {
+            (one["source"]["component"], one["reason"], _without_steps(_anonymous(one["message"]))) for one in about
+        }
 
 
 def _row(line: str) -> str:
@@ -224,7 +240,9 @@ def _pruned(value: Any) -> Any:
 @contextlib.asynccontextmanager
 async def course_on(kubeconfig: Path) -> AsyncIterator[tuple[Course, Cluster]]:
     """With its node running. The cluster is for the part under test."""
-    async with HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests") as cluster:
+    async with HttpCluster(
+        load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests"
+    ) as cluster:
         course = Course(kubeconfig, cluster)
         running = asyncio.create_task(course.node.run(), name="node")
         try:

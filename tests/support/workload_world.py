@@ -50,7 +50,9 @@ class WorkloadWorld(ClusterWorld):
 
     def _count(self, pods: list[Json]) -> None:
         self.most = max(self.most, len(pods))
-        self.least = min(self.least, sum(_is_ready(pod) and not pod["metadata"].get("deletionTimestamp") for pod in pods))
+        self.least = min(
+            self.least, sum(_is_ready(pod) and not pod["metadata"].get("deletionTimestamp") for pod in pods)
+        )
 
     # -- what is so
 
@@ -81,4 +83,11 @@ def _is_ready(pod: Json) -> bool:
 
 def condition(obj: Json, kind: str) -> tuple[str, str]:
     """Status and reason."""
-    return next(((one["status"], one.get("reason", "")) for one in obj["status"].get("conditions") or () if one["type"] == kind), ("", ""))
+    return next(
+        (
+            (one["status"], one.get("reason", ""))
+            for one in obj["status"].get("conditions") or ()
+            if one["type"] == kind
+        ),
+        ("", ""),
+    )

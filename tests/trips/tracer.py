@@ -40,7 +40,12 @@ class Tracer:
 
     def _happens(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(SOURCE) or code.co_filename == LOOP or asyncio.current_task() is self._test:
+        if (
+            event != "call"
+            or not code.co_filename.startswith(SOURCE)
+            or code.co_filename == LOOP
+            or asyncio.current_task() is self._test
+        ):
             return
         if not any(one.f_code.co_filename.startswith(BESIDE) for one in _callers(frame)):
             self.files[code.co_filename.removeprefix(SOURCE)].add(code.co_qualname)

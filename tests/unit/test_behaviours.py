@@ -33,7 +33,11 @@ def named(text: str, known: Iterable[str]) -> set[str]:
     shortest: dict[str, int] = {}
     for one in known:
         shortest[family(one)] = min(shortest.get(family(one), digit_count(one)), digit_count(one))
-    words = [word for word in WORD.findall(text.replace("_", " ")) if digit_count(word) >= shortest.get(family(word), math.inf)]
+    words = [
+        word
+        for word in WORD.findall(text.replace("_", " "))
+        if digit_count(word) >= shortest.get(family(word), math.inf)
+    ]
     in_names = WORD.findall(" ".join(NAME.findall(text)).replace("_", " "))
     return {_spelled(word, known) for word in [*words, *in_names]}
 
@@ -56,7 +60,9 @@ KNOWN = {one for one, _ in LINES}
 
 
 def test_each_id_that_a_test_names_has_a_line() -> None:
-    missing = {str(path.relative_to(ROOT)): sorted(ids) for path in TESTS if (ids := named(path.read_text(), KNOWN) - KNOWN)}
+    missing = {
+        str(path.relative_to(ROOT)): sorted(ids) for path in TESTS if (ids := named(path.read_text(), KNOWN) - KNOWN)
+    }
     assert {} == missing, "give each a line in docs/behaviours"
 
 
@@ -67,17 +73,28 @@ def test_each_line_has_a_test() -> None:
 
 def test_an_id_has_one_line_and_one_sentence() -> None:
     assert [] == sorted(one for one, count in Counter(one for one, _ in LINES).items() if count > 1)
-    assert [] == [one for one, sentence in LINES if not re.fullmatch(r"[A-Z`].*[^.]\.", sentence) or re.search(r"[^.]\. [A-Z]", sentence)]
+    assert [] == [
+        one
+        for one, sentence in LINES
+        if not re.fullmatch(r"[A-Z`].*[^.]\.", sentence) or re.search(r"[^.]\. [A-Z]", sentence)
+    ]
 
 
 def test_every_line_with_an_id_is_read() -> None:
-    marked = [line for page in PAGES.glob("*.md") for line in page.read_text().splitlines() if line.startswith(("- ", "* "))]
+    marked = [
+        line for page in PAGES.glob("*.md") for line in page.read_text().splitlines() if line.startswith(("- ", "* "))
+    ]
     assert len(LINES) == len(marked), "one is not in the form `- **AT01** A sentence.`"
 
 
 def test_the_index_knows_each_family_and_its_page() -> None:
     rows = re.findall(r"^\| ([A-Z, -]+) \| (.*?) \|", (PAGES / "README.md").read_text(), re.MULTILINE)
-    index = {(letters, page) for families, pages in rows for letters in families.split(", ") for page in re.findall(r"\((.*?)\)", pages)}
+    index = {
+        (letters, page)
+        for families, pages in rows
+        for letters in families.split(", ")
+        for page in re.findall(r"\((.*?)\)", pages)
+    }
     pages = [page for page in PAGES.glob("*.md") if page.name != "README.md"]
     assert {(family(one), page.name) for page in pages for one, _ in lines(page.read_text())} == index
 

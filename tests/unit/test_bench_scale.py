@@ -46,7 +46,9 @@ def test_there_are_as_many_objects_as_it_says_and_no_two_in_one_place() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["Node", "PersistentVolume", "PersistentVolumeClaim", "VolumeAttachment", "Pod", "VolumeSnapshot"])
+@pytest.mark.parametrize(
+    "kind", ["Node", "PersistentVolume", "PersistentVolumeClaim", "VolumeAttachment", "Pod", "VolumeSnapshot"]
+)
 def test_managed_fields_are_as_large_as_in_a_cluster_that_has_lived(kind: str) -> None:
     sizes = [len(json.dumps(found["metadata"]["managedFields"])) for found in of(kind)]
     assert 0.75 * MANAGED_BYTES < sum(sizes) / len(sizes) < 1.25 * MANAGED_BYTES
@@ -54,7 +56,8 @@ def test_managed_fields_are_as_large_as_in_a_cluster_that_has_lived(kind: str) -
 
 def test_every_attachment_is_wanted_and_reported() -> None:
     claims = {
-        (found["metadata"]["namespace"], found["metadata"]["name"]): found["spec"]["volumeName"] for found in of("PersistentVolumeClaim")
+        (found["metadata"]["namespace"], found["metadata"]["name"]): found["spec"]["volumeName"]
+        for found in of("PersistentVolumeClaim")
     }
     volumes = {found["metadata"]["name"]: found["spec"] for found in of("PersistentVolume")}
     wanted = set()
@@ -63,12 +66,16 @@ def test_every_attachment_is_wanted_and_reported() -> None:
             if "persistentVolumeClaim" in one:
                 volume = claims[pod["metadata"]["namespace"], one["persistentVolumeClaim"]["claimName"]]
                 wanted.add((volume, pod["spec"]["nodeName"]))
-    attached = {(found["spec"]["source"]["persistentVolumeName"], found["spec"]["nodeName"]) for found in of("VolumeAttachment")}
+    attached = {
+        (found["spec"]["source"]["persistentVolumeName"], found["spec"]["nodeName"]) for found in of("VolumeAttachment")
+    }
     assert wanted == attached
     names = {attachment_name(DRIVER, volumes[volume]["csi"]["volumeHandle"], node) for volume, node in attached}
     assert names == {found["metadata"]["name"] for found in of("VolumeAttachment")}
     for node in of("Node"):
-        here = sorted(unique_name(DRIVER, handle_of(volume)) for volume, name in attached if name == node["metadata"]["name"])
+        here = sorted(
+            unique_name(DRIVER, handle_of(volume)) for volume, name in attached if name == node["metadata"]["name"]
+        )
         assert here == node["status"]["volumesInUse"] == [one["name"] for one in node["status"]["volumesAttached"]]
 
 
@@ -92,7 +99,11 @@ async def test_the_objects_are_such_as_an_api_server_takes() -> None:
         await cluster.create(NAMESPACES.whole(), {"metadata": {"name": name}})
     for _, found in stored(SIZE):
         if (kind := by_name.get(found["kind"])) is not None:
-            meta = {key: value for key, value in found["metadata"].items() if key not in ("uid", "managedFields", "creationTimestamp")}
+            meta = {
+                key: value
+                for key, value in found["metadata"].items()
+                if key not in ("uid", "managedFields", "creationTimestamp")
+            }
             await cluster.create(kind.whole(), {**found, "metadata": meta}, found["metadata"].get("namespace", ""))
 
 
@@ -153,16 +164,26 @@ def test_the_picture_in_the_docs_is_that_of_the_figures_that_were_kept() -> None
 
 @pytest.mark.parametrize(
     ("name", "volumes", "rounds"),
-    [("measured.jsonl", 1000, [3, 3, 3]), ("measured.jsonl", 10_000, [3, 3, 3]), ("measured-embedded.jsonl", 30_000, [1, 1, 1])],
+    [
+        ("measured.jsonl", 1000, [3, 3, 3]),
+        ("measured.jsonl", 10_000, [3, 3, 3]),
+        ("measured-embedded.jsonl", 30_000, [1, 1, 1]),
+    ],
 )
-def test_the_tables_in_the_docs_are_those_of_the_figures_that_were_kept(name: str, volumes: int, rounds: list[int]) -> None:
+def test_the_tables_in_the_docs_are_those_of_the_figures_that_were_kept(
+    name: str, volumes: int, rounds: list[int]
+) -> None:
     runs: dict[str, list[Run]] = {}
     for line in measured(name):
         if line["volumes"] == volumes:
             fields = {field: value for field, value in line.items() if field not in ("volumes", "server", "contender")}
             runs.setdefault(line["contender"], []).append(Run(**fields))
     assert rounds == [len(found) for found in runs.values()]
-    rows = [row for row in table(volumes, runs).splitlines() if row.startswith("|") and "nan" not in row and "| - |" not in row]
+    rows = [
+        row
+        for row in table(volumes, runs).splitlines()
+        if row.startswith("|") and "nan" not in row and "| - |" not in row
+    ]
     told = (ROOT / "docs/scale.md").read_text().splitlines()
     assert [] == [row for row in rows if row not in told]
 
@@ -209,7 +230,9 @@ def test_programs_that_never_poll_are_at_work_while_they_take_a_level_that_stays
     busy = [1.0] * (2 * len(CALM))
     assert rested_at(samples_of([*WORK, *busy]), programs=1) is not None
     assert rested_at(samples_of([*WORK, *busy]), programs=1, polls=False) is None
-    assert rested_at(samples_of([*WORK, *busy, *CALM]), programs=1, polls=False) == 100.0 + SAMPLE_S * len([*WORK, *busy])
+    assert rested_at(samples_of([*WORK, *busy, *CALM]), programs=1, polls=False) == 100.0 + SAMPLE_S * len(
+        [*WORK, *busy]
+    )
 
 
 def test_what_several_programs_take_beside_their_work_is_rest() -> None:

@@ -35,10 +35,18 @@ ROOT = Path(__file__).resolve().parents[2]
         ("'--enable-optimizations' '--with-lto'", "-O3", 1500, "yes", "yes"),
         ("'--enable-optimizations'", "-O3", 700, "yes", "no"),
         ("'--prefix=/usr'", "-O2 -flto=auto", 8, "no", "yes"),
-        ("'--prefix=/usr' '--with-computed-gotos'", "-O2", 1508, "yes, by the layout of its code", "not known"),  # Debian 12
+        (
+            "'--prefix=/usr' '--with-computed-gotos'",
+            "-O2",
+            1508,
+            "yes, by the layout of its code",
+            "not known",
+        ),  # Debian 12
     ],
 )
-def test_a_build_is_told_as_far_as_it_can_be_known(configured: str, flags: str, spread: int, profile: str, linked: str) -> None:
+def test_a_build_is_told_as_far_as_it_can_be_known(
+    configured: str, flags: str, spread: int, profile: str, linked: str
+) -> None:
     told = optimisations(configured, flags, spread)
     assert f"profile-guided optimisation: {profile}; link-time optimisation: {linked}" == told
 
@@ -64,7 +72,9 @@ def commands(target: str, **environment: str) -> str:
     """What make would run."""
     bare = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS", "MAKELEVEL")}
     command = ["make", "--dry-run", "--always-make", target]
-    return subprocess.run(command, cwd=ROOT, env={**bare, **environment}, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        command, cwd=ROOT, env={**bare, **environment}, check=True, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.mark.parametrize("target", BENCHES)
@@ -93,7 +103,10 @@ MODULES = sorted(
 @pytest.mark.parametrize("module", MODULES)
 def test_every_bench_can_be_imported_and_its_annotations_name_what_is_there(module: str) -> None:
     bench = importlib.import_module(f"bench.{module}")
-    for owner in [bench, *(one for one in vars(bench).values() if inspect.isclass(one) and one.__module__ == bench.__name__)]:
+    for owner in [
+        bench,
+        *(one for one in vars(bench).values() if inspect.isclass(one) and one.__module__ == bench.__name__),
+    ]:
         typing.get_type_hints(owner)
         for function in vars(owner).values():
             if inspect.isfunction(function) and function.__module__ == bench.__name__:
@@ -105,12 +118,16 @@ class _Round:
     strangers: float = 0.0
 
 
-async def _in_turns(job: Callable[[Contender], Awaitable[_Round]], bound_s: float | None) -> tuple[dict[str, list[_Round]], list[str]]:
+async def _in_turns(
+    job: Callable[[Contender], Awaitable[_Round]], bound_s: float | None
+) -> tuple[dict[str, list[_Round]], list[str]]:
     turns = Turns([Contender("restless", ()), Contender("quick", ())], rounds=3, quiet=1000.0, bound_s=bound_s)
     return await turns.take("Many", job), turns.unfinished
 
 
-async def test_a_contender_that_never_comes_to_rest_is_told_and_has_no_more_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_contender_that_never_comes_to_rest_is_told_and_has_no_more_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(turns_module, "CALM_S", 0.001)
     begun: list[str] = []
 
@@ -130,7 +147,9 @@ async def test_a_contender_that_never_comes_to_rest_is_told_and_has_no_more_roun
     assert "| busy | - | 0.0 |" in str(table)
 
 
-async def test_a_wait_that_fails_within_a_round_is_an_error_where_rounds_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_that_fails_within_a_round_is_an_error_where_rounds_have_no_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(turns_module, "CALM_S", 0.001)
 
     async def job(_: Contender) -> _Round:

@@ -42,8 +42,14 @@ def record(*items: Item, count: int = 1) -> Record:
         (record(dataclasses.replace(GOOD, state="nearly", reason="it rains")), ["1: no state nearly"]),
         (record(dataclasses.replace(GOOD, tests=())), ["1: there without a test"]),
         (record(dataclasses.replace(GOOD, tests=("X2",))), ["1: no test X2"]),
-        *((record(dataclasses.replace(GOOD, state=state)), [f"1: {state} without a reason"]) for state in coverage.STATES[1:]),
-        *((record(dataclasses.replace(GOOD, state=state, reason="r", tests=())), []) for state in ("not applicable", "in part", "missing")),
+        *(
+            (record(dataclasses.replace(GOOD, state=state)), [f"1: {state} without a reason"])
+            for state in coverage.STATES[1:]
+        ),
+        *(
+            (record(dataclasses.replace(GOOD, state=state, reason="r", tests=())), [])
+            for state in ("not applicable", "in part", "missing")
+        ),
     ],
 )
 def test_what_is_wrong_with_a_record_is_told(found: Record, told: list[str]) -> None:

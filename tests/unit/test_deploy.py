@@ -26,7 +26,11 @@ MIB = 2**20
 def objects(part: str) -> list[Json]:
     """Everything in the files that the folder's kustomization names."""
     folder = DEPLOY / part
-    files = [file for file in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"] if not file.startswith("../")]
+    files = [
+        file
+        for file in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+        if not file.startswith("../")
+    ]
     return [one for file in files for one in yaml.safe_load_all((folder / file).read_text())]
 
 
@@ -61,7 +65,8 @@ def test_the_one_process_has_the_rights_of_its_controllers_and_no_others() -> No
 
 
 @pytest.mark.parametrize(
-    ("part", "program"), [*((part, part) for part in WAY_BACK), *((part, "snapshotter") for part in ("controller", "one-process"))]
+    ("part", "program"),
+    [*((part, part) for part in WAY_BACK), *((part, "snapshotter") for part in ("controller", "one-process"))],
 )
 def test_the_go_program_finds_its_rights_where_it_takes_ours_place(part: str, program: str) -> None:
     """Issue 27, C.1. That it needs them is shown by running it (tests/e2e/test_way_back.py)."""
@@ -72,7 +77,9 @@ def test_the_go_program_finds_its_rights_where_it_takes_ours_place(part: str, pr
 @pytest.mark.parametrize("part", ["resizer", "snapshotter", "snapshot-controller", "attacher", "provisioner"])
 def test_the_page_that_a_manifest_promises_tells_the_way_back_probes_first(part: str) -> None:
     """Issue 27, C.1."""
-    head = " ".join((ROOT / "deploy" / part / "deployment.yaml").read_text().partition("\napiVersion")[0].replace("#", "").split())
+    head = " ".join(
+        (ROOT / "deploy" / part / "deployment.yaml").read_text().partition("\napiVersion")[0].replace("#", "").split()
+    )
     (page,) = re.findall(r"The way back: (docs/\S+\.md)", head)
     section = (ROOT / page).read_text().partition("\n## Back to the Go ")[2].partition("\n## ")[0]
     assert 0 < section.index("/readyz") < section.index("the same Lease")
@@ -100,7 +107,12 @@ def _but_for_the_port(container: Json) -> Json:
     assert listens in container["args"]
     probe = container["readinessProbe"]["httpGet"]
     assert port["name"] == probe["port"]
-    return {**container, "readinessProbe": probe["path"], "ports": [], "args": [word for word in container["args"] if word != listens]}
+    return {
+        **container,
+        "readinessProbe": probe["path"],
+        "ports": [],
+        "args": [word for word in container["args"] if word != listens],
+    }
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -227,7 +239,9 @@ def test_what_stands_beside_a_driver_is_labelled_with_its_name(part: str) -> Non
     """Issue 27, C.5. What kustomize makes of it: tests/e2e/test_second_driver.py."""
     has_one = any(one["image"] == "DRIVER" for one in workload(DEPLOY / part)["spec"]["template"]["spec"]["containers"])
     labels = [{"pairs": {"mooring.dev/driver": "csi.example.com"}, "includeSelectors": True}]
-    assert (labels if has_one else None) == yaml.safe_load((DEPLOY / part / "kustomization.yaml").read_text()).get("labels")
+    assert (labels if has_one else None) == yaml.safe_load((DEPLOY / part / "kustomization.yaml").read_text()).get(
+        "labels"
+    )
 
 
 def test_the_all_in_one_has_the_node_s_containers_and_the_controllers_of_the_one_process() -> None:

@@ -12,7 +12,12 @@ import yaml
 from tests.support.page_commands import commands_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
+        *(ROOT / "docs").rglob("*.md"),
+    ]
+)
 
 # Paths in backticks count from the root when they begin with one of its folders, and from src/mooring when they begin with a room.
 TOP = "src|tests|docs|hack|deploy|bench|\\.ci"
@@ -110,7 +115,9 @@ def test_the_image_is_built_from_files_that_exist() -> None:
     ]
     assert sources
     assert [] == [name for name in sources if not (ROOT / name).exists()]
-    taken = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    taken = {
+        line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")
+    }
     assert set(sources) == taken
 
 
@@ -133,7 +140,9 @@ FOREIGN_FLAGS = {
 }
 """Flags in our pages that are others', and whose."""
 
-SOURCES = "".join(path.read_text() for folder in ("src", "tests/sim", "bench") for path in (ROOT / folder).rglob("*.py"))
+SOURCES = "".join(
+    path.read_text() for folder in ("src", "tests/sim", "bench") for path in (ROOT / folder).rglob("*.py")
+)
 CONTROLLERS = "attacher|provisioner|resizer|snapshotter|snapshot-controller|attachdetach|binder|nodehealth|workloads"
 
 
@@ -160,7 +169,9 @@ def test_every_flag_in_a_page_is_there(page: Path) -> None:
 
 
 def test_a_flag_that_is_not_there_is_found() -> None:
-    assert ["no-such-flag"] == unknown_flags("`--no-such-flag=1`, `--csi-address`, `--attachdetach-workers`, `--dry-run`")
+    assert ["no-such-flag"] == unknown_flags(
+        "`--no-such-flag=1`, `--csi-address`, `--attachdetach-workers`, `--dry-run`"
+    )
 
 
 def manifests() -> Iterator[tuple[str, str]]:
@@ -183,10 +194,18 @@ def test_every_kubectl_reads_the_manifests_of_a_page() -> None:
 
 def test_a_container_of_each_pod_in_a_page_uses_its_volumes() -> None:
     """Else the kubelet mounts none, and the node's driver is not called."""
-    pods = [(place, one["spec"]) for place, text in manifests() for one in yaml.safe_load_all(_as_typed(text)) if one["kind"] == "Pod"]
+    pods = [
+        (place, one["spec"])
+        for place, text in manifests()
+        for one in yaml.safe_load_all(_as_typed(text))
+        if one["kind"] == "Pod"
+    ]
     assert pods
     for place, spec in pods:
         used = {
-            one["name"] for container in spec["containers"] for kind in ("volumeMounts", "volumeDevices") for one in container.get(kind, ())
+            one["name"]
+            for container in spec["containers"]
+            for kind in ("volumeMounts", "volumeDevices")
+            for one in container.get(kind, ())
         }
         assert {one["name"] for one in spec.get("volumes", ())} == used, place

@@ -48,7 +48,16 @@ DOORS = {
 # What a sidecar must not carry: memory and start time are budgets.
 SERVERS = ["mooring.apiserver", "mooring.dev", "mooring.driver"]
 HEAVY = ["grpc", "rich", "pygments", "cryptography", "sqlite3", "aiohttp", "opentelemetry", "requests", *SERVERS]
-SIDECAR_ROOMS = ["base", "api", "kube", "csi", "control", "sidecars/attacher", "sidecars/provisioner", "sidecars/resizer"]
+SIDECAR_ROOMS = [
+    "base",
+    "api",
+    "kube",
+    "csi",
+    "control",
+    "sidecars/attacher",
+    "sidecars/provisioner",
+    "sidecars/resizer",
+]
 SIDECAR_ROOMS += ["cluster/snapshots", "sidecars/snapshotter"]
 SIDECAR_ROOMS += ["node", "sidecars/registrar", "sidecars/cluster_registrar", "sidecars/livenessprobe"]
 
@@ -66,7 +75,10 @@ def tracked_texts() -> list[tuple[str, str]]:
     """Every text file that git knows or would take in, by its path from the root."""
     try:
         listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
         )
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("not a git checkout")
@@ -95,7 +107,9 @@ def test_time_randomness_and_tasks_come_through_their_doors() -> None:
     outside_base = [path for path in SOURCES if not below_src(path).startswith("base/")]
     found = [(below_src(path), one) for path in outside_base for one in findings(path.read_text(), below_src(path))]
     assert [] == [one for file, one in found if not (file in LONE_TASKS and "use a task group" in one)]
-    assert set(LONE_TASKS) == {file for file, one in found if "use a task group" in one}, "an exception that is none any more"
+    assert set(LONE_TASKS) == {file for file, one in found if "use a task group" in one}, (
+        "an exception that is none any more"
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,11 +164,25 @@ def test_each_third_party_and_each_port_has_its_door(module: str) -> None:
 @pytest.mark.slow
 def test_a_sidecar_carries_no_server_no_driver_and_no_terminal() -> None:
     """Idle memory and start time are budgets, and one import can spend them."""
-    files = [path for room in SIDECAR_ROOMS for path in (SRC / room).rglob("*.py") if below_src(path) not in DOORS["opentelemetry"]]
-    programs = ["sidecar.py", "csi_attacher.py", "csi_provisioner.py", "csi_resizer.py", "csi_snapshotter.py", "snapshot_controller.py"]
+    files = [
+        path
+        for room in SIDECAR_ROOMS
+        for path in (SRC / room).rglob("*.py")
+        if below_src(path) not in DOORS["opentelemetry"]
+    ]
+    programs = [
+        "sidecar.py",
+        "csi_attacher.py",
+        "csi_provisioner.py",
+        "csi_resizer.py",
+        "csi_snapshotter.py",
+        "snapshot_controller.py",
+    ]
     programs += ["node_agent.py", "registrar_program.py", "cluster_registrar.py", "livenessprobe_program.py"]
     files += [path for name in programs if (path := SRC / "cli" / name).exists()]
-    modules = sorted(f"mooring.{'.'.join(path.relative_to(SRC).with_suffix('').parts)}".removesuffix(".__init__") for path in files)
+    modules = sorted(
+        f"mooring.{'.'.join(path.relative_to(SRC).with_suffix('').parts)}".removesuffix(".__init__") for path in files
+    )
     code = f"import importlib, sys\nfor name in {modules}: importlib.import_module(name)\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -183,7 +211,12 @@ def test_no_class_of_a_reason_steers() -> None:
     assert _steering_reasons(ast.parse("from a import reasons as why\nif isinstance(x, A | why.Full): pass"))
     assert _steering_reasons(ast.parse("from a.reasons import Full\nmatch x:\n  case Full(): pass"))
     assert _steering_reasons(ast.parse("last = type(decision.problem)"))
-    assert [] == [f"{below_src(path)}:{line}" for path in SOURCES if path.name != "reasons.py" for line in _steering_reasons(parsed(path))]
+    assert [] == [
+        f"{below_src(path)}:{line}"
+        for path in SOURCES
+        if path.name != "reasons.py"
+        for line in _steering_reasons(parsed(path))
+    ]
 
 
 def _steering_reasons(tree: ast.AST) -> list[int]:
@@ -195,11 +228,18 @@ def _steering_reasons(tree: ast.AST) -> list[int]:
     found = []
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, classes]) if _names_used(classes) & reasons:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, classes]) if (
+                _names_used(classes) & reasons
+            ):
                 found.append(node.lineno)
             case ast.MatchClass(cls=matched) if _names_used(matched) & reasons:
                 found.append(matched.lineno)
-            case ast.Call(func=ast.Name(id="type"), args=[value]) if _names_used(value) & {"because", "problem", "reason", "refusal"}:
+            case ast.Call(func=ast.Name(id="type"), args=[value]) if _names_used(value) & {
+                "because",
+                "problem",
+                "reason",
+                "refusal",
+            }:
                 found.append(node.lineno)
     return found
 
@@ -228,9 +268,16 @@ def _names_in(node: ast.AST) -> set[str]:
 def test_files_that_docstrings_name_are_there() -> None:
     """`http.py`, or `web/http1.py`: the end of the path of a source file."""
     paths = tuple(f"/{below_src(path)}" for path in SOURCES)
-    told = [(path, name) for path in SOURCES for _, text in _documented(parsed(path)) for name in re.findall(r"[\w/]+\.py\b", text)]
+    told = [
+        (path, name)
+        for path in SOURCES
+        for _, text in _documented(parsed(path))
+        for name in re.findall(r"[\w/]+\.py\b", text)
+    ]
     assert len(told) > 50
-    assert [] == [f"{below_src(path)}: {name}" for path, name in told if not any(one.endswith(f"/{name}") for one in paths)]
+    assert [] == [
+        f"{below_src(path)}: {name}" for path, name in told if not any(one.endswith(f"/{name}") for one in paths)
+    ]
 
 
 def test_names_that_docstrings_explain_are_there() -> None:
@@ -267,8 +314,14 @@ def _parameters() -> dict[str, list[set[str]]]:
                 found.setdefault(node.name, []).append(_accepted(node.args))
             elif isinstance(node, ast.ClassDef):
                 made = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
-                fields = {one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)}
-                accepted = _accepted(made[0].args) if made else fields | ({"**"} if node.bases or node.keywords else set())
+                fields = {
+                    one.target.id
+                    for one in node.body
+                    if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+                }
+                accepted = (
+                    _accepted(made[0].args) if made else fields | ({"**"} if node.bases or node.keywords else set())
+                )
                 found.setdefault(node.name, []).append(accepted)
     return found
 
@@ -330,7 +383,9 @@ def test_each_controller_room_has_the_files_of_the_plan() -> None:
     for row in rows:
         room, *cells = (cell.strip() for cell in row.strip("|").split("|"))
         planned[room.strip("`")] = cells
-    assert {below_src(path.parent) for room in ("sidecars", "cluster") for path in (SRC / room).rglob("decide.py")} == set(planned)
+    assert {
+        below_src(path.parent) for room in ("sidecars", "cluster") for path in (SRC / room).rglob("decide.py")
+    } == set(planned)
     for room, cells in planned.items():
         for name, cell in zip(PLAN, cells, strict=True):
             assert (cell == "yes") == (SRC / room / name).exists(), f"{room}/{name}"
@@ -373,7 +428,12 @@ WIDE_CONSTRUCTORS = [
 
 
 def classes_named(name: str) -> set[str]:
-    return {below_src(path) for path in SOURCES for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef) and node.name == name}
+    return {
+        below_src(path)
+        for path in SOURCES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef) and node.name == name
+    }
 
 
 def in_rooms(path: Path) -> bool:
@@ -397,7 +457,9 @@ def test_there_is_one_decision_and_one_failure() -> None:
 
 def test_the_kit_answers_where_an_object_has_moved() -> None:
     """`ObjectWriter` does: Stale, Vanished, or Failed."""
-    own = {below_src(path) for path in SOURCES if in_rooms(path) and any(map(judges_a_conflict, ast.walk(parsed(path))))}
+    own = {
+        below_src(path) for path in SOURCES if in_rooms(path) and any(map(judges_a_conflict, ast.walk(parsed(path))))
+    }
     assert set(OWN_CONFLICTS) == own
 
 
@@ -418,7 +480,9 @@ def functions(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFun
 
 def test_no_function_is_long() -> None:
     lengths = {
-        f"{below_src(path)}:{one.name}": (one.end_lineno or 0) - one.lineno + 1 for path in SOURCES for one, _ in functions(parsed(path))
+        f"{below_src(path)}:{one.name}": (one.end_lineno or 0) - one.lineno + 1
+        for path in SOURCES
+        for one, _ in functions(parsed(path))
     }
     assert {} == {name: count for name, count in lengths.items() if count > FUNCTION_LINES_MAX}
 
@@ -437,7 +501,9 @@ def test_no_constructor_takes_many_arguments() -> None:
 # -- records
 
 OWN_DATACLASSES = {
-    **dict.fromkeys(("Candidate", "LeaseRecord", "LeaseTimes", "Sighting"), "control/lease/record.py"),  # --help loads it
+    **dict.fromkeys(
+        ("Candidate", "LeaseRecord", "LeaseTimes", "Sighting"), "control/lease/record.py"
+    ),  # --help loads it
     "WritePlan": "cluster/binder/scheduling/decide.py",  # of an abstract class
     "DevOptions": "dev/options.py",  # of a record with flags
     "Tls": "kube/client/config.py",  # a default of a record with a hidden field
@@ -449,7 +515,9 @@ OWN_DATACLASSES = {
 
 def in_rooms_of_structs(path: Path) -> bool:
     """Rooms that no program loads which runs without msgspec: `--help`, the registrar and the probe do."""
-    return not below_src(path).startswith(("base/", "wire/", "csi/", "cli/", "sidecars/registrar/", "sidecars/livenessprobe/"))
+    return not below_src(path).startswith(
+        ("base/", "wire/", "csi/", "cli/", "sidecars/registrar/", "sidecars/livenessprobe/")
+    )
 
 
 def is_dataclass(record: ast.ClassDef) -> bool:
@@ -486,7 +554,9 @@ def test_a_record_is_a_struct() -> None:
 
 def test_the_fields_of_a_struct_are_its_own() -> None:
     """To a struct what `dataclasses.field` makes is a default like any other, and no type checker sees it."""
-    classes = [(below_src(path), one) for path in SOURCES for one in ast.walk(parsed(path)) if isinstance(one, ast.ClassDef)]
+    classes = [
+        (below_src(path), one) for path in SOURCES for one in ast.walk(parsed(path)) if isinstance(one, ast.ClassDef)
+    ]
     assert [] == [(path, one.name) for path, one in classes if not is_dataclass(one) and _fields_made(one)]
 
 
@@ -511,7 +581,11 @@ def _is_said(row: ast.stmt) -> bool:
 
 def made_by_hand(tree: ast.Module, records: set[str]) -> list[str]:
     """Where a program makes the options of a room itself, in place of `Setup.options`, or in a function that says each once more."""
-    calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in records]
+    calls = [
+        one
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in records
+    ]
     names = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == "options_of"]
     return [f"line {one.lineno}" for one in (*calls, *names)]
 
@@ -521,7 +595,10 @@ def test_every_option_has_one_place() -> None:
     records = records_with_flags()
     assert {"AttacherOptions", "AgentOptions", "Rules", "Patience"} <= records
     assert [] == [
-        (below_src(path), one) for path in SOURCES for one in made_by_hand(parsed(path), records) if path.is_relative_to(SRC / "cli")
+        (below_src(path), one)
+        for path in SOURCES
+        for one in made_by_hand(parsed(path), records)
+        if path.is_relative_to(SRC / "cli")
     ]
     code = "def options_of(flags):\n    return AttacherOptions(timeout_s=flags.timeout_s)"
     assert ["line 2", "line 1"] == made_by_hand(ast.parse(code), records)
@@ -533,7 +610,11 @@ def test_no_program_says_a_rooms_option_in_another_way(place: str) -> None:
     module, _, name = place.partition(":")
     table = getattr(importlib.import_module(f"mooring.cli.{module}"), name)
     own = flags_of(table)
-    bases = [base for base in table.__mro__ if dataclasses.is_dataclass(base) and not base.__module__.startswith("mooring.cli")]
+    bases = [
+        base
+        for base in table.__mro__
+        if dataclasses.is_dataclass(base) and not base.__module__.startswith("mooring.cli")
+    ]
     assert [] == [f"--{flag}" for base in bases for flag, row in flags_of(base).items() if own.get(flag) != row]
     assert [] == [gate for base in bases for gate, one in gates_of(base).items() if gates_of(table)[gate] != one]
 
@@ -576,7 +657,15 @@ def test_a_file_holds_one_idea() -> None:
 
 def test_no_file_names_a_package_registry_or_a_place_on_somebodys_machine() -> None:
     # Written in parts, so that this file may pass, too.
-    hosts = ["pypi" + ".org", "python" + "hosted", "proxy.go" + "lang", "sum.go" + "lang", "npm" + "js", "crates" + ".io", "maven" + ".org"]
+    hosts = [
+        "pypi" + ".org",
+        "python" + "hosted",
+        "proxy.go" + "lang",
+        "sum.go" + "lang",
+        "npm" + "js",
+        "crates" + ".io",
+        "maven" + ".org",
+    ]
     places = ["/ro" + "ot/", "/ho" + "me/[a-z]", "/Use" + "rs/", "/wo" + "rk/"]
     pattern = re.compile("|".join([*map(re.escape, hosts), *(rf"(?<![\w.*]){place}" for place in places)]))
     found = [
@@ -595,7 +684,9 @@ def test_the_lock_holds_what_pyproject_asks_for() -> None:
     """Run `make lock` when this fails."""
     packages = locked("requirements.lock")
     wrong = [
-        str(wanted) for name, wanted in direct_requirements().items() if name not in packages or packages[name][0] not in wanted.specifier
+        str(wanted)
+        for name, wanted in direct_requirements().items()
+        if name not in packages or packages[name][0] not in wanted.specifier
     ]
     assert [] == wrong, "missing in requirements.lock, or locked at a version that doesn't fit: make lock"
     asked = {name for name, (_, text) in packages.items() if "pyproject.toml" in text}

@@ -48,7 +48,9 @@ def users() -> dict[str, str]:
         name = stage.splitlines()[0].partition(" AS ")[2]
         own = "".join(re.findall(r"^USER (\S+)$", stage, re.MULTILINE)) or found.get("installed", "")
         found[name] = own
-    return {name: own for name, own in found.items() if name != "built"}  # its file system goes nowhere but for the wheel
+    return {
+        name: own for name, own in found.items() if name != "built"
+    }  # its file system goes nowhere but for the wheel
 
 
 def workloads(folder: Path) -> list[dict[str, Any]]:

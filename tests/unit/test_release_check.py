@@ -39,7 +39,12 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What would be released: this project with its section in the changelog, committed and tagged."""
     project = tmp_path_factory.mktemp("ready") / "project"
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     for name in listed.stdout.splitlines():
         if (ROOT / name).exists() and (not name.startswith("tests/") or name.startswith("tests/support/")):
@@ -78,13 +83,37 @@ def test_what_is_ready_passes_all(ready: Path) -> None:
 
 
 SPOILT = [
-    ("versions", "src/mooring/__init__.py", r"__version__ = .*", '__version__ = "9.9.9"', "src/mooring/__init__.py has 9.9.9"),
+    (
+        "versions",
+        "src/mooring/__init__.py",
+        r"__version__ = .*",
+        '__version__ = "9.9.9"',
+        "src/mooring/__init__.py has 9.9.9",
+    ),
     ("versions", "docs/images.md", r"mooring-csi-attacher:\S+", "mooring-csi-attacher:9.9.9", "docs/images.md has"),
-    ("versions", "deploy/binder/kustomization.yaml", r"newTag: .*", "newTag: 9.9.9", "deploy/binder/kustomization.yaml has"),
-    ("chart", "deploy/chart/mooring/Chart.yaml", r"appVersion: .*", "appVersion: 9.9.9", "9.9.9 in deploy/chart/mooring"),
+    (
+        "versions",
+        "deploy/binder/kustomization.yaml",
+        r"newTag: .*",
+        "newTag: 9.9.9",
+        "deploy/binder/kustomization.yaml has",
+    ),
+    (
+        "chart",
+        "deploy/chart/mooring/Chart.yaml",
+        r"appVersion: .*",
+        "appVersion: 9.9.9",
+        "9.9.9 in deploy/chart/mooring",
+    ),
     ("changelog", "CHANGELOG.md", r"## \[\d.* - .*", "## [9.9.9] - 2026-01-02", "no section"),
     ("changelog", "CHANGELOG.md", r" - 2026-01-02\n", " - 2026-01-02\n\n## [0.0.1] - 2025-01-02\n", "is empty"),
-    ("changelog", "CHANGELOG.md", r"## \[Unreleased\]\n", "## [Unreleased]\n\n- A thing.\n", "[Unreleased] is not empty"),
+    (
+        "changelog",
+        "CHANGELOG.md",
+        r"## \[Unreleased\]\n",
+        "## [Unreleased]\n\n- A thing.\n",
+        "[Unreleased] is not empty",
+    ),
     ("lock", "pyproject.toml", r'"hpack>=3.0"', '"hpack>=99"', "hpack>=99"),
     ("lock", "pyproject.toml", r'  "hpack>=3.0".*\n', "", "(hpack)"),
     ("lock", "hack/image.lock", r"hpack==\S+", "hpack==3.9", "hpack 3.9"),
@@ -93,8 +122,20 @@ SPOILT = [
     ("lock", "hack/image.lock", r"hpack==", "hpack>=", "no version of its own: hpack>="),
     ("generated", "deploy/attacher/deployment.yaml", r"replicas: 2", "replicas: 3", "run `make chart`"),
     ("generated", "deploy/monitoring/rules.yaml", r"for: 2m", "for: 3m", "monitoring: "),
-    ("kinds", "docs/versions.md", r"snapshot.storage.k8s.io/v1 ", "snapshot.storage.k8s.io/v1alpha1 ", "VolumeSnapshot "),
-    ("wheel", "pyproject.toml", r'packages = \["src/mooring"\]', 'packages = ["src/mooring", "tests"]', "it also holds"),
+    (
+        "kinds",
+        "docs/versions.md",
+        r"snapshot.storage.k8s.io/v1 ",
+        "snapshot.storage.k8s.io/v1alpha1 ",
+        "VolumeSnapshot ",
+    ),
+    (
+        "wheel",
+        "pyproject.toml",
+        r'packages = \["src/mooring"\]',
+        'packages = ["src/mooring", "tests"]',
+        "it also holds",
+    ),
 ]
 
 
@@ -136,7 +177,12 @@ def test_every_check_is_seen_to_fail_somewhere_here() -> None:
 
 def test_a_check_that_is_not_there_is_refused(ready: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "hack.release_check", "nobody"], cwd=ready, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "hack.release_check", "nobody"],
+        cwd=ready,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert 2 == done.returncode
     assert "no such check: nobody" in done.stderr

@@ -21,7 +21,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 def lists(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lists")
     done = subprocess.run([ROOT / "hack" / "sbom", folder], check=True, capture_output=True, text=True, timeout=120)
-    assert [str(path) for path in sorted(folder.iterdir(), reverse=True)] == sorted(done.stdout.splitlines(), reverse=True)
+    assert [str(path) for path in sorted(folder.iterdir(), reverse=True)] == sorted(
+        done.stdout.splitlines(), reverse=True
+    )
     return folder
 
 
@@ -30,14 +32,18 @@ def read(folder: Path, name: str) -> Json:
     return found
 
 
-@pytest.mark.parametrize(("name", "lock"), [("mooring", "hack/image.lock"), ("mooring-development", "requirements.lock")])
+@pytest.mark.parametrize(
+    ("name", "lock"), [("mooring", "hack/image.lock"), ("mooring-development", "requirements.lock")]
+)
 def test_each_line_of_the_lock_is_a_component_of_that_version(lists: Path, name: str, lock: str) -> None:
     listed = read(lists, name)
     assert "CycloneDX" == listed["bomFormat"]
     own = listed["metadata"]["component"]
     assert ("mooring", PROJECT["version"]) == (own["name"], own["version"])
     packages = locked(lock)
-    assert {name: version for name, (version, _) in packages.items()} == {one["name"]: one["version"] for one in listed["components"]}
+    assert {name: version for name, (version, _) in packages.items()} == {
+        one["name"]: one["version"] for one in listed["components"]
+    }
     for one in listed["components"]:
         assert f"pkg:pypi/{one['name']}@{one['version']}" == one["purl"]
         hashes = {each["content"] for reference in one["externalReferences"] for each in reference["hashes"]}

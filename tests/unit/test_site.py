@@ -42,7 +42,11 @@ def test_every_page_is_there_and_each_reader_finds_the_own_one(site: Path) -> No
 
 
 def test_nothing_comes_from_elsewhere(site: Path) -> None:
-    loaded = re.compile(r"<(?:script|img|link|iframe|source)[^>]*?(?:src|href)=\"(?:https?:)?//[^\"]*\"|@import|url\([\"']?https?:")
+    loaded = re.compile(
+        r"<(?:script|img|link|iframe|source)[^>]*?(?:src|href)=\"(?:https?:)?//[^\"]*\"|@import|url\([\"']?https?:"
+    )
     files = [*site.rglob("*.html"), *site.rglob("*.css")]
     assert len(files) > len(FOUR)
-    assert [] == [f"{file.relative_to(site)}: {found[0]}" for file in files for found in loaded.finditer(file.read_text())]
+    assert [] == [
+        f"{file.relative_to(site)}: {found[0]}" for file in files for found in loaded.finditer(file.read_text())
+    ]

@@ -30,7 +30,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As a release builds it; hatchling is in the lock, so that nothing is fetched."""
     folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
     (built,) = folder.glob("*.whl")
     return built
 
@@ -70,11 +75,17 @@ def _needed(name: str, seen: set[str]) -> set[str]:
 def _tops(name: str) -> set[Path]:
     """A package's files and folders directly in site-packages."""
     found = metadata.distribution(name)
-    return {Path(str(found.locate_file(file.parts[0]))) for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}
+    return {
+        Path(str(found.locate_file(file.parts[0])))
+        for file in found.files or ()
+        if file.parts[0] not in ("..", "__pycache__")
+    }
 
 
 def run(scripts: Path, name: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([scripts / name, *words], cwd=scripts, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [scripts / name, *words], cwd=scripts, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 @pytest.mark.long
@@ -106,7 +117,9 @@ def test_the_page_shows_the_same_everywhere(told: email.message.Message) -> None
     page = str(told.get_payload())
     tokens = MarkdownIt().parse(page)
     spans = [span for token in tokens for span in token.children or ()]
-    pointed = [str(span.attrs.get("href") or span.attrs.get("src")) for span in spans if span.type in ("link_open", "image")]
+    pointed = [
+        str(span.attrs.get("href") or span.attrs.get("src")) for span in spans if span.type in ("link_open", "image")
+    ]
     assert pointed
     assert [] == [address for address in pointed if not address.startswith("https://")]
     assert {"sh"} == {token.info for token in tokens if token.type == "fence"}
@@ -122,7 +135,9 @@ def test_the_page_names_the_extras_and_commands_that_there_are(told: email.messa
 
 def test_the_versions_of_python_are_those_that_the_page_names(told: email.message.Message) -> None:
     """Claimed is what was tested: each of them has passed the unit tests."""
-    claimed = re.findall(r"Programming Language :: Python :: 3\.(\d+)$", "\n".join(told.get_all("Classifier") or ()), re.MULTILINE)
+    claimed = re.findall(
+        r"Programming Language :: Python :: 3\.(\d+)$", "\n".join(told.get_all("Classifier") or ()), re.MULTILINE
+    )
     assert f">=3.{claimed[0]}" == told["Requires-Python"]
     assert f"Python 3.{claimed[0]} to 3.{claimed[-1]} are tested" in str(told.get_payload())
     assert [str(minor) for minor in range(int(claimed[0]), int(claimed[-1]) + 1)] == claimed

@@ -32,7 +32,14 @@ _VSPHERE_KEYS: Final = {
         "iopslimit",
     )
 }
-_PORTWORX_KINDS: Final = ("provisioner", "controller-publish", "node-publish", "node-stage", "controller-expand", "node-expand")
+_PORTWORX_KINDS: Final = (
+    "provisioner",
+    "controller-publish",
+    "node-publish",
+    "node-stage",
+    "controller-expand",
+    "node-expand",
+)
 
 Parameters: TypeAlias = dict[str, str]
 
@@ -77,7 +84,10 @@ def _renamed(storage_class: StorageClass, key: str) -> tuple[TopologySelectorTer
         return storage_class.allowed_topologies
     return tuple(
         TopologySelectorTerm(
-            tuple(msgspec.structs.replace(one, key=key) if one.key in ZONE_LABELS else one for one in term.match_label_expressions or ())
+            tuple(
+                msgspec.structs.replace(one, key=key) if one.key in ZONE_LABELS else one
+                for one in term.match_label_expressions or ()
+            )
         )
         for term in storage_class.allowed_topologies
     )
@@ -104,11 +114,16 @@ def _azure_disk(storage_class: StorageClass) -> StorageClass:
     def unzoned(one: TopologySelectorLabelRequirement) -> TopologySelectorLabelRequirement:
         if one.key != AZURE_ZONE:
             return one
-        return msgspec.structs.replace(one, values=tuple("" if _UNZONED.fullmatch(value) else value for value in one.values or ()))
+        return msgspec.structs.replace(
+            one, values=tuple("" if _UNZONED.fullmatch(value) else value for value in one.values or ())
+        )
 
     if translated.allowed_topologies is None:
         return translated
-    terms = tuple(TopologySelectorTerm(tuple(map(unzoned, term.match_label_expressions or ()))) for term in translated.allowed_topologies)
+    terms = tuple(
+        TopologySelectorTerm(tuple(map(unzoned, term.match_label_expressions or ())))
+        for term in translated.allowed_topologies
+    )
     return msgspec.structs.replace(translated, allowed_topologies=terms)
 
 
@@ -116,7 +131,9 @@ def _cinder(storage_class: StorageClass) -> StorageClass:
     kept: Parameters = {}
     for key, value in (storage_class.parameters or {}).items():
         _gce(key, value, kept)
-    return msgspec.structs.replace(storage_class, parameters=kept, allowed_topologies=_renamed(storage_class, CINDER_ZONE))
+    return msgspec.structs.replace(
+        storage_class, parameters=kept, allowed_topologies=_renamed(storage_class, CINDER_ZONE)
+    )
 
 
 def _vsphere(storage_class: StorageClass) -> StorageClass:
@@ -131,7 +148,9 @@ def _vsphere(storage_class: StorageClass) -> StorageClass:
         elif name in _VSPHERE_KEYS:
             kept[_VSPHERE_KEYS[name]] = value
     kept["csimigration"] = "true"
-    return msgspec.structs.replace(storage_class, parameters=kept, allowed_topologies=_renamed(storage_class, VSPHERE_ZONE))
+    return msgspec.structs.replace(
+        storage_class, parameters=kept, allowed_topologies=_renamed(storage_class, VSPHERE_ZONE)
+    )
 
 
 def _portworx(storage_class: StorageClass) -> StorageClass:
@@ -145,7 +164,9 @@ def _portworx(storage_class: StorageClass) -> StorageClass:
                 kept |= {f"{CSI}{kind}-secret-namespace": value for kind in _PORTWORX_KINDS}
             case _:
                 kept[key] = value
-    return msgspec.structs.replace(storage_class, parameters=kept or storage_class.parameters, provisioner="pxd.portworx.com")
+    return msgspec.structs.replace(
+        storage_class, parameters=kept or storage_class.parameters, provisioner="pxd.portworx.com"
+    )
 
 
 _TRANSLATIONS: Final[Mapping[str, Callable[[StorageClass], StorageClass]]] = {

@@ -294,7 +294,9 @@ class Event(ApiStruct, frozen=True):
 
 
 PERSISTENT_VOLUMES: Final = Kind("", "v1", "PersistentVolume", "persistentvolumes", False, PersistentVolume)
-PERSISTENT_VOLUME_CLAIMS: Final = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, PersistentVolumeClaim)
+PERSISTENT_VOLUME_CLAIMS: Final = Kind(
+    "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, PersistentVolumeClaim
+)
 
 
 class TokenStatus(ApiStruct, frozen=True):

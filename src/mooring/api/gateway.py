@@ -33,4 +33,6 @@ class ReferenceGrant(ApiStruct, frozen=True):
     spec: ReferenceGrantSpec = ReferenceGrantSpec()
 
 
-REFERENCE_GRANTS: Final = Kind("gateway.networking.k8s.io", "v1beta1", "ReferenceGrant", "referencegrants", True, ReferenceGrant)
+REFERENCE_GRANTS: Final = Kind(
+    "gateway.networking.k8s.io", "v1beta1", "ReferenceGrant", "referencegrants", True, ReferenceGrant
+)

@@ -89,4 +89,6 @@ GROUP_SNAPSHOTS: Final = Kind(GROUP, "v1", "VolumeGroupSnapshot", "volumegroupsn
 GROUP_SNAPSHOT_CONTENTS: Final = Kind(
     GROUP, "v1", "VolumeGroupSnapshotContent", "volumegroupsnapshotcontents", False, VolumeGroupSnapshotContent
 )
-GROUP_SNAPSHOT_CLASSES: Final = Kind(GROUP, "v1", "VolumeGroupSnapshotClass", "volumegroupsnapshotclasses", False, VolumeGroupSnapshotClass)
+GROUP_SNAPSHOT_CLASSES: Final = Kind(
+    GROUP, "v1", "VolumeGroupSnapshotClass", "volumegroupsnapshotclasses", False, VolumeGroupSnapshotClass
+)

@@ -38,7 +38,8 @@ def topology_matches(terms: Iterable[TopologySelectorTerm] | None, labels: Mappi
     given = tuple(terms or ())
     have = labels or {}
     return not given or any(
-        bool(term.match_label_expressions) and all(have.get(one.key) in (one.values or ()) for one in term.match_label_expressions or ())
+        bool(term.match_label_expressions)
+        and all(have.get(one.key) in (one.values or ()) for one in term.match_label_expressions or ())
         for term in given
     )
 
@@ -60,7 +61,9 @@ def _term_matches(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) 
     return _all_hold(term.match_expressions, labels) and _all_hold(term.match_fields, {_NAME: name})
 
 
-def _all_hold(requirements: Iterable[LabelSelectorRequirement | NodeSelectorRequirement] | None, labels: Mapping[str, str]) -> bool:
+def _all_hold(
+    requirements: Iterable[LabelSelectorRequirement | NodeSelectorRequirement] | None, labels: Mapping[str, str]
+) -> bool:
     return all(_holds(one, labels) for one in requirements or ())
 
 

@@ -46,9 +46,13 @@ class TranslationError(MooringError):
     """An in-tree volume says something that its CSI driver has no word for."""
 
 
-def _csi(handle: str, attributes: dict[str, str], *, fs_type: str = "", read_only: bool = False) -> CSIPersistentVolumeSource:
+def _csi(
+    handle: str, attributes: dict[str, str], *, fs_type: str = "", read_only: bool = False
+) -> CSIPersistentVolumeSource:
     """A CSI source without a driver name; the caller adds it from the kind of source."""
-    return CSIPersistentVolumeSource(volume_handle=handle, fs_type=fs_type, read_only=read_only, volume_attributes=attributes or None)
+    return CSIPersistentVolumeSource(
+        volume_handle=handle, fs_type=fs_type, read_only=read_only, volume_attributes=attributes or None
+    )
 
 
 def _zones(pv: PersistentVolume) -> tuple[str, ...]:
@@ -76,7 +80,9 @@ def _gce(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     zones = _zones(pv)
     place = f"regions/{region_of_zones(zones)}" if len(zones) > 1 else f"zones/{zones[0] if zones else UNSPECIFIED}"
     partition = str(disk.partition) if disk.partition else ""
-    source = _csi(f"projects/{UNSPECIFIED}/{place}/disks/{disk.pd_name}", {}, fs_type=disk.fs_type, read_only=disk.read_only)
+    source = _csi(
+        f"projects/{UNSPECIFIED}/{place}/disks/{disk.pd_name}", {}, fs_type=disk.fs_type, read_only=disk.read_only
+    )
     return msgspec.structs.replace(source, volume_attributes={"partition": partition})
 
 
@@ -119,10 +125,14 @@ def _azure_file(pv: PersistentVolume) -> CSIPersistentVolumeSource:
         raise TranslationError("could not find a secret namespace in PersistentVolumeSource or ClaimRef")
     account = _AZURE_SECRET_NAME.search(share.secret_name)
     group = annotation(pv, AZURE_RESOURCE_GROUP)
-    handle = "#".join((group, account[1] if account else share.secret_name, share.share_name, pv.metadata.name, namespace))
+    handle = "#".join(
+        (group, account[1] if account else share.secret_name, share.share_name, pv.metadata.name, namespace)
+    )
     source = _csi(handle, {"sharename": share.share_name})
     return msgspec.structs.replace(
-        source, read_only=share.read_only, node_stage_secret_ref=SecretReference(name=share.secret_name, namespace=namespace)
+        source,
+        read_only=share.read_only,
+        node_stage_secret_ref=SecretReference(name=share.secret_name, namespace=namespace),
     )
 
 

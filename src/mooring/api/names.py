@@ -66,7 +66,9 @@ def qualified_name(text: str) -> list[str]:
 def _wrong_key(text: str) -> tuple[str, ...]:
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
-        return (f"a valid label key {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
+        return (
+            f"a valid label key {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+        )
     found = []
     if slash:
         reasons = _too_long(prefix, 253) + _no_subdomain(prefix) if prefix else ["must be non-empty"]

@@ -189,7 +189,11 @@ class PodSpec(ApiStruct, frozen=True):
     def unused_claims(self) -> tuple[str, ...]:
         """The names of the volumes with a claim that no container uses."""
         used = frozenset().union(*self.used)
-        return tuple(one.name for one in self.volumes or () if (one.persistent_volume_claim or one.ephemeral) and one.name not in used)
+        return tuple(
+            one.name
+            for one in self.volumes or ()
+            if (one.persistent_volume_claim or one.ephemeral) and one.name not in used
+        )
 
 
 def unused_text(volume: str) -> str:

@@ -169,7 +169,9 @@ def _check_values(key: str, values: list[str]) -> None:
     for number, text in enumerate(values):
         wrong = names.label_value(text)
         if wrong:
-            raise ValueError(f'unable to parse requirement: values[{number}][{key}]: Invalid value: "{text}": {"; ".join(wrong)}')
+            raise ValueError(
+                f'unable to parse requirement: values[{number}][{key}]: Invalid value: "{text}": {"; ".join(wrong)}'
+            )
 
 
 def _whole_number(text: str) -> None:

@@ -93,5 +93,9 @@ class VolumeSnapshotClass(ApiStruct, frozen=True):
 
 
 VOLUME_SNAPSHOTS: Final = Kind(GROUP, "v1", "VolumeSnapshot", "volumesnapshots", True, VolumeSnapshot)
-VOLUME_SNAPSHOT_CONTENTS: Final = Kind(GROUP, "v1", "VolumeSnapshotContent", "volumesnapshotcontents", False, VolumeSnapshotContent)
-VOLUME_SNAPSHOT_CLASSES: Final = Kind(GROUP, "v1", "VolumeSnapshotClass", "volumesnapshotclasses", False, VolumeSnapshotClass)
+VOLUME_SNAPSHOT_CONTENTS: Final = Kind(
+    GROUP, "v1", "VolumeSnapshotContent", "volumesnapshotcontents", False, VolumeSnapshotContent
+)
+VOLUME_SNAPSHOT_CLASSES: Final = Kind(
+    GROUP, "v1", "VolumeSnapshotClass", "volumesnapshotclasses", False, VolumeSnapshotClass
+)

@@ -129,7 +129,11 @@ def without_ours(parameters: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def secret_of(
-    kind: SnapshotSecret, parameters: Mapping[str, str] | None, *, name_tokens: Mapping[str, str], namespace_tokens: Mapping[str, str]
+    kind: SnapshotSecret,
+    parameters: Mapping[str, str] | None,
+    *,
+    name_tokens: Mapping[str, str],
+    namespace_tokens: Mapping[str, str],
 ) -> SecretReference | None:
     """The secret that the class names for this use; None without. The tokens: what templates may name. Raises ClassParameterError."""
     given = parameters or {}
@@ -138,9 +142,13 @@ def secret_of(
         return None
     failed = "failed to get name and namespace template from params: "
     if name is None or namespace is None:
-        raise ClassParameterError(f"{failed}either name and namespace for {kind.title} secrets specified, Both must be specified")
+        raise ClassParameterError(
+            f"{failed}either name and namespace for {kind.title} secrets specified, Both must be specified"
+        )
     if not name or not namespace:
-        raise ClassParameterError(f"{failed}{kind.title} secrets specified in parameters but value of either namespace or name is empty")
+        raise ClassParameterError(
+            f"{failed}{kind.title} secrets specified in parameters but value of either namespace or name is empty"
+        )
     in_namespace, named = _resolved(namespace, namespace_tokens), _resolved(name, name_tokens)
     if dns_label(in_namespace):
         raise ClassParameterError(_unusable(namespace, in_namespace, "namespace name"))

@@ -135,11 +135,15 @@ class CSIStorageCapacity(ApiStruct, frozen=True):
     maximum_volume_size: str | None = None
 
 
-VOLUME_ATTACHMENTS: Final = Kind("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", False, VolumeAttachment)
+VOLUME_ATTACHMENTS: Final = Kind(
+    "storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", False, VolumeAttachment
+)
 CSI_NODES: Final = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", False, CSINode)
 CSI_DRIVERS: Final = Kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", False, CSIDriver)
 STORAGE_CLASSES: Final = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, StorageClass)
 VOLUME_ATTRIBUTES_CLASSES: Final = Kind(
     "storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", False, VolumeAttributesClass
 )
-CSI_STORAGE_CAPACITIES: Final = Kind("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", True, CSIStorageCapacity)
+CSI_STORAGE_CAPACITIES: Final = Kind(
+    "storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", True, CSIStorageCapacity
+)

@@ -17,7 +17,9 @@ Json: TypeAlias = dict[str, Any]
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 _VSPHERE_REGION: Final = "topology.csi.vmware.com/region"
-_MANAGED_DISK: Final = re.compile(r".*/subscriptions/(?:.*)/resourceGroups/(?:.*)/providers/Microsoft.Compute/disks/(.+)")
+_MANAGED_DISK: Final = re.compile(
+    r".*/subscriptions/(?:.*)/resourceGroups/(?:.*)/providers/Microsoft.Compute/disks/(.+)"
+)
 _BLOB_DISK: Final = re.compile(r"http(?:.*)://(?:.*)/vhds/(.+)")
 _URI_LENGTH_MAX: Final = 1024
 """The patterns' time grows with the fourth power of this length. CSI advises 128 bytes."""
@@ -65,7 +67,9 @@ def _cinder(volume: Json, csi: Json) -> tuple[str, Json]:
 def _azure_disk(volume: Json, csi: Json) -> tuple[str, Json]:
     uri = csi["volumeHandle"]
     if len(uri) > _URI_LENGTH_MAX:
-        raise TranslationError(f"a disk's URI has at most {_URI_LENGTH_MAX} letters, this one has {len(uri)}: {uri[:100]}…")
+        raise TranslationError(
+            f"a disk's URI has at most {_URI_LENGTH_MAX} letters, this one has {len(uri)}: {uri[:100]}…"
+        )
     found = (_BLOB_DISK if uri.lower().startswith("http") else _MANAGED_DISK).search(uri)
     if found is None:
         raise TranslationError(f"could not get disk name from {uri}")
@@ -83,7 +87,11 @@ def _azure_disk(volume: Json, csi: Json) -> tuple[str, Json]:
 def _azure_file(volume: Json, csi: Json) -> tuple[str, Json]:
     attributes = {key.lower(): value for key, value in (csi.get("volumeAttributes") or {}).items()}
     staged = csi.get("nodeStageSecretRef") or {}
-    share, secret, namespace = attributes.get("sharename", ""), attributes.get("secretname", ""), attributes.get("secretnamespace")
+    share, secret, namespace = (
+        attributes.get("sharename", ""),
+        attributes.get("secretname", ""),
+        attributes.get("secretnamespace"),
+    )
     if staged.get("name"):
         secret, namespace = staged["name"], staged.get("namespace", "")
     if not share or not secret:
@@ -92,9 +100,17 @@ def _azure_file(volume: Json, csi: Json) -> tuple[str, Json]:
             raise TranslationError(f"error parsing volume id: {csi['volumeHandle']!r}, should at least contain two #")
         share, secret = share or parts[2], secret or f"azure-storage-account-{parts[1]}-secret"
         if parts[0]:
-            volume["metadata"]["annotations"] = {**(volume["metadata"].get("annotations") or {}), AZURE_RESOURCE_GROUP: parts[0]}
+            volume["metadata"]["annotations"] = {
+                **(volume["metadata"].get("annotations") or {}),
+                AZURE_RESOURCE_GROUP: parts[0],
+            }
     namespace = "default" if namespace is None else namespace
-    return "azureFile", {"shareName": share, "secretName": secret, "secretNamespace": namespace, "readOnly": csi.get("readOnly", False)}
+    return "azureFile", {
+        "shareName": share,
+        "secretName": secret,
+        "secretNamespace": namespace,
+        "readOnly": csi.get("readOnly", False),
+    }
 
 
 def _vsphere(volume: Json, csi: Json) -> tuple[str, Json]:
@@ -152,7 +168,13 @@ def _rename(volume: Json, old: str, new: str) -> None:
 
 def _values(volume: Json, key: str) -> list[str]:
     return sorted(
-        {value for term in _terms(volume) for one in term.get("matchExpressions") or () if one["key"] == key for value in one["values"]}
+        {
+            value
+            for term in _terms(volume)
+            for one in term.get("matchExpressions") or ()
+            if one["key"] == key
+            for value in one["values"]
+        }
     )
 
 

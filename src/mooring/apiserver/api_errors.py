@@ -32,7 +32,9 @@ def not_found(resource: Resource, name: str) -> NotFound:
     return NotFound(f'{resource.name} "{name}" not found', reason="NotFound", details=details_of(resource, name))
 
 
-def already_exists(resource: Resource, name: str, more: str = "", retry_after_s: float | None = None, *, before: str = "") -> AlreadyExists:
+def already_exists(
+    resource: Resource, name: str, more: str = "", retry_after_s: float | None = None, *, before: str = ""
+) -> AlreadyExists:
     """before, more: what the message says around the usual."""
     text = f'{before}{resource.name} "{name}" already exists{more}'
     return AlreadyExists(text, reason="AlreadyExists", details=details_of(resource, name), retry_after_s=retry_after_s)
@@ -58,7 +60,9 @@ def forbidden(resource: Resource, name: str, why: str, causes: list[dict[str, st
     return Forbidden(f'{resource.name} "{name}" is forbidden: {why}', reason="Forbidden", details=details)
 
 
-def not_admitted(resource: Resource, meta: dict[str, Any], why: str, causes: list[dict[str, str]] | None = None) -> Forbidden:
+def not_admitted(
+    resource: Resource, meta: dict[str, Any], why: str, causes: list[dict[str, str]] | None = None
+) -> Forbidden:
     """Of a new object, which may have no name yet: then it is called by the beginning of one."""
     return forbidden(resource, meta.get("name") or meta.get("generateName") or "Unknown", why, causes)
 

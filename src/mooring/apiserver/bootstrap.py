@@ -22,12 +22,17 @@ def bare_store(
     randomness: Random, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S
 ) -> tuple[ObjectStore, Definitions]:
     """A store without objects, and what serves custom kinds in it. event_ttl_s: how long Events live after their last write."""
-    lives = [dataclasses.replace(resource, ttl_s=event_ttl_s) if resource.ttl_s is not None else resource for resource in RESOURCES]
+    lives = [
+        dataclasses.replace(resource, ttl_s=event_ttl_s) if resource.ttl_s is not None else resource
+        for resource in RESOURCES
+    ]
     store = ObjectStore(lives, randomness, limits)
     return store, Definitions(store)
 
 
-def new_store(randomness: Random, now: float, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S) -> ObjectStore:
+def new_store(
+    randomness: Random, now: float, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S
+) -> ObjectStore:
     """now: seconds since the epoch, the namespaces' creation time."""
     store, _ = bare_store(randomness, limits, event_ttl_s=event_ttl_s)
     add_system_objects(store, now)

@@ -52,10 +52,14 @@ def not_found(field: str, value: Any) -> FieldCause:
 
 def not_supported(field: str, value: Any, supported: Sequence[Any]) -> FieldCause:
     """supported: texts, or values that are shown as JSON; the first hundred of them are told."""
-    choices = ", ".join(f'"{shortened(choice) if isinstance(choice, str) else shown(choice)}"' for choice in supported[:_CHOICES_MAX])
+    choices = ", ".join(
+        f'"{shortened(choice) if isinstance(choice, str) else shown(choice)}"' for choice in supported[:_CHOICES_MAX]
+    )
     if len(supported) > _CHOICES_MAX:
         choices += f", and {len(supported) - _CHOICES_MAX} more"
-    return FieldCause("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {choices}")
+    return FieldCause(
+        "FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {choices}"
+    )
 
 
 def too_long(field: str, bytes_max: int) -> FieldCause:
@@ -102,7 +106,12 @@ def invalid_object(kind: str, group: str, name: str, causes: Iterable[FieldCause
     assert unique, "an invalid object has a cause"
     text = str(unique[0]) if len(unique) == 1 else f"[{', '.join(map(str, unique))}]"
     qualified = f"{kind}.{group}" if group else kind
-    details: dict[str, Any] = {"name": name, "group": group, "kind": kind, "causes": [cause.to_json() for cause in unique]}
+    details: dict[str, Any] = {
+        "name": name,
+        "group": group,
+        "kind": kind,
+        "causes": [cause.to_json() for cause in unique],
+    }
     if not group:
         del details["group"]
     if not name:
@@ -116,7 +125,11 @@ def _told(causes: tuple[FieldCause, ...]) -> tuple[FieldCause, ...]:
     for number, cause in enumerate(causes):
         letters += len(cause.field) + len(cause.message)
         if letters > _CAUSES_LETTERS_MAX and 0 < number < len(causes) - 1:
-            more = FieldCause("FieldValueInvalid", cause.field, f"Invalid value: this one and {len(causes) - number - 2} more are not told")
+            more = FieldCause(
+                "FieldValueInvalid",
+                cause.field,
+                f"Invalid value: this one and {len(causes) - number - 2} more are not told",
+            )
             return (*causes[:number], more, causes[-1])
     return causes
 

@@ -93,7 +93,9 @@ def parse_version(text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS_MAX):
-        raise api_errors.bad_request(f"resourceVersion: Invalid value: {field_errors.shown(text)}: must be a whole number")
+        raise api_errors.bad_request(
+            f"resourceVersion: Invalid value: {field_errors.shown(text)}: must be a whole number"
+        )
     return int(text)
 
 
@@ -223,7 +225,11 @@ class ListScope(msgspec.Struct, frozen=True):
 
     def asked(self, field: str) -> Requirement | None:
         """The requirement that the field has one value."""
-        found = (each for each in self.fields.requirements if each.key == field and each.operator == "in" and len(each.values) == 1)
+        found = (
+            each
+            for each in self.fields.requirements
+            if each.key == field and each.operator == "in" and len(each.values) == 1
+        )
         return next(found, None)
 
     def matches(self, stored: Stored) -> bool:

@@ -105,22 +105,31 @@ class LocalCluster(Cluster):
         if request.verb is Verb.CREATE:
             paths_of(request.kind).collection(request.namespace)
             body = self._decoded(request, resource)
-            return await self._written(request, lambda: self.store.create(resource, body, request.namespace, self._now()))
+            return await self._written(
+                request, lambda: self.store.create(resource, body, request.namespace, self._now())
+            )
         key = _key(request.kind, request.name, request.namespace)
         match request.verb:
             case Verb.GET:
                 return _typed(request.kind, await self._committed(lambda: self.store.get(resource, key)))
             case Verb.REPLACE:
                 body, part = self._decoded(request, resource), request.subresource
-                return await self._written(request, lambda: self.store.update(resource, key, body, self._now(), subresource=part))
+                return await self._written(
+                    request, lambda: self.store.update(resource, key, body, self._now(), subresource=part)
+                )
             case Verb.PATCH:
                 patch, part = request.body, request.subresource
                 change = patches.change_of(resource, patch.type, _plain(patch.body), FieldValidation.WARN)
-                return await self._written(request, lambda: self.store.patch(resource, key, change, self._now(), subresource=part))
+                return await self._written(
+                    request, lambda: self.store.patch(resource, key, change, self._now(), subresource=part)
+                )
             case Verb.POST:
                 return await self._posted(request, resource, key)
             case Verb.DELETE:
-                given = {"preconditions": {"uid": request.uid} if request.uid else None, "gracePeriodSeconds": request.grace_period_s}
+                given = {
+                    "preconditions": {"uid": request.uid} if request.uid else None,
+                    "gracePeriodSeconds": request.grace_period_s,
+                }
                 options = delete_options({}, {**given, "propagationPolicy": request.propagation or None})
                 await self._committed(lambda: self.store.delete(resource, key, self._now(), options))
         return None
@@ -128,13 +137,19 @@ class LocalCluster(Cluster):
     async def _listed(self, request: Request, resource: Resource) -> Page[Any]:
         selection = request.selection
         scope = scope_of(resource, selection.namespace, selection.label_selector, selection.field_selector)
-        options = ListOptions(resource_version=request.resource_version, limit=request.limit, continue_token=request.continue_token)
+        options = ListOptions(
+            resource_version=request.resource_version, limit=request.limit, continue_token=request.continue_token
+        )
         found = await self._committed(lambda: self.store.list(resource, scope, options))
         if request.kind.struct is Row:
             columns, now = columns_of(resource), self._now()
-            rows = [Row({column.name: column.cell(stored.whole(), now) for column in columns}) for stored in found.items]
+            rows = [
+                Row({column.name: column.cell(stored.whole(), now) for column in columns}) for stored in found.items
+            ]
             return Page(tuple(rows), str(found.version), found.continue_token)
-        return Page(tuple(_typed(request.kind, stored) for stored in found.items), str(found.version), found.continue_token)
+        return Page(
+            tuple(_typed(request.kind, stored) for stored in found.items), str(found.version), found.continue_token
+        )
 
     async def _posted(self, request: Request, resource: Resource, key: Key) -> Any:
         """The answer of the sub-resource, for a CREATE as an object of the kind."""
@@ -142,9 +157,14 @@ class LocalCluster(Cluster):
         if action is None or action.asks is None or action.asks.answer is None:
             raise api_errors.no_such_resource()
         decoded, _ = decode_object(action.asks, _plain(request.body), FieldValidation.WARN, [])
-        answer, call = action.asks.answer, ApiCall(self.store, resource, key, decoded, self._now(), OWNER, tokens=self._tokens)
+        answer, call = (
+            action.asks.answer,
+            ApiCall(self.store, resource, key, decoded, self._now(), OWNER, tokens=self._tokens),
+        )
         answered = await self._committed(lambda: answer(call))
-        return codec_of(request.kind.struct).object(msgspec.json.encode(answered)) if request.verb is Verb.CREATE else None
+        return (
+            codec_of(request.kind.struct).object(msgspec.json.encode(answered)) if request.verb is Verb.CREATE else None
+        )
 
     async def _written(self, request: Request, write: Callable[[], Written]) -> Any:
         return _typed(request.kind, (await self._committed(write)).stored)

@@ -100,7 +100,11 @@ def validate_update(
     yield from _validate_beginning(new, names.path_segment_prefix)
     if name_rule is not None:
         yield from _validate_beginning(new, names.prefix_of(name_rule))
-    yield from (field_errors.immutable(f"metadata.{field}", new.get(field)) for field in _IMMUTABLE if new.get(field) != old.get(field))
+    yield from (
+        field_errors.immutable(f"metadata.{field}", new.get(field))
+        for field in _IMMUTABLE
+        if new.get(field) != old.get(field)
+    )
     if old.get("deletionTimestamp"):
         added = set(new.get("finalizers") or ()).difference(old.get("finalizers") or ())
         if added:
@@ -164,7 +168,9 @@ def _validate_owners(owners: list[Json]) -> Iterator[FieldCause]:
         if version.count("/") > 1 or not version.rpartition("/")[2]:
             yield field_errors.invalid(f"{field}.apiVersion", version, "version must not be empty")
         missing = [part for part in ("kind", "name", "uid") if not owner.get(part)]
-        yield from (field_errors.invalid(f"{field}.{part}", owner.get(part, ""), "must not be empty") for part in missing)
+        yield from (
+            field_errors.invalid(f"{field}.{part}", owner.get(part, ""), "must not be empty") for part in missing
+        )
         if (version.removeprefix("/"), owner.get("kind")) == ("v1", "Event"):
             yield field_errors.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner")
     controllers = [f"{owner.get('kind', '')}/{owner.get('name', '')}" for owner in owners if owner.get("controller")]

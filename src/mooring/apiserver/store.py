@@ -59,7 +59,9 @@ _SWEPT_MAX: Final = 500
 class ObjectStore(Tables):
     """All objects of a server. `now` in every method: seconds since the epoch."""
 
-    def __init__(self, resources: Iterable[Resource], randomness: Random, limits: HistoryLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, resources: Iterable[Resource], randomness: Random, limits: HistoryLimits = DEFAULT_LIMITS
+    ) -> None:
         super().__init__(resources, limits)
         self.follows_owners = False
         """Somebody looks after dependents; without, a deletion's propagation policy means nothing."""
@@ -107,13 +109,17 @@ class ObjectStore(Tables):
 
     def _at(self, resource: Resource, scope: ListScope, options: ListOptions) -> tuple[Moment, int, tuple[Stored, ...]]:
         table = self.table(resource)
-        moment = moment_of(options, self.version, table.history.floor, namespaced=resource.namespaced, cached=resource.cached)
+        moment = moment_of(
+            options, self.version, table.history.floor, namespaced=resource.namespaced, cached=resource.cached
+        )
         version = self.version if moment.rv is None else moment.rv
         return moment, version, tuple(table.items_at(version, scope.namespace, moment.after))
 
     # writing
 
-    def create(self, resource: Resource, body: Json, namespace: str, now: float, *, dry_run: bool = False, by: Writer = SERVER) -> Written:
+    def create(
+        self, resource: Resource, body: Json, namespace: str, now: float, *, dry_run: bool = False, by: Writer = SERVER
+    ) -> Written:
         """body: a decoded object of the kind; it is written to. Raises AlreadyExists, Invalid, NotFound and Forbidden for the namespace."""
         body = resource.encoded(body)
         meta = body["metadata"]
@@ -142,7 +148,9 @@ class ObjectStore(Tables):
         holder = table.get(Key(namespace, meta["name"]))
         if holder is not None:
             raise write_pipeline.name_taken(resource, meta, holder)
-        stored = stored_as(resource, body) if dry_run else self._commit(resource, None, body, now, bounded=True, space=space)
+        stored = (
+            stored_as(resource, body) if dry_run else self._commit(resource, None, body, now, bounded=True, space=space)
+        )
         return Written(stored.shown_by(resource), created=True, warnings=warnings)
 
     def update(
@@ -165,7 +173,9 @@ class ObjectStore(Tables):
             raise api_errors.not_found(resource, key.name)
         if uid and uid != (old.uid if old else ""):
             found = old.uid if old else ""
-            raise api_errors.conflict(resource, key.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}")
+            raise api_errors.conflict(
+                resource, key.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
+            )
         if old is None:
             body["metadata"].pop("resourceVersion", None)
             return self.create(resource, body, key.namespace, now, dry_run=dry_run, by=by)
@@ -214,7 +224,9 @@ class ObjectStore(Tables):
             stored = self._remove(resource, stored, now)
         return Deleted(stored.shown_by(resource), gone=gone)
 
-    def amend(self, resource: Resource, key: Key, change: Callable[[Json], None], now: float, *, dry_run: bool = False) -> None:
+    def amend(
+        self, resource: Resource, key: Key, change: Callable[[Json], None], now: float, *, dry_run: bool = False
+    ) -> None:
         """A change by the server itself, which knows no rules. change: writes to the object, or raises. Raises NotFound."""
         old = self._found(resource, key)
         obj = old.whole()
@@ -256,7 +268,9 @@ class ObjectStore(Tables):
 
     # the steps
 
-    def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool, by: Writer) -> Written:
+    def _rewrite(
+        self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool, by: Writer
+    ) -> Written:
         """new: as the kind shows it."""
         before = raw = old.whole()
         if resource.storage_version is not None:
@@ -302,7 +316,14 @@ class ObjectStore(Tables):
         return self._found(namespaces, Key("", name)) if resource.namespaced and namespaces is not None else None
 
     def _commit(
-        self, resource: Resource, old: Stored | None, obj: Json, now: float, *, bounded: bool = False, space: Stored | None = None
+        self,
+        resource: Resource,
+        old: Stored | None,
+        obj: Json,
+        now: float,
+        *,
+        bounded: bool = False,
+        space: Stored | None = None,
     ) -> Stored:
         """space: the namespace of what is made. Raises Overtaken in a thread beside the loop."""
         meta = obj["metadata"]
@@ -333,7 +354,9 @@ class ObjectStore(Tables):
 
     def _check_current(self, resource: Resource, key: Key, old: Stored | None, space: Stored | None = None) -> None:
         """Raises Overtaken where another write came between what was read and its own: in a thread it may, in the loop it can't."""
-        if self.table(resource).get(key) is not old or (space is not None and self._space(resource, space.key.name) is not space):
+        if self.table(resource).get(key) is not old or (
+            space is not None and self._space(resource, space.key.name) is not space
+        ):
             raise Overtaken
 
     def _apply(self, resource: Resource, change: StoredChange) -> None:

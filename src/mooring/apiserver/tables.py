@@ -144,7 +144,9 @@ class Tables:
 
     def drop_table(self, storage: tuple[str, str, str]) -> None:
         """Nothing is stored there any more; what comes later under the same path is new, and so is its history."""
-        assert not any(resource.storage == storage for resource in self.resources), "a kind that is served has a place for its objects"
+        assert not any(resource.storage == storage for resource in self.resources), (
+            "a kind that is served has a place for its objects"
+        )
         assert not len(self._tables.get(storage, ())), "objects are never forgotten, they are deleted"
         self._tables.pop(storage, None)
         self.kinds.drop_table(storage)
@@ -158,7 +160,9 @@ class Tables:
         for table in self._tables.values():
             table.history.floor = version
 
-    def load_object(self, resource: Resource, key: Key, rv: int, at: float, body: bytes | None, *, remembered: bool) -> None:
+    def load_object(
+        self, resource: Resource, key: Key, rv: int, at: float, body: bytes | None, *, remembered: bool
+    ) -> None:
         """An object as a file has kept it, None for its removal: no rules, no listeners. remembered: as a part of the history."""
         table = self._tables[resource.storage]
         new = None if body is None else stored_as(resource, msgspec.json.decode(body), body)
@@ -180,4 +184,8 @@ class Tables:
 def stored_as(resource: Resource, obj: Json, body: bytes | None = None) -> Stored:
     """The object as a table has it. body: its JSON, if it is known."""
     meta = obj["metadata"]
-    return Stored(obj, {"metadata.name": meta["name"], "metadata.namespace": meta.get("namespace", ""), **resource.fields(obj)}, body)
+    return Stored(
+        obj,
+        {"metadata.name": meta["name"], "metadata.namespace": meta.get("namespace", ""), **resource.fields(obj)},
+        body,
+    )

@@ -35,7 +35,9 @@ Place = tuple[str, str, str]
 class Cursor:
     """One watch, step by step, without waiting. needs: the version that must be committed before the first step."""
 
-    def __init__(self, hub: WatchHub, buffer: WatchBuffer, resource: Resource, scope: ListScope, options: WatchOptions) -> None:
+    def __init__(
+        self, hub: WatchHub, buffer: WatchBuffer, resource: Resource, scope: ListScope, options: WatchOptions
+    ) -> None:
         self._hub, self._buffer, self.resource = hub, buffer, resource
         store = hub.store
         start = watch_start_of(options, store.version, store.table(resource).history.floor)
@@ -94,7 +96,9 @@ class Cursor:
 class WatchHub:
     """Wakes watchers at a store's committed changes. Belongs to one event loop."""
 
-    def __init__(self, store: ObjectStore, *, clock: Clock, randomness: Random, durability: Durability | None = None) -> None:
+    def __init__(
+        self, store: ObjectStore, *, clock: Clock, randomness: Random, durability: Durability | None = None
+    ) -> None:
         self.store, self.clock, self.randomness = store, clock, randomness
         self._durability = durability or InMemory(store)
         self._buffers: WeakValueDictionary[tuple[object, ...], WatchBuffer] = WeakValueDictionary()
@@ -128,7 +132,9 @@ class WatchHub:
         self._buffers[key] = buffer
         return cursor
 
-    async def watch(self, resource: Resource, scope: ListScope, options: WatchOptions) -> AsyncGenerator[tuple[WatchItem, ...], None]:
+    async def watch(
+        self, resource: Resource, scope: ListScope, options: WatchOptions
+    ) -> AsyncGenerator[tuple[WatchItem, ...], None]:
         """Items in batches, until the time is up or the watcher has fallen behind.
 
         Raises what `watch_start_of` and `wait_committed` raise.

@@ -76,7 +76,9 @@ class WatchBuffer:
         if not changes:
             return None
         changes = changes[: _fitting([_size(change) for change in changes])]
-        batch = self._latest[version] = Batch(changes[-1].rv, _items(changes, self._scope, self._resource), is_shared=True)
+        batch = self._latest[version] = Batch(
+            changes[-1].rv, _items(changes, self._scope, self._resource), is_shared=True
+        )
         if len(self._latest) > _STEPS_KEPT:
             del self._latest[next(iter(self._latest))]
         return batch
@@ -127,4 +129,6 @@ def _until(committed: int, changes: list[StoredChange]) -> list[StoredChange]:
 
 def _items(changes: list[StoredChange], scope: ListScope, resource: Resource) -> tuple[WatchItem, ...]:
     observed = ((change.rv, change.seen_by(scope.matches)) for change in changes)
-    return tuple(WatchItem(view[0], version, view[1].shown_by(resource)) for version, view in observed if view is not None)
+    return tuple(
+        WatchItem(view[0], version, view[1].shown_by(resource)) for version, view in observed if view is not None
+    )

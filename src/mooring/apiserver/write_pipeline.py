@@ -19,7 +19,9 @@ _BYTES_MAX: Final = 2 * 1024 * 1024
 def normalise(obj: Json) -> tuple[str, ...]:
     """Drops what is there twice, and warns of that."""
     twins = metadata.without_twins(obj["metadata"])
-    return (".metadata.ownerReferences contains duplicate entries; API server dedups owner references",) if twins else ()
+    return (
+        (".metadata.ownerReferences contains duplicate entries; API server dedups owner references",) if twins else ()
+    )
 
 
 def kind_warnings(resource: Resource, obj: Json, old: Json | None = None, subresource: str = "") -> tuple[str, ...]:
@@ -36,7 +38,9 @@ def check_name(meta: Json, name: str) -> None:
     """The body of an update must name what its URL names."""
     given = meta.get("name", "")
     if not given:
-        raise api_errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        raise api_errors.bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )
     if given != name:
         raise api_errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
@@ -46,7 +50,9 @@ def check_namespace(resource: Resource, meta: Json, namespace: str) -> None:
     if not resource.namespaced:
         meta.pop("namespace", None)
     elif meta.get("namespace") and meta["namespace"] != namespace:
-        raise api_errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise api_errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     else:
         meta["namespace"] = namespace
 
@@ -56,7 +62,11 @@ def check_space(resource: Resource, meta: Json, space: Stored | None) -> None:
     if space is not None and space.whole()["metadata"].get("deletionTimestamp"):
         name = space.key.name
         why = f"unable to create new content in namespace {name} because it is being terminated"
-        cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated", "field": "metadata.namespace"}
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {name} is being terminated",
+            "field": "metadata.namespace",
+        }
         raise api_errors.not_admitted(resource, meta, why, [cause])
 
 
@@ -74,7 +84,9 @@ def check_version(resource: Resource, old: Stored, meta: Json) -> None:
         wrong = field_errors.FieldCause(
             "FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
         )
-        raise field_errors.invalid_object(resource.plural, resource.group, old.key.name, [wrong])  # (the plural: so it is there)
+        raise field_errors.invalid_object(
+            resource.plural, resource.group, old.key.name, [wrong]
+        )  # (the plural: so it is there)
     if version != old.rv:
         raise api_errors.conflict(resource, old.key.name)
 
@@ -103,7 +115,9 @@ def check_preconditions(resource: Resource, old: Stored, options: DeleteOptions)
 
 def check_size(resource: Resource, stored: Stored) -> None:
     """Raises TooLarge for what etcd refuses, by its encoding (JSON for custom kinds). Differs from kube-apiserver, which answers 500."""
-    bytes_max = _JSON_BYTES_MAX if resource.custom is not None or resource.kind == "CustomResourceDefinition" else _BYTES_MAX
+    bytes_max = (
+        _JSON_BYTES_MAX if resource.custom is not None or resource.kind == "CustomResourceDefinition" else _BYTES_MAX
+    )
     if len(stored.body) > bytes_max:
         raise api_errors.too_large(f"an object of {len(stored.body)} bytes, limit is {bytes_max}")
 
@@ -119,8 +133,13 @@ def reset_readonly(resource: Resource, new: Json, before: Json, now: float, subr
         action.prepare(new, before, now)
         return
     if resource.custom is not None:
-        own = {field: new["metadata"][field] for field in ("resourceVersion", "managedFields") if field in new["metadata"]}
-        new["metadata"] = {**{field: value for field, value in before["metadata"].items() if field != "managedFields"}, **own}
+        own = {
+            field: new["metadata"][field] for field in ("resourceVersion", "managedFields") if field in new["metadata"]
+        }
+        new["metadata"] = {
+            **{field: value for field, value in before["metadata"].items() if field != "managedFields"},
+            **own,
+        }
     elif resource.status is Status.ONLY:
         metadata.keep_users_part(new["metadata"], before["metadata"])
     written: Json = {field: new[field] for field in ("metadata", "status") if field in new}
@@ -131,14 +150,24 @@ def reset_readonly(resource: Resource, new: Json, before: Json, now: float, subr
     resource.prepare_status(new, before, now)
 
 
-def wrong_metadata(resource: Resource, new: Json, before: Json | None = None, subresource: str = "") -> list[field_errors.FieldCause]:
+def wrong_metadata(
+    resource: Resource, new: Json, before: Json | None = None, subresource: str = ""
+) -> list[field_errors.FieldCause]:
     """The causes about metadata; an object that names another kind has none, since that mistake is reported alone."""
     if new["kind"] != resource.kind:
         return []
     if before is not None:
         rule = resource.name_rule if subresource in resource.beginnings else None
-        return list(metadata.validate_update(new["metadata"], before["metadata"], rule, bare_finalizers=resource.bare_finalizers))
-    return list(metadata.validate(new["metadata"], resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers))
+        return list(
+            metadata.validate_update(
+                new["metadata"], before["metadata"], rule, bare_finalizers=resource.bare_finalizers
+            )
+        )
+    return list(
+        metadata.validate(
+            new["metadata"], resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers
+        )
+    )
 
 
 def wrong_in(resource: Resource, new: Json, before: Json, subresource: str) -> Iterable[field_errors.FieldCause]:

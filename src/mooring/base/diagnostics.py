@@ -68,7 +68,9 @@ class Diagnostics:
     connection_s: how long a connection may last.
     """
 
-    def __init__(self, routes: Mapping[str, Route], *, any_method: bool = False, connection_s: float = CONNECTION_S_MAX) -> None:
+    def __init__(
+        self, routes: Mapping[str, Route], *, any_method: bool = False, connection_s: float = CONNECTION_S_MAX
+    ) -> None:
         self._routes = routes
         self._any_method, self._connection_s = any_method, connection_s
         self._server: asyncio.Server | None = None
@@ -83,9 +85,13 @@ class Diagnostics:
             listener = await listening_socket(host, port)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-            raise ConfigError(f'cannot listen on "{address}": {reason}; choose another address or free this one') from error
+            raise ConfigError(
+                f'cannot listen on "{address}": {reason}; choose another address or free this one'
+            ) from error
         bound: tuple[str, int] = listener.getsockname()[:2]
-        self._server = await asyncio.start_server(self._serve, sock=listener, limit=HEADER_BYTES_MAX, backlog=_ACCEPTED_AT_ONCE)
+        self._server = await asyncio.start_server(
+            self._serve, sock=listener, limit=HEADER_BYTES_MAX, backlog=_ACCEPTED_AT_ONCE
+        )
         listener.listen(_BACKLOG)
         _log.info(2, "Diagnostics server listens", address=f"{bound[0]}:{bound[1]}")
         return bound
@@ -130,11 +136,15 @@ class Diagnostics:
         self._is_crowded = True
         held = Counter(connection.address for connection in self._connections)
         most = max(held.values())
-        cut = min((one for one in self._connections if held[one.address] == most), key=lambda one: one.has_asked)  # (the first of equals)
+        cut = min(
+            (one for one in self._connections if held[one.address] == most), key=lambda one: one.has_asked
+        )  # (the first of equals)
         del self._connections[cut]
         cut.task.cancel()
 
-    async def _exchange(self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _exchange(
+        self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:
@@ -179,7 +189,12 @@ def _client(peer: tuple[Any, ...] | None) -> str:
 def _request(head: bytes) -> tuple[str, str]:
     """Method and path without the query; ("", "") for what is no HTTP/1 request."""
     words = head.split(b"\r\n", 1)[0].split(b" ")
-    if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or not words[0].isalpha() or not words[1].startswith(b"/"):
+    if (
+        len(words) != 3
+        or not words[2].startswith(b"HTTP/1.")
+        or not words[0].isalpha()
+        or not words[1].startswith(b"/")
+    ):
         return "", ""
     return words[0].decode("ascii"), words[1].partition(b"?")[0].decode("latin-1")
 
@@ -207,7 +222,9 @@ def split_address(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or (":" in host and not bracketed) or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
-        raise ConfigError(f'"{address}" is no address to listen on; it has the form host:port, as in :8080, 127.0.0.1:8080 or [::1]:8080')
+        raise ConfigError(
+            f'"{address}" is no address to listen on; it has the form host:port, as in :8080, 127.0.0.1:8080 or [::1]:8080'
+        )
     return host[1:-1] if bracketed else host, int(port)
 
 

@@ -102,11 +102,17 @@ def _joined(earlier: Mapping[str, T], later: Mapping[str, T]) -> Mapping[str, T]
 STRING: Final[FlagKind[str]] = FlagKind("string", str, show=lambda value: f'"{value}"' if value else "")
 NAMESPACE: Final = dataclasses.replace(STRING)
 """The name of a namespace: a shell offers those of the cluster."""
-BOOL: Final[FlagKind[bool]] = FlagKind("", read_bool, "true or false, after =", lambda value: "true" if value else "", bare="true")
+BOOL: Final[FlagKind[bool]] = FlagKind(
+    "", read_bool, "true or false, after =", lambda value: "true" if value else "", bare="true"
+)
 INT: Final[FlagKind[int]] = FlagKind("int", read_int, "a whole number", lambda value: str(value) if value else "")
-UINT: Final[FlagKind[int]] = FlagKind("uint", read_uint, "a whole number, not negative", lambda value: str(value) if value else "")
+UINT: Final[FlagKind[int]] = FlagKind(
+    "uint", read_uint, "a whole number, not negative", lambda value: str(value) if value else ""
+)
 FLOAT: Final[FlagKind[float]] = FlagKind("float", read_float, "a number", lambda value: f"{value:g}" if value else "")
-DURATION: Final[FlagKind[float]] = FlagKind("duration", parse_duration_s, "numbers with units, as in 15s, 300ms or 1m30s", format_duration)
+DURATION: Final[FlagKind[float]] = FlagKind(
+    "duration", parse_duration_s, "numbers with units, as in 15s, 300ms or 1m30s", format_duration
+)
 LABELS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
     "labels", read_labels, "key:value pairs, as in team:storage,tier:gold", lambda _: "", merge=_joined
 )
@@ -114,7 +120,11 @@ PAIRS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
     "mapStringString", read_pairs, "name=value pairs, as in cpu=4,memory=8Gi", lambda _: "", merge=_joined
 )
 NAMES: Final[FlagKind[tuple[str, ...]]] = FlagKind(
-    "name", lambda text: tuple(text.split(",")), "names, separated by commas", lambda _: "", merge=lambda one, more: (*one, *more)
+    "name",
+    lambda text: tuple(text.split(",")),
+    "names, separated by commas",
+    lambda _: "",
+    merge=lambda one, more: (*one, *more),
 )
 
 
@@ -180,11 +190,15 @@ GATES: Final[FlagKind[Mapping[str, bool]]] = FlagKind(
 )
 
 
-def decide_gates(settings: Mapping[str, bool], known: Mapping[str, Gate], no_effect: Collection[str] = NO_EFFECT) -> Gates:
+def decide_gates(
+    settings: Mapping[str, bool], known: Mapping[str, Gate], no_effect: Collection[str] = NO_EFFECT
+) -> Gates:
     """The gates after the settings; AllAlpha and AllBeta set those that are not set themselves. Raises ConfigError (exit code 1)."""
     for name in settings:
         if name not in known and name not in _ALL and name not in no_effect:
-            raise ConfigError(f"feature-gates: unrecognized feature gate: {name}; known are {', '.join(sorted({*known, *_ALL}))}")
+            raise ConfigError(
+                f"feature-gates: unrecognized feature gate: {name}; known are {', '.join(sorted({*known, *_ALL}))}"
+            )
     of_stage = {_ALL[name]: value for name, value in settings.items() if name in _ALL}
     enabled = {name: settings.get(name, of_stage.get(gate.stage, gate.default)) for name, gate in known.items()}
     return Gates(enabled, tuple(_warnings(settings, known, no_effect)))
@@ -193,11 +207,16 @@ def decide_gates(settings: Mapping[str, bool], known: Mapping[str, Gate], no_eff
 def _warnings(settings: Mapping[str, bool], known: Mapping[str, Gate], no_effect: Collection[str]) -> list[str]:
     ga = [f"Setting GA feature gate {name}={str(value).lower()}. It will be removed in a future release."
           for name, value in settings.items() if name in known and known[name].stage is GateStage.GA]  # fmt: skip
-    return ga + [f"Feature gate {name} has no effect here." for name in settings if name in no_effect and name not in known]
+    return ga + [
+        f"Feature gate {name} has no effect here." for name in settings if name in no_effect and name not in known
+    ]
 
 
 def gates_help(known: Mapping[str, Gate]) -> str:
     """The flag's text in the usage."""
     rows = {name: Gate(stage, False) for name, stage in _ALL.items()} | dict(known)
-    options = [f"{name}=true|false ({gate.stage.value} - default={str(gate.default).lower()})" for name, gate in sorted(rows.items())]
+    options = [
+        f"{name}=true|false ({gate.stage.value} - default={str(gate.default).lower()})"
+        for name, gate in sorted(rows.items())
+    ]
     return "Feature gates, as Name=true|false pairs. Options are:\n" + "\n".join(options)

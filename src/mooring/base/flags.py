@@ -66,7 +66,9 @@ class Flag:
 
 def flag(name: str, kind: FlagKind[T], default: T, text: str, section: Section = Section.OWN) -> T:
     """A field of a flag table; typed as its value, so that tables read as records."""
-    made: Any = dataclasses.field(default_factory=lambda: default, metadata={"flag": (name, kind, default, text, section)})
+    made: Any = dataclasses.field(
+        default_factory=lambda: default, metadata={"flag": (name, kind, default, text, section)}
+    )
     result: T = made
     return result
 
@@ -80,7 +82,9 @@ def gate(name: str, stage: GateStage, default: bool) -> bool:
 
 def flags_of(table: type[Any]) -> dict[str, Flag]:
     """The rows of a table by flag name, in alphabetical order. The text of --feature-gates lists the table's gates."""
-    rows = [Flag(field.name, *field.metadata["flag"]) for field in dataclasses.fields(table) if "flag" in field.metadata]
+    rows = [
+        Flag(field.name, *field.metadata["flag"]) for field in dataclasses.fields(table) if "flag" in field.metadata
+    ]
     rows = [dataclasses.replace(row, text=gates_help(gates_of(table))) if row.kind is GATES else row for row in rows]
     return {row.name: row for row in sorted(rows, key=lambda row: row.name)}
 
@@ -118,7 +122,9 @@ Spellings = Mapping[str, Mapping[str, str]]
 """For a flag its former values, each with the word that says the same today: {"enable-capacity": {"central": "--enable-capacity"}}."""
 
 
-def parse(table: type[F], words: Sequence[str], removed: Mapping[str, bool] | None = None, spellings: Spellings | None = None) -> Parsed[F]:
+def parse(
+    table: type[F], words: Sequence[str], removed: Mapping[str, bool] | None = None, spellings: Spellings | None = None
+) -> Parsed[F]:
     """Reads the arguments. removed: flags without effect, and whether they take a value. spellings: former ones. Raises UsageError."""
     rows, removed = flags_of(table), removed or {}
     values: dict[str, Any] = {}

@@ -28,7 +28,9 @@ def folder_or_temporary(path: str) -> Iterator[Path]:
 def refusal(folder: Path, error: OSError) -> ConfigError:
     """The reason why a given folder can't be used."""
     words = error.strerror if error.filename in (None, str(folder)) else f"{error.strerror}: '{error.filename}'"
-    return ConfigError(f"state folder '{folder}' can't be used: {'it is a file; give a folder' if os.path.isfile(folder) else words}")
+    return ConfigError(
+        f"state folder '{folder}' can't be used: {'it is a file; give a folder' if os.path.isfile(folder) else words}"
+    )
 
 
 def hold(path: Path, whose: str) -> int:
@@ -39,7 +41,9 @@ def hold(path: Path, whose: str) -> int:
     except BlockingIOError:
         holder = os.pread(descriptor, _HOLDER_BYTES, 0).decode(errors="replace").strip() or "unknown"
         os.close(descriptor)
-        raise ConfigError(f"'{path.parent}' is in use by {whose} of process {holder}: stop it, or choose another folder") from None
+        raise ConfigError(
+            f"'{path.parent}' is in use by {whose} of process {holder}: stop it, or choose another folder"
+        ) from None
     with contextlib.suppress(OSError):  # for the words of others alone: a disk that is full may have no room for it
         os.pwrite(descriptor, f"{os.getpid()}\n".encode().ljust(_HOLDER_BYTES), 0)
     return descriptor

@@ -133,7 +133,12 @@ _ours: Final = logging.getLogger("mooring")
 
 
 def configure(
-    *, verbosity: int = 0, vmodule: str = "", json: bool = False, stream: TextIO | None = None, wall_s: Callable[[], float] = time.time
+    *,
+    verbosity: int = 0,
+    vmodule: str = "",
+    json: bool = False,
+    stream: TextIO | None = None,
+    wall_s: Callable[[], float] = time.time,
 ) -> None:
     """Makes this process's log, or changes its form and levels, for loggers made before too.
 

@@ -52,7 +52,10 @@ def _with_values(message: str, values: Mapping[str, Any], error: BaseException |
     parts = [message]
     if error is not None:
         parts.append(f"err={go_quote(_shown(error))}")
-    parts.extend(f"{_text_key(key)}={_block(value) if isinstance(value, Lines) else _text_value(value)}" for key, value in values.items())
+    parts.extend(
+        f"{_text_key(key)}={_block(value) if isinstance(value, Lines) else _text_value(value)}"
+        for key, value in values.items()
+    )
     return " ".join(parts)
 
 
@@ -72,7 +75,17 @@ def json_line(head: LineHead, values: Mapping[str, Any], error: BaseException | 
 
 
 _AS_IS: Final = frozenset('"\\\t')  # what a block shows although quoted text escapes it
-_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+_ESCAPES: Final = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
 
 
 def go_quote(text: str) -> str:
@@ -112,7 +125,10 @@ def _text_value(value: Any) -> str:
 
 def _block(text: Lines) -> str:
     """`<`, the lines after a tab each, ` >`: so that none of them looks like the head of a record."""
-    lines = ("\t" + "".join(char if char in _AS_IS else _go_escape(char) for char in line) for line in text.rstrip("\n").split("\n"))
+    lines = (
+        "\t" + "".join(char if char in _AS_IS else _go_escape(char) for char in line)
+        for line in text.rstrip("\n").split("\n")
+    )
     return "\n".join(["<", *lines, " >"])
 
 

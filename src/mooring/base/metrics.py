@@ -8,7 +8,14 @@ import platform
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Gauge, Metric, ProcessCollector, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    Gauge,
+    Metric,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
@@ -31,7 +38,12 @@ class Metrics:
         self._page, self._page_until = b"", -math.inf
         self._families: dict[Callable[[CollectorRegistry], object], object] = {}
         ProcessCollector(registry=self.registry)
-        build = Gauge("mooring_build_info", "Always 1; the labels say what runs here.", ["version", "python"], registry=self.registry)
+        build = Gauge(
+            "mooring_build_info",
+            "Always 1; the labels say what runs here.",
+            ["version", "python"],
+            registry=self.registry,
+        )
         build.labels(mooring.__version__, platform.python_version()).set(1)
 
     def once(self, make: Callable[[CollectorRegistry], T]) -> T:

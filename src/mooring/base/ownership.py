@@ -26,7 +26,9 @@ def own_folder(path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for reason in (*_above(path), danger_in(path), danger_in(path / _SECRETS)):
             if reason:
-                raise ConfigError(f"state folder '{path}' can't be used: {reason}; give a folder that nobody else can write to")
+                raise ConfigError(
+                    f"state folder '{path}' can't be used: {reason}; give a folder that nobody else can write to"
+                )
     except OSError as error:
         raise folders.refusal(path, error) from error
 
@@ -37,7 +39,9 @@ def danger_in(folder: Path) -> str:
         entries = [entry.path for entry in os.scandir(folder)]
     except (FileNotFoundError, NotADirectoryError):
         return ""
-    return _first([_strangers(str(folder), is_sticky_fine=False), *(_strangers(entry, is_sticky_fine=True) for entry in entries)])
+    return _first(
+        [_strangers(str(folder), is_sticky_fine=False), *(_strangers(entry, is_sticky_fine=True) for entry in entries)]
+    )
 
 
 def _above(path: Path) -> Iterable[str]:
@@ -76,7 +80,9 @@ def _is_private(gid: int) -> bool:
         group, users = grp.getgrgid(gid), [pwd.getpwuid(uid) for uid in _us()]
     except KeyError:
         return False
-    return any(user.pw_gid == gid and user.pw_name == group.gr_name and set(group.gr_mem) <= {user.pw_name} for user in users)
+    return any(
+        user.pw_gid == gid and user.pw_name == group.gr_name and set(group.gr_mem) <= {user.pw_name} for user in users
+    )
 
 
 def _first(reasons: Iterable[str]) -> str:

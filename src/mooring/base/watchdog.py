@@ -26,7 +26,9 @@ UNWELL_BEATS_MAX: Final = 6
 
 
 @contextlib.asynccontextmanager
-async def watched(clock: Clock, unwell: Callable[[], str], exit_now: Callable[[int], NoReturn], name: str) -> AsyncIterator[None]:
+async def watched(
+    clock: Clock, unwell: Callable[[], str], exit_now: Callable[[int], NoReturn], name: str
+) -> AsyncIterator[None]:
     """The process is watched as long as this lasts. unwell: why it should end, "" for no reason. name: of the task."""
     try:
         async with asyncio.TaskGroup() as group:

@@ -38,7 +38,9 @@ class BackupFlags(ProcessFlags):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RestoreFlags(ProcessFlags):
     state: str = flag("state", STRING, "", "The server's folder. No server may be running on it; made if missing.")
-    replace: bool = flag("replace", BOOL, False, "Put the backup in the place of objects that are there; they stay in the folder.")
+    replace: bool = flag(
+        "replace", BOOL, False, "Put the backup in the place of objects that are there; they stay in the folder."
+    )
 
 
 def _check_state(parsed: Parsed[BackupFlags] | Parsed[RestoreFlags]) -> None:
@@ -97,14 +99,18 @@ def _restore(flags: RestoreFlags, file: Path) -> None:
 
     own_folder(Path(flags.state))
     saved, replaced = restore(Path(flags.state), file, LoopClock().wall_s(), replace=flags.replace)
-    sys.stdout.write(f"'{flags.state}' has the {len(saved.objects)} objects of '{file}'; versions go on after {saved.version}\n")
+    sys.stdout.write(
+        f"'{flags.state}' has the {len(saved.objects)} objects of '{file}'; versions go on after {saved.version}\n"
+    )
     if replaced is not None:
         sys.stdout.write(f"The former objects are kept as '{replaced}'\n")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ApiServerFlags(ProcessFlags):
-    state: str = flag("state", STRING, "", "A folder that keeps the objects, the server's certificates and token. Made if missing.")
+    state: str = flag(
+        "state", STRING, "", "A folder that keeps the objects, the server's certificates and token. Made if missing."
+    )
     memory: bool = flag(
         "memory",
         BOOL,
@@ -119,8 +125,12 @@ class ApiServerFlags(ProcessFlags):
         "a crash or kill of this process alone loses nothing.",
     )
     event_ttl: float = flag("event-ttl", DURATION, 3600.0, "How long an Event lives after its last write.")
-    port: int = flag("port", INT, 0, "The port on this machine; 0 takes that of the folder's last start, or a free one.")
-    kubeconfig: str = flag("kubeconfig", STRING, "", "The kubeconfig file to write for clients. Empty: 'kubeconfig' in the --state folder.")
+    port: int = flag(
+        "port", INT, 0, "The port on this machine; 0 takes that of the folder's last start, or a free one."
+    )
+    kubeconfig: str = flag(
+        "kubeconfig", STRING, "", "The kubeconfig file to write for clients. Empty: 'kubeconfig' in the --state folder."
+    )
 
 
 def _check(parsed: Parsed[ApiServerFlags]) -> None:
@@ -184,11 +194,15 @@ async def _serve(flags: ApiServerFlags) -> int:
             path = kubeconfig_file(flags, folder)
             port = flags.port or (_last_port(path) if flags.state else 0)
             with heap.building():
-                server = ApiServer(store, identity, clock=clock, randomness=randomness, address=(LOOPBACK, port), durability=durability)
+                server = ApiServer(
+                    store, identity, clock=clock, randomness=randomness, address=(LOOPBACK, port), durability=durability
+                )
             await server.start()
             try:
                 server.write_kubeconfig(path)
-                sys.stdout.write(f"The API server answers on {server.url}\nexport KUBECONFIG={shlex.quote(str(path))}\n")
+                sys.stdout.write(
+                    f"The API server answers on {server.url}\nexport KUBECONFIG={shlex.quote(str(path))}\n"
+                )
                 sys.stdout.flush()
                 await _until(stop, durability)
             finally:
@@ -208,16 +222,23 @@ async def _objects(
         store = new_store(randomness, clock.wall_s(), event_ttl_s=flags.event_ttl)
         yield store, InMemory(store)
         return
-    async with lasting(folder, clock=clock, randomness=randomness, careful=not flags.no_fsync, event_ttl_s=flags.event_ttl) as opened:
+    async with lasting(
+        folder, clock=clock, randomness=randomness, careful=not flags.no_fsync, event_ttl_s=flags.event_ttl
+    ) as opened:
         yield opened
 
 
 async def _until(stop: asyncio.Event, durability: Durability) -> None:
     """Returns when told to stop. Raises ConfigError when the objects can't be saved any more."""
     async with asyncio.TaskGroup() as group:
-        waits = [group.create_task(one, name=f"cli/{name}") for name, one in (("stop", stop.wait()), ("failure", durability.failed()))]
+        waits = [
+            group.create_task(one, name=f"cli/{name}")
+            for name, one in (("stop", stop.wait()), ("failure", durability.failed()))
+        ]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
     if durability.failure:
-        raise ConfigError(f"the objects could not be saved: {durability.failure}; what was answered is on disk, the rest is lost")
+        raise ConfigError(
+            f"the objects could not be saved: {durability.failure}; what was answered is on disk, the rest is lost"
+        )

@@ -29,15 +29,29 @@ class AttachDetachFlags(AttachDetachOptions, AsKubectlFlags, ManagerFlags):
     """Names and defaults are kube-controller-manager's, also where the other controllers of Mooring have a sidecar's."""
 
     kube_api_qps: float = flag(
-        "kube-api-qps", RATE, 20.0, "Requests a second to the API server. No limit, unless kube-api-burst is set: then 20.", Section.CLUSTER
+        "kube-api-qps",
+        RATE,
+        20.0,
+        "Requests a second to the API server. No limit, unless kube-api-burst is set: then 20.",
+        Section.CLUSTER,
     )
     kube_api_burst: int = flag(
-        "kube-api-burst", BURST, 30, "Requests at once to the API server. No limit, unless kube-api-qps is set: then 30.", Section.CLUSTER
+        "kube-api-burst",
+        BURST,
+        30,
+        "Requests at once to the API server. No limit, unless kube-api-qps is set: then 30.",
+        Section.CLUSTER,
     )
     sync_period_s: float = flag(
-        "attach-detach-reconcile-sync-period", DURATION, 60.0, "Changes of attachments are seen at once.", Section.COMPATIBLE
+        "attach-detach-reconcile-sync-period",
+        DURATION,
+        60.0,
+        "Changes of attachments are seen at once.",
+        Section.COMPATIBLE,
     )
-    disable_sync: bool = flag("disable-attach-detach-reconcile-sync", BOOL, False, "There are no rounds.", Section.COMPATIBLE)
+    disable_sync: bool = flag(
+        "disable-attach-detach-reconcile-sync", BOOL, False, "There are no rounds.", Section.COMPATIBLE
+    )
     leader_election: bool = flag("leader-elect", BOOL, True, "Work only while holding a Lease.", Section.ELECTION)
     leader_election_namespace: str = flag(
         "leader-elect-resource-namespace", STRING, "kube-system", "Namespace of the Lease.", Section.ELECTION
@@ -50,12 +64,18 @@ class AttachDetachFlags(AttachDetachOptions, AsKubectlFlags, ManagerFlags):
         Section.ELECTION,
     )
     lease_duration_s: float = flag(
-        "leader-elect-lease-duration", DURATION, 15.0, "How long others wait before they take a lost Lease.", Section.ELECTION
+        "leader-elect-lease-duration",
+        DURATION,
+        15.0,
+        "How long others wait before they take a lost Lease.",
+        Section.ELECTION,
     )
     renew_deadline_s: float = flag(
         "leader-elect-renew-deadline", DURATION, 10.0, "How long the leader tries to renew its Lease.", Section.ELECTION
     )
-    retry_period_s: float = flag("leader-elect-retry-period", DURATION, 2.0, "How long to wait between tries.", Section.ELECTION)
+    retry_period_s: float = flag(
+        "leader-elect-retry-period", DURATION, 2.0, "How long to wait between tries.", Section.ELECTION
+    )
     election_labels: Mapping[str, str] = flag(
         "leader-elect-labels", LABELS, {}, "Labels of the Lease, as key:value,key2:value2.", Section.ELECTION
     )
@@ -67,7 +87,9 @@ def check(parsed: Parsed[AttachDetachFlags]) -> None:
     check_manager(parsed)
     flags = parsed.flags
     if flags.sync_period_s < _SYNC_S_MIN:
-        raise ConfigError("duration time must be greater than one second as set via command line option reconcile-sync-loop-period")
+        raise ConfigError(
+            "duration time must be greater than one second as set via command line option reconcile-sync-loop-period"
+        )
     check_not_negative({"force-detach-after": flags.force_after_s})
     check_workers({"workers": flags.workers}, _WORKERS_MAX)
     if not flags.lock_name:
@@ -96,7 +118,10 @@ def _serve(setup: Setup[AttachDetachFlags], machine: Machine) -> int:
 
 
 def make_work(
-    setup: Setup[AttachDetachFlags], runtime: Runtime, caches: Caches | None = None, own_attachers: frozenset[str] = frozenset()
+    setup: Setup[AttachDetachFlags],
+    runtime: Runtime,
+    caches: Caches | None = None,
+    own_attachers: frozenset[str] = frozenset(),
 ) -> Work:
     """The controller for one term. caches: a share of the process', None for its own. own_attachers: as the options have them."""
     from mooring.cluster.attachdetach.controller import AttachDetach

@@ -29,7 +29,9 @@ async def is_without_classes(given: Mapping[str, bool], cluster: Cluster) -> boo
         if await cluster.serves(VOLUME_ATTRIBUTES_CLASSES):
             return False
     except ApiError as error:
-        _log.error("could not ask for VolumeAttributesClasses in storage.k8s.io/v1: they are taken to be there", error=error)
+        _log.error(
+            "could not ask for VolumeAttributesClasses in storage.k8s.io/v1: they are taken to be there", error=error
+        )
         return False
     _log.info(0, "the API server has no VolumeAttributesClasses in storage.k8s.io/v1: they are passed over")
     return True

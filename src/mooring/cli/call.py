@@ -44,15 +44,27 @@ SOURCES: Final = ("from-pvc", "from-pv", "from-snapshot", "from-content")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CallFlags(AsKubectlFlags, ProcessFlags):
-    csi_address: str = flag("csi-address", STRING, "", "The driver's socket, as in unix:///csi/csi.sock. Empty: $CSI_ENDPOINT.")
-    f: str = flag("f", STRING, "", "A file with the request as YAML or JSON; - is stdin. Words of the command line come on top.")
+    csi_address: str = flag(
+        "csi-address", STRING, "", "The driver's socket, as in unix:///csi/csi.sock. Empty: $CSI_ENDPOINT."
+    )
+    f: str = flag(
+        "f", STRING, "", "A file with the request as YAML or JSON; - is stdin. Words of the command line come on top."
+    )
     secrets_file: str = flag(
-        "secrets-file", STRING, "", "A file with the call's secrets: a map of names to texts as YAML or JSON, or a Secret; - is stdin."
+        "secrets-file",
+        STRING,
+        "",
+        "A file with the call's secrets: a map of names to texts as YAML or JSON, or a Secret; - is stdin.",
     )
     from_pvc: str = flag(
-        "from-pvc", STRING, "", "Build the request that Mooring would send for this claim: NAME, or NAMESPACE/NAME. Words come on top."
+        "from-pvc",
+        STRING,
+        "",
+        "Build the request that Mooring would send for this claim: NAME, or NAMESPACE/NAME. Words come on top.",
     )
-    from_pv: str = flag("from-pv", STRING, "", "Build the request that Mooring would send for this PersistentVolume. Words come on top.")
+    from_pv: str = flag(
+        "from-pv", STRING, "", "Build the request that Mooring would send for this PersistentVolume. Words come on top."
+    )
     from_snapshot: str = flag(
         "from-snapshot",
         STRING,
@@ -66,10 +78,21 @@ class CallFlags(AsKubectlFlags, ProcessFlags):
         "",
         "Build the request for this VolumeSnapshotContent; for a call about a group, for this VolumeGroupSnapshotContent.",
     )
-    node: str = flag("node", STRING, "", "With from-pvc or from-pv: the Node, for calls about an attachment, and those to a node.")
-    pod: str = flag("pod", STRING, "", "With from-pvc or from-pv: the Pod whose folder a node's call is about, in the claim's namespace.")
-    root_dir: str = flag("root-dir", STRING, ROOT, "The root folder of the node's agent, whose paths the calls to a node have.")
-    namespace: str = flag("namespace", NAMESPACE, "", "The claim's namespace, or the snapshot's. Empty: the kubeconfig's.")
+    node: str = flag(
+        "node", STRING, "", "With from-pvc or from-pv: the Node, for calls about an attachment, and those to a node."
+    )
+    pod: str = flag(
+        "pod",
+        STRING,
+        "",
+        "With from-pvc or from-pv: the Pod whose folder a node's call is about, in the claim's namespace.",
+    )
+    root_dir: str = flag(
+        "root-dir", STRING, ROOT, "The root folder of the node's agent, whose paths the calls to a node have."
+    )
+    namespace: str = flag(
+        "namespace", NAMESPACE, "", "The claim's namespace, or the snapshot's. Empty: the kubeconfig's."
+    )
     n: str = flag("n", NAMESPACE, "", "The same as --namespace.")
     timeout_s: float = flag("timeout", DURATION, 60.0, "How long the driver may take to answer.")
     dry_run: bool = flag("dry-run", BOOL, False, "Print the request, and send nothing.")
@@ -87,7 +110,9 @@ def _check(parsed: Parsed[CallFlags]) -> None:
     check_positive({"timeout": flags.timeout_s}, "60s")
     sources = [name for name, given in zip(SOURCES, _sources(flags), strict=True) if given]
     if len(sources) > 1:
-        raise ConfigError(f"{sources[1]}: the request is of one object: give --{sources[0]} or --{sources[1]}", exit_code=2)
+        raise ConfigError(
+            f"{sources[1]}: the request is of one object: give --{sources[0]} or --{sources[1]}", exit_code=2
+        )
     if flags.f and sources:
         raise ConfigError("f: the request is of a file or of an object: give one of them", exit_code=2)
     for name in ("node", "pod", "root-dir"):
@@ -191,7 +216,9 @@ async def _built(rpc: str, flags: CallFlags, machine: Machine) -> Built:
             return await requests.from_volume(rpc, flags.from_pv, where)
         namespace, _, name = (flags.from_pvc or flags.from_snapshot).rpartition("/")
         key = Key(namespace or home, name)
-        return await (of_snapshots.from_snapshot(rpc, key) if flags.from_snapshot else requests.from_claim(rpc, key, where))
+        return await (
+            of_snapshots.from_snapshot(rpc, key) if flags.from_snapshot else requests.from_claim(rpc, key, where)
+        )
 
 
 async def _introduced(rpc: str, flags: CallFlags, clock: Clock) -> tuple[DriverCapabilities, frozenset[int]]:
@@ -239,7 +266,9 @@ async def _ask(rpc: Rpc[Any, Any], request: Message, flags: CallFlags) -> int:
     from mooring.conform.call.asking import ask
 
     clock = LoopClock()
-    outcome = await ask(address_of(flags.csi_address), rpc, request, timeout_s=flags.timeout_s, connect_s=CONNECT_S_MAX, clock=clock)
+    outcome = await ask(
+        address_of(flags.csi_address), rpc, request, timeout_s=flags.timeout_s, connect_s=CONNECT_S_MAX, clock=clock
+    )
     return _told(outcome, request, flags)
 
 
@@ -247,8 +276,14 @@ def address_of(flag: str) -> str:
     """The driver's socket. Raises ConfigError."""
     address = flag or os.environ.get("CSI_ENDPOINT", "")
     if not address:
-        raise UsageError("csi-address: required, as in --csi-address=unix:///csi/csi.sock or CSI_ENDPOINT=unix:///csi/csi.sock")
-    return address.replace("unix:/", "unix:///", 1) if address.startswith("unix:/") and not address.startswith("unix://") else address
+        raise UsageError(
+            "csi-address: required, as in --csi-address=unix:///csi/csi.sock or CSI_ENDPOINT=unix:///csi/csi.sock"
+        )
+    return (
+        address.replace("unix:/", "unix:///", 1)
+        if address.startswith("unix:/") and not address.startswith("unix://")
+        else address
+    )
 
 
 def _as_text(message: Message, flags: CallFlags) -> str:

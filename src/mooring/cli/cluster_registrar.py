@@ -38,8 +38,12 @@ REMOVE_S_MAX: Final = 10.0
 class ClusterRegistrarFlags(ProcessFlags, DropInFlags, AddressFlags):
     """cluster-driver-registrar's flags."""
 
-    pod_info_mount: bool = flag("pod-info-mount", BOOL, False, "Pass the pod's data to the driver at NodePublishVolume: podInfoOnMount.")
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Absolute path to the kubeconfig file. Empty: the service account of the pod.")
+    pod_info_mount: bool = flag(
+        "pod-info-mount", BOOL, False, "Pass the pod's data to the driver at NodePublishVolume: podInfoOnMount."
+    )
+    kubeconfig: str = flag(
+        "kubeconfig", STRING, "", "Absolute path to the kubeconfig file. Empty: the service account of the pod."
+    )
     connection_timeout_s: float = flag("connection-timeout", DURATION, 0.0, "(deprecated)", Section.COMPATIBLE)
 
 
@@ -93,12 +97,18 @@ async def _live(flags: ClusterRegistrarFlags, machine: Machine) -> int:
     stopped_by: asyncio.Future[signal.Signals] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stopped_by, number)
-    if not await _ended(introduced := asyncio.create_task(_introduced(flags, clock), name="cluster-registrar/driver"), stopped_by):
+    if not await _ended(
+        introduced := asyncio.create_task(_introduced(flags, clock), name="cluster-registrar/driver"), stopped_by
+    ):
         return int(stopped_by.result() == signal.SIGINT)
     name, attaches = introduced.result()
     _log.info(0, "CSI driver name", driver=name)
-    async with client("cluster-driver-registrar", config, RequestLimit(), clock=clock, randomness=Random(), metrics=Metrics()) as cluster:
-        registration = ClusterRegistration(cluster, name, attach_required=attaches, pod_info_on_mount=flags.pod_info_mount, clock=clock)
+    async with client(
+        "cluster-driver-registrar", config, RequestLimit(), clock=clock, randomness=Random(), metrics=Metrics()
+    ) as cluster:
+        registration = ClusterRegistration(
+            cluster, name, attach_required=attaches, pod_info_on_mount=flags.pod_info_mount, clock=clock
+        )
         running = asyncio.create_task(registration.run(), name="cluster-registrar/run")
         if await _ended(running, stopped_by):
             running.result()

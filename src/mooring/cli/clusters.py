@@ -62,7 +62,11 @@ def client(
     )
 
 
-def client_for_people(name: str, path: str, machine: Machine, *, clock: Clock, accept: str = "application/json") -> HttpCluster:
+def client_for_people(
+    name: str, path: str, machine: Machine, *, clock: Clock, accept: str = "application/json"
+) -> HttpCluster:
     """The same for a command that somebody runs by hand: where kubectl would go, and without a limit. Raises ConfigError."""
     config = load_config_as_kubectl(path, machine)
-    return client(name, config, RequestLimit(None, 0), clock=clock, randomness=Random(), metrics=Metrics(), accept=accept)
+    return client(
+        name, config, RequestLimit(None, 0), clock=clock, randomness=Random(), metrics=Metrics(), accept=accept
+    )

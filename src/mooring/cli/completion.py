@@ -195,7 +195,11 @@ def _print_fields(words: Sequence[str]) -> int:
         enums = dict(enums_in(rpc.request_type.DESCRIPTOR))
         of_last = enums.get(words[-1].removesuffix("="), ())  # bash has the name and the value as words of their own
         found = list(
-            of_last or (*paths_in(rpc.request_type.DESCRIPTOR), *(f"{path}={one}" for path, names in enums.items() for one in names))
+            of_last
+            or (
+                *paths_in(rpc.request_type.DESCRIPTOR),
+                *(f"{path}={one}" for path, names in enums.items() for one in names),
+            )
         )
     sys.stdout.write("".join(f"{one}\n" for one in found))
     return 0
@@ -216,7 +220,10 @@ async def _namespaces(kubeconfig: str) -> int:
     from mooring.cli.clusters import client_for_people
 
     try:
-        async with asyncio.timeout(ASKS_S_MAX), client_for_people("mooring-completion", kubeconfig, Machine(), clock=LoopClock()) as users:
+        async with (
+            asyncio.timeout(ASKS_S_MAX),
+            client_for_people("mooring-completion", kubeconfig, Machine(), clock=LoopClock()) as users,
+        ):
             found = await users.list(KIND)
     except TimeoutError:
         return 1

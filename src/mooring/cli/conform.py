@@ -50,18 +50,30 @@ class ConformFlags(Options, ProcessFlags):
     output: str = flag("output", word_of(*OUTPUTS), "text", "text, json, junit or tap.")
     o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
     list_checks: bool = flag("list", BOOL, False, "List the checks and the rules that they belong to; ask nothing.")
-    connect_timeout_s: float = flag("connect-timeout", DURATION, 60.0, "How long the driver may take to serve its socket, and to be built.")
-    options: Mapping[str, str] = flag("option", OPTIONS, {}, "For module:Class: an argument of the constructor, as in folder=/data.")
-    secrets_file: str = flag("secrets-file", STRING, "", "A YAML file with the secrets of each call, in the form that csi-sanity has.")
+    connect_timeout_s: float = flag(
+        "connect-timeout", DURATION, 60.0, "How long the driver may take to serve its socket, and to be built."
+    )
+    options: Mapping[str, str] = flag(
+        "option", OPTIONS, {}, "For module:Class: an argument of the constructor, as in folder=/data."
+    )
+    secrets_file: str = flag(
+        "secrets-file", STRING, "", "A YAML file with the secrets of each call, in the form that csi-sanity has."
+    )
     data_folder: str = flag(
         "data-folder",
         STRING,
         "",
         "Where the driver keeps its volumes: a small empty disk is mounted there for this run alone, so that it can be full or read-only.",
     )
-    driver_log: str = flag("driver-log", STRING, "", "A file that gets the output of the driver; this run must start it.")
-    staging_folder: str = flag("staging-folder", STRING, "", "Where staging_target_path is made; the driver must see it. Empty: in /tmp.")
-    target_folder: str = flag("target-folder", STRING, "", "Where target_path is made; the driver must see it. Empty: in /tmp.")
+    driver_log: str = flag(
+        "driver-log", STRING, "", "A file that gets the output of the driver; this run must start it."
+    )
+    staging_folder: str = flag(
+        "staging-folder", STRING, "", "Where staging_target_path is made; the driver must see it. Empty: in /tmp."
+    )
+    target_folder: str = flag(
+        "target-folder", STRING, "", "Where target_path is made; the driver must see it. Empty: in /tmp."
+    )
 
 
 def _check(parsed: Parsed[ConformFlags]) -> None:
@@ -71,7 +83,9 @@ def _check(parsed: Parsed[ConformFlags]) -> None:
     if not flags.volume_mib:
         raise ConfigError("volume-mib: must be greater than zero, as in 1024", exit_code=WRONG_USE)
     if flags.access_type not in ACCESS_TYPES:
-        raise ConfigError(f"access-type: must be {' or '.join(ACCESS_TYPES)}, got {flags.access_type!r}", exit_code=WRONG_USE)
+        raise ConfigError(
+            f"access-type: must be {' or '.join(ACCESS_TYPES)}, got {flags.access_type!r}", exit_code=WRONG_USE
+        )
 
 
 COMMAND: Final[Command[ConformFlags]] = Command(
@@ -116,7 +130,9 @@ def listed(stdout: TextIO, output: str) -> int:
 
     if output == "json":
         fields = ("name", "about", "needs", "sanity")
-        stdout.write(as_json([{"rule": one.rule.number, **{name: getattr(one, name) for name in fields}} for one in CHECKS]))
+        stdout.write(
+            as_json([{"rule": one.rule.number, **{name: getattr(one, name) for name in fields}} for one in CHECKS])
+        )
         return KEPT
     if output != "text":
         raise UsageError(f"--list is text or json, and {output} was asked for")
@@ -162,12 +178,22 @@ def command_of(form: Form) -> CommandLine | None:
 
     if isinstance(form, PythonClass):
         given = [f"--option={name}={text}" for name, text in form.options.items()]
-        run_class = (sys.executable, "-m", "mooring.cli.mooring", "driver", "run", form.words, f"--endpoint=unix://{SOCKET}")
+        run_class = (
+            sys.executable,
+            "-m",
+            "mooring.cli.mooring",
+            "driver",
+            "run",
+            form.words,
+            f"--endpoint=unix://{SOCKET}",
+        )
         return CommandLine((*run_class, *given))
     return form if isinstance(form, CommandLine) else None
 
 
-async def _asked(flags: ConformFlags, home: Path, path: Path, command: CommandLine | None, space: MountSpace, report: Report) -> None:
+async def _asked(
+    flags: ConformFlags, home: Path, path: Path, command: CommandLine | None, space: MountSpace, report: Report
+) -> None:
     """Fills the report. Raises ConfigError for a driver that does not answer."""
     from mooring.base.clock import LoopClock
     from mooring.conform.checks.all import CHECKS
@@ -207,7 +233,9 @@ async def _asked(flags: ConformFlags, home: Path, path: Path, command: CommandLi
         sees = shares_mounts(path) if command is None else space.can_mount
         try:
             asker = await stack.enter_async_context(
-                asking(path, _options(flags, home), clock, sees=sees, program=program, connect_s=flags.connect_timeout_s)
+                asking(
+                    path, _options(flags, home), clock, sees=sees, program=program, connect_s=flags.connect_timeout_s
+                )
             )
         except ConfigError as error:
             words = program.last_words() if program is not None else ""
@@ -220,7 +248,9 @@ async def _asked(flags: ConformFlags, home: Path, path: Path, command: CommandLi
 def _make_log(path: str, command: CommandLine | None) -> None:
     """An empty file. Raises ConfigError."""
     if command is None:
-        raise ConfigError("driver-log: this run has not started the driver, so it does not get its output", exit_code=WRONG_USE)
+        raise ConfigError(
+            "driver-log: this run has not started the driver, so it does not get its output", exit_code=WRONG_USE
+        )
     try:
         Path(path).write_bytes(b"")
     except OSError as error:
@@ -251,7 +281,9 @@ def read_secrets(path: str) -> dict[str, dict[str, str]]:
         reason = error.strerror if isinstance(error, OSError) else "it is no YAML"
         raise ConfigError(f"secrets-file: {path!r} can't be read: {reason}", exit_code=WRONG_USE) from None
     if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
-        raise ConfigError(f"secrets-file: {path!r} must have a map for each call, as CreateVolumeSecret", exit_code=WRONG_USE)
+        raise ConfigError(
+            f"secrets-file: {path!r} must have a map for each call, as CreateVolumeSecret", exit_code=WRONG_USE
+        )
     if unknown := sorted(map(str, found.keys() - set(SECRETS.values()))):
         raise ConfigError(f"secrets-file: {unknown[0]!r} is none of {', '.join(SECRETS.values())}", exit_code=WRONG_USE)
     return {method: {str(k): str(v) for k, v in found[key].items()} for method, key in SECRETS.items() if key in found}

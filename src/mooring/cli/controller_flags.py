@@ -14,7 +14,15 @@ from typing import Any, Final, Generic, TypeVar
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, FlagKind
 from mooring.base.flags import Flag, Parsed, Section, flag, flags_of, gate, gates_of
-from mooring.cli import attachdetach, binder, csi_attacher, csi_provisioner, csi_resizer, csi_snapshotter, snapshot_controller
+from mooring.cli import (
+    attachdetach,
+    binder,
+    csi_attacher,
+    csi_provisioner,
+    csi_resizer,
+    csi_snapshotter,
+    snapshot_controller,
+)
 from mooring.cli.attachdetach import AttachDetachFlags
 from mooring.cli.binder import BinderFlags
 from mooring.cli.csi_attacher import AttacherFlags
@@ -85,11 +93,30 @@ class Component(Generic[F]):
 COMPONENTS: Final[Mapping[str, Component[Any]]] = {
     one.name: one
     for one in (
-        Component(ATTACHER, "mooring.sidecars.attacher.controller", AttacherFlags, csi_attacher.check, calls_driver=True),
-        Component(PROVISIONER, "mooring.sidecars.provisioner.controller", ProvisionerFlags, csi_provisioner.check, calls_driver=True),
+        Component(
+            ATTACHER, "mooring.sidecars.attacher.controller", AttacherFlags, csi_attacher.check, calls_driver=True
+        ),
+        Component(
+            PROVISIONER,
+            "mooring.sidecars.provisioner.controller",
+            ProvisionerFlags,
+            csi_provisioner.check,
+            calls_driver=True,
+        ),
         Component(RESIZER, "mooring.sidecars.resizer.controller", ResizerFlags, csi_resizer.check, calls_driver=True),
-        Component(SNAPSHOTTER, "mooring.sidecars.snapshotter.controller", SnapshotterFlags, csi_snapshotter.check, calls_driver=True),
-        Component(SNAPSHOT_CONTROLLER, "mooring.cluster.snapshots.controller", SnapshotControllerFlags, snapshot_controller.check),
+        Component(
+            SNAPSHOTTER,
+            "mooring.sidecars.snapshotter.controller",
+            SnapshotterFlags,
+            csi_snapshotter.check,
+            calls_driver=True,
+        ),
+        Component(
+            SNAPSHOT_CONTROLLER,
+            "mooring.cluster.snapshots.controller",
+            SnapshotControllerFlags,
+            snapshot_controller.check,
+        ),
         Component(
             ATTACHDETACH,
             "mooring.cluster.attachdetach.controller",
@@ -115,7 +142,9 @@ _NAMES: Final[FlagKind[tuple[str, ...]]] = FlagKind("name,...", _read_names, sho
 class ProcessWideFlags(AsKubectlFlags, LogLengthFlags, SidecarFlags):
     """The flags that all components have in common."""
 
-    enable: tuple[str, ...] = flag("enable", _NAMES, (), f"The controllers that run. There are: {', '.join(COMPONENTS)}.")
+    enable: tuple[str, ...] = flag(
+        "enable", _NAMES, (), f"The controllers that run. There are: {', '.join(COMPONENTS)}."
+    )
     lease_each: bool = flag(
         "leader-election-lease-each",
         BOOL,
@@ -136,7 +165,9 @@ _USELESS: Final = (Section.COMPATIBLE, Section.UNAVAILABLE)
 def _rows_of(component: Component[Any]) -> Iterator[Flag]:
     """The flags that are the component's own."""
     for row in flags_of(component.table).values():
-        if row.name in component.kept or (row.field not in _SHARED and row.name not in _DROPPED and row.section not in _USELESS):
+        if row.name in component.kept or (
+            row.field not in _SHARED and row.name not in _DROPPED and row.section not in _USELESS
+        ):
             yield row
 
 
@@ -197,7 +228,9 @@ def enabled(flags: ProcessWideFlags) -> tuple[Component[Any], ...]:
     """Raises ConfigError for names that nothing has, for none, and for one that is named twice."""
     there_are = f"there are {', '.join(COMPONENTS)}"
     if not flags.enable:
-        raise ConfigError(f"enable: name the controllers that are to run, as in --enable=attacher,provisioner; {there_are}")
+        raise ConfigError(
+            f"enable: name the controllers that are to run, as in --enable=attacher,provisioner; {there_are}"
+        )
     for name, count in Counter(flags.enable).items():
         if name not in COMPONENTS:
             raise ConfigError(f"enable: {name!r} is not known; {there_are}")

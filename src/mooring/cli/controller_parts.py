@@ -8,7 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mooring.base.errors import ConfigError
-from mooring.cli import attachdetach, binder, csi_attacher, csi_provisioner, csi_resizer, csi_snapshotter, snapshot_controller
+from mooring.cli import (
+    attachdetach,
+    binder,
+    csi_attacher,
+    csi_provisioner,
+    csi_resizer,
+    csi_snapshotter,
+    snapshot_controller,
+)
 from mooring.cli.controller_flags import (
     ATTACHDETACH,
     ATTACHER,
@@ -72,7 +80,9 @@ class Together:
             importlib.import_module(component.module)  # now: later the loop would stand still for that
         self._enabled = frozenset(component.name for component in components)
         self._sidecars: Mapping[str, Sidecar[Any]] = {
-            name: self._sidecar_of(name) for name in (ATTACHER, PROVISIONER, RESIZER, SNAPSHOTTER) if name in self._enabled
+            name: self._sidecar_of(name)
+            for name in (ATTACHER, PROVISIONER, RESIZER, SNAPSHOTTER)
+            if name in self._enabled
         }
 
     def _sidecar_of(self, name: str) -> Sidecar[Any]:
@@ -128,7 +138,9 @@ class Together:
         driver = capabilities_of(context.info)
         own = frozenset({driver.name} if driver.publishes and ATTACHER in self._enabled else ())
         parts = {name: self._part_of(one, name, context) for name, one in self._sidecars.items()}
-        return self._works(f"{self._name}-{driver.name}", context.runtime, parts | self._parts_without_driver(context.runtime, own))
+        return self._works(
+            f"{self._name}-{driver.name}", context.runtime, parts | self._parts_without_driver(context.runtime, own)
+        )
 
     def _part_of(self, sidecar: Sidecar[Any], name: str, context: Context[ProcessWideFlags]) -> ControllerPart:
         setup = self._setup_of(name)
@@ -149,7 +161,9 @@ class Together:
                 namespace=setup.flags.leader_election_namespace,
             )
         if BINDER in self._enabled:
-            found[BINDER] = ControllerPart(lambda caches: binder.make_work(self._setup_of(BINDER), runtime, caches), "mooring-binder")
+            found[BINDER] = ControllerPart(
+                lambda caches: binder.make_work(self._setup_of(BINDER), runtime, caches), "mooring-binder"
+            )
         if SNAPSHOT_CONTROLLER in self._enabled:
             snapshots = self._setup_of(SNAPSHOT_CONTROLLER)
             found[SNAPSHOT_CONTROLLER] = ControllerPart(
@@ -165,9 +179,13 @@ class Together:
 
     def _works(self, lock_name: str, runtime: Runtime, parts: Mapping[str, ControllerPart]) -> LeasedWorks:
         if not self._setup.flags.lease_each:
-            return LeasedWorks((LeasedWork(self._name, lock_name, _one_ahead(lambda: _all_of(parts, Caches(runtime, self._name)))),))
+            return LeasedWorks(
+                (LeasedWork(self._name, lock_name, _one_ahead(lambda: _all_of(parts, Caches(runtime, self._name)))),)
+            )
         caches = Caches(runtime, self._name)
-        return LeasedWorks(tuple(_leased_work(name, part, caches) for name, part in parts.items()), beside=caches.follow)
+        return LeasedWorks(
+            tuple(_leased_work(name, part, caches) for name, part in parts.items()), beside=caches.follow
+        )
 
 
 def _all_of(parts: Mapping[str, ControllerPart], caches: Caches) -> OneWork:
@@ -175,7 +193,9 @@ def _all_of(parts: Mapping[str, ControllerPart], caches: Caches) -> OneWork:
 
 
 def _leased_work(name: str, part: ControllerPart, caches: Caches) -> LeasedWork:
-    return LeasedWork(name, part.lock_name, _one_ahead(lambda: part.make(caches.share())), part.starting, namespace=part.namespace)
+    return LeasedWork(
+        name, part.lock_name, _one_ahead(lambda: part.make(caches.share())), part.starting, namespace=part.namespace
+    )
 
 
 def _one_ahead(make: Callable[[], Work]) -> Callable[[], Work]:

@@ -51,7 +51,9 @@ def check(parsed: Parsed[AttacherFlags]) -> None:
     if flags.worker_threads <= 0:
         raise ConfigError("Option -worker-threads must be greater than zero")
     if flags.worker_threads > _WORKERS_MAX:
-        raise ConfigError(f"worker-threads: {flags.worker_threads} is more than {_WORKERS_MAX}; a few hundred are plenty")
+        raise ConfigError(
+            f"worker-threads: {flags.worker_threads} is more than {_WORKERS_MAX}; a few hundred are plenty"
+        )
     check_call_times(flags, reconcile_sync=flags.reconcile_sync_s)
     check_resync("resync", flags.resync_s)
     if not 0 <= flags.max_entries <= _INT32_MAX:
@@ -95,7 +97,14 @@ def _attacher(context: Context[AttacherFlags]) -> SidecarWork:
 
     runtime, component = context.runtime, f"external-attacher {context.info.name}"
     events = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness, rests=True)
-    return Attacher(runtime, context.driver, context.info, context.setup.options(AttacherOptions), events=events, caches=context.caches)
+    return Attacher(
+        runtime,
+        context.driver,
+        context.info,
+        context.setup.options(AttacherOptions),
+        events=events,
+        caches=context.caches,
+    )
 
 
 if __name__ == "__main__":

@@ -39,16 +39,28 @@ class ProvisionerFlags(Rules, NodeOptions, CapacityOptions, ProvisionerOptions, 
 
     node_name: str = ""
     namespace: str = ""
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file; $KUBECONFIG takes precedence. Neither: the pod's own.")
+    kubeconfig: str = flag(
+        "kubeconfig", STRING, "", "Path to the kubeconfig file; $KUBECONFIG takes precedence. Neither: the pod's own."
+    )
     master: str = flag("master", STRING, "", "URL of the API server, in place of the one that the kubeconfig names.")
-    enable_capacity: bool = flag("enable-capacity", BOOL, False, "Publish the driver's capacity as CSIStorageCapacity objects.")
+    enable_capacity: bool = flag(
+        "enable-capacity", BOOL, False, "Publish the driver's capacity as CSIStorageCapacity objects."
+    )
     kube_api_capacity_qps: float = flag(
-        "kube-api-capacity-qps", RATE, 1.0, "Requests a second about capacity. No limit, unless kube-api-capacity-burst is set: then 1."
+        "kube-api-capacity-qps",
+        RATE,
+        1.0,
+        "Requests a second about capacity. No limit, unless kube-api-capacity-burst is set: then 1.",
     )
     kube_api_capacity_burst: int = flag(
-        "kube-api-capacity-burst", BURST, 5, "Requests at once about capacity. No limit, unless kube-api-capacity-qps is set: then 5."
+        "kube-api-capacity-burst",
+        BURST,
+        5,
+        "Requests at once about capacity. No limit, unless kube-api-capacity-qps is set: then 5.",
     )
-    node_deployment: bool = flag("node-deployment", BOOL, False, "Serve the local volumes of the node named by $NODE_NAME.")
+    node_deployment: bool = flag(
+        "node-deployment", BOOL, False, "Serve the local volumes of the node named by $NODE_NAME."
+    )
     enable_pprof: bool = flag("enable-pprof", BOOL, False, "There are no Go profiles here.", Section.COMPATIBLE)
 
 
@@ -119,7 +131,11 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
     from mooring.cli.sidecar import Sidecar
 
     given = options(setup, machine)
-    found: dict[str, Any] = {"classes": True, "host": machine.host_name(), "namespace": election.namespace(setup.flags, machine)}
+    found: dict[str, Any] = {
+        "classes": True,
+        "host": machine.host_name(),
+        "namespace": election.namespace(setup.flags, machine),
+    }
 
     async def ask(cluster: Cluster) -> None:
         found["classes"] = not await is_without_classes(setup.flags.feature_gates, cluster)
@@ -137,7 +153,9 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
     )
 
 
-def _provisioner(context: Context[ProvisionerFlags], given: ProvisionerOptions, found: Mapping[str, Any]) -> SidecarWork:
+def _provisioner(
+    context: Context[ProvisionerFlags], given: ProvisionerOptions, found: Mapping[str, Any]
+) -> SidecarWork:
     """found: as of the Sidecar."""
     from mooring.control.events import EventRecorder
     from mooring.sidecars.provisioner.controller import Provisioner
@@ -167,13 +185,21 @@ def options(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerOpti
 
 def _capacity(setup: Setup[ProvisionerFlags], machine: Machine) -> CapacityOptions:
     flags, pod_name = setup.flags, machine.environ.get("POD_NAME", "")
-    namespace = machine.environ.get("NAMESPACE") or namespace_of_pod(machine)  # the first is upstream's, the second its README's
+    namespace = machine.environ.get("NAMESPACE") or namespace_of_pod(
+        machine
+    )  # the first is upstream's, the second its README's
     if not namespace:
-        raise ConfigError("enable-capacity: the environment variable POD_NAMESPACE (or NAMESPACE) must name the pod's namespace")
+        raise ConfigError(
+            "enable-capacity: the environment variable POD_NAMESPACE (or NAMESPACE) must name the pod's namespace"
+        )
     if not pod_name and flags.owner_level >= 0:
-        raise ConfigError("enable-capacity: the environment variable POD_NAME must name the pod, or set --capacity-ownerref-level=-1")
+        raise ConfigError(
+            "enable-capacity: the environment variable POD_NAME must name the pod, or set --capacity-ownerref-level=-1"
+        )
     qps = flags.kube_api_capacity_qps if _LIMITS & setup.given else None
-    return setup.options(CapacityOptions, namespace=namespace, pod_name=pod_name, qps=qps, burst=flags.kube_api_capacity_burst)
+    return setup.options(
+        CapacityOptions, namespace=namespace, pod_name=pod_name, qps=qps, burst=flags.kube_api_capacity_burst
+    )
 
 
 def _node(setup: Setup[ProvisionerFlags], machine: Machine) -> NodeOptions:

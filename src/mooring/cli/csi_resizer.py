@@ -106,7 +106,9 @@ async def expands_on_node(driver: Driver, info: DriverInfo, timeout_s: float) ->
     return on_node
 
 
-def _resizer(context: Context[ResizerFlags], options: ResizerOptions, *, has_classes: bool, on_node: bool) -> SidecarWork:
+def _resizer(
+    context: Context[ResizerFlags], options: ResizerOptions, *, has_classes: bool, on_node: bool
+) -> SidecarWork:
     from mooring.control.events import EventRecorder
     from mooring.sidecars.resizer.controller import Resizer
 

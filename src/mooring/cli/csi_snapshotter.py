@@ -26,7 +26,9 @@ _UUID_LENGTH_MAX: Final = 32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SnapshotterFlags(SnapshotterOptions, SidecarFlags):
-    node_deployment: bool = flag("node-deployment", BOOL, False, "Serve the contents that are labelled with the node named by $NODE_NAME.")
+    node_deployment: bool = flag(
+        "node-deployment", BOOL, False, "Serve the contents that are labelled with the node named by $NODE_NAME."
+    )
 
 
 def main() -> int:

@@ -87,11 +87,18 @@ class DevFlags(DevChoices, Patience, ProcessFlags):
         "An argument for a driver that is a class, as in folder=/data/{node}; may be given more than once. "
         "If none gives node_id, that is the node's name.",
     )
-    nodes: int = flag("nodes", INT, 0, "How many nodes to make: n1, n2 and so on. 0: three, or one for your own driver.")
-    zones: int = flag(
-        "zones", INT, 0, "Spread the nodes over so many zones, zone-1 and so on, as --topology with topology.kubernetes.io/zone. 0: none."
+    nodes: int = flag(
+        "nodes", INT, 0, "How many nodes to make: n1, n2 and so on. 0: three, or one for your own driver."
     )
-    node_ids: tuple[str, ...] = flag("node-id", NAMES, (), "A node to make, by its name; may be given more than once, in place of --nodes.")
+    zones: int = flag(
+        "zones",
+        INT,
+        0,
+        "Spread the nodes over so many zones, zone-1 and so on, as --topology with topology.kubernetes.io/zone. 0: none.",
+    )
+    node_ids: tuple[str, ...] = flag(
+        "node-id", NAMES, (), "A node to make, by its name; may be given more than once, in place of --nodes."
+    )
     topology: Mapping[str, Mapping[str, str]] = flag(
         "topology",
         TOPOLOGY,
@@ -100,10 +107,17 @@ class DevFlags(DevChoices, Patience, ProcessFlags):
         "Your own driver reports its topology itself.",
     )
     faults: str = flag(
-        "faults", STRING, "", "A script of faults between the driver and its callers, in YAML, as mooring proxy takes it: docs/proxy.md."
+        "faults",
+        STRING,
+        "",
+        "A script of faults between the driver and its callers, in YAML, as mooring proxy takes it: docs/proxy.md.",
     )
-    examples: bool = flag("examples", BOOL, False, "Print claims, pods and a snapshot to try, as a shell script, and end.")
-    plain: bool = flag("plain", BOOL, False, "Print only lines, also on a terminal: no tables of nodes and volumes below them.")
+    examples: bool = flag(
+        "examples", BOOL, False, "Print claims, pods and a snapshot to try, as a shell script, and end."
+    )
+    plain: bool = flag(
+        "plain", BOOL, False, "Print only lines, also on a terminal: no tables of nodes and volumes below them."
+    )
     browser: bool = flag(
         "browser",
         BOOL,
@@ -118,13 +132,17 @@ def _check(parsed: Parsed[DevFlags]) -> None:
     for name, texts in (("node-id", parsed.flags.node_ids), ("volume", parsed.flags.volumes)):
         for text in texts:
             if dns_subdomain(text):
-                raise ConfigError(f"{name}: {text!r} can't be an object's name: take lower case letters, digits, - and .")
+                raise ConfigError(
+                    f"{name}: {text!r} can't be an object's name: take lower case letters, digits, - and ."
+                )
 
     script_in(parsed.flags.faults)
     _check_nodes(parsed.flags)
     _check_zones(parsed.flags)
     if parsed.flags.grace_s < GRACE_S_MIN:
-        raise ConfigError(f"node-monitor-grace-period: must be 1s at least, got {format_duration(parsed.flags.grace_s)}")
+        raise ConfigError(
+            f"node-monitor-grace-period: must be 1s at least, got {format_duration(parsed.flags.grace_s)}"
+        )
     check_not_negative({"force-detach-after": parsed.flags.force_after_s})
 
 
@@ -140,7 +158,9 @@ def _check_nodes(flags: DevFlags) -> None:
         raise ConfigError(f"driver: one socket is one node's, and there are {len(names)}: take --nodes=1")
     for name in ("topology", "zones"):
         if getattr(flags, name) and not isinstance(form, ReferenceDriver):
-            raise ConfigError(f"{name}: of the reference driver alone; your own driver reports its topology in NodeGetInfo")
+            raise ConfigError(
+                f"{name}: of the reference driver alone; your own driver reports its topology in NodeGetInfo"
+            )
 
 
 def _check_zones(flags: DevFlags) -> None:
@@ -193,7 +213,11 @@ def _examples(flags: DevFlags) -> int:
     from mooring.dev.seed_objects import class_name
 
     kubeconfig = str(Path(flags.state).absolute() / "kubeconfig") if flags.state else ""
-    sys.stdout.write(examples(class_name(reference=not flags.driver), kubeconfig, reference=not flags.driver, snapshots=flags.snapshots))
+    sys.stdout.write(
+        examples(
+            class_name(reference=not flags.driver), kubeconfig, reference=not flags.driver, snapshots=flags.snapshots
+        )
+    )
     return 0
 
 
@@ -236,7 +260,9 @@ def _begin(flags: DevFlags) -> MountSpace:
 
     if flags.state:
         own_folder(Path(flags.state))
-    is_elsewhere = isinstance(parse_form(flags.driver), Socket)  # mounts are made where that driver runs: we must see them
+    is_elsewhere = isinstance(
+        parse_form(flags.driver), Socket
+    )  # mounts are made where that driver runs: we must see them
     space = MountSpace() if is_elsewhere else enter_private_mounts()
     import mooring.dev.run  # noqa: F401 (most of the start: not where a signal would wait for its end)
 
@@ -293,7 +319,14 @@ async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) ->
     clock, randomness = _clock(flags), Random()
     browser = _browser(flags, clock, randomness)
     with passed_on(sys.stdout) as stream, ending.at_last(lambda: settle(stream)):
-        view = view_for(stream, sys.stdin, lambda: say_gone(prog, "it goes on until Ctrl-C"), clock, randomness, plain=_is_plain(flags))
+        view = view_for(
+            stream,
+            sys.stdin,
+            lambda: say_gone(prog, "it goes on until Ctrl-C"),
+            clock,
+            randomness,
+            plain=_is_plain(flags),
+        )
         with view.screen as screen, ending.at_last(screen.leave):
             listener = view.model if browser is None else browser.listener(view.model)
             # Told of by threads, too: where the event loop is held.

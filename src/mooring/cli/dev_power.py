@@ -74,7 +74,11 @@ def _folder(state: str) -> Path:
         return known
     found = sorted(folder for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*") if is_answering(folder))
     if not found:
-        raise ConfigError("no mooring dev is found: set KUBECONFIG as its start says, or give its folder, as in --state DIR")
+        raise ConfigError(
+            "no mooring dev is found: set KUBECONFIG as its start says, or give its folder, as in --state DIR"
+        )
     if len(found) > 1:
-        raise ConfigError(f"several mooring dev run here: give the folder of one with --state: {', '.join(map(str, found))}")
+        raise ConfigError(
+            f"several mooring dev run here: give the folder of one with --state: {', '.join(map(str, found))}"
+        )
     return found[0]

@@ -38,7 +38,10 @@ no object that it knows.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DoctorFlags(AsKubectlFlags, ProcessFlags):
     f: tuple[str, ...] = flag(
-        "f", NAMES, (), "Files or folders of a release, to judge in place of a cluster, with commas between; - is stdin."
+        "f",
+        NAMES,
+        (),
+        "Files or folders of a release, to judge in place of a cluster, with commas between; - is stdin.",
     )
     output: str = flag("output", word_of(*OUTPUTS), "text", "text, json or yaml.")
     o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")

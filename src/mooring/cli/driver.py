@@ -49,7 +49,9 @@ mooring driver hostpath --help lists the flags of the first, and so on
 class NewFlags(ProcessFlags):
     """The flags of `mooring driver new`."""
 
-    folder: str = flag("folder", STRING, "", "Where to put it: a folder that is not there yet, or empty. Empty: the name.")
+    folder: str = flag(
+        "folder", STRING, "", "Where to put it: a folder that is not there yet, or empty. Empty: the name."
+    )
     driver_name: str = flag("driver-name", STRING, "", "The driver's name, in domain form. Empty: NAME.example.com.")
 
 
@@ -62,7 +64,9 @@ def _new(argv: Sequence[str], prog: str) -> int:
 def _check(parsed: Parsed[NewFlags]) -> None:
     name = parsed.flags.driver_name
     if name and not _DRIVER_NAME.fullmatch(name):
-        raise ConfigError(f"driver-name: {name!r} is not of the form a domain has, as in csi.example.com, with letters at both ends")
+        raise ConfigError(
+            f"driver-name: {name!r} is not of the form a domain has, as in csi.example.com, with letters at both ends"
+        )
 
 
 _NEW: Final[Command[NewFlags]] = Command(

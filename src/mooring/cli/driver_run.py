@@ -44,7 +44,11 @@ def _read_option(text: str) -> dict[str, str]:
 
 
 OPTIONS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
-    "name=value", _read_option, "a name and a value, as in folder=/data", lambda _: "", merge=lambda one, more: {**one, **more}
+    "name=value",
+    _read_option,
+    "a name and a value, as in folder=/data",
+    lambda _: "",
+    merge=lambda one, more: {**one, **more},
 )
 
 
@@ -55,14 +59,18 @@ def _read_mode(text: str) -> int:
     return mode
 
 
-MODE: Final[FlagKind[int]] = FlagKind("octal", _read_mode, "file permissions in octal, as in 0660", lambda value: f"{value:04o}")
+MODE: Final[FlagKind[int]] = FlagKind(
+    "octal", _read_mode, "file permissions in octal, as in 0660", lambda value: f"{value:04o}"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunFlags(ProcessFlags):
     """The flags of `mooring driver run`; those of registrar and probe have the names that they have there."""
 
-    endpoint: str = flag("endpoint", STRING, "", "The unix socket to serve on, as in unix:///csi/csi.sock. Empty: $CSI_ENDPOINT.")
+    endpoint: str = flag(
+        "endpoint", STRING, "", "The unix socket to serve on, as in unix:///csi/csi.sock. Empty: $CSI_ENDPOINT."
+    )
     options: Mapping[str, str] = flag(
         "option",
         OPTIONS,
@@ -89,7 +97,10 @@ class RunFlags(ProcessFlags):
         "The mode of the endpoint's file, which says who may connect: 0660 lets the group of its folder in, for another user's sidecars.",
     )
     rules: bool = flag(
-        "rules", BOOL, True, "Watch the driver's calls, and name in the log each rule of CSI that it breaks: docs/csi-rules.md."
+        "rules",
+        BOOL,
+        True,
+        "Watch the driver's calls, and name in the log each rule of CSI that it breaks: docs/csi-rules.md.",
     )
     grace_s: float = flag("grace-period", DURATION, 20.0, "How long calls in flight may take to end after SIGTERM.")
     http_endpoint: str = flag(
@@ -99,7 +110,9 @@ class RunFlags(ProcessFlags):
         "Where /healthz (the driver's Probe) and /readyz (the kubelet has registered it) are served, as in :9808. Empty: nowhere.",
         Section.DIAGNOSTICS,
     )
-    probe_timeout_s: float = flag("probe-timeout", DURATION, 3.0, "How long the driver may take to answer its Probe.", Section.DIAGNOSTICS)
+    probe_timeout_s: float = flag(
+        "probe-timeout", DURATION, 3.0, "How long the driver may take to answer its Probe.", Section.DIAGNOSTICS
+    )
 
 
 def run(argv: Sequence[str], prog: str) -> int:
@@ -111,9 +124,13 @@ def run(argv: Sequence[str], prog: str) -> int:
 def _check(parsed: Parsed[RunFlags]) -> None:
     flags = parsed.flags
     if not (flags.endpoint or os.environ.get("CSI_ENDPOINT")):
-        raise ConfigError("endpoint: required, as in --endpoint=unix:///csi/csi.sock or CSI_ENDPOINT=unix:///csi/csi.sock")
+        raise ConfigError(
+            "endpoint: required, as in --endpoint=unix:///csi/csi.sock or CSI_ENDPOINT=unix:///csi/csi.sock"
+        )
     if flags.kubelet_registration_path and not flags.plugin_registration_path:
-        raise ConfigError("kubelet-registration-path: of no use without --plugin-registration-path, the kubelet's folder plugins_registry")
+        raise ConfigError(
+            "kubelet-registration-path: of no use without --plugin-registration-path, the kubelet's folder plugins_registry"
+        )
     for name, value in (("grace-period", flags.grace_s), ("probe-timeout", flags.probe_timeout_s)):
         if value < 0 or (value == 0 and name == "probe-timeout"):
             raise ConfigError(f"{name}: must be greater than zero, as in 3s; got {format_duration(value)}")
@@ -147,7 +164,9 @@ async def _serve(flags: RunFlags, words: str = "") -> int:
     except Exception as error:  # whatever its author's code raises
         raise ConfigError(story_of(words, error)) from error
     if flags.plugin_registration_path and not plugin.serves("Node"):
-        raise ConfigError(f"{words} has no node service, and the kubelet registers no driver without: drop --plugin-registration-path")
+        raise ConfigError(
+            f"{words} has no node service, and the kubelet registers no driver without: drop --plugin-registration-path"
+        )
     endpoint = flags.endpoint or os.environ["CSI_ENDPOINT"]
     check_identity(plugin)
     async with (
@@ -183,7 +202,9 @@ def _node() -> str:
 
 async def _beside(flags: RunFlags, plugin: Plugin, socket: Path) -> None:
     """Registrar and probe, until cancelled. Raises ConfigError."""
-    registration = _Registration(plugin.name, flags.kubelet_registration_path or str(socket), flags.plugin_registration_path)
+    registration = _Registration(
+        plugin.name, flags.kubelet_registration_path or str(socket), flags.plugin_registration_path
+    )
     try:
         async with asyncio.TaskGroup() as group:
             if flags.plugin_registration_path:
@@ -231,7 +252,11 @@ class _Registration:
     @property
     def obstacle(self) -> str:
         """The obstacle to the driver's registration, "" when it is registered."""
-        return self._registrar.obstacle if self._registrar is not None else "the registration has not begun, or was refused: see the log"
+        return (
+            self._registrar.obstacle
+            if self._registrar is not None
+            else "the registration has not begun, or was refused: see the log"
+        )
 
     async def run(self) -> None:
         """Until cancelled. Raises ConfigError."""
@@ -245,7 +270,9 @@ class _Registration:
         from mooring.sidecars.registrar.registrar import Registrar
 
         refused = asyncio.Event()
-        self._registrar = Registrar(self._driver_name, self._endpoint, self._folder, clock=self._clock, on_refusal=refused.set)
+        self._registrar = Registrar(
+            self._driver_name, self._endpoint, self._folder, clock=self._clock, on_refusal=refused.set
+        )
         try:
             async with asyncio.TaskGroup() as group:
                 serving = group.create_task(self._registrar.run(), name="driver/registration")

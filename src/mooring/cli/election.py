@@ -28,7 +28,9 @@ def candidate(flags: ElectionFlags, machine: Machine, lock_name: str, randomness
     """This process as it stands for election. lock_name: as yet unsanitised."""
     identity = identity_of(machine.host_name(), randomness)
     pods_in = namespace_of_pod(machine) if flags.early_takeover else ""
-    return Candidate(sanitised(lock_name), namespace(flags, machine), identity, times(flags), flags.election_labels, pods_in)
+    return Candidate(
+        sanitised(lock_name), namespace(flags, machine), identity, times(flags), flags.election_labels, pods_in
+    )
 
 
 def namespace(flags: ElectionFlags, machine: Machine) -> str:
@@ -78,4 +80,8 @@ class TerminationNote:
         try:
             self._file.write_text(text, encoding="utf-8")
         except OSError as error:
-            _log.info(2, "Could not write the termination log: the end of this process is known by that of its Lease", why=str(error))
+            _log.info(
+                2,
+                "Could not write the termination log: the end of this process is known by that of its Lease",
+                why=str(error),
+            )

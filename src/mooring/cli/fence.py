@@ -63,7 +63,10 @@ F = TypeVar("F", bound=NodeFlags)
 class FenceFlags(NodeFlags):
     reason: str = flag("reason", STRING, "", "Why, for those who come after you: kept on the Node, and in an Event.")
     prover: str = flag(
-        "prover", STRING, "", "A command that ends with exit code 0 if the machine is off; {node} stands for the node's name."
+        "prover",
+        STRING,
+        "",
+        "A command that ends with exit code 0 if the machine is off; {node} stands for the node's name.",
     )
     prover_timeout_s: float = flag("prover-timeout", DURATION, 60.0, "How long the prover may take.")
     yes: bool = flag("yes", BOOL, False, "Do not ask. Only with --prover: somebody has to say that the machine is off.")
@@ -80,7 +83,9 @@ def _check_fence(parsed: Parsed[FenceFlags]) -> None:
     check_node_flags(parsed)
     flags = parsed.flags
     if flags.yes and not flags.prover:
-        raise ConfigError("--yes: needs --prover: without a question, a command has to say that the machine is off", exit_code=2)
+        raise ConfigError(
+            "--yes: needs --prover: without a question, a command has to say that the machine is off", exit_code=2
+        )
     if flags.prover_timeout_s <= 0:
         raise ConfigError("--prover-timeout: must be greater than zero", exit_code=2)
 
@@ -98,7 +103,9 @@ COMMAND: Final[Command[FenceFlags]] = Command(
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
     """argv: the words after `mooring fence`: the node, and flags. Gives the exit code."""
     words, flags = words_and_flags(FenceFlags, argv)
-    return run_for_people(COMMAND, flags, prog, lambda given: serve(FenceCommand, words, given, prog, machine or Machine()))
+    return run_for_people(
+        COMMAND, flags, prog, lambda given: serve(FenceCommand, words, given, prog, machine or Machine())
+    )
 
 
 def serve(command: type[NodeCommand[F]], words: Sequence[str], flags: F, prog: str, machine: Machine) -> int:
@@ -121,7 +128,9 @@ class NodeCommand(Generic[F]):
     done = ""
     """The state of the node afterwards."""
 
-    def __init__(self, flags: F, words: Sequence[str], cluster: Cluster, clock: Clock, streams: tuple[TextIO, TextIO, TextIO]) -> None:
+    def __init__(
+        self, flags: F, words: Sequence[str], cluster: Cluster, clock: Clock, streams: tuple[TextIO, TextIO, TextIO]
+    ) -> None:
         from mooring.inspect.fencing.fence import Fence
 
         self._flags = flags

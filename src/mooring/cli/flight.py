@@ -162,7 +162,9 @@ class FlightRecorder(Generic[F]):
 
     def _write(self, why: str, frozen: Callable[[], bytes]) -> None:
         if self._count >= FILES_MAX:
-            _log.warning("No flight record is written any more", why=f"this process has written {FILES_MAX}", wanted=why)
+            _log.warning(
+                "No flight record is written any more", why=f"this process has written {FILES_MAX}", wanted=why
+            )
             return
         self._count += 1
         folder = Path(self._setup.flags.flight_recorder_dir or tempfile.gettempdir())

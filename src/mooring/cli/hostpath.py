@@ -46,7 +46,9 @@ def _check(parsed: Parsed[HostPathFlags]) -> None:
     if strangers := sorted(flags.node_endpoints.keys() - set(flags.node_ids)):
         raise ConfigError(f"node-endpoint: there is no node {strangers[0]!r}: name it with node-id too")
     if not (flags.endpoint or os.environ.get("CSI_ENDPOINT")):
-        raise ConfigError("endpoint: required, as in --endpoint=unix:///run/csi.sock or CSI_ENDPOINT=unix:///run/csi.sock")
+        raise ConfigError(
+            "endpoint: required, as in --endpoint=unix:///run/csi.sock or CSI_ENDPOINT=unix:///run/csi.sock"
+        )
 
 
 COMMAND: Final[Command[HostPathFlags]] = Command(
@@ -76,7 +78,9 @@ async def _serve(flags: HostPathFlags) -> int:
     with _driver(flags) as driver, stop_signals(signal.SIGHUP, signal.SIGQUIT) as stop:
         check_identity(driver)
         async with AsyncExitStack() as stack:
-            observation = await stack.enter_async_context(Observation(flags.faults, flags.call_log, secrets=flags.call_log_secrets))
+            observation = await stack.enter_async_context(
+                Observation(flags.faults, flags.call_log, secrets=flags.call_log_secrets)
+            )
             if flags.http_endpoint:
                 await stack.enter_async_context(observation.told_on(flags.http_endpoint, driver.state_dump))
             endpoint = flags.endpoint or os.environ["CSI_ENDPOINT"]
@@ -113,7 +117,10 @@ def _driver(flags: HostPathFlags) -> HostPath:
 
 
 def _options(flags: HostPathFlags) -> HostpathOptions:
-    volumes, volume_bytes = flags.attach_max or flags.volumes_per_node, flags.node_volume_bytes_max or flags.volume_bytes_max
+    volumes, volume_bytes = (
+        flags.attach_max or flags.volumes_per_node,
+        flags.node_volume_bytes_max or flags.volume_bytes_max,
+    )
     return options_from(HostpathOptions, flags, {}, volumes_per_node=volumes, node_volume_bytes_max=volume_bytes)
 
 
@@ -122,12 +129,17 @@ def _limits(flags: HostPathFlags) -> StorageLimits:
 
     kinds = {kind: size for kind, size in flags.capacity.items() if kind}
     return StorageLimits(
-        capacity_bytes=flags.capacity.get("", 0), kinds=kinds, volume_bytes_max=flags.volume_bytes_max, attach_max=max(0, flags.attach_max)
+        capacity_bytes=flags.capacity.get("", 0),
+        kinds=kinds,
+        volume_bytes_max=flags.volume_bytes_max,
+        attach_max=max(0, flags.attach_max),
     )
 
 
 def _topology(flags: HostPathFlags) -> dict[str, Segments]:
-    return {node_id: {NODE_SEGMENT: node_id} for node_id in flags.node_ids} if flags.own_places else dict(flags.topology)
+    return (
+        {node_id: {NODE_SEGMENT: node_id} for node_id in flags.node_ids} if flags.own_places else dict(flags.topology)
+    )
 
 
 def _lacking(flags: HostPathFlags) -> list[str]:

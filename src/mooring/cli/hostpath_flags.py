@@ -31,7 +31,9 @@ def _read_bytes(text: str) -> int:
     except ValueError:
         raise ValueError(f"did you mean {near}?" if near else "no quantity") from None
     if not size.is_whole or not 0 < size.whole < 2**63:
-        raise ValueError("not a whole number of bytes above zero" + (f"; did you mean {near}?" if near not in ("", text) else ""))
+        raise ValueError(
+            "not a whole number of bytes above zero" + (f"; did you mean {near}?" if near not in ("", text) else "")
+        )
     return size.whole
 
 
@@ -103,12 +105,22 @@ CAPABILITIES: Final = (
 )
 """The capabilities of the reference driver's controller, by the names of CSI. Here, so that flags are read without the driver."""
 
-_NODE_CAPABILITIES: Final = ("STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS", "EXPAND_VOLUME", "VOLUME_CONDITION", "SINGLE_NODE_MULTI_WRITER")
+_NODE_CAPABILITIES: Final = (
+    "STAGE_UNSTAGE_VOLUME",
+    "GET_VOLUME_STATS",
+    "EXPAND_VOLUME",
+    "VOLUME_CONDITION",
+    "SINGLE_NODE_MULTI_WRITER",
+)
 """The same for its nodes; VOLUME_MOUNT_GROUP has a flag of its own."""
 
 _BYTES: Final[FlagKind[int]] = FlagKind("quantity", _read_bytes, "bytes as a quantity, as in 10Gi or 500M", _show_bytes)
 _CAPACITY: Final[FlagKind[Mapping[str, int]]] = FlagKind(
-    "[kind=]quantity", _read_capacity, "bytes as a quantity, as in 10Gi or fast=10Gi", lambda _: "", merge=lambda one, more: {**one, **more}
+    "[kind=]quantity",
+    _read_capacity,
+    "bytes as a quantity, as in 10Gi or fast=10Gi",
+    lambda _: "",
+    merge=lambda one, more: {**one, **more},
 )
 TOPOLOGY: Final[FlagKind[Mapping[str, Mapping[str, str]]]] = FlagKind(
     "node:key=value,...",
@@ -131,7 +143,10 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
     """The reference driver's flags; where csi-driver-host-path has one for the same thing, its name is taken too."""
 
     endpoint: str = flag(
-        "endpoint", STRING, "", "The socket to serve on, as in unix:///run/csi.sock or tcp://127.0.0.1:7654. Empty: $CSI_ENDPOINT."
+        "endpoint",
+        STRING,
+        "",
+        "The socket to serve on, as in unix:///run/csi.sock or tcp://127.0.0.1:7654. Empty: $CSI_ENDPOINT.",
     )
     node_endpoints: Mapping[str, str] = flag(
         "node-endpoint",
@@ -139,11 +154,15 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
         {},
         "The socket of another node's service; may be given for each node. The first node is served on --endpoint too.",
     )
-    state: str = flag("state", STRING, "", "The folder for volumes and state. Made when it is missing. (Also: --statedir.)")
+    state: str = flag(
+        "state", STRING, "", "The folder for volumes and state. Made when it is missing. (Also: --statedir.)"
+    )
     node_ids: tuple[str, ...] = flag(
         "node-id", NAMES, (), "A node that volumes can be published on; may be given more than once. (Also: --nodeid.)"
     )
-    driver_name: str = flag("driver-name", STRING, "", "The driver's name. Empty: hostpath.csi.mooring. (Also: --drivername.)")
+    driver_name: str = flag(
+        "driver-name", STRING, "", "The driver's name. Empty: hostpath.csi.mooring. (Also: --drivername.)"
+    )
     mounts: str = flag(
         "mounts",
         _one_of("auto", "mount", "link"),
@@ -172,17 +191,27 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
         "number from 1 to 10 at each call.",
     )
     topology: Mapping[str, Mapping[str, str]] = flag(
-        "topology", TOPOLOGY, {}, "A node's topology; given for each node, all with the same keys. A volume then lives in one place."
+        "topology",
+        TOPOLOGY,
+        {},
+        "A node's topology; given for each node, all with the same keys. A volume then lives in one place.",
     )
-    own_places: bool = flag("enable-topology", BOOL, False, "Each node is a place of its own: topology.hostpath.csi/node=ID.")
+    own_places: bool = flag(
+        "enable-topology", BOOL, False, "Each node is a place of its own: topology.hostpath.csi/node=ID."
+    )
     expand: bool = flag("enable-volume-expansion", BOOL, True, "Expand volumes. (Also: --node-expand-required.)")
     no_controller_expansion: bool = flag("disable-controller-expansion", BOOL, False, "Expand volumes on nodes alone.")
     no_node_expansion: bool = flag("disable-node-expansion", BOOL, False, "Expand volumes by the controller alone.")
     list_snapshots: bool = flag("enable-list-snapshots", BOOL, True, "List snapshots.")
     group_snapshots: bool = flag("enable-group-snapshots", BOOL, True, "Take snapshots of groups of volumes.")
-    modify: bool = flag("enable-controller-modify-volume", BOOL, False, "Take mutable parameters, at creation and later.")
+    modify: bool = flag(
+        "enable-controller-modify-volume", BOOL, False, "Take mutable parameters, at creation and later."
+    )
     mutable_names: tuple[str, ...] = flag(
-        "accepted-mutable-parameter-names", NAMES, (), "The mutable parameters that the driver accepts, separated by commas. None: any."
+        "accepted-mutable-parameter-names",
+        NAMES,
+        (),
+        "The mutable parameters that the driver accepts, separated by commas. None: any.",
     )
     without: tuple[str, ...] = flag(
         "without",
@@ -197,9 +226,17 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
         "Node capabilities to leave out; may be given more than once.",
     )
     snapshot_delay_s: float = flag("snapshot-delay", DURATION, 0.0, "How long new snapshots are not ready to use.")
-    faults: str = flag("faults", STRING, "", "A JSON file of faults on purpose, read again when it changes; see docs/hostpath.md.")
-    call_log: str = flag("call-log", STRING, "", "A file that each call is appended to, as a line of JSON without secrets.")
+    faults: str = flag(
+        "faults", STRING, "", "A JSON file of faults on purpose, read again when it changes; see docs/hostpath.md."
+    )
+    call_log: str = flag(
+        "call-log", STRING, "", "A file that each call is appended to, as a line of JSON without secrets."
+    )
     call_log_secrets: bool = flag("call-log-secrets", BOOL, False, "Write secrets into the call log.")
     http_endpoint: str = flag(
-        "http-endpoint", STRING, "", "The TCP address for /metrics, /healthz and /state, as in :8080. Empty: none.", Section.DIAGNOSTICS
+        "http-endpoint",
+        STRING,
+        "",
+        "The TCP address for /metrics, /healthz and /state, as in :8080. Empty: none.",
+        Section.DIAGNOSTICS,
     )

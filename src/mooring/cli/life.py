@@ -52,7 +52,15 @@ class Life(abc.ABC, Generic[F]):
     """
 
     def __init__(
-        self, name: str, setup: Setup[F], machine: Machine, *, clock: Clock, randomness: Random, metrics: Metrics, metrics_address: str = ""
+        self,
+        name: str,
+        setup: Setup[F],
+        machine: Machine,
+        *,
+        clock: Clock,
+        randomness: Random,
+        metrics: Metrics,
+        metrics_address: str = "",
     ) -> None:
         self._name, self._setup, self._machine = name, setup, machine
         self._clock, self._randomness, self._metrics = clock, randomness, metrics
@@ -137,7 +145,9 @@ class Life(abc.ABC, Generic[F]):
         async with AsyncExitStack() as stack:
             await self._serve_diagnostics(stack)
             cluster = await stack.enter_async_context(self._connect())
-            if self._setup.flags.http_endpoint:  # a client of its own, so that a busy one does not look like a silent API server
+            if (
+                self._setup.flags.http_endpoint
+            ):  # a client of its own, so that a busy one does not look like a silent API server
                 asked = await stack.enter_async_context(self._connect())
                 self.health.pulse = Pulse(functools.partial(asked.serves, LEASES), self._clock)
             await self._begin(Runtime(cluster, self._clock, self._randomness, self._metrics), stack)
@@ -147,7 +157,9 @@ class Life(abc.ABC, Generic[F]):
         address = flags.http_endpoint or self._metrics_address
         if address:
             with_probes = bool(flags.http_endpoint)
-            routes = self.health.routes(flags.metrics_path, with_probes=with_probes, with_election=flags.leader_election)
+            routes = self.health.routes(
+                flags.metrics_path, with_probes=with_probes, with_election=flags.leader_election
+            )
             server = Diagnostics(routes)
             await server.start(address)
             stack.push_async_callback(server.close)
@@ -162,10 +174,14 @@ class Life(abc.ABC, Generic[F]):
             if flags.leader_election:  # a client of its own, so that what throttles the work does not delay a renewal
                 cluster = await stack.enter_async_context(self._connect())
             self._terms = tuple(Terms(leased, self._stop_requested, warm=flags.warm_standby) for leased in given.works)
-            beside = [] if given.beside is None else [group.create_task(_run(given.beside), name=f"{self._name}/beside")]
+            beside = (
+                [] if given.beside is None else [group.create_task(_run(given.beside), name=f"{self._name}/beside")]
+            )
             async with asyncio.TaskGroup() as holding:
                 for terms in self._terms:
-                    holding.create_task(self._hold(terms, cluster, note, asks_first), name=f"{self._name}/term/{terms.leased.component}")
+                    holding.create_task(
+                        self._hold(terms, cluster, note, asks_first), name=f"{self._name}/term/{terms.leased.component}"
+                    )
             for task in beside:
                 task.cancel()
 

@@ -37,8 +37,12 @@ PATIENCE_S: Final = 2.0
 class ProbeFlags(ProcessFlags, DropInFlags, AddressFlags):
     """livenessprobe's flags."""
 
-    probe_timeout_s: float = flag("probe-timeout", DURATION, 3.0, "How long the driver may take to be connected and to answer.")
-    health_port: str = flag("health-port", STRING, PORT, "(deprecated) The port of /healthz on all addresses.", Section.DIAGNOSTICS)
+    probe_timeout_s: float = flag(
+        "probe-timeout", DURATION, 3.0, "How long the driver may take to be connected and to answer."
+    )
+    health_port: str = flag(
+        "health-port", STRING, PORT, "(deprecated) The port of /healthz on all addresses.", Section.DIAGNOSTICS
+    )
     http_endpoint: str = flag(
         "http-endpoint",
         STRING,
@@ -46,7 +50,9 @@ class ProbeFlags(ProcessFlags, DropInFlags, AddressFlags):
         "Where /healthz and metrics are served, in place of the port (example: :9808).",
         Section.DIAGNOSTICS,
     )
-    metrics_address: str = flag("metrics-address", STRING, "", "(deprecated) A server of its own for metrics.", Section.DIAGNOSTICS)
+    metrics_address: str = flag(
+        "metrics-address", STRING, "", "(deprecated) A server of its own for metrics.", Section.DIAGNOSTICS
+    )
     metrics_path: str = flag("metrics-path", STRING, "/metrics", "The HTTP path of the metrics.", Section.DIAGNOSTICS)
 
 
@@ -59,9 +65,13 @@ def check(parsed: Parsed[ProbeFlags]) -> None:
     """Raises ConfigError for values that can be read but not used."""
     flags = parsed.flags
     if flags.http_endpoint and flags.health_port != PORT:
-        raise ConfigError("only one of `--health-port` and `--http-endpoint` can be set; health-port is deprecated, drop it")
+        raise ConfigError(
+            "only one of `--health-port` and `--http-endpoint` can be set; health-port is deprecated, drop it"
+        )
     if flags.http_endpoint and flags.metrics_address:
-        raise ConfigError("only one of `--metrics-address` and `--http-endpoint` can be set; metrics-address is deprecated, drop it")
+        raise ConfigError(
+            "only one of `--metrics-address` and `--http-endpoint` can be set; metrics-address is deprecated, drop it"
+        )
     for name, address in (("http-endpoint", flags.http_endpoint), ("metrics-address", flags.metrics_address)):
         if address:
             _check_address(name, address)
@@ -146,7 +156,9 @@ class _Servers:
         routes: dict[str, Route] = {HEALTHZ: live}
         if flags.http_endpoint:
             routes[flags.metrics_path] = page
-        self._servers.append((flags.http_endpoint or f"0.0.0.0:{flags.health_port}", Diagnostics(routes, any_method=True)))
+        self._servers.append(
+            (flags.http_endpoint or f"0.0.0.0:{flags.health_port}", Diagnostics(routes, any_method=True))
+        )
         if flags.metrics_address:
             self._servers.append((flags.metrics_address, Diagnostics({flags.metrics_path: page})))
 

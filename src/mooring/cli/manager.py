@@ -26,7 +26,12 @@ class ManagerLife(Life[F]):
     """name: of the program. works: its works, made once the API server can be asked. load: reads --kubeconfig."""
 
     def __init__(
-        self, name: str, setup: Setup[F], machine: Machine, works: Callable[[Runtime], LeasedWorks], load: Load = load_config_as_kubectl
+        self,
+        name: str,
+        setup: Setup[F],
+        machine: Machine,
+        works: Callable[[Runtime], LeasedWorks],
+        load: Load = load_config_as_kubectl,
     ) -> None:
         super().__init__(name, setup, machine, clock=LoopClock(), randomness=Random(), metrics=Metrics())
         self._works = works
@@ -35,7 +40,9 @@ class ManagerLife(Life[F]):
         self._known.set()
 
     def _connect(self) -> AbstractAsyncContextManager[Cluster]:
-        return client(self._name, self._config, self._limit, clock=self._clock, randomness=self._randomness, metrics=self._metrics)
+        return client(
+            self._name, self._config, self._limit, clock=self._clock, randomness=self._randomness, metrics=self._metrics
+        )
 
     async def _begin(self, runtime: Runtime, stack: AsyncExitStack) -> None:
         await self._lead(self.flight.works(self.traces.beside(lambda ports, _: self._works(ports)), runtime))
@@ -59,7 +66,12 @@ def run_manager(
 
 
 def run_works(
-    name: str, setup: Setup[F], machine: Machine, works: Callable[[Runtime], LeasedWorks], *, load: Load = load_config_as_kubectl
+    name: str,
+    setup: Setup[F],
+    machine: Machine,
+    works: Callable[[Runtime], LeasedWorks],
+    *,
+    load: Load = load_config_as_kubectl,
 ) -> int:
     """As run_manager, with the works that `works` gives."""
 

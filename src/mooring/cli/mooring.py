@@ -35,7 +35,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "release": ("mooring.cli.release", "Free objects that a removed driver's attacher holds."),
     "replay": ("mooring.cli.replay", "Run a record of the flight recorder again."),
     "resizer": ("mooring.cli.csi_resizer", "Grow and modify a driver's volumes, as csi-resizer."),
-    "snapshot-controller": ("mooring.cli.snapshot_controller", "Make and bind the contents of snapshots, of all drivers."),
+    "snapshot-controller": (
+        "mooring.cli.snapshot_controller",
+        "Make and bind the contents of snapshots, of all drivers.",
+    ),
     "snapshotter": ("mooring.cli.csi_snapshotter", "Make and delete a driver's snapshots, as csi-snapshotter."),
     "timeline": ("mooring.cli.timeline", "Show what happened when to an object, and its waits."),
     "unfence": ("mooring.cli.unfence", "Take back what mooring fence has stated of a node."),
@@ -74,7 +77,9 @@ def run(argv: Sequence[str]) -> int:
     if word in ("help", "--help", "-help", "-h"):
         sys.stdout.write(_usage())
         return 0
-    sys.stderr.write(f"mooring: there is no command {word!r}{_nearest(word)}; mooring --help lists them\n" if word else _usage())
+    sys.stderr.write(
+        f"mooring: there is no command {word!r}{_nearest(word)}; mooring --help lists them\n" if word else _usage()
+    )
     return 2
 
 
@@ -90,7 +95,9 @@ def _nearest(word: str) -> str:
 
 def _usage() -> str:
     lines = [f"  {name:<20}{text}" for name, (_, text) in COMMANDS.items()]
-    return "\n".join(["usage: mooring COMMAND [flags]", "", *lines, "", "mooring COMMAND --help lists the flags of a command.", ""])
+    return "\n".join(
+        ["usage: mooring COMMAND [flags]", "", *lines, "", "mooring COMMAND --help lists the flags of a command.", ""]
+    )
 
 
 if __name__ == "__main__":

@@ -32,15 +32,22 @@ class NodeAgentFlags(AgentOptions, AsKubectlFlags, ManagerFlags, GateFlags):
 
     root: Path = Path()
     flight_recorder: bool = flag("flight-recorder", BOOL, False, "Not for a node agent.", Section.DIAGNOSTICS)
-    node_name: str = flag("node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name.")
+    node_name: str = flag(
+        "node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name."
+    )
     capacity: Mapping[str, str] = flag(
-        "capacity", PAIRS, {}, "The Node's resources, as in cpu=4,memory=8Gi; others come from the machine and --max-pods."
+        "capacity",
+        PAIRS,
+        {},
+        "The Node's resources, as in cpu=4,memory=8Gi; others come from the machine and --max-pods.",
     )
     allocatable: Mapping[str, str] = flag(
         "allocatable", PAIRS, {}, "How much of the capacity pods may use; of a resource that is not named, all."
     )
     max_pods: int = flag("max-pods", UINT, 110, "The most pods that may be on the Node.")
-    root_dir: str = flag("root-dir", STRING, ROOT, "The root folder: sockets, staged and published volumes are below it.")
+    root_dir: str = flag(
+        "root-dir", STRING, ROOT, "The root folder: sockets, staged and published volumes are below it."
+    )
 
 
 ELECTION: Final = "leader-election"
@@ -53,7 +60,9 @@ def _check(parsed: Parsed[NodeAgentFlags]) -> None:
     check_manager(parsed)
     flags = parsed.flags
     if flags.node_name and (not _NAME.fullmatch(flags.node_name) or len(flags.node_name) > 253):
-        raise ConfigError(f"node-name: {flags.node_name!r} is no name of a Node: lower-case letters, digits, dashes and dots")
+        raise ConfigError(
+            f"node-name: {flags.node_name!r} is no name of a Node: lower-case letters, digits, dashes and dots"
+        )
     if not flags.root_dir.startswith("/"):
         raise ConfigError(f"root-dir: {flags.root_dir!r} is no absolute path, as in /var/lib/kubelet")
     _resources(flags)
@@ -67,7 +76,10 @@ def _check(parsed: Parsed[NodeAgentFlags]) -> None:
 
 def _resources(flags: NodeAgentFlags) -> Resources:
     """Raises ConfigError."""
-    from mooring.node.resources import machine_resources, resources_of  # here, so that --version and --help need not load it
+    from mooring.node.resources import (
+        machine_resources,
+        resources_of,
+    )  # here, so that --version and --help need not load it
 
     return resources_of(machine_resources(Path(flags.root_dir)), flags.max_pods, flags.capacity, flags.allocatable)
 

@@ -54,16 +54,27 @@ class OrphansFlags(AsKubectlFlags, ProcessFlags, AddressFlags):
         "",
         "Volumes without this prefix of the name are foreign; needed if others share the storage. Every cluster has the usual one, pvc-.",
     )
-    delete: bool = flag("delete", BOOL, False, "Delete leaked volumes, once you have typed the driver's name, and after a second look.")
-    yes: bool = flag("yes", BOOL, False, "With --delete: do not ask. Only with --volume, or with a --prefix that is this cluster's alone.")
+    delete: bool = flag(
+        "delete", BOOL, False, "Delete leaked volumes, once you have typed the driver's name, and after a second look."
+    )
+    yes: bool = flag(
+        "yes",
+        BOOL,
+        False,
+        "With --delete: do not ask. Only with --volume, or with a --prefix that is this cluster's alone.",
+    )
     older_than_s: float = flag(
         "older-than",
         DURATION,
         600.0,
         "With --delete: only volumes still leaked after this time. The command waits, since drivers report no ages.",
     )
-    volume: str = flag("volume", STRING, "", "With --delete: only these volumes, by their handles, with commas between.")
-    tidy: bool = flag("tidy", BOOL, False, "Remove intents that another provisioner has fulfilled from Mooring's journal.")
+    volume: str = flag(
+        "volume", STRING, "", "With --delete: only these volumes, by their handles, with commas between."
+    )
+    tidy: bool = flag(
+        "tidy", BOOL, False, "Remove intents that another provisioner has fulfilled from Mooring's journal."
+    )
     secret: str = flag("secret", STRING, "", "With --delete: the secret that DeleteVolume needs, as namespace/name.")
 
 
@@ -79,11 +90,13 @@ def _check(parsed: Parsed[OrphansFlags]) -> None:
         raise ConfigError("--yes, --volume and --secret go with --delete", exit_code=2)
     if flags.yes and not (flags.prefix or flags.volume):
         raise ConfigError(
-            "--yes: needs --volume, or a --prefix of this cluster's own: without a question, say which volumes go", exit_code=2
+            "--yes: needs --volume, or a --prefix of this cluster's own: without a question, say which volumes go",
+            exit_code=2,
         )
     if flags.yes and not flags.volume and _is_everybodys(flags.prefix):
         raise ConfigError(
-            f"--yes: --prefix={flags.prefix} fits every cluster's volumes: name them with --volume, or leave out --yes", exit_code=2
+            f"--yes: --prefix={flags.prefix} fits every cluster's volumes: name them with --volume, or leave out --yes",
+            exit_code=2,
         )
     if flags.secret and len([part for part in flags.secret.split("/") if part]) != 2:
         raise ConfigError(f"--secret: must be namespace/name, got {flags.secret!r}", exit_code=2)
@@ -106,7 +119,9 @@ COMMAND: Final[Command[OrphansFlags]] = Command(
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
     """argv: the words after `mooring orphans`. Gives the exit code."""
-    return run_for_people(COMMAND, argv, prog, lambda flags: answer_of(_on_the_network(flags, machine or Machine()), prog, CANNOT))
+    return run_for_people(
+        COMMAND, argv, prog, lambda flags: answer_of(_on_the_network(flags, machine or Machine()), prog, CANNOT)
+    )
 
 
 async def _on_the_network(flags: OrphansFlags, machine: Machine) -> int:
@@ -129,7 +144,14 @@ class OrphansCommand:
     """The command on two ports."""
 
     def __init__(
-        self, flags: OrphansFlags, cluster: Cluster, driver: Driver, clock: Clock, stdin: TextIO, stdout: TextIO, stderr: TextIO
+        self,
+        flags: OrphansFlags,
+        cluster: Cluster,
+        driver: Driver,
+        clock: Clock,
+        stdin: TextIO,
+        stdout: TextIO,
+        stderr: TextIO,
     ) -> None:
         self._flags, self._cluster, self._driver, self._clock = flags, cluster, driver, clock
         self._stdin, self._stdout, self._stderr = stdin, stdout, stderr
@@ -198,7 +220,9 @@ class OrphansCommand:
         from mooring.inspect.orphans import judged
 
         report = judged(await self._scanner().scan_snapshots())
-        text = f"the driver {self._driver_name} does not list its volumes (LIST_VOLUMES): nobody can say what has leaked"
+        text = (
+            f"the driver {self._driver_name} does not list its volumes (LIST_VOLUMES): nobody can say what has leaked"
+        )
         if self._flags.delete or not report.wrong():
             raise ConfigError(text)
         self._say(f"{text}; snapshots that may be there:")
@@ -210,7 +234,9 @@ class OrphansCommand:
         from mooring.inspect.settled import tidied
 
         uids = {intent.uid for intent in report.settled}
-        pages = [one async for one in tidied(self._cluster, self._driver_name, uids, self._clock.wall_s())] if uids else []
+        pages = (
+            [one async for one in tidied(self._cluster, self._driver_name, uids, self._clock.wall_s())] if uids else []
+        )
         for page, problem in pages:
             self._say(f"{page}: {problem or 'what another provisioner has made is taken out'}")
         return await self._look() if pages else report
@@ -222,10 +248,16 @@ class OrphansCommand:
         deletable = report.deletable(self._named)
         kept = sorted(self._named - {finding.handle for finding in deletable})
         if kept:
-            raise ConfigError("; ".join(f"--volume: {handle} is not deleted: {report.why_kept(handle)}" for handle in kept))
+            raise ConfigError(
+                "; ".join(f"--volume: {handle} is not deleted: {report.why_kept(handle)}" for handle in kept)
+            )
         if deletable and not report.object_count and (self._flags.yes or not self._named):
             without = ", without --yes" if self._flags.yes else ""
-            remedy = "leave out --yes, and answer the question" if self._named else f"name the volumes with --volume{without}"
+            remedy = (
+                "leave out --yes, and answer the question"
+                if self._named
+                else f"name the volumes with --volume{without}"
+            )
             raise ConfigError(
                 f"the cluster has no PersistentVolume of the driver {self._driver_name}: is it the right one? If it is, {remedy}"
             )

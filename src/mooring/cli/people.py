@@ -89,7 +89,11 @@ def story_log(story: Story, flags: ProcessFlags) -> AbstractContextManager[None]
     """The log in the story's form and time while the block runs; JSON logging, where it is set, stays."""
     from mooring.dev.story import log_told_in
 
-    return nullcontext() if flags.logging_format == "json" else log_told_in(story, verbosity=flags.v, vmodule=flags.vmodule)
+    return (
+        nullcontext()
+        if flags.logging_format == "json"
+        else log_told_in(story, verbosity=flags.v, vmodule=flags.vmodule)
+    )
 
 
 def answer_of(work: Coroutine[Any, Any, int], prog: str, failed: int) -> int:
@@ -133,7 +137,9 @@ def typed(stdin: TextIO | None) -> str:
             signal.signal(signal.SIGINT, before)
 
 
-def words_and_flags(table: type[ProcessFlags], argv: Sequence[str], leading_max: int | None = None) -> tuple[list[str], list[str]]:
+def words_and_flags(
+    table: type[ProcessFlags], argv: Sequence[str], leading_max: int | None = None
+) -> tuple[list[str], list[str]]:
     """The words come before the flags, after them, or between them.
 
     leading_max: how many may come before; a further word counts as a flag then.

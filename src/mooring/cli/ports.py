@@ -63,14 +63,20 @@ class NetworkPorts:
     async def cluster(self) -> AsyncIterator[Cluster]:
         if self._config is None:
             path, machine = self._flags.kubeconfig, self._machine
-            self._config = load_config_as_kubectl(path, machine) if self._as_kubectl else load_config(path, machine, self._server)
-        made = client(self._name, self._config, self._limit, clock=self._clock, randomness=self._randomness, metrics=self._metrics)
+            self._config = (
+                load_config_as_kubectl(path, machine) if self._as_kubectl else load_config(path, machine, self._server)
+            )
+        made = client(
+            self._name, self._config, self._limit, clock=self._clock, randomness=self._randomness, metrics=self._metrics
+        )
         async with made:
             yield made
 
     @contextlib.asynccontextmanager
     async def driver(self, metrics: CallMetrics) -> AsyncIterator[Client]:
-        driver = WireDriver(self._flags.csi_address, clock=self._clock, metrics=metrics, log_length_max=self._log_length_max)
+        driver = WireDriver(
+            self._flags.csi_address, clock=self._clock, metrics=metrics, log_length_max=self._log_length_max
+        )
         await driver.connect(self._flags.connection_timeout_s)
         try:
             yield driver

@@ -230,7 +230,9 @@ def _warn(parsed: Parsed[Any], gates: Gates) -> None:
         _log.warning(warning)
     if parsed.rest:
         words = " ".join(parsed.rest)
-        _log.warning("Words after the flags are ignored; flags among them too: write booleans as --flag=false", words=words)
+        _log.warning(
+            "Words after the flags are ignored; flags among them too: write booleans as --flag=false", words=words
+        )
 
 
 @contextmanager

@@ -40,9 +40,15 @@ Say = Callable[[str], None]
 class ProxyFlags(ProcessFlags):
     listen: str = flag("listen", STRING, "", "The socket for the driver's callers, as in unix:///csi/csi.sock.")
     to: str = flag("to", STRING, "", "The driver's own socket, as in unix:///csi/driver.sock.")
-    faults: str = flag("faults", STRING, "", "A file with a script of faults, in YAML. Empty: all calls pass as they are.")
-    record: str = flag("record", STRING, "", "A file for all calls, without secrets, which mooring replay asks of a driver again.")
-    socket_mode: int = flag("socket-mode", MODE, 0o600, "The mode of the listening socket's file, which says who may connect.")
+    faults: str = flag(
+        "faults", STRING, "", "A file with a script of faults, in YAML. Empty: all calls pass as they are."
+    )
+    record: str = flag(
+        "record", STRING, "", "A file for all calls, without secrets, which mooring replay asks of a driver again."
+    )
+    socket_mode: int = flag(
+        "socket-mode", MODE, 0o600, "The mode of the listening socket's file, which says who may connect."
+    )
     quiet: bool = flag("quiet", BOOL, False, "Show breaches and faults alone, not each call.")
 
 
@@ -71,7 +77,9 @@ COMMAND: Final[Command[ProxyFlags]] = Command(
 
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring proxy`. Gives the exit code."""
-    return run_for_people(COMMAND, argv, prog, lambda flags: asyncio.run(_serve(flags, script_in(flags.faults), sys.stdout)))
+    return run_for_people(
+        COMMAND, argv, prog, lambda flags: asyncio.run(_serve(flags, script_in(flags.faults), sys.stdout))
+    )
 
 
 def script_in(path: str) -> Script:
@@ -173,7 +181,9 @@ def _ending(breaches: Iterable[Breach], faults: Faults) -> Iterator[str]:
 
     for fault, count in faults.counts():
         yield (
-            f"{fault.place}: {fault}: {f'{count} times' if count != 1 else 'once'}" if count else f"{fault.place}: {fault}: never happened"
+            f"{fault.place}: {fault}: {f'{count} times' if count != 1 else 'once'}"
+            if count
+            else f"{fault.place}: {fault}: never happened"
         )
     found = sorted(breaches, key=lambda one: (one.rule.number, one.rpc))
     if found:

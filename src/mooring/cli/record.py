@@ -34,8 +34,12 @@ from mooring.cli.tables import ProcessFlags
 CANNOT: Final = 1
 LOOK_S: Final = 0.05
 PROC: Final = Path("/proc")
-_SUBCOMMANDS: Final = frozenset({"attacher", "provisioner", "resizer", "snapshotter", "controller", "attachdetach", "binder"})
-_PROGRAMS: Final = frozenset({"csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter", "snapshot-controller"})
+_SUBCOMMANDS: Final = frozenset(
+    {"attacher", "provisioner", "resizer", "snapshotter", "controller", "attachdetach", "binder"}
+)
+_PROGRAMS: Final = frozenset(
+    {"csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter", "snapshot-controller"}
+)
 _WITHOUT: Final = "node-agent"
 """Keeps no record, though it catches the signal."""
 _EACH: Final = frozenset({"leader-election-lease-each", "leader-election-lease-each=true"})
@@ -49,8 +53,12 @@ class NoRecord(MooringError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordFlags(ProcessFlags):
-    stdout: bool = flag("stdout", BOOL, False, "Write the file's content to stdout, for kubectl exec, and remove the file.")
-    folder: str = flag("folder", STRING, "", "Where the program writes. Empty: as its flags say, or the folder for temporary files.")
+    stdout: bool = flag(
+        "stdout", BOOL, False, "Write the file's content to stdout, for kubectl exec, and remove the file."
+    )
+    folder: str = flag(
+        "folder", STRING, "", "Where the program writes. Empty: as its flags say, or the folder for temporary files."
+    )
     timeout: float = flag("timeout", DURATION, 30.0, "How long to wait for the file.")
 
 
@@ -75,7 +83,9 @@ async def _record(words: Sequence[str], flags: RecordFlags) -> int:
         raise UsageError("name one process by its id, or none: mooring record [PID]")
     pid = int(words[0]) if words else _the_only_one()
     if ("mooring", _WITHOUT) in _pairs(_words(pid)):
-        raise NoRecord(f"process {pid} is mooring {_WITHOUT}, which keeps no flight record: what it does on its node can't be replayed")
+        raise NoRecord(
+            f"process {pid} is mooring {_WITHOUT}, which keeps no flight record: what it does on its node can't be replayed"
+        )
     if _EACH.intersection(word.lstrip("-") for word in _words(pid)):
         raise NoRecord(f"process {pid} keeps no flight record: --leader-election-lease-each can't be replayed")
     folder = Path(flags.folder or _folder_of(pid))
@@ -101,7 +111,9 @@ async def _arrived(folder: Path, pid: int, before: set[Path], timeout_s: float) 
                 await clock.sleep(LOOK_S)  # another process writes it: no event tells
             return min(new)
     except TimeoutError:
-        raise NoRecord(f"process {pid} has written no record into {folder} within {timeout_s:g} s; its log says why") from None
+        raise NoRecord(
+            f"process {pid} has written no record into {folder} within {timeout_s:g} s; its log says why"
+        ) from None
 
 
 def _files(folder: Path, pid: int) -> Iterator[Path]:
@@ -110,9 +122,13 @@ def _files(folder: Path, pid: int) -> Iterator[Path]:
 
 def _the_only_one() -> int:
     """Raises NoRecord where there is none, or more than one."""
-    found = [pid for pid in map(int, filter(str.isdecimal, os.listdir(PROC))) if pid != os.getpid() and _is_ours(_words(pid))]
+    found = [
+        pid for pid in map(int, filter(str.isdecimal, os.listdir(PROC))) if pid != os.getpid() and _is_ours(_words(pid))
+    ]
     if len(found) != 1:
-        raise NoRecord(f"name the process: there are {', '.join(map(str, sorted(found))) or 'none'} that may keep a record")
+        raise NoRecord(
+            f"name the process: there are {', '.join(map(str, sorted(found))) or 'none'} that may keep a record"
+        )
     return found[0]
 
 
@@ -141,7 +157,10 @@ def _words(pid: int) -> list[str]:
 
 def _folder_of(pid: int) -> str:
     words = (word.lstrip("-") for word in _words(pid))
-    return next((word.removeprefix(_DIR_FLAG) for word in words if word.startswith(_DIR_FLAG)), "") or tempfile.gettempdir()
+    return (
+        next((word.removeprefix(_DIR_FLAG) for word in words if word.startswith(_DIR_FLAG)), "")
+        or tempfile.gettempdir()
+    )
 
 
 def _hears(pid: int) -> bool:

@@ -38,19 +38,37 @@ class RegistrarFlags(ProcessFlags, DropInFlags, AddressFlags):
     """node-driver-registrar's flags."""
 
     kubelet_registration_path: str = flag(
-        "kubelet-registration-path", STRING, "", "The driver's socket as the host sees it: where the kubelet calls the driver. Required."
+        "kubelet-registration-path",
+        STRING,
+        "",
+        "The driver's socket as the host sees it: where the kubelet calls the driver. Required.",
     )
     plugin_registration_path: str = flag(
-        "plugin-registration-path", STRING, "/registration", "The kubelet's folder plugins_registry, as it is mounted here."
+        "plugin-registration-path",
+        STRING,
+        "/registration",
+        "The kubelet's folder plugins_registry, as it is mounted here.",
     )
-    timeout_s: float = flag("timeout", DURATION, 1.0, "How long the driver may take to give its name, and /healthz to ask itself.")
+    timeout_s: float = flag(
+        "timeout", DURATION, 1.0, "How long the driver may take to give its name, and /healthz to ask itself."
+    )
     mode: str = flag("mode", STRING, "", f"(deprecated) {OLD_PROBE} ends at once with 0; anything else has no effect.")
     http_endpoint: str = flag(
-        "http-endpoint", STRING, "", "Where the health server listens (example: :9809). Empty: no server.", Section.DIAGNOSTICS
+        "http-endpoint",
+        STRING,
+        "",
+        "Where the health server listens (example: :9809). Empty: no server.",
+        Section.DIAGNOSTICS,
     )
-    health_port: int = flag("health-port", INT, 0, "(deprecated) As http-endpoint, on all addresses.", Section.DIAGNOSTICS)
+    health_port: int = flag(
+        "health-port", INT, 0, "(deprecated) As http-endpoint, on all addresses.", Section.DIAGNOSTICS
+    )
     enable_pprof: bool = flag(
-        "enable-pprof", BOOL, False, "Serve /debug/pprof/ on the health server: the stacks of all tasks.", Section.DIAGNOSTICS
+        "enable-pprof",
+        BOOL,
+        False,
+        "Serve /debug/pprof/ on the health server: the stacks of all tasks.",
+        Section.DIAGNOSTICS,
     )
     connection_timeout_s: float = flag("connection-timeout", DURATION, 0.0, "(deprecated)", Section.COMPATIBLE)
 
@@ -70,7 +88,9 @@ def check(parsed: Parsed[RegistrarFlags]) -> None:
     if flags.mode == OLD_PROBE:
         return
     if flags.health_port and flags.http_endpoint:
-        raise ConfigError("only one of `--health-port` and `--http-endpoint` can be set; health-port is deprecated, drop it")
+        raise ConfigError(
+            "only one of `--health-port` and `--http-endpoint` can be set; health-port is deprecated, drop it"
+        )
     if not 0 <= flags.health_port <= 65535:
         raise ConfigError(f"health-port: {flags.health_port} is no port")
     check_positive({"timeout": flags.timeout_s}, "1s")
@@ -91,7 +111,9 @@ COMMAND: Final[Command[RegistrarFlags]] = Command(
 
 def _serve(setup: Setup[RegistrarFlags], machine: Machine) -> int:
     if setup.flags.mode == OLD_PROBE:
-        _log.info(0, "The mode is deprecated and probes nothing: use /healthz or /readyz of --http-endpoint", mode=OLD_PROBE)
+        _log.info(
+            0, "The mode is deprecated and probes nothing: use /healthz or /readyz of --http-endpoint", mode=OLD_PROBE
+        )
         return 0
 
     from mooring.csi.errors import DriverError  # here, so that --version and --help need not load gRPC
@@ -160,7 +182,9 @@ def _stack_routes() -> Mapping[str, Route]:
 async def _stacks() -> Reply:
     page = io.StringIO()
     for task in asyncio.all_tasks():
-        frames = ((frame, frame.f_lineno or 0) for frame in task.get_stack())  # compiled coroutines, as gRPC's, are on no line
+        frames = (
+            (frame, frame.f_lineno or 0) for frame in task.get_stack()
+        )  # compiled coroutines, as gRPC's, are on no line
         page.write(f"task {task.get_name()}\n{''.join(traceback.StackSummary.extract(frames).format())}")
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():

@@ -43,7 +43,9 @@ class ReleaseFlags(ProcessFlags):
     kubeconfig: str = flag("kubeconfig", STRING, "", "The cluster. Empty: $KUBECONFIG, or the pod's own.")
     driver: str = flag("driver", STRING, "", "The name of the driver that was removed, as in csi.example.com.")
     output: str = flag("o", word_of("table", "json"), "table", "table or json.")
-    remove: bool = flag("remove", BOOL, False, "Remove the finalizers, once you have typed the driver's name, and after another look.")
+    remove: bool = flag(
+        "remove", BOOL, False, "Remove the finalizers, once you have typed the driver's name, and after another look."
+    )
     yes: bool = flag("yes", BOOL, False, "With --remove: do not ask.")
     detached: str = flag(
         "detached",
@@ -74,7 +76,9 @@ COMMAND: Final[Command[ReleaseFlags]] = Command(
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
     """argv: the words after `mooring release`. Gives the exit code."""
-    return run_for_people(COMMAND, argv, prog, lambda flags: answer_of(_on_the_network(flags, machine or Machine()), prog, CANNOT))
+    return run_for_people(
+        COMMAND, argv, prog, lambda flags: answer_of(_on_the_network(flags, machine or Machine()), prog, CANNOT)
+    )
 
 
 async def _on_the_network(flags: ReleaseFlags, machine: Machine) -> int:
@@ -89,7 +93,9 @@ async def _on_the_network(flags: ReleaseFlags, machine: Machine) -> int:
 class ReleaseCommand:
     """The command on its port."""
 
-    def __init__(self, flags: ReleaseFlags, cluster: Cluster, clock: Clock, stdin: TextIO, stdout: TextIO, stderr: TextIO) -> None:
+    def __init__(
+        self, flags: ReleaseFlags, cluster: Cluster, clock: Clock, stdin: TextIO, stdout: TextIO, stderr: TextIO
+    ) -> None:
         self._flags, self._cluster, self._clock = flags, cluster, clock
         self._stdin, self._stdout, self._stderr = stdin, stdout, stderr
         self._detached = frozenset(name.strip() for name in flags.detached.split(",") if name.strip())

@@ -45,8 +45,12 @@ OUTPUTS: Final = ("text", "json")
 class ReplayFlags(ProcessFlags):
     at: int = flag("at", UINT, 0, "Stop at the decision of this number and show all that was known then.")
     until: int = flag("until", UINT, 0, "Print the decisions up to this number, and stop.")
-    driver: str = flag("driver", STRING, "", "A driver's socket, as in unix:///csi/csi.sock: is asked what the record asked.")
-    secrets_file: str = flag("secrets-file", STRING, "", "With --driver: a file with the secrets that the record's calls had.")
+    driver: str = flag(
+        "driver", STRING, "", "A driver's socket, as in unix:///csi/csi.sock: is asked what the record asked."
+    )
+    secrets_file: str = flag(
+        "secrets-file", STRING, "", "With --driver: a file with the secrets that the record's calls had."
+    )
     timeout_s: float = flag("timeout", DURATION, 60.0, "With --driver: how long it may take to answer a call.")
     output: str = flag("output", word_of(*OUTPUTS), "text", "text, or json: one line for each decision or call.")
     o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
@@ -149,7 +153,9 @@ def _sidecar(module: str, table: str, *, with_machine: bool = False) -> Callable
 
         program = importlib.import_module(f"mooring.cli.{module}")
         setup = _setup(getattr(program, table), header)
-        return _beside_driver(program.sidecar(setup, machine_of(header)) if with_machine else program.sidecar(setup), setup, header)
+        return _beside_driver(
+            program.sidecar(setup, machine_of(header)) if with_machine else program.sidecar(setup), setup, header
+        )
 
     return make_of
 
@@ -159,7 +165,9 @@ def _beside_driver(sidecar: Sidecar[Any], setup: Setup[Any], header: Header) -> 
     from mooring.csi.capabilities import DriverInfo
 
     _learn(sidecar.found, header.options.get("found", {}))
-    told: dict[str, Any] = {name: frozenset(one) if isinstance(one, list) else one for name, one in header.driver.items()}
+    told: dict[str, Any] = {
+        name: frozenset(one) if isinstance(one, list) else one for name, one in header.driver.items()
+    }
     info = DriverInfo(**told)
     return lambda runtime, driver: sidecar.works_of(Context(setup, runtime, driver, info)).works[0].make_work()
 

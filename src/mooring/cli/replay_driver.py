@@ -57,7 +57,9 @@ def calls_of(path: Path) -> Iterator[Recorded]:
     except OSError as error:
         raise ConfigError(f"can't read {path}: {error.strerror}", exit_code=2) from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is no UTF-8, and no record of calls: make one with mooring proxy --record=FILE", exit_code=2) from None
+        raise ConfigError(
+            f"{path}: is no UTF-8, and no record of calls: make one with mooring proxy --record=FILE", exit_code=2
+        ) from None
 
 
 async def _asked(calls: list[Recorded], secrets: dict[str, str], flags: ReplayFlags) -> int:

@@ -25,7 +25,9 @@ def check_common(parsed: Parsed[F]) -> None:
     """Raises ConfigError for a sidecar's common flags that can be read but not used."""
     flags = parsed.flags
     if flags.http_endpoint and flags.metrics_address:
-        raise ConfigError("only one of `--metrics-address` and `--http-endpoint` can be set; metrics-address is deprecated, drop it")
+        raise ConfigError(
+            "only one of `--metrics-address` and `--http-endpoint` can be set; metrics-address is deprecated, drop it"
+        )
     _check_address("metrics-address", flags.metrics_address)
     check_manager(parsed)
     check_positive({"connection-timeout": flags.connection_timeout_s}, "30s")
@@ -39,7 +41,9 @@ def check_manager(parsed: Parsed[M]) -> None:
     if not flags.metrics_path.startswith("/"):
         raise ConfigError(f'metrics-path: "{flags.metrics_path}" must begin with /, as in /metrics')
     if flags.flight_recorder and flags.flight_recorder_bytes < FLIGHT_BYTES_MIN:
-        raise ConfigError(f"flight-recorder-bytes: must be at least {FLIGHT_BYTES_MIN}; --flight-recorder=false turns the recorder off")
+        raise ConfigError(
+            f"flight-recorder-bytes: must be at least {FLIGHT_BYTES_MIN}; --flight-recorder=false turns the recorder off"
+        )
     if flags.leader_election:
         times(flags).check()
     request_limit(flags, parsed.given)
@@ -78,5 +82,7 @@ def request_limit(flags: ClusterFlags, given: Collection[str]) -> RequestLimit:
     if not qps < float("inf"):
         raise ConfigError(f"kube-api-qps: {qps} is no rate; a negative number is no limit")
     if burst <= 0:
-        raise ConfigError(f"kube-api-burst: burst is required to be greater than 0 when kube-api-qps is, as in 10; got {burst}")
+        raise ConfigError(
+            f"kube-api-burst: burst is required to be greater than 0 when kube-api-qps is, as in 10; got {burst}"
+        )
     return RequestLimit(qps, burst)

@@ -121,10 +121,20 @@ class SidecarLife(Life[F]):
     """
 
     def __init__(
-        self, sidecar: Sidecar[F], setup: Setup[F], machine: Machine, ports: Ports, *, clock: Clock, randomness: Random, metrics: Metrics
+        self,
+        sidecar: Sidecar[F],
+        setup: Setup[F],
+        machine: Machine,
+        ports: Ports,
+        *,
+        clock: Clock,
+        randomness: Random,
+        metrics: Metrics,
     ) -> None:
         address = setup.flags.metrics_address
-        super().__init__(sidecar.name, setup, machine, clock=clock, randomness=randomness, metrics=metrics, metrics_address=address)
+        super().__init__(
+            sidecar.name, setup, machine, clock=clock, randomness=randomness, metrics=metrics, metrics_address=address
+        )
         self._sidecar, self._ports = sidecar, ports
         self._session: Session | None = None
         self._waits_for = "starting"
@@ -137,7 +147,9 @@ class SidecarLife(Life[F]):
         session = self._session = await self._identified(stack)
         await self._sidecar.check_driver(session.driver, session.info)
         make = self.traces.beside(
-            lambda ports, driver: self._sidecar.works_of(Context(self._setup, ports, driver or session.driver, session.info)),
+            lambda ports, driver: self._sidecar.works_of(
+                Context(self._setup, ports, driver or session.driver, session.info)
+            ),
             session.info.name,
         )
         works = self.flight.works(make, runtime, session.driver, session.info, self._sidecar.found)

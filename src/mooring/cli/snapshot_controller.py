@@ -26,7 +26,11 @@ LOCK_NAME: Final = "snapshot-controller-leader"
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SnapshotControllerFlags(SnapshotControllerOptions, ManagerFlags, DropInFlags, LeaseGateFlags):
     retry_crd_interval_max_s: float = flag(
-        "retry-crd-interval-max", DURATION, 30.0, "Missing kinds are waited for as long as it takes.", Section.COMPATIBLE
+        "retry-crd-interval-max",
+        DURATION,
+        30.0,
+        "Missing kinds are waited for as long as it takes.",
+        Section.COMPATIBLE,
     )
 
 
@@ -64,7 +68,12 @@ def _serve(setup: Setup[SnapshotControllerFlags], machine: Machine) -> int:
     from mooring.cli.manager import run_manager
 
     return run_manager(
-        "snapshot-controller", setup, machine, lambda runtime: make_work(setup, runtime), lock_name=LOCK_NAME, load=load_config
+        "snapshot-controller",
+        setup,
+        machine,
+        lambda runtime: make_work(setup, runtime),
+        lock_name=LOCK_NAME,
+        load=load_config,
     )
 
 

@@ -49,8 +49,12 @@ class ProcessFlags:
 class DropInFlags:
     """Flags of the Go programs, needed only by their drop-in replacements."""
 
-    automaxprocs: bool = flag("automaxprocs", BOOL, False, "One event loop needs no limit of threads.", Section.COMPATIBLE)
-    log_flush_s: float = flag("log-flush-frequency", DURATION, 5.0, "Each log line is written at once.", Section.COMPATIBLE)
+    automaxprocs: bool = flag(
+        "automaxprocs", BOOL, False, "One event loop needs no limit of threads.", Section.COMPATIBLE
+    )
+    log_flush_s: float = flag(
+        "log-flush-frequency", DURATION, 5.0, "Each log line is written at once.", Section.COMPATIBLE
+    )
     log_text_split_stream: bool = flag("log-text-split-stream", BOOL, False, "Alpha.", Section.UNAVAILABLE)
     log_text_info_buffer_size: str = flag("log-text-info-buffer-size", _UNSET_SIZE, "", "Alpha.", Section.UNAVAILABLE)
     log_json_split_stream: bool = flag("log-json-split-stream", BOOL, False, "Alpha.", Section.UNAVAILABLE)
@@ -60,7 +64,11 @@ class DropInFlags:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MetricsAddressFlags:
     metrics_address: str = flag(
-        "metrics-address", STRING, "", "(deprecated) As http-endpoint, for metrics alone. Set only one of the two.", Section.DIAGNOSTICS
+        "metrics-address",
+        STRING,
+        "",
+        "(deprecated) As http-endpoint, for metrics alone. Set only one of the two.",
+        Section.DIAGNOSTICS,
     )
 
 
@@ -80,13 +88,18 @@ class LeaseGateFlags(GateFlags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AddressFlags:
-    csi_address: str = flag("csi-address", STRING, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket.")
+    csi_address: str = flag(
+        "csi-address", STRING, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket."
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DriverFlags(AddressFlags):
     connection_timeout_s: float = flag(
-        "connection-timeout", DURATION, CONNECT_S_MAX, "How long to wait for the CSI driver's socket at the start; then the program ends."
+        "connection-timeout",
+        DURATION,
+        CONNECT_S_MAX,
+        "How long to wait for the CSI driver's socket at the start; then the program ends.",
     )
     exit_on_lost_connection: bool = flag(
         "exit-on-lost-connection",
@@ -98,12 +111,22 @@ class DriverFlags(AddressFlags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClusterFlags:
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Absolute path to the kubeconfig file. Empty: the service account of the pod.")
+    kubeconfig: str = flag(
+        "kubeconfig", STRING, "", "Absolute path to the kubeconfig file. Empty: the service account of the pod."
+    )
     kube_api_qps: float = flag(
-        "kube-api-qps", RATE, 5.0, "Requests a second to the API server. No limit, unless kube-api-burst is set: then 5.", Section.CLUSTER
+        "kube-api-qps",
+        RATE,
+        5.0,
+        "Requests a second to the API server. No limit, unless kube-api-burst is set: then 5.",
+        Section.CLUSTER,
     )
     kube_api_burst: int = flag(
-        "kube-api-burst", BURST, 10, "Requests at once to the API server. No limit, unless kube-api-qps is set: then 10.", Section.CLUSTER
+        "kube-api-burst",
+        BURST,
+        10,
+        "Requests at once to the API server. No limit, unless kube-api-qps is set: then 10.",
+        Section.CLUSTER,
     )
 
 
@@ -111,12 +134,16 @@ class ClusterFlags:
 class AsKubectlFlags:
     """The flag of commands that find their cluster as kubectl does."""
 
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
+    kubeconfig: str = flag(
+        "kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own."
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LogLengthFlags:
-    max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "The most characters of a gRPC response in the log; -1 is no limit.")
+    max_grpc_log_length: int = flag(
+        "max-grpc-log-length", INT, -1, "The most characters of a gRPC response in the log; -1 is no limit."
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,7 +156,9 @@ class DiagnosticsFlags:
         "Empty: no server.",
         Section.DIAGNOSTICS,
     )
-    metrics_path: str = flag("metrics-path", STRING, "/metrics", "The HTTP path where metrics are exposed.", Section.DIAGNOSTICS)
+    metrics_path: str = flag(
+        "metrics-path", STRING, "/metrics", "The HTTP path where metrics are exposed.", Section.DIAGNOSTICS
+    )
 
 
 FLIGHT_RECORDER_BYTES: Final = 8 * 2**20
@@ -147,10 +176,18 @@ class FlightRecorderFlags:
         Section.DIAGNOSTICS,
     )
     flight_recorder_bytes: int = flag(
-        "flight-recorder-bytes", UINT, FLIGHT_RECORDER_BYTES, "How much the flight recorder keeps, in bytes of memory.", Section.DIAGNOSTICS
+        "flight-recorder-bytes",
+        UINT,
+        FLIGHT_RECORDER_BYTES,
+        "How much the flight recorder keeps, in bytes of memory.",
+        Section.DIAGNOSTICS,
     )
     flight_recorder_dir: str = flag(
-        "flight-recorder-dir", STRING, "", "The folder for its files. Empty: the system's for temporary files.", Section.DIAGNOSTICS
+        "flight-recorder-dir",
+        STRING,
+        "",
+        "The folder for its files. Empty: the system's for temporary files.",
+        Section.DIAGNOSTICS,
     )
     flight_recorder_stuck_s: float = flag(
         "flight-recorder-stuck",
@@ -185,12 +222,22 @@ class ElectionFlags:
         Section.ELECTION,
     )
     lease_duration_s: float = flag(
-        "leader-election-lease-duration", DURATION, 15.0, "How long others wait before they take a lost Lease.", Section.ELECTION
+        "leader-election-lease-duration",
+        DURATION,
+        15.0,
+        "How long others wait before they take a lost Lease.",
+        Section.ELECTION,
     )
     renew_deadline_s: float = flag(
-        "leader-election-renew-deadline", DURATION, 10.0, "How long the leader tries to renew its Lease.", Section.ELECTION
+        "leader-election-renew-deadline",
+        DURATION,
+        10.0,
+        "How long the leader tries to renew its Lease.",
+        Section.ELECTION,
     )
-    retry_period_s: float = flag("leader-election-retry-period", DURATION, 5.0, "How long to wait between tries.", Section.ELECTION)
+    retry_period_s: float = flag(
+        "leader-election-retry-period", DURATION, 5.0, "How long to wait between tries.", Section.ELECTION
+    )
     election_labels: Mapping[str, str] = flag(
         "leader-election-labels", LABELS, {}, "Labels of the Lease, as key:value,key2:value2.", Section.ELECTION
     )

@@ -58,7 +58,9 @@ COMMAND: Final[Command[TimelineFlags]] = Command(
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
     """argv: the words after `mooring timeline`: the object, as `pod/web-0` or `pod web-0`, and flags. Gives the exit code."""
     words, flags = words_and_flags(TimelineFlags, argv)
-    return run_for_people(COMMAND, flags, prog, lambda given: answer_of(_on_the_network(words, given, machine or Machine()), prog, CANNOT))
+    return run_for_people(
+        COMMAND, flags, prog, lambda given: answer_of(_on_the_network(words, given, machine or Machine()), prog, CANNOT)
+    )
 
 
 async def _on_the_network(words: Sequence[str], flags: TimelineFlags, machine: Machine) -> int:
@@ -74,8 +76,17 @@ async def _on_the_network(words: Sequence[str], flags: TimelineFlags, machine: M
 class ShowTimeline:
     """The command on its ports. words: the object. home: the namespace where none is named."""
 
-    def __init__(self, flags: TimelineFlags, words: Sequence[str], cluster: Cluster, clock: Clock, home: str, stdout: TextIO) -> None:
-        self._flags, self._words, self._cluster, self._clock, self._home, self._stdout = flags, words, cluster, clock, home, stdout
+    def __init__(
+        self, flags: TimelineFlags, words: Sequence[str], cluster: Cluster, clock: Clock, home: str, stdout: TextIO
+    ) -> None:
+        self._flags, self._words, self._cluster, self._clock, self._home, self._stdout = (
+            flags,
+            words,
+            cluster,
+            clock,
+            home,
+            stdout,
+        )
 
     async def run(self) -> int:
         """Gives the exit code. Raises ConfigError, and ApiError for a server that does not answer."""
@@ -87,7 +98,9 @@ class ShowTimeline:
         kind, key = object_named(self._words, self._flags.namespace or self._flags.n or self._home, "mooring timeline")
         chain = TracedChain(self._cluster, self._clock.wall_s())
         await chain.read(kind, key)
-        self._stdout.write(self._printed(timeline(f"{kind} {key}", kind, chain.scene, chain.lanes, self._flags.gap, records)))
+        self._stdout.write(
+            self._printed(timeline(f"{kind} {key}", kind, chain.scene, chain.lanes, self._flags.gap, records))
+        )
         return 0
 
     def _printed(self, line: Timeline) -> str:

@@ -70,7 +70,9 @@ def _spans_of(name: str) -> Spans:
     try:
         from mooring.control.tracing.spans import spans_over_http
     except ImportError as error:
-        raise ConfigError(f"tracing: needs a package that is not there ({error}): pip install 'mooring[otel]'") from None
+        raise ConfigError(
+            f"tracing: needs a package that is not there ({error}): pip install 'mooring[otel]'"
+        ) from None
     return spans_over_http(name)
 
 
@@ -78,7 +80,9 @@ def _traced(leased: LeasedWork, tracing: Tracing) -> LeasedWork:
     from mooring.control.ordered_work import OrderedWork
 
     make = leased.make_work
-    return LeasedWork(leased.component, leased.lock_name, lambda: OrderedWork(make, tracing), leased.starting, leased.namespace)
+    return LeasedWork(
+        leased.component, leased.lock_name, lambda: OrderedWork(make, tracing), leased.starting, leased.namespace
+    )
 
 
 def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:

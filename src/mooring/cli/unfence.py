@@ -34,7 +34,9 @@ COMMAND: Final[Command[UnfenceFlags]] = Command(
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
     """argv: the words after `mooring unfence`: the node, and flags. Gives the exit code."""
     words, flags = words_and_flags(UnfenceFlags, argv)
-    return run_for_people(COMMAND, flags, prog, lambda given: serve(UnfenceCommand, words, given, prog, machine or Machine()))
+    return run_for_people(
+        COMMAND, flags, prog, lambda given: serve(UnfenceCommand, words, given, prog, machine or Machine())
+    )
 
 
 class UnfenceCommand(NodeCommand[UnfenceFlags]):
@@ -53,4 +55,6 @@ class UnfenceCommand(NodeCommand[UnfenceFlags]):
         return "The scheduler may place pods on the node again."
 
     def _next_line(self) -> str:
-        return line_of("unfence", self._name, (("--not-ready", "true"),) if self._flags.not_ready else (), self._flags.kubeconfig)
+        return line_of(
+            "unfence", self._name, (("--not-ready", "true"),) if self._flags.not_ready else (), self._flags.kubeconfig
+        )

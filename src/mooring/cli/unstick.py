@@ -54,16 +54,24 @@ class UnstickFlags(AsKubectlFlags, ProcessFlags):
     output: str = flag("output", word_of(*OUTPUTS), "text", "text, json or yaml.")
     o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
     csi_address: str = flag(
-        "csi-address", STRING, "", "The driver's unix socket, to ask the driver itself, too. Empty: the API server alone."
+        "csi-address",
+        STRING,
+        "",
+        "The driver's unix socket, to ask the driver itself, too. Empty: the API server alone.",
     )
     timeout_s: float = flag("timeout", DURATION, 60.0, "Timeout of each call to the driver.")
     detach: bool = flag(
-        "detach", BOOL, False, "With --csi-address: let the driver detach the volume of a VolumeAttachment whose attacher is dead."
+        "detach",
+        BOOL,
+        False,
+        "With --csi-address: let the driver detach the volume of a VolumeAttachment whose attacher is dead.",
     )
     finalizer: str = flag("finalizer", STRING, "", "Only this finalizer.")
     dry_run: bool = flag("dry-run", BOOL, False, "Only show what is proved, and what speaks against it.")
     yes: bool = flag("yes", BOOL, False, "Do not ask, where all is proved.")
-    force: bool = flag("force", BOOL, False, "Without proof, once you have typed the object's name. Leaves an Event on the object.")
+    force: bool = flag(
+        "force", BOOL, False, "Without proof, once you have typed the object's name. Leaves an Event on the object."
+    )
     reason: str = flag("reason", STRING, "", "With --force: why, for the Event.")
 
 
@@ -71,7 +79,9 @@ def _check(parsed: Parsed[UnstickFlags]) -> None:
     flags = parsed.flags
     check_output(flags.o or flags.output, *OUTPUTS)
     if flags.force and (flags.yes or flags.dry_run):
-        raise ConfigError("--force: goes without --yes and --dry-run: type the object's name, or pipe it in", exit_code=2)
+        raise ConfigError(
+            "--force: goes without --yes and --dry-run: type the object's name, or pipe it in", exit_code=2
+        )
     if flags.yes and flags.dry_run:
         raise ConfigError("--yes goes without --dry-run", exit_code=2)
     if flags.force and not flags.reason:
@@ -99,7 +109,9 @@ COMMAND: Final[Command[UnstickFlags]] = Command(
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
     """argv: the words after `mooring unstick`: the object, as `pv/data` or `pv data`, and flags. Gives the exit code."""
     words, flags = words_and_flags(UnstickFlags, argv)
-    return run_for_people(COMMAND, flags, prog, lambda given: answer_of(_on_the_network(words, given, machine or Machine()), prog, CANNOT))
+    return run_for_people(
+        COMMAND, flags, prog, lambda given: answer_of(_on_the_network(words, given, machine or Machine()), prog, CANNOT)
+    )
 
 
 async def _on_the_network(words: Sequence[str], flags: UnstickFlags, machine: Machine) -> int:
@@ -165,14 +177,18 @@ class UnstickCommand:
             return LEFT if found else CLEAN
         detach = self._detach_of(facts) if self._flags.detach else None
         then = detach.then if detach is not None else found
-        chosen = [one for one in then if (self._flags.force or one.may_go) and self._flags.finalizer in ("", one.finalizer)]
+        chosen = [
+            one for one in then if (self._flags.force or one.may_go) and self._flags.finalizer in ("", one.finalizer)
+        ]
         if not chosen:
             self._show(found)
             self._say("nothing is taken off: the report says what speaks against it")
             return CANNOT
         self._show_for_question(found)
         if detach is not None:
-            self._say(f"the driver is called to detach volume {detach.handle} from node {detach.node} (node id {detach.node_id})")
+            self._say(
+                f"the driver is called to detach volume {detach.handle} from node {detach.node} (node id {detach.node_id})"
+            )
         if not self._is_confirmed(chosen):
             self._show(found)
             self._say("nothing is taken off without the object's name")
@@ -217,19 +233,25 @@ class UnstickCommand:
         from mooring.inspect.unstick.look import KINDS
         from mooring.inspect.unstick.take_off import Removal
 
-        return Removal(self._cluster, self._clock, KINDS[self._kind], look, self._flags.reason if self._flags.force else "")
+        return Removal(
+            self._cluster, self._clock, KINDS[self._kind], look, self._flags.reason if self._flags.force else ""
+        )
 
     def _check_named(self, found: Sequence[Verdict]) -> None:
         held = [one.finalizer for one in found]
         if self._flags.finalizer and held and self._flags.finalizer not in held:
-            raise ConfigError(f"--finalizer: {self._flags.finalizer} does not hold the object; {', '.join(held)} do", exit_code=2)
+            raise ConfigError(
+                f"--finalizer: {self._flags.finalizer} does not hold the object; {', '.join(held)} do", exit_code=2
+            )
 
     def _is_confirmed(self, chosen: Sequence[Verdict]) -> bool:
         if self._flags.yes:
             return True
         for one in chosen:
             self._say(f"  {one.finalizer}" + ("" if one.may_go else f": NOT PROVED, it protects {one.protects}"))
-        self._stderr.write(f"Type the object's name to take {'it' if len(chosen) == 1 else 'them'} off: {visible(self._key.name)}\n> ")
+        self._stderr.write(
+            f"Type the object's name to take {'it' if len(chosen) == 1 else 'them'} off: {visible(self._key.name)}\n> "
+        )
         self._stderr.flush()
         return typed(self._stdin) == self._key.name
 

@@ -48,12 +48,17 @@ wrong; 1 it could not look.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WhyFlags(AsKubectlFlags, ProcessFlags):
     namespace: str = flag(
-        "namespace", NAMESPACE, "", "The object's namespace. Empty: the kubeconfig's. Without an object: list this namespace alone."
+        "namespace",
+        NAMESPACE,
+        "",
+        "The object's namespace. Empty: the kubeconfig's. Without an object: list this namespace alone.",
     )
     n: str = flag("n", NAMESPACE, "", "The same as --namespace.")
     output: str = flag("output", word_of(*OUTPUTS), "text", "text, json or yaml.")
     o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
-    watch: bool = flag("watch", BOOL, False, "Look again every two seconds, and print what has changed, until nothing is in the way.")
+    watch: bool = flag(
+        "watch", BOOL, False, "Look again every two seconds, and print what has changed, until nothing is in the way."
+    )
 
 
 def _check(parsed: Parsed[WhyFlags]) -> None:
@@ -73,7 +78,9 @@ COMMAND: Final[Command[WhyFlags]] = Command(
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
     """argv: the words after `mooring why`: the object, as `pod/web-0` or `pod web-0`, and flags. Gives the exit code."""
     words, flags = words_and_flags(WhyFlags, argv)
-    return run_for_people(COMMAND, flags, prog, lambda given: answer_of(_on_the_network(words, given, machine or Machine()), prog, CANNOT))
+    return run_for_people(
+        COMMAND, flags, prog, lambda given: answer_of(_on_the_network(words, given, machine or Machine()), prog, CANNOT)
+    )
 
 
 async def _on_the_network(words: Sequence[str], flags: WhyFlags, machine: Machine) -> int:
@@ -89,7 +96,9 @@ async def _on_the_network(words: Sequence[str], flags: WhyFlags, machine: Machin
 class Why:
     """The command on its ports. words: the object, none for all. home: the namespace where none is named."""
 
-    def __init__(self, flags: WhyFlags, words: Sequence[str], cluster: Cluster, clock: Clock, home: str, stdout: TextIO) -> None:
+    def __init__(
+        self, flags: WhyFlags, words: Sequence[str], cluster: Cluster, clock: Clock, home: str, stdout: TextIO
+    ) -> None:
         from mooring.inspect.served import as_served
 
         self._flags, self._words, self._clock, self._home, self._stdout = flags, words, clock, home, stdout
@@ -121,7 +130,9 @@ class Why:
 
         now_s = self._clock.wall_s()
         chain = await explained(Reading(self._cluster, now_s), kind, key)
-        text = as_text(chain, now_s, width_of(self._stdout)) if self._output == "text" else self._values(as_values(chain))
+        text = (
+            as_text(chain, now_s, width_of(self._stdout)) if self._output == "text" else self._values(as_values(chain))
+        )
         return chain.exit_code, text
 
     async def _all(self) -> tuple[int, str]:
@@ -132,7 +143,9 @@ class Why:
         stuck = Stuck(self._cluster, now_s, self._namespace or None)
         chains = await stuck.chains()
         if self._output != "text":
-            return _worst(chains), self._values({"stuck": [as_values(chain) for chain in chains], "notListed": stuck.refused})
+            return _worst(chains), self._values(
+                {"stuck": [as_values(chain) for chain in chains], "notListed": stuck.refused}
+            )
         text = as_list(chains, now_s, width_of(self._stdout)) if chains else "nothing is stuck\n"
         return _worst(chains), text + "".join(f"not listed: {visible(one)}\n" for one in stuck.refused)
 

@@ -125,7 +125,12 @@ class Asker(Finder):
         """As a sidecar: again after a passing error, unless it is wanted, or such calls are known never to go through."""
         outcome = await self.ask(rpc, request)
         for pause_s in AGAIN_S:
-            if outcome.code not in _PASSING or outcome.code in wanted or self.is_down or self._never_goes_through(rpc, outcome):
+            if (
+                outcome.code not in _PASSING
+                or outcome.code in wanted
+                or self.is_down
+                or self._never_goes_through(rpc, outcome)
+            ):
                 break
             if self._is_away and outcome.is_unsent:
                 break
@@ -139,7 +144,12 @@ class Asker(Finder):
         outcome = await self.patiently(rpc, request)
         if outcome.error is None:
             return outcome.response
-        if not outcome.breaches and not outcome.is_unsent and not self._never_goes_through(rpc, outcome) and not self.has_seen(*_NO_MOUNT):
+        if (
+            not outcome.breaches
+            and not outcome.is_unsent
+            and not self._never_goes_through(rpc, outcome)
+            and not self.has_seen(*_NO_MOUNT)
+        ):
             is_known = self.fails_in_any_case(rpc, outcome)
             hint = await self._hint(rpc)
             self.finds(REFUSED if is_known else rule, rpc, request, f"the driver answers {outcome.error}{hint}")
@@ -158,7 +168,11 @@ class Asker(Finder):
         with self.silently():
             staging = await self.ask(Driver.node_stage_volume, csi.NodeStageVolumeRequest())
         serves = not staging.is_unsent and staging.code != Code.UNIMPLEMENTED
-        return "; it serves NodeStageVolume: advertise STAGE_UNSTAGE_VOLUME where NodePublishVolume needs a staged volume" if serves else ""
+        return (
+            "; it serves NodeStageVolume: advertise STAGE_UNSTAGE_VOLUME where NodePublishVolume needs a staged volume"
+            if serves
+            else ""
+        )
 
     def _never_goes_through(self, rpc: Rpc[Any, Any], outcome: Outcome) -> bool:
         """True for one more Aborted of a call that is known to be aborted again and again, and for a call that ends the driver."""
@@ -183,7 +197,9 @@ class Asker(Finder):
             raise Stopped(told(f"{rpc.name} fails in any case: {outcome.error}", request))
         if outcome.code not in codes and not outcome.breaches:
             wanted = " or ".join(go_name(code) for code in codes)
-            self.finds(rule, rpc, request, f"{why}, and the driver answers {outcome.error or 'OK'} in place of {wanted}")
+            self.finds(
+                rule, rpc, request, f"{why}, and the driver answers {outcome.error or 'OK'} in place of {wanted}"
+            )
 
     async def given_up(self, rpc: Rpc[Any, Any], request: Any, after_s: float) -> None:
         """The caller goes away in the middle of the call."""
@@ -235,7 +251,11 @@ class Asker(Finder):
 
     def a_volume(self, name: str = "", **fields: Any) -> csi.CreateVolumeRequest:
         """A request for a volume, as the provisioner makes it."""
-        fields = {"capacity_range": {"required_bytes": self.options.size_bytes}, "volume_capabilities": [self.capability()], **fields}
+        fields = {
+            "capacity_range": {"required_bytes": self.options.size_bytes},
+            "volume_capabilities": [self.capability()],
+            **fields,
+        }
         request = csi.CreateVolumeRequest(name=name or self.name(), parameters=dict(self.options.parameters), **fields)
         if self.abilities.topology is not None and "Plugin.VOLUME_ACCESSIBILITY_CONSTRAINTS" in self.abilities:
             request.accessibility_requirements.requisite.append(self.abilities.topology)
@@ -245,7 +265,9 @@ class Asker(Finder):
     def folders(self, bytes_min: int = 0) -> tuple[str, str]:
         """A staging_target_path, which is there, and a target_path, of which the folder above is there. bytes_min: of each."""
         self._names += 1
-        staging, pod = (_padded(folder / str(self._names), bytes_min) for folder in (self.options.staging, self.options.targets))
+        staging, pod = (
+            _padded(folder / str(self._names), bytes_min) for folder in (self.options.staging, self.options.targets)
+        )
         for folder in (staging, pod):
             folder.mkdir(parents=True, exist_ok=True)
             self._folders.append(folder)

@@ -71,4 +71,6 @@ class Chapter:
         last: bool = False,
     ) -> None:
         tests = (sanity,) if isinstance(sanity, str) else sanity
-        self.checks.append(Check(name, about, rule, run, needs, tuple(f"{self._sanity}{test}" for test in tests), restarts, last))
+        self.checks.append(
+            Check(name, about, rule, run, needs, tuple(f"{self._sanity}{test}" for test in tests), restarts, last)
+        )

@@ -78,6 +78,12 @@ def _found(asker: Asker) -> None:
 
 def _words(key: Key, error: str) -> str:
     kind, identity, where = key
-    sure = " (if CreateVolume made it)" if kind == "volume named" else " (if CreateSnapshot made it)" if kind == "snapshot named" else ""
+    sure = (
+        " (if CreateVolume made it)"
+        if kind == "volume named"
+        else " (if CreateSnapshot made it)"
+        if kind == "snapshot named"
+        else ""
+    )
     text = f"{kind} {where or identity}{f' (volume {identity})' if where else ''}{sure}"
     return f"{text}: {error}" if error else text

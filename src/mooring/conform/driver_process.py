@@ -34,7 +34,9 @@ _OTHER_S_MAX: Final = 10.0
 class DriverProcess:
     """start() once, then restart() as often as needed; close() at the end. log: gets its output. patience_s: until it serves."""
 
-    def __init__(self, command: CommandLine, socket: Path, node: str, log: Path, *, patience_s: float, clock: Clock) -> None:
+    def __init__(
+        self, command: CommandLine, socket: Path, node: str, log: Path, *, patience_s: float, clock: Clock
+    ) -> None:
         self._command, self._socket, self._node, self._log = command, socket, node, log
         self._patience_s, self._clock = patience_s, clock
         self._process: asyncio.subprocess.Process | None = None
@@ -145,7 +147,9 @@ class DriverProcess:
     async def node_id_of(self, node: str) -> str:
         """What another process of the command answers on another node. Raises ConfigError, OSError, DriverError."""
         path = self._socket.with_name(f"{node}.sock")
-        other = DriverProcess(self._command, path, node, self._log.with_name(f"{node}.log"), patience_s=_OTHER_S_MAX, clock=self._clock)
+        other = DriverProcess(
+            self._command, path, node, self._log.with_name(f"{node}.log"), patience_s=_OTHER_S_MAX, clock=self._clock
+        )
         client = WireDriver(str(path), clock=self._clock)
         try:
             await other.start()

@@ -56,7 +56,9 @@ class Finder:
         self.broken: dict[str, set[str]] = {}
         """The numbers of the rules that each check has seen broken, by the check's name."""
         self._is_silent = False
-        self._failing: dict[str, int] = {}  # calls that have failed for a good request, and not succeeded since; the code
+        self._failing: dict[
+            str, int
+        ] = {}  # calls that have failed for a good request, and not succeeded since; the code
 
     def breach(self, breach: Breach, output: Sequence[str] = ()) -> None:
         """The book has found something. output: the driver's last lines, where they say more.
@@ -74,7 +76,9 @@ class Finder:
         if known is None:
             self.findings.append(finding)
         elif (finding.is_own and not self.findings[known].is_own) or self.findings[known].check == INTRODUCTION:
-            self.findings[known] = msgspec.structs.replace(finding, output=finding.output or self.findings[known].output)
+            self.findings[known] = msgspec.structs.replace(
+                finding, output=finding.output or self.findings[known].output
+            )
 
     def _follows(self, breach: Breach) -> bool:
         """True for what is found already: the call fails in any case, or an object is gone that a run deletes."""
@@ -82,7 +86,12 @@ class Finder:
             return True
         code = self._failing.get(breach.rpc)
         is_known = (breach.rule.number, breach.rpc) in self.met
-        return code is not None and not is_known and breach.rule not in _OF_GOOD_REQUESTS and f"code = {go_name(code)} " in breach.found
+        return (
+            code is not None
+            and not is_known
+            and breach.rule not in _OF_GOOD_REQUESTS
+            and f"code = {go_name(code)} " in breach.found
+        )
 
     def _stripped(self, lines: Sequence[str], request: Any) -> tuple[str, ...]:
         secrets = [one for of_call in self.options.secrets.values() for one in of_call.values()]

@@ -17,7 +17,13 @@ from mooring.csi.redact import without_secrets
 
 MADE_TWICE: Final = frozenset(
     {
-        *(volumes.ANOTHER, volumes.REFUSED_AGAIN, volumes.SAME_ANSWER, publishing.SAME_CONTEXT, publishing.REFUSED_AGAIN),
+        *(
+            volumes.ANOTHER,
+            volumes.REFUSED_AGAIN,
+            volumes.SAME_ANSWER,
+            publishing.SAME_CONTEXT,
+            publishing.REFUSED_AGAIN,
+        ),
         *(snapshots.ANOTHER, snapshots.REFUSED_AGAIN, node.AGAIN, node.COVERS),
     }
 )

@@ -37,7 +37,9 @@ async def delete(asker: Asker, volume: csi.Volume) -> None:
 
 async def is_known(asker: Asker, volume: csi.Volume) -> None:
     """Asks for a volume that is there by its id. Raises Stopped where the driver does not know it."""
-    request = csi.ValidateVolumeCapabilitiesRequest(volume_id=volume.volume_id, volume_capabilities=[asker.capability()])
+    request = csi.ValidateVolumeCapabilitiesRequest(
+        volume_id=volume.volume_id, volume_capabilities=[asker.capability()]
+    )
     outcome = await asker.patiently(Driver.validate_volume_capabilities, request)
     if outcome.error is not None and outcome.code != Code.UNIMPLEMENTED:
         if not outcome.breaches and not outcome.is_unsent:
@@ -61,13 +63,22 @@ class Life(msgspec.Struct):
 
     def publish(self, **fields: Any) -> csi.ControllerPublishVolumeRequest:
         fields = {"node_id": self.asker.abilities.node_id, "volume_capability": self.capability, **fields}
-        return csi.ControllerPublishVolumeRequest(volume_id=self.identity, volume_context=dict(self.volume.volume_context), **fields)
+        return csi.ControllerPublishVolumeRequest(
+            volume_id=self.identity, volume_context=dict(self.volume.volume_context), **fields
+        )
 
     def unpublish(self, **fields: Any) -> csi.ControllerUnpublishVolumeRequest:
-        return csi.ControllerUnpublishVolumeRequest(volume_id=self.identity, **{"node_id": self.asker.abilities.node_id, **fields})
+        return csi.ControllerUnpublishVolumeRequest(
+            volume_id=self.identity, **{"node_id": self.asker.abilities.node_id, **fields}
+        )
 
     def stage(self, **fields: Any) -> csi.NodeStageVolumeRequest:
-        fields = {"volume_capability": self.capability, "staging_target_path": self.staging, **self._contexts(), **fields}
+        fields = {
+            "volume_capability": self.capability,
+            "staging_target_path": self.staging,
+            **self._contexts(),
+            **fields,
+        }
         return csi.NodeStageVolumeRequest(volume_id=self.identity, **fields)
 
     def unstage(self) -> csi.NodeUnstageVolumeRequest:

@@ -9,7 +9,16 @@ from mooring.csi.driver import Driver, Rpc
 from mooring.csi.proto import csi_pb2 as csi
 
 Undo = tuple[Rpc[Any, Any], Any]
-_ORDER: Final = ("mounted on", "staged on", "published to", "group", "snapshot", "volume", "volume named", "snapshot named")
+_ORDER: Final = (
+    "mounted on",
+    "staged on",
+    "published to",
+    "group",
+    "snapshot",
+    "volume",
+    "volume named",
+    "snapshot named",
+)
 Key = tuple[str, str, str]  # one of the kinds above, the volume or snapshot, and where
 
 
@@ -31,7 +40,11 @@ class Made:
         """response: None for an error. key: of `began`. is_final: an error after which the call has had no effect, for sure."""
         if response is not None:
             self._done(rpc, request, response)
-        elif is_final and (opened := _opened(rpc, request)) is not None and (key is not None or opened[0][0].endswith("named")):
+        elif (
+            is_final
+            and (opened := _opened(rpc, request)) is not None
+            and (key is not None or opened[0][0].endswith("named"))
+        ):
             self._there.pop(opened[0], None)
 
     def never_was(self, rpc: Rpc[Any, Any], request: Any) -> None:
@@ -52,15 +65,23 @@ class Made:
             case "create_volume":
                 self._there.pop(("volume named", request.name, ""), None)
                 if identity := response.volume.volume_id:
-                    self._there["volume", identity, ""] = Driver.delete_volume, csi.DeleteVolumeRequest(volume_id=identity)
+                    self._there["volume", identity, ""] = (
+                        Driver.delete_volume,
+                        csi.DeleteVolumeRequest(volume_id=identity),
+                    )
             case "create_snapshot":
                 self._there.pop(("snapshot named", request.name, ""), None)
                 if identity := response.snapshot.snapshot_id:
-                    self._there["snapshot", identity, ""] = Driver.delete_snapshot, csi.DeleteSnapshotRequest(snapshot_id=identity)
+                    self._there["snapshot", identity, ""] = (
+                        Driver.delete_snapshot,
+                        csi.DeleteSnapshotRequest(snapshot_id=identity),
+                    )
             case "create_volume_group_snapshot":
                 group = response.group_snapshot
                 members = [member.snapshot_id for member in group.snapshots]
-                delete = csi.DeleteVolumeGroupSnapshotRequest(group_snapshot_id=group.group_snapshot_id, snapshot_ids=members)
+                delete = csi.DeleteVolumeGroupSnapshotRequest(
+                    group_snapshot_id=group.group_snapshot_id, snapshot_ids=members
+                )
                 self._there["group", group.group_snapshot_id, ""] = Driver.delete_volume_group_snapshot, delete
             case name if name in _CLOSED:
                 self._there.pop(_CLOSED[name](request), None)
@@ -81,7 +102,9 @@ def _opened(rpc: Rpc[Any, Any], request: Any) -> tuple[Key, Undo] | None:
             unpublish = csi.ControllerUnpublishVolumeRequest(volume_id=request.volume_id, node_id=request.node_id)
             return ("published to", request.volume_id, request.node_id), (Driver.controller_unpublish_volume, unpublish)
         case "node_stage_volume" if request.volume_id and request.staging_target_path:
-            unstage = csi.NodeUnstageVolumeRequest(volume_id=request.volume_id, staging_target_path=request.staging_target_path)
+            unstage = csi.NodeUnstageVolumeRequest(
+                volume_id=request.volume_id, staging_target_path=request.staging_target_path
+            )
             return ("staged on", request.volume_id, request.staging_target_path), (Driver.node_unstage_volume, unstage)
         case "node_publish_volume" if request.volume_id and request.target_path:
             unmount = csi.NodeUnpublishVolumeRequest(volume_id=request.volume_id, target_path=request.target_path)

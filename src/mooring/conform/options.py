@@ -40,11 +40,19 @@ class Options:
     seed: int = flag("seed", UINT, 0, "Names are made of it, and for any but 0 the order of the checks.")
     timeout_s: float = flag("timeout", DURATION, 60.0, "How long the driver may take to answer a call.")
     volume_mib: int = flag("volume-mib", UINT, 1024, "The size of a volume, in MiB.")
-    access_type: str = flag("access-type", word_of(*ACCESS_TYPES), "mount", "What volumes are asked to be: mount or block.")
-    volumes: int = flag("volumes", UINT, 0, "How many volumes are made at once in the check many-volumes, as in 1000; 0 leaves it out.")
-    parameters: Mapping[str, str] = flag("parameter", PAIRS, {}, "Parameters of CreateVolume, as a StorageClass has them.")
+    access_type: str = flag(
+        "access-type", word_of(*ACCESS_TYPES), "mount", "What volumes are asked to be: mount or block."
+    )
+    volumes: int = flag(
+        "volumes", UINT, 0, "How many volumes are made at once in the check many-volumes, as in 1000; 0 leaves it out."
+    )
+    parameters: Mapping[str, str] = flag(
+        "parameter", PAIRS, {}, "Parameters of CreateVolume, as a StorageClass has them."
+    )
     snapshot_parameters: Mapping[str, str] = flag("snapshot-parameter", PAIRS, {}, "Parameters of CreateSnapshot.")
-    mutable_parameters: Mapping[str, str] = flag("mutable-parameter", PAIRS, {}, "Parameters that ControllerModifyVolume can change.")
+    mutable_parameters: Mapping[str, str] = flag(
+        "mutable-parameter", PAIRS, {}, "Parameters that ControllerModifyVolume can change."
+    )
 
     @property
     def size_bytes(self) -> int:

@@ -34,7 +34,9 @@ def as_text(report: Report, address: str) -> str:
 def _text(report: Report, address: str) -> Iterator[str]:
     if report.findings:
         yield ""
-    for _, findings in itertools.groupby(sorted(report.findings, key=lambda one: one.key), lambda one: one.breach.rule.number):
+    for _, findings in itertools.groupby(
+        sorted(report.findings, key=lambda one: one.key), lambda one: one.breach.rule.number
+    ):
         yield from _of_a_rule(list(findings), address)
     if not address and any(one.by_hand(address) for one in report.findings):
         yield from (*_wrapped("", _BY_HAND), "")
@@ -73,7 +75,11 @@ def summary(report: Report) -> str:
     counts = ", ".join(f"{report.count(end)} {end.value}" for end in End if report.count(end))
     rules = len({one.breach.rule.number for one in report.findings})
     verdict = f"it broke {rules} {'rule' if rules == 1 else 'rules'} of CSI" if rules else "it broke no rule of CSI"
-    left = f"; {len(report.left)} {'thing' if len(report.left) == 1 else 'things'} could not be deleted" if report.left else ""
+    left = (
+        f"; {len(report.left)} {'thing' if len(report.left) == 1 else 'things'} could not be deleted"
+        if report.left
+        else ""
+    )
     cut = "" if report.is_whole else f"; {_cut(report)}"
     return f"{report.driver or 'the driver'}: {counts or 'no check was made'}; {verdict}{left}{cut}"
 
@@ -85,7 +91,9 @@ def _cut(report: Report) -> str:
 
 
 def _wrapped(head: str, text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent=head, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=head, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def as_values(report: Report, address: str) -> dict[str, Any]:
@@ -101,7 +109,13 @@ def as_values(report: Report, address: str) -> dict[str, Any]:
         for one in report.results
     ]
     findings = [_values(one, address) for one in sorted(report.findings, key=lambda one: one.key)]
-    return {"driver": report.driver, "complete": report.is_whole, "checks": checks, "findings": findings, "notDeleted": report.left}
+    return {
+        "driver": report.driver,
+        "complete": report.is_whole,
+        "checks": checks,
+        "findings": findings,
+        "notDeleted": report.left,
+    }
 
 
 def _values(finding: Finding, address: str) -> dict[str, Any]:
@@ -135,13 +149,17 @@ def as_junit(report: Report, address: str) -> str:
         time=f"{sum(one.seconds for one in report.results):.3f}",
     )
     for one in report.results:
-        case = ElementTree.SubElement(suite, "testcase", classname=one.check.rule.number, name=one.check.name, time=f"{one.seconds:.3f}")
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=one.check.rule.number, name=one.check.name, time=f"{one.seconds:.3f}"
+        )
         if one.end is End.SKIPPED:
             ElementTree.SubElement(case, "skipped", message=one.note)
         elif one.end is End.STOPPED:
             ElementTree.SubElement(case, "error", message=one.note)
         elif one.end is End.BROKEN:
-            failure = ElementTree.SubElement(case, "failure", message="; ".join(_told(report, one)), type=", ".join(one.rules))
+            failure = ElementTree.SubElement(
+                case, "failure", message="; ".join(_told(report, one)), type=", ".join(one.rules)
+            )
             failure.text = "\n".join(text for finding in one.findings for text in _advice(finding, address))
     for finding in outside:
         number = finding.breach.rule.number

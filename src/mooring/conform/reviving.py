@@ -65,7 +65,9 @@ class Program(Protocol):
 class Reviving:
     """One run's. program: None for a driver that somebody else runs. tell: gets breaches. say: gets a line for people."""
 
-    def __init__(self, driver: Client, program: Program | None, clock: Clock, tell: Callable[[Breach, list[str]], None]) -> None:
+    def __init__(
+        self, driver: Client, program: Program | None, clock: Clock, tell: Callable[[Breach, list[str]], None]
+    ) -> None:
         self.driver, self._program, self._clock, self._tell = driver, program, clock, tell
         self.say: Callable[[str], None] = lambda text: None
         self.is_down = False

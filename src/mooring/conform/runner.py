@@ -57,7 +57,12 @@ class Report(msgspec.Struct):
 
     @property
     def is_good(self) -> bool:
-        return self.is_whole and not self.findings and not self.left and not any(one.end is End.STOPPED for one in self.results)
+        return (
+            self.is_whole
+            and not self.findings
+            and not self.left
+            and not any(one.end is End.STOPPED for one in self.results)
+        )
 
     def shown_by(self, check: str) -> tuple[Finding, ...]:
         return tuple(one for one in self.findings if one.check == check)
@@ -66,7 +71,9 @@ class Report(msgspec.Struct):
         return sum(one.end is end for one in self.results)
 
 
-async def run(asker: Asker, checks: Sequence[Check], clock: Clock, report: Report, on_result: Callable[[Result], None]) -> None:
+async def run(
+    asker: Asker, checks: Sequence[Check], clock: Clock, report: Report, on_result: Callable[[Result], None]
+) -> None:
     """Fills the report. What was made is deleted in any case, also when the run is cancelled."""
     planned = ordered(checks, asker)
     report.unmade = len(planned)
@@ -85,9 +92,12 @@ async def run(asker: Asker, checks: Sequence[Check], clock: Clock, report: Repor
     finally:
         report.left += await cleaned(asker)
         report.findings = [
-            msgspec.structs.replace(one, others=len(asker.met[one.key] - {one.check, INTRODUCTION, CLEANING})) for one in asker.findings
+            msgspec.structs.replace(one, others=len(asker.met[one.key] - {one.check, INTRODUCTION, CLEANING}))
+            for one in asker.findings
         ]
-        report.results = [msgspec.structs.replace(one, findings=report.shown_by(one.check.name)) for one in report.results]
+        report.results = [
+            msgspec.structs.replace(one, findings=report.shown_by(one.check.name)) for one in report.results
+        ]
 
 
 def ordered(checks: Sequence[Check], asker: Asker) -> list[Check]:
@@ -115,7 +125,9 @@ async def introduced(asker: Asker) -> tuple[str, Abilities]:
         answer = await asker.must(Driver.node_get_info, csi.NodeGetInfoRequest())
         node_id, volumes_max = answer.node_id, answer.max_volumes_per_node
         topology = answer.accessible_topology if answer.HasField("accessible_topology") else None
-    return told(f"{info.name} {info.vendor_version}".strip()), Abilities(frozenset(words), node_id, volumes_max, topology)
+    return told(f"{info.name} {info.vendor_version}".strip()), Abilities(
+        frozenset(words), node_id, volumes_max, topology
+    )
 
 
 async def tried(asker: Asker, *, to_pod: bool) -> None:
@@ -144,7 +156,9 @@ async def _one(asker: Asker, check: Check, clock: Clock) -> Result:
     try:
         await asker.revive()
         if check.restarts and asker.program is None:
-            raise NotApplicable("this run has not started the driver, so it can't start it again: give a command or a class")
+            raise NotApplicable(
+                "this run has not started the driver, so it can't start it again: give a command or a class"
+            )
         asker.needs(*check.needs)
         await check.run(asker)
     except NotApplicable as reason:

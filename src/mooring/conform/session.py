@@ -44,14 +44,18 @@ async def asking(
         asker = Asker(driver, options, ran, program)
         asker.sees = sees
         told.append(asker.breach)
-        await driver.connect(connect_s, "start the driver, or check the command: it must serve on the path that it gets for {socket}")
+        await driver.connect(
+            connect_s, "start the driver, or check the command: it must serve on the path that it gets for {socket}"
+        )
         try:
             yield asker
         finally:
             await driver.close()
 
 
-async def judge(asker: Asker, checks: Sequence[Check], clock: Clock, report: Report, on_result: Callable[[Result], None]) -> None:
+async def judge(
+    asker: Asker, checks: Sequence[Check], clock: Clock, report: Report, on_result: Callable[[Result], None]
+) -> None:
     """Runs the checks; a driver that does not introduce itself has a report, too."""
     try:
         await run(asker, checks, clock, report, on_result)

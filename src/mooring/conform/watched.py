@@ -66,7 +66,9 @@ class Watch:
         sight = self._sight if any(getattr(request, path, "") for path in _PATHS) else None
         return Watching(self._watcher, self._watcher.began(rpc, request, where), sight, request, limit_s)
 
-    async def call(self, rpc: Rpc[Q, A], request: Q, call: Call, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]) -> A:
+    async def call(
+        self, rpc: Rpc[Q, A], request: Q, call: Call, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]
+    ) -> A:
         """What `send` gives, or the DriverError that it raises: the watcher is told of either."""
         watching = self.begin(rpc, request, call.timeout_s)
         try:
@@ -85,7 +87,13 @@ class Watching:
     """One call under way."""
 
     def __init__(self, watcher: Watcher, number: int, sight: Sight | None, request: Any, limit_s: float) -> None:
-        self._watcher, self._number, self._sight, self._request, self._limit_s = watcher, number, sight, request, limit_s
+        self._watcher, self._number, self._sight, self._request, self._limit_s = (
+            watcher,
+            number,
+            sight,
+            request,
+            limit_s,
+        )
         self._before = sight.points() if sight is not None else {}
 
     def ended(self, response: Any, error: DriverError | None) -> None:
@@ -166,7 +174,13 @@ class Sight:
         if (mount := table.at(point)) is None:
             return Place(_kind(point), elsewhere=new)
         kind = "device" if mount.fs_type == _DEVICES else _kind(point)
-        return Place(kind, is_mount=True, readonly=_is_readonly(mount), elsewhere=new, covers=now[point] > before.get(point, 0) > 0)
+        return Place(
+            kind,
+            is_mount=True,
+            readonly=_is_readonly(mount),
+            elsewhere=new,
+            covers=now[point] > before.get(point, 0) > 0,
+        )
 
 
 def _is_readonly(mount: Mount) -> bool:
@@ -246,5 +260,7 @@ def superfluous(rpc: Rpc[Any, Any], request: Any, first: Any, second: Any) -> tu
     if rpc.attribute == "create_volume" and first.volume.volume_id != second.volume.volume_id:
         return Driver.delete_volume, csi.DeleteVolumeRequest(volume_id=second.volume.volume_id, secrets=request.secrets)
     if rpc.attribute == "create_snapshot" and first.snapshot.snapshot_id != second.snapshot.snapshot_id:
-        return Driver.delete_snapshot, csi.DeleteSnapshotRequest(snapshot_id=second.snapshot.snapshot_id, secrets=request.secrets)
+        return Driver.delete_snapshot, csi.DeleteSnapshotRequest(
+            snapshot_id=second.snapshot.snapshot_id, secrets=request.secrets
+        )
     return None

@@ -82,7 +82,12 @@ class Caches:
         assert not self._is_share
         assert not self._own, "shared caches have no reader of their own"
         share = Caches(self._runtime, self._name)
-        share._wholes, share._wanted, share._undecided, share._is_share = self._wholes, self._wanted, self._undecided, True
+        share._wholes, share._wanted, share._undecided, share._is_share = (
+            self._wholes,
+            self._wanted,
+            self._undecided,
+            True,
+        )
         self._undecided.add(share)
         return share
 
@@ -106,7 +111,9 @@ class Caches:
         kept = _Kept(kind.resource, kind.version, selection)
         whole = self._wholes.get(kept) or self._begun(kept, kind, may_be_missing)
         choice = _everything if keeps is None else keeps
-        assert choice in whole.fields.choices or not whole.informer.is_running, f"these fields of {kind.plural} come late"
+        assert choice in whole.fields.choices or not whole.informer.is_running, (
+            f"these fields of {kind.plural} come late"
+        )
         whole.fields.add(choice)
         informer: Informer[T] = whole.informer
         informer.also(indexes or {}, resync_s, may_be_missing=may_be_missing)

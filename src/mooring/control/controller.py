@@ -86,7 +86,12 @@ class Controller(Generic[K]):
         self._place = name if order is None else order.named(name, label)
         metrics = runtime.metrics.once(QueueMetrics)
         self._queue: WorkQueue[K] = WorkQueue(
-            name, clock=runtime.clock, randomness=runtime.randomness, backoff=backoff, metrics=metrics, place=self._place
+            name,
+            clock=runtime.clock,
+            randomness=runtime.randomness,
+            backoff=backoff,
+            metrics=metrics,
+            place=self._place,
         )
         self._stale_count = metrics.stale.labels(name)
         self._workers = WorkerGroup()
@@ -134,7 +139,9 @@ class Controller(Generic[K]):
         """
         self._queue.add_later(*sources)
 
-    def newest_due(self, objects: Reader[T], key: Callable[[T], K | None], rests: Callable[[K], Because | None]) -> Iterator[K | None]:
+    def newest_due(
+        self, objects: Reader[T], key: Callable[[T], K | None], rests: Callable[[K], Because | None]
+    ) -> Iterator[K | None]:
         """A source for `add_later`: as `newest_keys`, without the keys that need no look.
 
         rests: gives the reason why a key needs none, which is shown as if it had been looked at; None for a key that is due.
@@ -299,7 +306,14 @@ class Controller(Generic[K]):
                 await how.show(key, decision, Failed(problem.error, problem=problem))
             after_s = min(REPEAT_S + SLACK_S, math.inf if after_s is None else after_s)
         done = (decision.done or str(decision.because)) if decision.actions and self._log.enabled(2) else ""
-        return Result(decision.because, done, decision.again, decision.waits_for, after_s, keeps_backoff=waits and not decision.actions)
+        return Result(
+            decision.because,
+            done,
+            decision.again,
+            decision.waits_for,
+            after_s,
+            keeps_backoff=waits and not decision.actions,
+        )
 
     def _stayed_stale(self, key: K, why: Stale) -> None:
         """Something keeps moving under the work: not at full speed for ever. From the second back-off on people hear of it, since a write

@@ -67,7 +67,9 @@ class Decision(msgspec.Struct, Generic[A], frozen=True):
         """As it may be kept: what changes later is not in its actions."""
         if not any(isinstance(action, Changing) for action in self.actions):
             return self
-        actions: tuple[Any, ...] = tuple(action.kept() if isinstance(action, Changing) else action for action in self.actions)
+        actions: tuple[Any, ...] = tuple(
+            action.kept() if isinstance(action, Changing) else action for action in self.actions
+        )
         return msgspec.structs.replace(self, actions=actions)
 
 

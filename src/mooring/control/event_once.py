@@ -23,14 +23,25 @@ class EventOnce:
 
     def __init__(self, events: EventRecorder | None, clock: Clock, repeat_s: float = REPEAT_S) -> None:
         self._events, self._clock, self._repeat_s = events, clock, repeat_s
-        self._sent: OrderedDict[str, tuple[Mapping[str, tuple[str, Instant]], Instant]] = OrderedDict()  # with the time of the last text
+        self._sent: OrderedDict[str, tuple[Mapping[str, tuple[str, Instant]], Instant]] = (
+            OrderedDict()
+        )  # with the time of the last text
 
     @property
     def again_s(self) -> float:
         """Seconds from now on until a text that is sent now, or was sent already, is surely sent again."""
         return self._repeat_s + SLACK_S
 
-    def tell(self, ref: ObjectReference, reason: str, text: str, *, type: str = "Warning", about: str = "", anew: bool = False) -> bool:
+    def tell(
+        self,
+        ref: ObjectReference,
+        reason: str,
+        text: str,
+        *,
+        type: str = "Warning",
+        about: str = "",
+        anew: bool = False,
+    ) -> bool:
         """Sends the event, unless it was sent already. about: one of several things about the object, each with its own text.
 
         anew: sends it anyway. Returns False where the event was dropped, since too many wait: it is owed still.

@@ -51,7 +51,14 @@ class EventRecorder:
     """
 
     def __init__(
-        self, cluster: Cluster, component: str, *, clock: Clock, randomness: Random, asks_first: bool = False, rests: bool = False
+        self,
+        cluster: Cluster,
+        component: str,
+        *,
+        clock: Clock,
+        randomness: Random,
+        asks_first: bool = False,
+        rests: bool = False,
     ) -> None:
         self._cluster, self._component, self._clock, self._randomness = cluster, component, clock, randomness
         self._asks_first, self._rests = asks_first, rests
@@ -74,7 +81,9 @@ class EventRecorder:
             self.dropped_count += 1
             if not self._overflowing:
                 self._overflowing = True
-                _log.warning("Too many events are waiting, dropping new ones", component=self._component, limit=WAITING_MAX)
+                _log.warning(
+                    "Too many events are waiting, dropping new ones", component=self._component, limit=WAITING_MAX
+                )
             return False
         self._waiting.append(Occurrence(ref, type, reason, message, rfc3339(self._clock.wall_s())))
         self._some.set()
@@ -155,7 +164,9 @@ class EventRecorder:
             pass  # an earlier try, whose answer was lost
         tally.name = name
 
-    def _body(self, name: str, namespace: str, message: str, occurrence: Occurrence, tally: CorrelatedEvent) -> dict[str, Any]:
+    def _body(
+        self, name: str, namespace: str, message: str, occurrence: Occurrence, tally: CorrelatedEvent
+    ) -> dict[str, Any]:
         return {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.name,
@@ -184,4 +195,7 @@ def _namespace(occurrence: Occurrence) -> str:
 
 def _shown(occurrence: Occurrence) -> dict[str, str]:
     ref = occurrence.ref
-    return {"object": f"{ref.kind}/{ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind}/{ref.name}", "reason": occurrence.reason}
+    return {
+        "object": f"{ref.kind}/{ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind}/{ref.name}",
+        "reason": occurrence.reason,
+    }

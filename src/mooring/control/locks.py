@@ -20,7 +20,9 @@ class KeyLock(asyncio.Lock):
         self._key, self._waiting = key, 0
 
     async def acquire(self) -> Literal[True]:
-        order = ORDER.get() if self.locked() or self._waiting else None  # a free one may be on its way to somebody who waits
+        order = (
+            ORDER.get() if self.locked() or self._waiting else None
+        )  # a free one may be on its way to somebody who waits
         self._waiting += 1
         try:
             await super().acquire()

@@ -52,7 +52,13 @@ class ObjectWriter(Generic[T]):
     """
 
     def __init__(
-        self, cluster: Cluster, kind: Kind[T], cache: Informer[T], *, keeps_answers: bool = True, patience: int = PATIENCE
+        self,
+        cluster: Cluster,
+        kind: Kind[T],
+        cache: Informer[T],
+        *,
+        keeps_answers: bool = True,
+        patience: int = PATIENCE,
     ) -> None:
         self._cluster, self._kind, self._cache, self._keeps_answers = cluster, kind, cache, keeps_answers
         self._patience = patience
@@ -87,13 +93,17 @@ class ObjectWriter(Generic[T]):
 
     # -- writes
 
-    async def patch(self, obj: T, patch: Patch, subresource: str = "", *, strictly: bool = False, failing: str = "") -> T:
+    async def patch(
+        self, obj: T, patch: Patch, subresource: str = "", *, strictly: bool = False, failing: str = ""
+    ) -> T:
         """Gives the object after it. strictly: only this version of the object. failing: the failure's words, before the error."""
         key, patch = key_of(obj), _of_version(obj, patch) if strictly else patch
         request = self._cluster.patch(self._kind, key.name, patch, key.namespace, subresource=subresource)
         return await self._write(obj, request, failing)
 
-    async def amend(self, obj: T, patch_of: Callable[[T], Patch | None], subresource: str = "", *, failing: str = "") -> bool:
+    async def amend(
+        self, obj: T, patch_of: Callable[[T], Patch | None], subresource: str = "", *, failing: str = ""
+    ) -> bool:
         """Patches the object as it is now, anew where it moves meanwhile: for what must not be lost, as a driver's answer.
 
         patch_of: for the object as it is now, None for nothing to do. Returns whether it was patched.
@@ -115,7 +125,13 @@ class ObjectWriter(Generic[T]):
         raise AssertionError("unreachable")
 
     async def edit(
-        self, obj: T, change: Callable[[Json], bool], subresource: str = "", *, strictly: bool = False, failing: str = ""
+        self,
+        obj: T,
+        change: Callable[[Json], bool],
+        subresource: str = "",
+        *,
+        strictly: bool = False,
+        failing: str = "",
     ) -> bool:
         """Writes the whole object back, a PUT, for those who know no patch of it. change: False for nothing to do, as edit returns then.
 
@@ -128,11 +144,15 @@ class ObjectWriter(Generic[T]):
         await self._write(obj, self._remember(request), failing)
         return True
 
-    async def delete(self, obj: T, *, grace_period_s: int | None = None, propagation: str = "", failing: str = "") -> None:
+    async def delete(
+        self, obj: T, *, grace_period_s: int | None = None, propagation: str = "", failing: str = ""
+    ) -> None:
         """One that is gone is fine, and so is one whose name another has by now."""
         key, uid = key_of(obj), obj.metadata.uid
         try:
-            await self._cluster.delete(self._kind, key.name, key.namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation)
+            await self._cluster.delete(
+                self._kind, key.name, key.namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation
+            )
         except NotFound:
             return
         except ApiError as error:

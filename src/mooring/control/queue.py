@@ -57,17 +57,30 @@ class WorkQueue(Generic[K]):
     """name: the label of its metrics and logs. backoff: for `retry`. place: its name in the program's order."""
 
     def __init__(
-        self, name: str, *, clock: Clock, randomness: Random, backoff: BackOff, metrics: QueueMetrics | None = None, place: str = ""
+        self,
+        name: str,
+        *,
+        clock: Clock,
+        randomness: Random,
+        backoff: BackOff,
+        metrics: QueueMetrics | None = None,
+        place: str = "",
     ) -> None:
         self._name, self._clock, self._randomness, self._backoff = name, clock, randomness, backoff
         self._place = place or name
         self._queue: deque[K] = deque()
         self._backlog: Backlog[K] | None = None  # there while it has keys
         self._draws, self._keys, self._draws_rest = Share(DRAWS_IN_TURN), Share(KEYS_IN_TURN), False
-        self._dirty: dict[K, Instant] = {}  # keys to be worked on, since when: in the queue, or again after their worker is done
+        self._dirty: dict[
+            K, Instant
+        ] = {}  # keys to be worked on, since when: in the queue, or again after their worker is done
         self._processing: dict[K, Instant] = {}  # keys in the hands of a worker, since when
-        self._waiting: dict[K, tuple[Instant, int]] = {}  # delayed keys, until when, and the number of their entry in the heap
-        self._heap: list[tuple[Instant, int, K]] = []  # by time, then number; an entry that `_waiting` doesn't confirm is stale
+        self._waiting: dict[
+            K, tuple[Instant, int]
+        ] = {}  # delayed keys, until when, and the number of their entry in the heap
+        self._heap: list[
+            tuple[Instant, int, K]
+        ] = []  # by time, then number; an entry that `_waiting` doesn't confirm is stale
         self._pushes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due: Instant | None = None
@@ -166,7 +179,9 @@ class WorkQueue(Generic[K]):
         if len(self._failures) > FAILURES_MAX:
             oldest = next(iter(self._failures))
             del self._failures[oldest]
-            _log.warning("Too many keys in back-off, forgetting the failures of the oldest", queue=self._name, key=str(oldest))
+            _log.warning(
+                "Too many keys in back-off, forgetting the failures of the oldest", queue=self._name, key=str(oldest)
+            )
         delay_s = self._backoff.jittered_s(failures, self._randomness)
         self.add_after(key, delay_s)
         return delay_s
@@ -279,7 +294,9 @@ class WorkQueue(Generic[K]):
                 await handle(key)
             except Exception as error:  # must not end the other keys' work
                 trace = Lines("".join(traceback.format_exception(error)))
-                _log.error("failed unexpectedly, trying again", error=error, queue=self._name, key=str(key), traceback=trace)
+                _log.error(
+                    "failed unexpectedly, trying again", error=error, queue=self._name, key=str(key), traceback=trace
+                )
                 self.retry(key)
             finally:
                 self.done(key)

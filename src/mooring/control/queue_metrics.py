@@ -9,7 +9,9 @@ from weakref import WeakSet
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-_BUCKETS_S: Final = tuple(itertools.accumulate(range(9), lambda bound, _: bound * 10, initial=1e-8))  # 10 ns to 10 s; multiplied as Go does
+_BUCKETS_S: Final = tuple(
+    itertools.accumulate(range(9), lambda bound, _: bound * 10, initial=1e-8)
+)  # 10 ns to 10 s; multiplied as Go does
 
 
 class MeasuredQueue(Sized, Protocol):
@@ -35,16 +37,30 @@ class QueueMetrics:
         self.depth = Gauge("workqueue_depth", "Keys ready for a worker.", labels, registry=registry)
         self.adds = Counter("workqueue_adds_total", "Keys added.", labels, registry=registry)
         self.queue_duration = Histogram(
-            "workqueue_queue_duration_seconds", "Time from add to worker.", labels, buckets=_BUCKETS_S, registry=registry
+            "workqueue_queue_duration_seconds",
+            "Time from add to worker.",
+            labels,
+            buckets=_BUCKETS_S,
+            registry=registry,
         )
         self.work_duration = Histogram(
-            "workqueue_work_duration_seconds", "Time in the hands of a worker.", labels, buckets=_BUCKETS_S, registry=registry
+            "workqueue_work_duration_seconds",
+            "Time in the hands of a worker.",
+            labels,
+            buckets=_BUCKETS_S,
+            registry=registry,
         )
         self.unfinished = Gauge(
-            "workqueue_unfinished_work_seconds", "Sum over the keys in hand of their time there.", labels, registry=registry
+            "workqueue_unfinished_work_seconds",
+            "Sum over the keys in hand of their time there.",
+            labels,
+            registry=registry,
         )
         self.longest = Gauge(
-            "workqueue_longest_running_processor_seconds", "Time that the key longest in hand has been there.", labels, registry=registry
+            "workqueue_longest_running_processor_seconds",
+            "Time that the key longest in hand has been there.",
+            labels,
+            registry=registry,
         )
         self.retries = Counter("workqueue_retries_total", "Delayed adds.", labels, registry=registry)
         self.oldest = Gauge(
@@ -53,9 +69,14 @@ class QueueMetrics:
             labels,
             registry=registry,
         )
-        self.failing = Gauge("mooring_failing_keys", "Keys that have failed without a success since.", labels, registry=registry)
+        self.failing = Gauge(
+            "mooring_failing_keys", "Keys that have failed without a success since.", labels, registry=registry
+        )
         self.stale = Counter(
-            "mooring_workqueue_stale_total", "Back-offs of keys whose objects kept changing under the work.", labels, registry=registry
+            "mooring_workqueue_stale_total",
+            "Back-offs of keys whose objects kept changing under the work.",
+            labels,
+            registry=registry,
         )
 
     def of(self, queue: MeasuredQueue) -> SeriesOfQueue:
@@ -64,7 +85,9 @@ class QueueMetrics:
         queues.add(queue)
         self.depth.labels(queue.name).set_function(lambda: sum(len(one) for one in queues))
         self.unfinished.labels(queue.name).set_function(lambda: sum(sum(one.work_s()) for one in queues))
-        self.longest.labels(queue.name).set_function(lambda: max((seconds for one in queues for seconds in one.work_s()), default=0.0))
+        self.longest.labels(queue.name).set_function(
+            lambda: max((seconds for one in queues for seconds in one.work_s()), default=0.0)
+        )
         self.oldest.labels(queue.name).set_function(lambda: max((one.oldest_s() for one in queues), default=0.0))
         self.failing.labels(queue.name).set_function(lambda: sum(one.failing_count for one in queues))
         return SeriesOfQueue(self, queue.name)

@@ -83,7 +83,12 @@ class _Program:
     """From the first step to the last. election: namespace and name of the Lease, None for none."""
 
     def __init__(
-        self, name: str, make: Callable[[Runtime], Work], config: ClusterConfig, election: tuple[str, str] | None, http: str
+        self,
+        name: str,
+        make: Callable[[Runtime], Work],
+        config: ClusterConfig,
+        election: tuple[str, str] | None,
+        http: str,
     ) -> None:
         self._name, self._make, self._config, self._election, self._http = name, make, config, election, http
         self._clock, self._randomness, self._metrics = LoopClock(), Random(), Metrics()
@@ -99,7 +104,9 @@ class _Program:
         with stop_signals() as self._stop:
             async with AsyncExitStack() as stack:
                 await self._serve(stack)
-                runtime = Runtime(await stack.enter_async_context(self._client()), self._clock, self._randomness, self._metrics)
+                runtime = Runtime(
+                    await stack.enter_async_context(self._client()), self._clock, self._randomness, self._metrics
+                )
                 leased = LeasedWork(self._name, "", lambda: self._make(runtime))
                 async with watched(self._clock, self._overdue, os._exit, f"{self._name}/watchdog"):
                     await self._work(Terms(leased, self._stop), stack)
@@ -107,14 +114,18 @@ class _Program:
     def _client(self) -> HttpCluster:
         """One of its own each time: what holds up the work does not hold up the election, nor look like a silent API server."""
         metrics = self._metrics.once(ClientMetrics)
-        return HttpCluster(self._config, clock=self._clock, randomness=self._randomness, user_agent=self._name, metrics=metrics)
+        return HttpCluster(
+            self._config, clock=self._clock, randomness=self._randomness, user_agent=self._name, metrics=metrics
+        )
 
     async def _serve(self, stack: AsyncExitStack) -> None:
         if not self._http:
             return
         asked = await stack.enter_async_context(self._client())
         self._health.pulse = Pulse(functools.partial(asked.serves, LEASES), self._clock)
-        server = Diagnostics(self._health.routes(METRICS_PATH, with_probes=True, with_election=self._election is not None))
+        server = Diagnostics(
+            self._health.routes(METRICS_PATH, with_probes=True, with_election=self._election is not None)
+        )
         await server.start(self._http)
         stack.push_async_callback(server.close)
 

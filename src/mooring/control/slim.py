@@ -90,7 +90,9 @@ class Mask:
     whole: frozenset[str] = frozenset()
     parts: tuple[tuple[str, Part], ...] = ()
     rest: bool = False
-    _pruners: dict[type, Callable[[Any], Any]] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
+    _pruners: dict[type, Callable[[Any], Any]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __hash__(self) -> int:
         return self._hash
@@ -113,7 +115,10 @@ class Mask:
     def _pruner(self, struct: type[Any]) -> Callable[[Any], Any]:
         """Worked out once for each type: every event of a watch goes through here."""
         whole = _whole_of(struct)
-        masks, kept = dict(self.parts), {*self.whole, *dict(self.parts), *(_IDENTITY if issubclass(whole, ObjectMeta) else ())}
+        masks, kept = (
+            dict(self.parts),
+            {*self.whole, *dict(self.parts), *(_IDENTITY if issubclass(whole, ObjectMeta) else ())},
+        )
         names = tuple(name for name in whole.__struct_fields__ if self.rest or name in kept)
         slim_type = _without_others(whole, names)
         parts = tuple((at, masks[name]) for at, name in enumerate(names) if name in masks)
@@ -168,11 +173,18 @@ def _without_others(struct: type[msgspec.Struct], names: tuple[str, ...]) -> typ
     fields = {field.name: field for field in msgspec.structs.fields(struct)}
     if len(names) == len(fields):
         return struct
-    kept = [(name, fields[name].type, msgspec.field(name=fields[name].encode_name, **_given(fields[name]))) for name in names]
+    kept = [
+        (name, fields[name].type, msgspec.field(name=fields[name].encode_name, **_given(fields[name])))
+        for name in names
+    ]
     dropped = {name: _default(field) for name, field in fields.items() if name not in names}
-    own = {name: one for name, one in vars(struct).items() if isinstance(one, FunctionType | property | bool | frozenset)}
+    own = {
+        name: one for name, one in vars(struct).items() if isinstance(one, FunctionType | property | bool | frozenset)
+    }
     namespace = {**dropped, **own, **_COMPARED, "__class__": property(lambda _: struct)}
-    made = msgspec.defstruct(struct.__name__, kept, bases=(ApiStruct,), namespace=namespace, module=struct.__module__, frozen=True)
+    made = msgspec.defstruct(
+        struct.__name__, kept, bases=(ApiStruct,), namespace=namespace, module=struct.__module__, frozen=True
+    )
     _wholes[made] = struct
     return made
 

@@ -87,7 +87,9 @@ class Topics(Generic[K]):
         """Drops the topics told before the work on the oldest key began."""
         oldest = min(self._began.values())
         self._told = {topic: count for topic, count in self._told.items() if count > oldest}
-        self._told_max = max(TOLD_MAX, 2 * len(self._told))  # what a key long in hand needs is not walked over at each topic
+        self._told_max = max(
+            TOLD_MAX, 2 * len(self._told)
+        )  # what a key long in hand needs is not walked over at each topic
 
 
 class Bus:

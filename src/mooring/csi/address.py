@@ -11,7 +11,9 @@ from typing import Final
 from mooring.base.errors import ConfigError
 from mooring.wire.grpc.socket_file import PATH_BYTES_MAX
 
-ABSENT: Final = "the socket does not exist yet: is the driver running, and is the folder of its socket mounted here too?"
+ABSENT: Final = (
+    "the socket does not exist yet: is the driver running, and is the folder of its socket mounted here too?"
+)
 
 _IN_WORDS: Final = {
     errno.ENOTDIR: "a part of its path is not a folder",

@@ -83,7 +83,11 @@ class CallCounts:
     def samples(self) -> Iterator[Sample]:
         """The histogram, with the label `migrated` for the drivers that have it."""
         for (driver, method, code, migrated), durations in self._series.items():
-            labels = {"driver_name": driver, "grpc_status_code": NO_GRPC_CODE if code is None else go_name(code), "method_name": method}
+            labels = {
+                "driver_name": driver,
+                "grpc_status_code": NO_GRPC_CODE if code is None else go_name(code),
+                "method_name": method,
+            }
             if driver in MIGRATED_DRIVERS:
                 labels["migrated"] = "true" if migrated else "false"
             cumulated = list(accumulate(durations.counts))

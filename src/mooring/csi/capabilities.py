@@ -39,7 +39,9 @@ def volume_expansions(answer: csi.GetPluginCapabilitiesResponse) -> frozenset[in
 
 
 def rpcs(
-    answer: csi.ControllerGetCapabilitiesResponse | csi.GroupControllerGetCapabilitiesResponse | csi.NodeGetCapabilitiesResponse,
+    answer: csi.ControllerGetCapabilitiesResponse
+    | csi.GroupControllerGetCapabilitiesResponse
+    | csi.NodeGetCapabilitiesResponse,
 ) -> frozenset[int]:
     """The RPCs of a service, as numbers of its own enumeration; entries without rpc are skipped."""
     return frozenset(entry.rpc.type for entry in answer.capabilities if entry.HasField("rpc"))

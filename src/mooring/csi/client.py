@@ -55,18 +55,28 @@ class Client(Driver):
         self._ended(rpc, call, started, Code.OK, response, None)
         return response
 
-    def _ended(self, rpc: Rpc[Q, A], call: Call, started: Instant, code: int, response: A | None, error: DriverError | None) -> None:
+    def _ended(
+        self, rpc: Rpc[Q, A], call: Call, started: Instant, code: int, response: A | None, error: DriverError | None
+    ) -> None:
         if self._metrics is not None:
             self._metrics.observe(rpc.path, code, self._clock.now() - started, call.migrated)
         if _log.enabled(5):
             shown = redacted(rpc.response_type() if response is None else response)
-            _log.info(5, "GRPC response", method=rpc.path, response=_cut(shown, self._log_length_max), err=str(error) if error else None)
+            _log.info(
+                5,
+                "GRPC response",
+                method=rpc.path,
+                response=_cut(shown, self._log_length_max),
+                err=str(error) if error else None,
+            )
 
 
 def _presentable(error: DriverError, request: Q) -> DriverError:
     """The error without the request's secrets; the same one if it has none."""
     text = scrubbed(error.message, request)
-    return error if text == error.message else DriverError(error.code, text, answered=error.answered, unsent=error.unsent)
+    return (
+        error if text == error.message else DriverError(error.code, text, answered=error.answered, unsent=error.unsent)
+    )
 
 
 def _cut(text: str, length_max: int) -> str:

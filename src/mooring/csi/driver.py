@@ -38,7 +38,11 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
-_METHODS: Final = {_snake(method.name): method for service in PORT_SERVICES for method in csi.DESCRIPTOR.services_by_name[service].methods}
+_METHODS: Final = {
+    _snake(method.name): method
+    for service in PORT_SERVICES
+    for method in csi.DESCRIPTOR.services_by_name[service].methods
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,7 +116,9 @@ class Driver(abc.ABC):
     controller_get_volume = Rpc(csi.ControllerGetVolumeRequest, csi.ControllerGetVolumeResponse)
     controller_modify_volume = Rpc(csi.ControllerModifyVolumeRequest, csi.ControllerModifyVolumeResponse)
 
-    group_controller_get_capabilities = Rpc(csi.GroupControllerGetCapabilitiesRequest, csi.GroupControllerGetCapabilitiesResponse)
+    group_controller_get_capabilities = Rpc(
+        csi.GroupControllerGetCapabilitiesRequest, csi.GroupControllerGetCapabilitiesResponse
+    )
     create_volume_group_snapshot = Rpc(csi.CreateVolumeGroupSnapshotRequest, csi.CreateVolumeGroupSnapshotResponse)
     delete_volume_group_snapshot = Rpc(csi.DeleteVolumeGroupSnapshotRequest, csi.DeleteVolumeGroupSnapshotResponse)
     get_volume_group_snapshot = Rpc(csi.GetVolumeGroupSnapshotRequest, csi.GetVolumeGroupSnapshotResponse)
@@ -127,7 +133,9 @@ class Driver(abc.ABC):
     node_get_info = Rpc(csi.NodeGetInfoRequest, csi.NodeGetInfoResponse)
 
 
-RPCS: Final[Mapping[str, Rpc[Any, Any]]] = {attribute: rpc for attribute, rpc in vars(Driver).items() if isinstance(rpc, Rpc)}
+RPCS: Final[Mapping[str, Rpc[Any, Any]]] = {
+    attribute: rpc for attribute, rpc in vars(Driver).items() if isinstance(rpc, Rpc)
+}
 """Every RPC of the port by its attribute, `create_volume`."""
 
 RPCS_BY_PATH: Final[Mapping[str, Rpc[Any, Any]]] = {rpc.path: rpc for rpc in RPCS.values()}

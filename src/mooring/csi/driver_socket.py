@@ -36,7 +36,9 @@ BACKOFF_S_MAX: Final = 1.0
 ATTEMPT_S_MAX: Final = 1.0
 """For one attempt to connect, until the peer has said that it speaks HTTP/2."""
 
-_FIRST_NOTICE_S: Final = 1.5  # a driver that starts with its sidecar is there by then; who mistyped a path reads it at once
+_FIRST_NOTICE_S: Final = (
+    1.5  # a driver that starts with its sidecar is there by then; who mistyped a path reads it at once
+)
 
 _DEADLINE_SLACK_S: Final = 0.05
 """A driver's own timer may end a call that much before ours: it was told a rounded time, and no later one."""
@@ -242,7 +244,9 @@ class DriverSocket:
         self._link, self._attempt, self._failure = link, None, ""
         assert self._loop is not None
         self._backoff_s = FIRST_BACKOFF_S
-        self._next_attempt_at = self._loop.time() + self._backoff_s  # a driver that hangs up at once is not called in a hot loop
+        self._next_attempt_at = (
+            self._loop.time() + self._backoff_s
+        )  # a driver that hangs up at once is not called in a hot loop
         self._changed()
 
     def link_leaving(self, link: Link) -> None:

@@ -9,7 +9,9 @@ from mooring.wire.grpc.errors import RpcError
 
 CANCELED_TEXT: Final = "context canceled"
 
-NON_FINAL: Final = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED})
+NON_FINAL: Final = frozenset(
+    {Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED}
+)
 """After these the operation may still be going on in the backend; external-attacher 4.12 holds these same codes for not final."""
 
 

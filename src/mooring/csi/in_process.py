@@ -40,7 +40,9 @@ class InProcessDriver(Client):
     method it lacks is Unimplemented. metrics, log_length_max: as in Client.
     """
 
-    def __init__(self, plugin: object, *, clock: Clock, metrics: CallMetrics | None = None, log_length_max: int = -1) -> None:
+    def __init__(
+        self, plugin: object, *, clock: Clock, metrics: CallMetrics | None = None, log_length_max: int = -1
+    ) -> None:
         super().__init__(clock=clock, metrics=metrics, log_length_max=log_length_max)
         self._plugin = plugin
 
@@ -77,7 +79,9 @@ async def carried_out(method: Method, rpc: Rpc[Q, A], request: Q) -> A:
         _log.error("The driver failed", method=rpc.path, traceback=Lines(story))
         raise DriverError(Code.UNKNOWN, f"{type(error).__name__}: {error}") from None
     if not isinstance(answer, rpc.response_type):
-        raise DriverError(Code.INTERNAL, f"the driver's answer is no {rpc.response_type.DESCRIPTOR.full_name}", answered=True)
+        raise DriverError(
+            Code.INTERNAL, f"the driver's answer is no {rpc.response_type.DESCRIPTOR.full_name}", answered=True
+        )
     return answer
 
 

@@ -38,7 +38,9 @@ def redacted(message: Message | None) -> str:
     Only fields that are set, by the names in the .proto, sorted; 64-bit integers as numbers, enums by name (numbers that have none
     as they are), bytes as base64. Unknown fields are left out. Differs from the peer: the tokens under TOKENS_KEY are stripped.
     """
-    text = json.dumps(None if message is None else _shown(message), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    text = json.dumps(
+        None if message is None else _shown(message), ensure_ascii=False, separators=(",", ":"), sort_keys=True
+    )
     return text.translate(_GO_ESCAPES)  # these characters occur inside strings only
 
 
@@ -54,7 +56,9 @@ def scrubbed(text: str, request: Message) -> str:
 def without_secrets(message: M) -> M:
     """The message with every secret value as "***stripped***"; the same object if there is none. What can't be text is left out."""
     secrets, maps = _places(message.DESCRIPTOR)
-    if not any(getattr(message, name) for name in secrets) and not any(TOKENS_KEY in getattr(message, name) for name in maps):
+    if not any(getattr(message, name) for name in secrets) and not any(
+        TOKENS_KEY in getattr(message, name) for name in maps
+    ):
         return message
     copy = type(message)()
     copy.CopyFrom(message)

@@ -114,8 +114,12 @@ class Registration:
 
     async def notify(self, *, registered: bool, error: str = "", timeout_s: float) -> None:
         """Tells the plugin whether it was registered, and why not."""
-        answer = await self._call("NotifyRegistrationStatus", RegistrationStatus(registered, error).message(), timeout_s)
-        _read(_empty, answer, "the answer to NotifyRegistrationStatus is no pluginregistration.RegistrationStatusResponse")
+        answer = await self._call(
+            "NotifyRegistrationStatus", RegistrationStatus(registered, error).message(), timeout_s
+        )
+        _read(
+            _empty, answer, "the answer to NotifyRegistrationStatus is no pluginregistration.RegistrationStatusResponse"
+        )
 
     async def close(self) -> None:
         """Ends the connection."""

@@ -60,7 +60,9 @@ def _shortened(text: str, forms: Collection[str]) -> str:
         before = min([begin for begin in begins if 0 <= begin < end], default=end)
         if before == end:
             end_sure = max(0, end - _ESCAPE_LENGTH * max(map(len, forms)))
-            may_be_one = any(mark in text[end_sure:end] for mark in _MARKS)  # in yet another mixture, which can't be decoded in part
+            may_be_one = any(
+                mark in text[end_sure:end] for mark in _MARKS
+            )  # in yet another mixture, which can't be decoded in part
             return text[: end_sure if may_be_one else end] + CUT
         end = before
     return STRIPPED
@@ -135,7 +137,9 @@ def _in_bytes(secret: bytes) -> Iterator[str]:
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + secret).decode().rstrip("=")
         is_even = (before + len(secret)) % 3 == 0
-        core = encoded[(0, 2, 3)[before] : None if is_even else -1]  # the letters that nothing beside the secret has a part in
+        core = encoded[
+            (0, 2, 3)[before] : None if is_even else -1
+        ]  # the letters that nothing beside the secret has a part in
         if len(core) >= _SECRET_LENGTH_MIN:
             yield core
             yield core.replace("+", "-").replace("/", "_")

@@ -11,11 +11,18 @@ from mooring.csi.proto import csi_pb2 as csi
 _Mode = csi.VolumeCapability.AccessMode
 
 SINGLE_NODE_MODES: Final = frozenset(
-    {_Mode.SINGLE_NODE_WRITER, _Mode.SINGLE_NODE_READER_ONLY, _Mode.SINGLE_NODE_SINGLE_WRITER, _Mode.SINGLE_NODE_MULTI_WRITER}
+    {
+        _Mode.SINGLE_NODE_WRITER,
+        _Mode.SINGLE_NODE_READER_ONLY,
+        _Mode.SINGLE_NODE_SINGLE_WRITER,
+        _Mode.SINGLE_NODE_MULTI_WRITER,
+    }
 )
 
 RWO, ROX, RWX, RWOP = "ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"
-_RWOP_MIXED: Final = "Kubernetes does not support use of ReadWriteOncePod with other access modes on the same PersistentVolume"
+_RWOP_MIXED: Final = (
+    "Kubernetes does not support use of ReadWriteOncePod with other access modes on the same PersistentVolume"
+)
 _ROX_AND_RWO: Final = "CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume"
 
 

@@ -17,7 +17,13 @@ class WireDriver(Client):
     """address, notice_s: as in DriverSocket. metrics, log_length_max: as in Client."""
 
     def __init__(
-        self, address: str, *, clock: Clock, metrics: CallObserver | None = None, log_length_max: int = -1, notice_s: float = 10.0
+        self,
+        address: str,
+        *,
+        clock: Clock,
+        metrics: CallObserver | None = None,
+        log_length_max: int = -1,
+        notice_s: float = 10.0,
     ) -> None:
         super().__init__(clock=clock, metrics=metrics, log_length_max=log_length_max)
         self.socket = DriverSocket(address, notice_s=notice_s)

@@ -137,7 +137,9 @@ class Controllers:
 
     def _attacher(self, runtime: Runtime) -> Attacher:
         info = self._session.info
-        events = EventRecorder(runtime.cluster, f"external-attacher {info.name}", clock=self._clock, randomness=self._randomness)
+        events = EventRecorder(
+            runtime.cluster, f"external-attacher {info.name}", clock=self._clock, randomness=self._randomness
+        )
         return Attacher(runtime, self._driver(ATTACHER), info, AttacherOptions(), events=events)
 
     def _attach_detach(self, runtime: Runtime, *, force_after_s: float) -> AttachDetach:
@@ -158,7 +160,9 @@ class Controllers:
 
     def _resizer(self, runtime: Runtime, *, on_node: bool) -> Resizer:
         info = self._session.info
-        events = EventRecorder(runtime.cluster, f"external-resizer {info.name}", clock=self._clock, randomness=self._randomness)
+        events = EventRecorder(
+            runtime.cluster, f"external-resizer {info.name}", clock=self._clock, randomness=self._randomness
+        )
         return Resizer(runtime, self._driver(RESIZER), info, ResizerOptions(), events, on_node=on_node)
 
     def _snapshotter(self, runtime: Runtime, *, groups: bool) -> Snapshotter:

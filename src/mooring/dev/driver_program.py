@@ -37,7 +37,13 @@ class DriverProgram:
     """start() once, then mind() until cancelled; close() ends the program."""
 
     def __init__(
-        self, words: Sequence[str], environment: Mapping[str, str], socket: Path, story: Story, clock: Clock, ending: Ending
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        socket: Path,
+        story: Story,
+        clock: Clock,
+        ending: Ending,
     ) -> None:
         self._words, self._environment, self._story, self._clock = tuple(words), dict(environment), story, clock
         self._socket = socket
@@ -72,7 +78,9 @@ class DriverProgram:
             code = await self._ended()
             self._cut()
             if not self.is_up:
-                raise ConfigError(f"driver: {self._words[0]} ended with exit code {code} before it answered{self._words_of_it()}")
+                raise ConfigError(
+                    f"driver: {self._words[0]} ended with exit code {code} before it answered{self._words_of_it()}"
+                )
             delay_s = AGAIN_S if self._clock.now() - began_s > HEALTHY_S else AGAIN_EARLY_S
             hint = f"; {LEFT_SOCKET}" if before is not None and before == _file(self._socket) else ""
             what = f"the driver ended with exit code {code}"

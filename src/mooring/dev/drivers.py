@@ -38,7 +38,9 @@ OURS_S: Final = 20.0
 PROGRAM_S: Final = 60.0
 """A program may be compiled first, as with `go run`."""
 THEIRS_S: Final = 5.0
-NOT_SERVING_YET: Final = "the driver's program runs, and its socket is not there yet: it must serve on the path that it got for {socket}"
+NOT_SERVING_YET: Final = (
+    "the driver's program runs, and its socket is not there yet: it must serve on the path that it got for {socket}"
+)
 
 
 class Sockets(msgspec.Struct, frozen=True):
@@ -149,7 +151,9 @@ class Starter(msgspec.Struct, frozen=True):
             service.observe(functools.partial(tell, self.story, who=node), self.clock)
             return service
 
-        drivers = {node: InProcessNodeDriver(functools.partial(on_node, node), self.node_socket(node)) for node in self.nodes}
+        drivers = {
+            node: InProcessNodeDriver(functools.partial(on_node, node), self.node_socket(node)) for node in self.nodes
+        }
         await _started(drivers.values(), stack)
         return self._sockets(drivers, "this is a fault of Mooring's: please report it", tells=True)
 
@@ -159,7 +163,9 @@ class Starter(msgspec.Struct, frozen=True):
         controller = _object(form, first)
         await stack.enter_async_context(serving(controller, str(self.socket), grace_s=LATE_S))
         drivers = {first: InProcessNodeDriver(lambda: controller, self.node_socket(first))}
-        drivers |= {node: InProcessNodeDriver(functools.partial(_object, form, node), self.node_socket(node)) for node in others}
+        drivers |= {
+            node: InProcessNodeDriver(functools.partial(_object, form, node), self.node_socket(node)) for node in others
+        }
         await _started(drivers.values(), stack)
         return self._sockets(drivers, f"it is {form} that must answer")
 
@@ -168,7 +174,10 @@ class Starter(msgspec.Struct, frozen=True):
         first, sockets = self.nodes[0], {node: self.node_socket(node) for node in self.nodes}
         apart = self._program_on(form, first, self.socket, group, is_controller=True) if self.controller_apart else None
         shared = None if self.controller_apart else first
-        drivers = {node: self._program_on(form, node, path, group, is_controller=node == shared) for node, path in sockets.items()}
+        drivers = {
+            node: self._program_on(form, node, path, group, is_controller=node == shared)
+            for node, path in sockets.items()
+        }
         started = (*((apart,) if apart is not None else ()), *drivers.values())
         for driver in started:
             stack.enter_context(self.ending.at_last(driver.kill_now))
@@ -177,7 +186,9 @@ class Starter(msgspec.Struct, frozen=True):
         controller = sockets[first] if apart is None else self.socket
         return Sockets(controller, sockets, False, PROGRAM_S, advice, drivers, NOT_SERVING_YET, apart)
 
-    def _program_on(self, form: CommandLine, node: str, socket: Path, group: asyncio.TaskGroup, *, is_controller: bool) -> NodeProgram:
+    def _program_on(
+        self, form: CommandLine, node: str, socket: Path, group: asyncio.TaskGroup, *, is_controller: bool
+    ) -> NodeProgram:
         words, environment = form.for_node(str(socket), node), form.environment(str(socket), node)
         return NodeProgram(
             lambda: DriverProgram(words, environment, socket, self.story, self.clock, self.ending),
@@ -187,13 +198,19 @@ class Starter(msgspec.Struct, frozen=True):
 
     def _elsewhere(self, form: Socket) -> Sockets:
         if len(self.nodes) > 1:
-            raise ConfigError(f"driver: one socket is one node's: take --nodes=1, not {len(self.nodes)} nodes, for {form}")
-        advice = "start the driver first, or let `mooring dev` start it: --driver './my-driver --endpoint unix://{socket}'"
+            raise ConfigError(
+                f"driver: one socket is one node's: take --nodes=1, not {len(self.nodes)} nodes, for {form}"
+            )
+        advice = (
+            "start the driver first, or let `mooring dev` start it: --driver './my-driver --endpoint unix://{socket}'"
+        )
         path, node = Path(form.path), self.nodes[0]
         return Sockets(path, {node: path}, False, THEIRS_S, advice, {node: ExternalDriver()})
 
     def _sockets(self, drivers: Mapping[str, NodeDriver], advice: str, *, tells: bool = False) -> Sockets:
-        return Sockets(self.socket, {node: self.node_socket(node) for node in self.nodes}, tells, OURS_S, advice, drivers)
+        return Sockets(
+            self.socket, {node: self.node_socket(node) for node in self.nodes}, tells, OURS_S, advice, drivers
+        )
 
 
 async def _started(drivers: Iterable[NodeDriver], stack: AsyncExitStack) -> None:

@@ -93,7 +93,11 @@ def no_provisioner(driver: DriverCapabilities) -> str:
 DIGEST: Final = "mooring.dev/definition"
 """The annotation with the digest of the definition as it was made."""
 _FILES: Final = ("volumesnapshotclasses.yaml", "volumesnapshotcontents.yaml", "volumesnapshots.yaml")
-_GROUP_FILES: Final = ("volumegroupsnapshotclasses.yaml", "volumegroupsnapshotcontents.yaml", "volumegroupsnapshots.yaml")
+_GROUP_FILES: Final = (
+    "volumegroupsnapshotclasses.yaml",
+    "volumegroupsnapshotcontents.yaml",
+    "volumegroupsnapshots.yaml",
+)
 
 
 def definitions(*, groups: bool = True) -> Iterator[dict[str, Any]]:

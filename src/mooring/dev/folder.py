@@ -83,13 +83,19 @@ def unmount_all(folder: Path) -> None:
 
 def _devices_in(folder: Path) -> frozenset[Path]:
     """The loop devices that are mounted in the folder, or have a file system there."""
-    roots = ((Path("/dev", mount.root.strip("/")) if mount.fs_type == _DEVICES else Path(mount.source)) for mount in mounted_in(folder))
+    roots = (
+        (Path("/dev", mount.root.strip("/")) if mount.fs_type == _DEVICES else Path(mount.source))
+        for mount in mounted_in(folder)
+    )
     return frozenset(roots) & loops.all_devices()
 
 
 def _remove(folder: Path, story: Story) -> None:
     if left := [mount.point for mount in mounted_in(folder)]:
-        story.happened("warning", f"{folder} is left, since {left[-1]} is still mounted in it: unmount that, then remove the folder")
+        story.happened(
+            "warning",
+            f"{folder} is left, since {left[-1]} is still mounted in it: unmount that, then remove the folder",
+        )
         return
     try:
         remove_tree(folder)
@@ -152,7 +158,11 @@ def _release_devices(folder: Path, mounted: Collection[Path] = ()) -> None:
         with contextlib.suppress(ToolFailed):
             run("losetup", "-d", str(device))
     with contextlib.suppress(OSError):
-        for file in [Path(entry.path) for entry in os.scandir(folder / "driver" / "volumes") if entry.is_file(follow_symlinks=False)]:
+        for file in [
+            Path(entry.path)
+            for entry in os.scandir(folder / "driver" / "volumes")
+            if entry.is_file(follow_symlinks=False)
+        ]:
             with contextlib.suppress(ToolFailed):
                 for device in loop_devices_of(file):
                     detach_loops(device)

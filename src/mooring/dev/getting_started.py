@@ -23,7 +23,9 @@ class Commands(msgspec.Struct, frozen=True):
     examples: str
 
 
-def ready_text(plane: Plane, space: MountSpace, form: Form, commands: Commands, *, kept: bool, can_enter: bool) -> Iterator[str]:
+def ready_text(
+    plane: Plane, space: MountSpace, form: Form, commands: Commands, *, kept: bool, can_enter: bool
+) -> Iterator[str]:
     """The command to type stands last and alone, from the first column on; the others fit 80 columns, but for those with paths."""
     ends = "stay in the --state folder." if kept else "end with this process; --state FOLDER keeps them."
     again = ", Enter shows this again" if can_enter else ""
@@ -58,7 +60,11 @@ def _about_pods(plane: Plane, space: MountSpace, form: Form) -> Iterator[str]:
     else:
         yield f"No mounts: {space.obstacle}."
         links = isinstance(form, ReferenceDriver)
-        yield "Volumes are links in place of mounts." if links else "Pods wait for the volumes that the driver would mount."
+        yield (
+            "Volumes are links in place of mounts."
+            if links
+            else "Pods wait for the volumes that the driver would mount."
+        )
 
 
 CLAIM: Final = "my-claim"
@@ -73,7 +79,9 @@ def examples(storage_class_name: str, kubeconfig: str, *, reference: bool, snaps
     """A script. kubeconfig: its path, "" for unknown. reference: for the reference driver, which has calls for everything.
     snapshots: there are their kinds. Each line fits 80 columns, unless that path is long.
     """
-    return "\n".join(_lines(storage_class_name, kubeconfig, reference=reference, snapshots=reference and snapshots)) + "\n"
+    return (
+        "\n".join(_lines(storage_class_name, kubeconfig, reference=reference, snapshots=reference and snapshots)) + "\n"
+    )
 
 
 def _lines(storage_class_name: str, kubeconfig: str, *, reference: bool, snapshots: bool) -> Iterator[str]:

@@ -58,7 +58,9 @@ async def introduced(session: Session, failure: LastFailure, *, where: str, pati
             info = await session.start()
     except TimeoutError:
         assert limit.expired()
-        raise ConfigError(f"driver: it is there on {where}, and not ready within {patience_s:g} s: {_unready(failure)}") from None
+        raise ConfigError(
+            f"driver: it is there on {where}, and not ready within {patience_s:g} s: {_unready(failure)}"
+        ) from None
     except DriverError as error:
         raise ConfigError(f"driver: {_failed(failure.path, error)}") from None
     if fault := name_fault(info.name):

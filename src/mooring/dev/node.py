@@ -100,7 +100,9 @@ class PlaneNode:
                 return False
             await self.driver.start()
             sockets = self._shared.sockets  # a proxy's is there before the driver answers behind it
-            await sockets.until_there(sockets.behind.get(self.name, sockets.nodes[self.name]), self._shared.starter.clock)
+            await sockets.until_there(
+                sockets.behind.get(self.name, sockets.nodes[self.name]), self._shared.starter.clock
+            )
             self.driver.is_up()
             await self.join()
             return True
@@ -143,7 +145,9 @@ class PlaneNode:
             if self._shared.sockets.tells:
                 return WatchedDriver(endpoint, watch=breaches.watch(self.name), clock=clock, metrics=metrics)
             story = self._shared.starter.story
-            return TracedDriver(endpoint, self.name, story, breaches=breaches, where=self.name, clock=clock, metrics=metrics)
+            return TracedDriver(
+                endpoint, self.name, story, breaches=breaches, where=self.name, clock=clock, metrics=metrics
+            )
 
         return connect
 

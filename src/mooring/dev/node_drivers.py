@@ -69,7 +69,13 @@ class NodeProgram:
     is_ours = True
 
     def __init__(
-        self, make: Callable[[], DriverProgram], node: str, socket: Path, group: asyncio.TaskGroup, *, is_controller: bool
+        self,
+        make: Callable[[], DriverProgram],
+        node: str,
+        socket: Path,
+        group: asyncio.TaskGroup,
+        *,
+        is_controller: bool,
     ) -> None:
         self._make, self._node, self._socket, self._group = make, node, socket, group
         self.is_controller = is_controller

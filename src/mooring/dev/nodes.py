@@ -54,10 +54,15 @@ class Nodes:
         if node.driver.is_controller:
             another = next(iter(self.killable), "")
             advice = f"kill another node, as in {another}" if another else "take --nodes=2, and kill n2"
-            raise ConfigError(f"{name}: its driver process answers the controller's calls, too, and nothing would be detached: {advice}")
+            raise ConfigError(
+                f"{name}: its driver process answers the controller's calls, too, and nothing would be detached: {advice}"
+            )
         if not await node.kill():
             return ""
-        ours, others = "its agent and its driver are gone, and nothing is mounted there", "its agent is gone; your driver goes on"
+        ours, others = (
+            "its agent and its driver are gone, and nothing is mounted there",
+            "its agent is gone; your driver goes on",
+        )
         gone = ours if node.driver.is_ours else others
         self._story.lost(name)
         self._story.happened("power", f"{name} is off: {gone}")
@@ -98,7 +103,9 @@ async def _at_once(works: Mapping[str, Coroutine[Any, Any, T]]) -> list[T]:
 async def node_ids(sockets: Sockets, breaches: Breaches, clock: Clock) -> Mapping[str, str]:
     """The driver's id of each node, {} for a driver without a node service. breaches: watch the answers. Raises ConfigError."""
     found: dict[str, str] = {}
-    asking = {f"dev/node-id/{node}": _node_id(node, path, sockets, breaches, clock) for node, path in sockets.nodes.items()}
+    asking = {
+        f"dev/node-id/{node}": _node_id(node, path, sockets, breaches, clock) for node, path in sockets.nodes.items()
+    }
     answers = await _at_once(asking)
     for node, node_id in zip(sockets.nodes, answers, strict=True):
         if node_id is None:

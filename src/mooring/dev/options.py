@@ -24,7 +24,10 @@ class Patience:
     """With nodes that are gone."""
 
     grace_s: float = flag(
-        "node-monitor-grace-period", DURATION, GRACE_S, "How long a node may give no sign of life before it counts as not ready."
+        "node-monitor-grace-period",
+        DURATION,
+        GRACE_S,
+        "How long a node may give no sign of life before it counts as not ready.",
     )
     force_after_s: float = flag(
         "force-detach-after",
@@ -52,10 +55,17 @@ class DevChoices:
         "A PersistentVolume to make, with a volume of 1 GiB; may be given more than once.",
     )
     snapshots: bool = flag(
-        "snapshots", BOOL, True, "Serve the kinds of snapshots, with controller and snapshotter, if the driver makes snapshots."
+        "snapshots",
+        BOOL,
+        True,
+        "Serve the kinds of snapshots, with controller and snapshotter, if the driver makes snapshots.",
     )
-    driver_log: str = flag("driver-log", STRING, "", "A file for what the driver's command prints, in place of the terminal.")
-    default_class: bool = flag("default-class", BOOL, False, "Make the driver's class the default of claims that name none.")
+    driver_log: str = flag(
+        "driver-log", STRING, "", "A file for what the driver's command prints, in place of the terminal."
+    )
+    default_class: bool = flag(
+        "default-class", BOOL, False, "Make the driver's class the default of claims that name none."
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,9 @@ class Output:
     def settle(self, timeout_s: float) -> bool:
         """Waits until all is passed on; False after this time."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._failure is not None or not (self._waiting or self._is_busy), timeout_s)
+            return self._changed.wait_for(
+                lambda: self._failure is not None or not (self._waiting or self._is_busy), timeout_s
+            )
 
     def close(self) -> None:
         """Waits for a slow reader, not for one that takes nothing."""

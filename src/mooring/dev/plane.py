@@ -114,23 +114,31 @@ async def running(
     faults: between the driver and its callers; None for none, now and later.
     Raises ConfigError when the folder, the driver, the topology or the port can't be used, or the objects can't be saved any more.
     """
-    build = _Build(form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness, ending), breaches, port, kept)
+    build = _Build(
+        form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness, ending), breaches, port, kept
+    )
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             store, durability = await build.objects(stack)
             sockets = await build.driver(stack, group, faults)
             session, tasks = await build.session(stack, group, sockets)
             ids = await node_ids(sockets, breaches, clock)
-            tasks.append(group.create_task(_end_on_failure(durability), name="dev/durability"))  # before anybody is refused for it
+            tasks.append(
+                group.create_task(_end_on_failure(durability), name="dev/durability")
+            )  # before anybody is refused for it
             tokens = await build.api_server(stack, store, durability)
             cluster = LocalCluster(store, clock=clock, randomness=randomness, durability=durability, tokens=tokens)
             extras = await extras_of(session, wants_snapshots=snapshots)
             if extras.snapshots:
                 await install(TracedCluster(cluster, "server", story, clock), groups=extras.group_snapshots)
-            controllers = Controllers(lambda _who: cluster, session, story, clock, randomness, patience, extras, has_agents=bool(ids))
+            controllers = Controllers(
+                lambda _who: cluster, session, story, clock, randomness, patience, extras, has_agents=bool(ids)
+            )
             await controllers.start_all(group)
             lease_s = min(LEASE_S, LEASE_SHARE * patience.grace_s)
-            shared = Shared(cluster, session.info.name, build.starter, sockets, build.breaches, group, Metrics(), lease_s)
+            shared = Shared(
+                cluster, session.info.name, build.starter, sockets, build.breaches, group, Metrics(), lease_s
+            )
             agents = Nodes(shared) if ids else None
             state_folder = build.starter.state_folder if isinstance(form, ReferenceDriver) else None
             places = (build.kubeconfig, sockets.controller, state_folder)
@@ -152,11 +160,19 @@ class _Build:
     def __init__(self, form: Form, starter: Starter, breaches: Breaches, port: int, kept: bool) -> None:
         self.starter = starter
         self._form, self._port, self._kept = form, port, kept
-        self._folder, self._story, self._clock, self._randomness = starter.folder, starter.story, starter.clock, starter.randomness
+        self._folder, self._story, self._clock, self._randomness = (
+            starter.folder,
+            starter.story,
+            starter.clock,
+            starter.randomness,
+        )
         self.kubeconfig = self._folder / "kubeconfig"
         self.breaches = breaches
         last = starter.nodes[-1]
-        _check_length(self._folder, max(starter.registry(last) / REGISTRATION, starter.node_socket(last), key=lambda path: len(str(path))))
+        _check_length(
+            self._folder,
+            max(starter.registry(last) / REGISTRATION, starter.node_socket(last), key=lambda path: len(str(path))),
+        )
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -167,16 +183,22 @@ class _Build:
         if faults is None:
             return sockets
         run = self._folder / "run"
-        return await _with_faults(sockets, faults, run, stack, story=self._story, breaches=self.breaches, clock=self._clock)
+        return await _with_faults(
+            sockets, faults, run, stack, story=self._story, breaches=self.breaches, clock=self._clock
+        )
 
-    async def session(self, stack: AsyncExitStack, group: asyncio.TaskGroup, sockets: Sockets) -> tuple[Session, list[asyncio.Task[None]]]:
+    async def session(
+        self, stack: AsyncExitStack, group: asyncio.TaskGroup, sockets: Sockets
+    ) -> tuple[Session, list[asyncio.Task[None]]]:
         """The driver, connected and identified, and the tasks that end with it. Raises ConfigError."""
         path = str(sockets.controller)
         failure = LastFailure()
         client = (
             WatchedDriver(path, watch=self.breaches.watch(), clock=self._clock, metrics=failure)
             if sockets.tells
-            else TracedDriver(path, "driver", self._story, breaches=self.breaches, where="", clock=self._clock, metrics=failure)
+            else TracedDriver(
+                path, "driver", self._story, breaches=self.breaches, where="", clock=self._clock, metrics=failure
+            )
         )
         client.socket.absent = sockets.absent
         await client.connect(sockets.patience_s, sockets.advice)
@@ -192,7 +214,9 @@ class _Build:
 
     async def objects(self, stack: AsyncExitStack) -> tuple[ObjectStore, Durability]:
         if self._kept:
-            return await stack.enter_async_context(lasting(self._folder, clock=self._clock, randomness=self._randomness))
+            return await stack.enter_async_context(
+                lasting(self._folder, clock=self._clock, randomness=self._randomness)
+            )
         store = new_store(self._randomness, self._clock.wall_s())
         return store, InMemory(store)
 
@@ -200,7 +224,14 @@ class _Build:
         """The signer of service accounts' tokens."""
         identity = identity_in(self._folder / "tls", self._clock.wall_s())
         port = self._port or self._last_port()
-        server = ApiServer(store, identity, clock=self._clock, randomness=self._randomness, address=(LOOPBACK, port), durability=durability)
+        server = ApiServer(
+            store,
+            identity,
+            clock=self._clock,
+            randomness=self._randomness,
+            address=(LOOPBACK, port),
+            durability=durability,
+        )
         await server.start()
         stack.push_async_callback(server.close)
         server.write_kubeconfig(self.kubeconfig)
@@ -226,8 +257,14 @@ async def _followed(session: Session) -> None:
     try:
         await session.run()
     except DriverChanged as change:
-        what = "another driver" if change.after is None or change.after.name != change.before.name else "another version of it"
-        raise ConfigError(f"driver: after a restart {what} answers, or one with other capabilities: start mooring dev again") from None
+        what = (
+            "another driver"
+            if change.after is None or change.after.name != change.before.name
+            else "another version of it"
+        )
+        raise ConfigError(
+            f"driver: after a restart {what} answers, or one with other capabilities: start mooring dev again"
+        ) from None
 
 
 def _check_length(folder: Path, socket_path: Path) -> None:
@@ -248,7 +285,14 @@ async def _end_on_failure(durability: Durability) -> None:
 
 
 async def _with_faults(
-    sockets: Sockets, faults: Faults, folder: Path, stack: AsyncExitStack, *, story: Story, breaches: Breaches, clock: Clock
+    sockets: Sockets,
+    faults: Faults,
+    folder: Path,
+    stack: AsyncExitStack,
+    *,
+    story: Story,
+    breaches: Breaches,
+    clock: Clock,
 ) -> Sockets:
     """The sockets of proxies, which stand until the stack is closed. faults: of all of them. folder: for these. Raises ConfigError."""
 

@@ -40,7 +40,9 @@ async def until(cluster: Cluster, kind: Kind[T], name: str, wanted: Seen[T]) -> 
         if wanted(observed):
             return observed
         with contextlib.suppress(Gone):  # then the list above is the way back
-            async with contextlib.aclosing(cluster.watch(kind, selection, resource_version=page.resource_version)) as events:
+            async with contextlib.aclosing(
+                cluster.watch(kind, selection, resource_version=page.resource_version)
+            ) as events:
                 async for event in events:
                     if event.type is EventType.BOOKMARK:
                         continue
@@ -57,7 +59,9 @@ async def until_any(cluster: Cluster, kind: Kind[T], selection: Selection, wante
             if wanted(one):
                 return one
         with contextlib.suppress(Gone):  # then the list above is the way back
-            async with contextlib.aclosing(cluster.watch(kind, selection, resource_version=page.resource_version)) as events:
+            async with contextlib.aclosing(
+                cluster.watch(kind, selection, resource_version=page.resource_version)
+            ) as events:
                 async for event in events:
                     observed = event.object if event.type in (EventType.ADDED, EventType.MODIFIED) else None
                     if observed is not None and wanted(observed):
@@ -134,7 +138,9 @@ class Polling:
             raise DemoFailed("the volume is not in the driver's state file")
         self.expect("nodes in the driver's state file", on, [one.node_id for one in volume.published])
         self.expect("folders of the driver's volumes", sorted([handle, *beside]), self._folders())
-        self._story.checked(f"the driver, its state file and its folder agree: the volume is on {' and '.join(on) or 'no node'}")
+        self._story.checked(
+            f"the driver, its state file and its folder agree: the volume is on {' and '.join(on) or 'no node'}"
+        )
         return volume
 
     def driver_has_snapshot(self, handle: str, *, of: str, size_bytes: int) -> None:
@@ -175,10 +181,14 @@ class MountsAtFirst:
         self._points = _points(read_mount_table())
         self._polling, self._story = polling, story
         if not space.can_mount:
-            story.happened("warning", f"real mounts are left out: {space.obstacle}. The driver shows volumes by links instead")
+            story.happened(
+                "warning", f"real mounts are left out: {space.obstacle}. The driver shows volumes by links instead"
+            )
 
     def check(self) -> None:
-        self._polling.expect("mounts that were not there at first", [], sorted(_points(read_mount_table()) - self._points))
+        self._polling.expect(
+            "mounts that were not there at first", [], sorted(_points(read_mount_table()) - self._points)
+        )
         self._story.checked("/proc/self/mountinfo is as it was before the first pod")
 
 
@@ -238,14 +248,20 @@ class PodFolder:
 
     def check_unmounted(self) -> None:
         """Nothing is mounted below the agent's folder."""
-        self._polling.expect("mounts below the agent's folder", [], [one.point for one in read_mount_table().below(str(self._layout.root))])
+        self._polling.expect(
+            "mounts below the agent's folder",
+            [],
+            [one.point for one in read_mount_table().below(str(self._layout.root))],
+        )
 
     def check_empty(self, node: str) -> None:
         """That, and neither a pod's nor a volume's folder is left. node: whose agent it is."""
         self.check_unmounted()
         left = [str(path) for folder in (self._layout.pods, *_folders(self._layout.csi)) for path in _folders(folder)]
         self._polling.expect("folders of pods and volumes", [], left)
-        self._story.checked(f"nothing is mounted below the folder of {node}'s agent, and no folder of a pod or a volume is left in it")
+        self._story.checked(
+            f"nothing is mounted below the folder of {node}'s agent, and no folder of a pod or a volume is left in it"
+        )
 
 
 def _points(table: MountTable) -> frozenset[str]:

@@ -56,7 +56,9 @@ async def answering(folder: Path, switches: Mapping[str, Switch]) -> AsyncGenera
                         task = group.create_task(_serve(client, switches), name="dev/power")
                         answers.add(task)
                         task.add_done_callback(answers.discard)
-                        task.add_done_callback(lambda _: client.close())  # also of one that was cancelled before it began
+                        task.add_done_callback(
+                            lambda _: client.close()
+                        )  # also of one that was cancelled before it began
 
                 loop.add_reader(listening, welcome)
                 try:
@@ -108,7 +110,11 @@ async def _answer(client: socket.socket, switches: Mapping[str, Switch]) -> dict
 
 async def _line(client: socket.socket) -> bytes:
     line = b""
-    while not line.endswith(b"\n") and len(line) < _LINE_MAX and (more := await asyncio.get_running_loop().sock_recv(client, _LINE_MAX)):
+    while (
+        not line.endswith(b"\n")
+        and len(line) < _LINE_MAX
+        and (more := await asyncio.get_running_loop().sock_recv(client, _LINE_MAX))
+    ):
         line += more
     return line
 
@@ -155,7 +161,9 @@ COMMAND: Final = "kubectl "
 
 def paragraphs(*texts: str) -> str:
     """Each on lines of its own, which fit a terminal."""
-    return "\n".join(one if one.startswith(COMMAND) else textwrap.fill(one, WIDTH - 1, break_long_words=False) for one in texts)
+    return "\n".join(
+        one if one.startswith(COMMAND) else textwrap.fill(one, WIDTH - 1, break_long_words=False) for one in texts
+    )
 
 
 TAINTED: Final = f"{OUT_OF_SERVICE_TAINT}=nodeshutdown:NoExecute"
@@ -188,7 +196,9 @@ class Switches:
 
     async def on(self, name: str) -> str:
         lines = [
-            f"{name} is on: its agent runs, and the driver is registered." if await self._there().revive(name) else f"{name} is on already"
+            f"{name} is on: its agent runs, and the driver is registered."
+            if await self._there().revive(name)
+            else f"{name} is on already"
         ]
         if await self._is_out_of_service(name):
             lines += ["It is still tainted as out of service, so no pod stays there. To take it back into service:"]

@@ -72,7 +72,9 @@ async def run_dev(
     faults = _faults(options)
     with _driver_log(options.driver_log, story), run_folder(options.state, space, story, ending) as folder:
         async with running_time(clock) as ran, _until_asked(ending) as asked:
-            breaches = Breaches(story.broken, sees_mounts=space.can_mount, repeats=repeats, proxied=faults is not None, now=ran.now)
+            breaches = Breaches(
+                story.broken, sees_mounts=space.can_mount, repeats=repeats, proxied=faults is not None, now=ran.now
+            )
             plane_of = running(
                 folder,
                 options.form,
@@ -95,7 +97,9 @@ async def run_dev(
                 await _prepare(plane, traced, driver, options)
 
                 def invite() -> None:
-                    for line in ready_text(plane, space, options.form, commands, kept=bool(options.state), can_enter=can_enter):
+                    for line in ready_text(
+                        plane, space, options.form, commands, kept=bool(options.state), can_enter=can_enter
+                    ):
                         story.title(line)
 
                 async with answering(plane.folder, Switches(plane.nodes, cluster, options.patience).by_turn):
@@ -199,7 +203,9 @@ async def run_demo(space: MountSpace, story: Story, clock: Clock, randomness: Ra
     story.title(f"mooring demo {mooring.__version__}: the life of a volume")
     ending = Ending()
     with run_folder("", space, story, ending) as folder:
-        story.step("An API server, a driver behind a socket, its controllers and the agents of two nodes start in this process")
+        story.step(
+            "An API server, a driver behind a socket, its controllers and the agents of two nodes start in this process"
+        )
         try:
             async with asyncio.timeout(DEMO_S_MAX) as limit:
                 await _demo(folder, space, story, clock, randomness, ending)
@@ -215,7 +221,9 @@ async def run_demo(space: MountSpace, story: Story, clock: Clock, randomness: Ra
     )
 
 
-async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, randomness: Random, ending: Ending) -> None:
+async def _demo(
+    folder: Path, space: MountSpace, story: Story, clock: Clock, randomness: Random, ending: Ending
+) -> None:
     fs_type, obstacle = growing_type(space, folder)
     plane_of = running(
         folder,
@@ -233,7 +241,9 @@ async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, ran
     async with plane_of as plane, _clients(plane, clock, randomness) as (cluster, driver):
         stage = Stage(plane, TracedCluster(cluster, "demo", story, clock), driver, space, story, fs_type=fs_type)
         if obstacle:
-            story.happened("warning", f"file systems are left out: {obstacle}. Volumes are folders: no pod sees them grow")
+            story.happened(
+                "warning", f"file systems are left out: {obstacle}. Volumes are folders: no pod sees them grow"
+            )
         try:
             await Demo(stage, clock).run()
         except DemoFailed:
@@ -243,7 +253,9 @@ async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, ran
 
 
 @contextlib.asynccontextmanager
-async def _clients(plane: Plane, clock: Clock, randomness: Random) -> AsyncGenerator[tuple[HttpCluster, WireDriver], None]:
+async def _clients(
+    plane: Plane, clock: Clock, randomness: Random
+) -> AsyncGenerator[tuple[HttpCluster, WireDriver], None]:
     """Clients that only need the kubeconfig and the socket."""
     config = kubeconfig.load(str(plane.kubeconfig), {})
     async with HttpCluster(config, clock=clock, randomness=randomness, user_agent="mooring") as cluster:
@@ -255,7 +267,9 @@ async def _clients(plane: Plane, clock: Clock, randomness: Random) -> AsyncGener
             await driver.close()
 
 
-async def end_pods(nodes: Nodes | None, store: Cluster, cluster: Cluster, story: Story, clock: Clock, ending: Ending) -> None:
+async def end_pods(
+    nodes: Nodes | None, store: Cluster, cluster: Cluster, story: Story, clock: Clock, ending: Ending
+) -> None:
     """Pods give their volumes back, as long as that gets on. Nodes without power come back for it. store: asked often. cluster: told."""
     try:
         async with asyncio.timeout(ending.left_s):
@@ -268,7 +282,9 @@ async def end_pods(nodes: Nodes | None, store: Cluster, cluster: Cluster, story:
     except ConfigError as error:
         story.happened("warning", f"{error}; the rest on that node is left to the driver")
     except TimeoutError:
-        story.happened("warning", "pods still have their volumes, and nothing comes of their end: they are left to the driver")
+        story.happened(
+            "warning", "pods still have their volumes, and nothing comes of their end: they are left to the driver"
+        )
 
 
 async def _until_nothing_is_held(nodes: Nodes | None, store: Cluster, clock: Clock, ending: Ending) -> None:
@@ -287,6 +303,12 @@ async def _until_nothing_is_held(nodes: Nodes | None, store: Cluster, clock: Clo
 async def _held(nodes: Nodes | None, store: Cluster) -> frozenset[str]:
     """Pods on nodes, and the volumes that nodes with power have in use."""
     on = set(nodes.on if nodes is not None else ())
-    pods = [f"pod {pod.metadata.namespace}/{pod.metadata.name}" for pod in (await store.list(PODS)).items if pod.spec.node_name]
+    pods = [
+        f"pod {pod.metadata.namespace}/{pod.metadata.name}"
+        for pod in (await store.list(PODS)).items
+        if pod.spec.node_name
+    ]
     found = [node for node in (await store.list(NODES)).items if node.metadata.name in on]
-    return frozenset([*pods, *(f"{node.metadata.name} {volume}" for node in found for volume in node.status.volumes_in_use or ())])
+    return frozenset(
+        [*pods, *(f"{node.metadata.name} {volume}" for node in found for volume in node.status.volumes_in_use or ())]
+    )

@@ -49,7 +49,9 @@ class Shown(Screen, Protocol):
         """Gives the terminal back as it was, from any thread: the process ends next."""
 
     def __enter__(self) -> Self: ...
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 def screen_for(stream: TerminalStream, when_gone: Callable[[], None] = lambda: None) -> Shown:
@@ -103,7 +105,9 @@ class PlainScreen:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         pass
 
     def leave(self) -> None:
@@ -184,7 +188,9 @@ class LiveScreen(PlainScreen):
         self._progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._progress.stop()
 
     def step(self, at_s: float, text: str) -> None:

@@ -26,7 +26,9 @@ DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 TERMINAL: Final = "the terminal of mooring dev"
 
 
-def csi_driver(driver_name: str, *, attaches: bool, takes_inline: bool = False, log_place: str = TERMINAL) -> dict[str, Any]:
+def csi_driver(
+    driver_name: str, *, attaches: bool, takes_inline: bool = False, log_place: str = TERMINAL
+) -> dict[str, Any]:
     """attaches: its volumes are attached by the controller first. takes_inline: pods may bring volumes of their own, too. log_place: where
     people find what the driver and the controllers do, for `mooring why`.
     """
@@ -45,7 +47,12 @@ def csi_node(driver_name: str, node_name: str) -> dict[str, Any]:
 
 def node(name: str, segments: Mapping[str, str]) -> dict[str, Any]:
     """As a ready kubelet would write it. segments: its topology, {} for none; they become labels."""
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "there is no kubelet, but an agent of mooring dev"}
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "there is no kubelet, but an agent of mooring dev",
+    }
     body = _object("v1", "Node", name, {})
     body["metadata"]["labels"] = {"kubernetes.io/hostname": name, **segments}
     return {**body, "status": {"conditions": [ready], "allocatable": {"pods": "110"}, "capacity": {"pods": "110"}}}
@@ -69,28 +76,47 @@ def storage_class(
 
 def snapshot_class(driver_name: str, name: str) -> dict[str, Any]:
     """For snapshots without a class, too."""
-    return _default_class("snapshot.storage.k8s.io/v1", "VolumeSnapshotClass", DEFAULT_CLASS_OF_SNAPSHOTS, driver_name, name)
+    return _default_class(
+        "snapshot.storage.k8s.io/v1", "VolumeSnapshotClass", DEFAULT_CLASS_OF_SNAPSHOTS, driver_name, name
+    )
 
 
 def group_snapshot_class(driver_name: str, name: str) -> dict[str, Any]:
     """For group snapshots without a class, too."""
-    return _default_class("groupsnapshot.storage.k8s.io/v1", "VolumeGroupSnapshotClass", GROUP_DEFAULT_CLASS, driver_name, name)
+    return _default_class(
+        "groupsnapshot.storage.k8s.io/v1", "VolumeGroupSnapshotClass", GROUP_DEFAULT_CLASS, driver_name, name
+    )
 
 
 def _default_class(api_version: str, kind: str, mark: str, driver_name: str, name: str) -> dict[str, Any]:
     meta = {"name": name, "annotations": {mark: "true"}}
-    return {"apiVersion": api_version, "kind": kind, "metadata": meta, "driver": driver_name, "deletionPolicy": "Delete"}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": meta,
+        "driver": driver_name,
+        "deletionPolicy": "Delete",
+    }
 
 
 def attributes_class(driver_name: str, name: str, parameters: Mapping[str, str]) -> dict[str, Any]:
     """A VolumeAttributesClass. parameters: those that the driver can change."""
-    body: dict[str, Any] = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": name}}
+    body: dict[str, Any] = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttributesClass",
+        "metadata": {"name": name},
+    }
     return {**body, "driverName": driver_name, "parameters": dict(parameters)}
 
 
 def claim(name: str, class_name: str, size: str = "1Gi", **more: Any) -> dict[str, Any]:
     """A user's claim. more: of its spec."""
-    spec = {"storageClassName": class_name, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **more}
+    spec = {
+        "storageClassName": class_name,
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": size}},
+        **more,
+    }
     return _object("v1", "PersistentVolumeClaim", name, spec)
 
 
@@ -141,7 +167,12 @@ def persistent_volume(driver_name: str, pv_name: str, handle: str, segments: Map
 
 
 def _object(api_version: str, kind: str, name: str, spec: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **({} if spec is None else {"spec": spec})}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name},
+        **({} if spec is None else {"spec": spec}),
+    }
 
 
 SERVICE_ACCOUNTS: Final[Kind[dict[str, Any]]] = Kind("", "v1", "ServiceAccount", "serviceaccounts", True, dict)
@@ -150,7 +181,9 @@ WAITS: Final = "-wait"
 ATTRIBUTES: Final = {"silver": "500", "gold": "5000"}
 """The names of the reference driver's VolumeAttributesClasses, with the parameter iops of each. It notes any parameter, and heeds none."""
 VOLUME_BYTES: Final = 1 << 30
-CAPABILITY: Final = csi.VolumeCapability(mount={}, access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER})
+CAPABILITY: Final = csi.VolumeCapability(
+    mount={}, access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER}
+)
 _CALL: Final = Call(timeout_s=5.0)
 
 
@@ -178,13 +211,23 @@ async def register(
     """
     name, class_of_driver = driver.name, class_name(reference=reference)
     wanted = csi_driver(name, attaches=driver.publishes, takes_inline=reference, log_place=log_place)
-    await _make(cluster, CSI_DRIVERS.whole(), wanted, lambda there: there["spec"].get("attachRequired", True) is driver.publishes)
+    await _make(
+        cluster,
+        CSI_DRIVERS.whole(),
+        wanted,
+        lambda there: there["spec"].get("attachRequired", True) is driver.publishes,
+    )
     await _make(cluster, SERVICE_ACCOUNTS, _object("v1", "ServiceAccount", "default"), namespace="default")
     for one in (
         storage_class(name, class_of_driver, default=default_class, grows=extras.grows),
         storage_class(name, class_of_driver + WAITS, waits=True, grows=extras.grows),
     ):
-        await _make(cluster, STORAGE_CLASSES.whole(), one, lambda there: there["provisioner"] == name and _says_growth(there, extras))
+        await _make(
+            cluster,
+            STORAGE_CLASSES.whole(),
+            one,
+            lambda there: there["provisioner"] == name and _says_growth(there, extras),
+        )
     if extras.snapshots:
         wanted = snapshot_class(name, class_of_driver)
         await _make(cluster, VOLUME_SNAPSHOT_CLASSES.whole(), wanted, lambda there: there["driver"] == name)
@@ -227,13 +270,17 @@ def _names(there: Mapping[str, Any], driver_name: str) -> bool:
 
 async def make_volume(cluster: Cluster, driver: Driver, driver_name: str, name: str) -> None:
     """The driver's volume of this name, made unless it is there, and a PersistentVolume of the same name. Raises ConfigError."""
-    request = csi.CreateVolumeRequest(name=name, capacity_range={"required_bytes": VOLUME_BYTES}, volume_capabilities=[CAPABILITY])
+    request = csi.CreateVolumeRequest(
+        name=name, capacity_range={"required_bytes": VOLUME_BYTES}, volume_capabilities=[CAPABILITY]
+    )
     try:
         answer = await driver.create_volume(request, _CALL)
     except DriverError as error:
         raise ConfigError(f"volume: the driver can't make {name!r}: {error.message}") from error
     place = next((dict(one.segments) for one in answer.volume.accessible_topology), {})
-    await _make(cluster, PERSISTENT_VOLUMES.whole(), persistent_volume(driver_name, name, answer.volume.volume_id, place))
+    await _make(
+        cluster, PERSISTENT_VOLUMES.whole(), persistent_volume(driver_name, name, answer.volume.volume_id, place)
+    )
 
 
 async def _make(

@@ -186,7 +186,9 @@ class Story:
         result = "" if failed else message_summary(record.response) or "OK"
         problem = str(record.error or "")
         same = f"{what} {problem}" if failed else ""
-        self.happened(who, what, via="CSI", result=result, problem=problem, seconds=record.seconds, same=same, name=record.rpc)
+        self.happened(
+            who, what, via="CSI", result=result, problem=problem, seconds=record.seconds, same=same, name=record.rpc
+        )
 
     def explained(self, who: str, queue: str, key: Hashable, because: Because) -> None:
         """A controller has decided about a key, for this reason. who: the part of the plane. queue: the controller's name."""

@@ -64,7 +64,9 @@ class TracedCluster(Cluster):
         if not request.writes or _is_heartbeat(request):
             return await self._cluster.ask(request)
         is_shown = request.kind.plural != LEASES.plural
-        with self._traced(_brief(request), _outdated(request), same=_same(request), name=_called(request), is_shown=is_shown):
+        with self._traced(
+            _brief(request), _outdated(request), same=_same(request), name=_called(request), is_shown=is_shown
+        ):
             return await self._cluster.ask(request)
 
     async def watch(
@@ -85,16 +87,22 @@ class TracedCluster(Cluster):
             await stream.aclose()
 
     @contextlib.contextmanager
-    def _traced(self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str, is_shown: bool) -> Iterator[None]:
+    def _traced(
+        self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str, is_shown: bool
+    ) -> Iterator[None]:
         """outdated: the error that says that the object has changed: no failure, it is read again. same, name: see `Story.happened`."""
         began = self._clock.now()
         try:
             yield
         except outdated:
-            self._story.happened(self._who, what, via="API", result="outdated, somebody was faster", seconds=self._clock.now() - began)
+            self._story.happened(
+                self._who, what, via="API", result="outdated, somebody was faster", seconds=self._clock.now() - began
+            )
             raise
         except ApiError as error:
-            self._story.wrote(self._who, what, self._clock.now() - began, f"{error.reason or type(error).__name__}: {error}")
+            self._story.wrote(
+                self._who, what, self._clock.now() - began, f"{error.reason or type(error).__name__}: {error}"
+            )
             raise
         if is_shown:
             self._story.wrote(self._who, what, self._clock.now() - began, same=same, name=name)
@@ -106,7 +114,11 @@ def _is_heartbeat(request: Request) -> bool:
     """True for the Lease of a node, renewed every ten seconds, and for a node that says once more that it is ready."""
     if request.kind.plural == LEASES.plural:
         return request.namespace == NODE_LEASE_NAMESPACE
-    if request.kind.plural != NODES.plural or request.verb is not Verb.PATCH or not isinstance(request.body.body, Mapping):
+    if (
+        request.kind.plural != NODES.plural
+        or request.verb is not Verb.PATCH
+        or not isinstance(request.body.body, Mapping)
+    ):
         return False
     conditions = (request.body.body.get("status") or {}).get("conditions") or ()
     return any((one.get("type"), one.get("status")) == ("Ready", "True") for one in conditions)
@@ -153,7 +165,9 @@ def _created(request: Request) -> str:
         name = request.name or f"{(request.body.get('metadata') or {}).get('generateName', '')}*"
         return f"create {request.kind.plural}/{name}"
     body, about = request.body, request.body.get("involvedObject") or {}
-    return f"event on {about.get('kind', '')} {about.get('name', '')}: {body.get('reason', '')}: {body.get('message', '')}"
+    return (
+        f"event on {about.get('kind', '')} {about.get('name', '')}: {body.get('reason', '')}: {body.get('message', '')}"
+    )
 
 
 def _phase(body: Mapping[str, Any], subresource: str) -> str:
@@ -172,7 +186,15 @@ class TracedDriver(WatchedDriver):
     """who: the called part, in the story. breaches: of the book's rules by this driver. where: the node, "" for the controller."""
 
     def __init__(
-        self, address: str, who: str, story: Story, *, breaches: Breaches, where: str, clock: Clock, metrics: CallObserver | None = None
+        self,
+        address: str,
+        who: str,
+        story: Story,
+        *,
+        breaches: Breaches,
+        where: str,
+        clock: Clock,
+        metrics: CallObserver | None = None,
     ) -> None:
         super().__init__(address, watch=breaches.watch(where), clock=clock, metrics=metrics)
         self._who, self._story, self._breaches = who, story, breaches
@@ -231,7 +253,11 @@ class TracedDriver(WatchedDriver):
         """Once, though it is asked each second."""
         if not self._is_unready:
             self._story.happened(
-                self._who, "Probe", via="CSI", result="not ready, asked again each second", seconds=self._clock.now() - began
+                self._who,
+                "Probe",
+                via="CSI",
+                result="not ready, asked again each second",
+                seconds=self._clock.now() - began,
             )
         self._is_unready = True
 

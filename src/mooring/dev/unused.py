@@ -23,7 +23,9 @@ async def unused_told(runtime: Runtime, story: Story) -> AsyncGenerator[None, No
     def look(change: Change[Pod]) -> None:
         if change.old is None and change.new is not None:  # a pod's volumes never change
             for volume in change.new.spec.unused_claims:
-                story.happened("dev", f"pod {key_of(change.new)}: {unused_text(volume)}; a volumeMount of a container would use it")
+                story.happened(
+                    "dev", f"pod {key_of(change.new)}: {unused_text(volume)}; a volumeMount of a container would use it"
+                )
 
     caches.of(PODS).on_change(look)
     try:

@@ -36,7 +36,9 @@ class Family(msgspec.Struct, frozen=True):
         derived = {capability for capability, needed in self.by_methods.items() if needed <= set(methods)}
         for flag in flags:
             if flag in self.by_methods:
-                raise TypeError(f"{self.names.Name(flag)} is no flag: override {' and '.join(sorted(self.by_methods[flag]))}")
+                raise TypeError(
+                    f"{self.names.Name(flag)} is no flag: override {' and '.join(sorted(self.by_methods[flag]))}"
+                )
             absent = self.by_opting_in.get(flag, frozenset()) - set(methods)
             if absent:
                 raise TypeError(f"{self.names.Name(flag)} needs {' and '.join(sorted(absent))}")
@@ -118,10 +120,14 @@ def missing_partners(methods: Collection[str]) -> list[str]:
     return [name for name in METHODS if name in wanted and name not in methods]
 
 
-def left_out(flags: Collection[int], capabilities: Collection[int], family: Family = CONTROLLER) -> tuple[frozenset[str], tuple[int, ...]]:
+def left_out(
+    flags: Collection[int], capabilities: Collection[int], family: Family = CONTROLLER
+) -> tuple[frozenset[str], tuple[int, ...]]:
     """The methods to withhold, and the flags that are left, of a driver that is to lack these capabilities of a service."""
     withheld = frozenset(name for capability in capabilities for name in family.by_methods.get(capability, ()))
-    kept = (flag for flag in flags if flag not in capabilities and withheld.isdisjoint(family.by_opting_in.get(flag, ())))
+    kept = (
+        flag for flag in flags if flag not in capabilities and withheld.isdisjoint(family.by_opting_in.get(flag, ()))
+    )
     return withheld, tuple(kept)
 
 

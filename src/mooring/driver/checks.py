@@ -34,7 +34,9 @@ class Advertised(msgspec.Struct, frozen=True):
 
 def request_fault(request: Message, advertised: Advertised) -> str | None:
     """The problem of a request to a driver that advertises this, None for none."""
-    faults = (fault for rule in (_missing, _capabilities, _source, _ranges, _texts, _paths, sizes) for fault in rule(request))
+    faults = (
+        fault for rule in (_missing, _capabilities, _source, _ranges, _texts, _paths, sizes) for fault in rule(request)
+    )
     return next(faults, None) or next(_unadvertised(request, advertised), None)
 
 
@@ -95,7 +97,11 @@ def _texts(request: Message) -> Iterator[str]:
         if field.name == "name" and _BANNED.search(value):
             yield "name: has control characters"
         if field.name == "secrets":
-            yield from (f"secrets: key {key!r} is not of letters, digits, -, _ and ." for key in value if not _SECRET_KEY.fullmatch(key))
+            yield from (
+                f"secrets: key {key!r} is not of letters, digits, -, _ and ."
+                for key in value
+                if not _SECRET_KEY.fullmatch(key)
+            )
 
 
 def _paths(request: Message) -> Iterator[str]:

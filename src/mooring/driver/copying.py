@@ -37,7 +37,9 @@ def copy_folder(source: str, target: str, check: Check) -> None:
         _Tree(there, check).fill(here, there, ())
 
 
-def copy_file(source: str, target: str, size_bytes: int, check: Check, tell: Callable[[int], None] = lambda _at: None) -> None:
+def copy_file(
+    source: str, target: str, size_bytes: int, check: Check, tell: Callable[[int], None] = lambda _at: None
+) -> None:
     """Makes the file target with the data of source, and size_bytes long. Raises OSError, and what check and tell raise.
 
     tell: gets the byte that the copy has reached. A killed process leaves a part of the target: `files.copy_file` does not.
@@ -58,7 +60,9 @@ class _Tree:
     def __init__(self, root: int, check: Check) -> None:
         self._root = root
         self._check = check
-        self._links: dict[tuple[int, int], str] = {}  # device and inode of a file with several names: where its copy is, below root
+        self._links: dict[
+            tuple[int, int], str
+        ] = {}  # device and inode of a file with several names: where its copy is, below root
 
     def fill(self, here: int, there: int, path: tuple[str, ...]) -> None:
         """Copies what is in the open folder `here` to the open folder `there`, then makes that look like it."""
@@ -117,7 +121,9 @@ def _copy_special(name: str, here: int, there: int, status: os.stat_result) -> N
     os.utime(name, ns=(status.st_atime_ns, status.st_mtime_ns), dir_fd=there, follow_symlinks=False)
 
 
-def _copy_data(here: int, there: int, size_bytes: int, check: Check, tell: Callable[[int], None] = lambda _at: None) -> None:
+def _copy_data(
+    here: int, there: int, size_bytes: int, check: Check, tell: Callable[[int], None] = lambda _at: None
+) -> None:
     """The first bytes of an open file, without its holes."""
     at = 0
     while at < size_bytes:

@@ -14,7 +14,9 @@ Progress = Callable[[int, int], None]
 """Gets the number of bytes copied, and that of all bytes. An exception of it ends the copy."""
 
 
-def copy_file(source: Path, target: Path, *, size_bytes: int | None = None, progress: Progress = lambda _done, _all: None) -> None:
+def copy_file(
+    source: Path, target: Path, *, size_bytes: int | None = None, progress: Progress = lambda _done, _all: None
+) -> None:
     """Makes the file target with the data of source, whole and on disk, or not at all. Blocks.
 
     Where the file system can share data between files (reflinks of btrfs and xfs) nothing is copied; holes stay holes. The copy grows as

@@ -53,7 +53,9 @@ class Guard:
         """Calls the observer after each call. clock: for the calls' times."""
         self._observers.append((observer, clock))
 
-    async def call(self, rpc: Rpc[Any, Any], method: Method | None, advertised: Advertised, request: Message) -> Message:
+    async def call(
+        self, rpc: Rpc[Any, Any], method: Method | None, advertised: Advertised, request: Message
+    ) -> Message:
         """The answer of one call. method: None when the driver has none. Raises DriverError; CancelledError passes and frees the volume."""
         _log.info(5, "GRPC call", method=rpc.name, request=_shown(request))
         started = [clock.now() for _, clock in self._observers]
@@ -73,7 +75,9 @@ class Guard:
                 shown = "" if response is None else redacted(response)
                 observer(CallRecord(rpc.name, redacted(request), shown, error, clock.now() - since))
 
-    async def _answer(self, rpc: Rpc[Any, Any], method: Method | None, advertised: Advertised, request: Message) -> Message:
+    async def _answer(
+        self, rpc: Rpc[Any, Any], method: Method | None, advertised: Advertised, request: Message
+    ) -> Message:
         if method is None:
             raise DriverError(Code.UNIMPLEMENTED, f"this driver has no {rpc.name}")
         if fault := request_fault(request, advertised):
@@ -82,7 +86,11 @@ class Guard:
             raise DriverError(Code.FAILED_PRECONDITION, fault)
         with self._only_one(rpc, request):
             response: Message = await _carried_out(rpc, method, request)
-        fault = _fault(response) if isinstance(response, rpc.response_type) else f"it is no {rpc.response_type.DESCRIPTOR.name}"
+        fault = (
+            _fault(response)
+            if isinstance(response, rpc.response_type)
+            else f"it is no {rpc.response_type.DESCRIPTOR.name}"
+        )
         if fault is None:
             return response
         _log.error("The driver's answer breaks the rules of CSI", method=rpc.name, fault=fault)
@@ -134,7 +142,9 @@ async def _carried_out(rpc: Rpc[Any, Any], method: Method, request: Message) -> 
     except Exception as error:  # the top of a driver's work: whatever its author forgot becomes an answer
         story = "".join(traceback.format_exception(error))
         _log.error("The driver failed", method=rpc.name, traceback=Lines(scrubbed(story, request)))
-        raise DriverError(Code.INTERNAL, f"{rpc.name} failed with {type(error).__name__}; the driver's log tells more") from None
+        raise DriverError(
+            Code.INTERNAL, f"{rpc.name} failed with {type(error).__name__}; the driver's log tells more"
+        ) from None
 
 
 def _shown(message: Message | None) -> str:

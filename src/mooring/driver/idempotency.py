@@ -29,7 +29,9 @@ def is_id(text: str, prefix: str = "vol") -> bool:
     return re.fullmatch(rf"{re.escape(prefix)}-[0-9a-f]{{{_DIGITS}}}", text) is not None
 
 
-def size_for(wanted: csi.CapacityRange, *, default: int, least: int = 0, most: int = _BYTES_MAX, multiple: int = 1) -> int:
+def size_for(
+    wanted: csi.CapacityRange, *, default: int, least: int = 0, most: int = _BYTES_MAX, multiple: int = 1
+) -> int:
     """The smallest size in bytes that fits, rounded up to a multiple; the default where the request leaves it open.
 
     default, least, most: of this driver. Raises OutOfRange.
@@ -59,13 +61,18 @@ def check_same(name: str, **pairs: tuple[Any, Any]) -> None:
             raise DriverError(Code.ALREADY_EXISTS, f"{name!r} exists with another {field}")
 
 
-def page(ids: Iterable[str], request: csi.ListVolumesRequest | csi.ListSnapshotsRequest, *, prefix: str = "vol") -> tuple[list[str], str]:
+def page(
+    ids: Iterable[str], request: csi.ListVolumesRequest | csi.ListSnapshotsRequest, *, prefix: str = "vol"
+) -> tuple[list[str], str]:
     """The ids of one page, sorted, and the token of the next, "" after the last.
 
     A token is the last id of its page: what comes and goes between pages moves nothing. Raises Aborted for a token of another's.
     """
     if request.starting_token and not is_id(request.starting_token, prefix):
-        raise DriverError(Code.ABORTED, f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning")
+        raise DriverError(
+            Code.ABORTED,
+            f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning",
+        )
     rest = sorted(one for one in ids if one > request.starting_token)
     shown = rest[: request.max_entries or None]
     return shown, shown[-1] if len(shown) < len(rest) else ""

@@ -51,11 +51,17 @@ def load(words: str, options: Mapping[str, str], node: str = "") -> Plugin:
     try:
         plugin = factory(**arguments)
     except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is not None and not _is_of_sdk(error.__traceback__.tb_next):
+        if (
+            error.__traceback__ is not None
+            and error.__traceback__.tb_next is not None
+            and not _is_of_sdk(error.__traceback__.tb_next)
+        ):
             raise  # of the author's own code: its traceback tells more
         raise ConfigError(f"{words}: {error}") from None
     if not isinstance(plugin, Plugin):
-        raise ConfigError(f"{words} gives a {type(plugin).__name__}, which is no driver: derive it from mooring.driver.sdk.Plugin")
+        raise ConfigError(
+            f"{words} gives a {type(plugin).__name__}, which is no driver: derive it from mooring.driver.sdk.Plugin"
+        )
     return plugin
 
 
@@ -93,7 +99,9 @@ def _found(words: str) -> Callable[..., Any]:
     found = getattr(module, name, None)
     if not callable(found):
         near = difflib.get_close_matches(name, _drivers_in(module) or vars(module), n=1)
-        raise ConfigError(f"{place} has no class {name!r}" + (f": did you mean {near[0]}?" if near else _those_there(module)))
+        raise ConfigError(
+            f"{place} has no class {name!r}" + (f": did you mean {near[0]}?" if near else _those_there(module))
+        )
     return typing.cast("Callable[..., Any]", found)
 
 
@@ -105,7 +113,9 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ConfigError(f"there is no module {error.name!r} here ({os.getcwd()}): go to its folder, or install it") from None
+            raise ConfigError(
+                f"there is no module {error.name!r} here ({os.getcwd()}): go to its folder, or install it"
+            ) from None
         raise
 
 
@@ -173,7 +183,9 @@ def _value(words: str, name: str, text: str, wanted: Any) -> Any:
         wanted = next((one for one in typing.get_args(wanted) if one is not type(None)), str)
     reader = _READERS.get(wanted)
     if reader is None:
-        raise ConfigError(f"{words}: option {name} is a {wanted}, which can't be given as text: give a function that makes the driver")
+        raise ConfigError(
+            f"{words}: option {name} is a {wanted}, which can't be given as text: give a function that makes the driver"
+        )
     try:
         return reader(text)
     except (ValueError, KeyError):

@@ -89,7 +89,9 @@ class Plugin(Services):
             raise TypeError(fault)
         absent = missing_partners(cls._overridden())
         if absent:
-            raise TypeError(f"{cls.__name__} must override {' and '.join(absent)} too: CSI has them together or not at all")
+            raise TypeError(
+                f"{cls.__name__} must override {' and '.join(absent)} too: CSI has them together or not at all"
+            )
         self = super().__new__(cls)
         self._guard = Guard()
         for rpc in METHODS.values():
@@ -147,9 +149,13 @@ class Plugin(Services):
     async def get_plugin_info(self, request: csi.GetPluginInfoRequest) -> csi.GetPluginInfoResponse:
         return csi.GetPluginInfoResponse(name=self.name, vendor_version=self.vendor_version)
 
-    async def get_plugin_capabilities(self, request: csi.GetPluginCapabilitiesRequest) -> csi.GetPluginCapabilitiesResponse:
+    async def get_plugin_capabilities(
+        self, request: csi.GetPluginCapabilitiesRequest
+    ) -> csi.GetPluginCapabilitiesResponse:
         services = [csi.PluginCapability(service={"type": number}) for number in sorted(self.plugin_capabilities)]
-        expansion = [csi.PluginCapability(volume_expansion={"type": number}) for number in sorted(self.volume_expansion)]
+        expansion = [
+            csi.PluginCapability(volume_expansion={"type": number}) for number in sorted(self.volume_expansion)
+        ]
         return csi.GetPluginCapabilitiesResponse(capabilities=services + expansion)
 
     async def probe(self, request: csi.ProbeRequest) -> csi.ProbeResponse:
@@ -158,14 +164,21 @@ class Plugin(Services):
 
     # The capabilities of the other services, and the node
 
-    async def controller_get_capabilities(self, request: csi.ControllerGetCapabilitiesRequest) -> csi.ControllerGetCapabilitiesResponse:
-        capabilities = [csi.ControllerServiceCapability(rpc={"type": number}) for number in sorted(self.controller_capabilities)]
+    async def controller_get_capabilities(
+        self, request: csi.ControllerGetCapabilitiesRequest
+    ) -> csi.ControllerGetCapabilitiesResponse:
+        capabilities = [
+            csi.ControllerServiceCapability(rpc={"type": number}) for number in sorted(self.controller_capabilities)
+        ]
         return csi.ControllerGetCapabilitiesResponse(capabilities=capabilities)
 
     async def group_controller_get_capabilities(
         self, request: csi.GroupControllerGetCapabilitiesRequest
     ) -> csi.GroupControllerGetCapabilitiesResponse:
-        capabilities = [csi.GroupControllerServiceCapability(rpc={"type": number}) for number in sorted(self.group_controller_capabilities)]
+        capabilities = [
+            csi.GroupControllerServiceCapability(rpc={"type": number})
+            for number in sorted(self.group_controller_capabilities)
+        ]
         return csi.GroupControllerGetCapabilitiesResponse(capabilities=capabilities)
 
     async def node_get_capabilities(self, request: csi.NodeGetCapabilitiesRequest) -> csi.NodeGetCapabilitiesResponse:
@@ -178,7 +191,9 @@ class Plugin(Services):
             raise DriverError(Code.INTERNAL, f"{type(self).__name__}.node_segments {fault}")
         found = _segments_of(self.node_segments)
         topology = csi.Topology(segments=found) if found else None
-        return csi.NodeGetInfoResponse(node_id=self.node_id, max_volumes_per_node=self.node_volumes_max, accessible_topology=topology)
+        return csi.NodeGetInfoResponse(
+            node_id=self.node_id, max_volumes_per_node=self.node_volumes_max, accessible_topology=topology
+        )
 
 
 def _squeezed(name: str) -> str:

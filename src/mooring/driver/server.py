@@ -32,7 +32,9 @@ LIMITS: Final = ServerLimits(connections=4_000, streams=1_000, message_bytes=MES
 
 
 @asynccontextmanager
-async def serving(plugin: object, endpoint: str, *, socket_mode: int = 0o600, grace_s: float = 5.0) -> AsyncGenerator[Path, None]:
+async def serving(
+    plugin: object, endpoint: str, *, socket_mode: int = 0o600, grace_s: float = 5.0
+) -> AsyncGenerator[Path, None]:
     """The driver answers on the endpoint as long as the block runs; gives the socket's path.
 
     plugin: a `Plugin`, or any object with coroutine methods named as the port's, which then makes its own rules. endpoint:
@@ -72,11 +74,15 @@ def check_identity(plugin: object) -> None:
     if not plugin.name:
         raise ConfigError(f'{kind.__name__} has no name: set `name = "csi.example.com"` in the class')
     if not DRIVER_NAME.fullmatch(plugin.name):
-        raise ConfigError(f"driver name {plugin.name!r} is not of the form a domain has, with 63 characters at the most")
+        raise ConfigError(
+            f"driver name {plugin.name!r} is not of the form a domain has, with 63 characters at the most"
+        )
     if not plugin.serves("Node") or kind.node_get_info is not Plugin.node_get_info:
         return
     if not plugin.node_id:
-        raise ConfigError(f"{kind.__name__} has no node_id: set it to what the driver calls this node, or override node_get_info")
+        raise ConfigError(
+            f"{kind.__name__} has no node_id: set it to what the driver calls this node, or override node_get_info"
+        )
     if fault := segments_fault(plugin.node_segments, plugin.plugin_capabilities):
         raise ConfigError(f"{kind.__name__}.node_segments {fault}")
 

@@ -20,13 +20,19 @@ class Services:
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         _absent()
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
         _absent()
 
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
         _absent()
 
-    async def validate_volume_capabilities(self, request: csi.ValidateVolumeCapabilitiesRequest) -> csi.ValidateVolumeCapabilitiesResponse:
+    async def validate_volume_capabilities(
+        self, request: csi.ValidateVolumeCapabilitiesRequest
+    ) -> csi.ValidateVolumeCapabilitiesResponse:
         _absent()
 
     async def list_volumes(self, request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
@@ -47,24 +53,34 @@ class Services:
     async def get_snapshot(self, request: csi.GetSnapshotRequest) -> csi.GetSnapshotResponse:
         _absent()
 
-    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+    async def controller_expand_volume(
+        self, request: csi.ControllerExpandVolumeRequest
+    ) -> csi.ControllerExpandVolumeResponse:
         _absent()
 
     async def controller_get_volume(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
         _absent()
 
-    async def controller_modify_volume(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
+    async def controller_modify_volume(
+        self, request: csi.ControllerModifyVolumeRequest
+    ) -> csi.ControllerModifyVolumeResponse:
         _absent()
 
     # GroupController
 
-    async def create_volume_group_snapshot(self, request: csi.CreateVolumeGroupSnapshotRequest) -> csi.CreateVolumeGroupSnapshotResponse:
+    async def create_volume_group_snapshot(
+        self, request: csi.CreateVolumeGroupSnapshotRequest
+    ) -> csi.CreateVolumeGroupSnapshotResponse:
         _absent()
 
-    async def delete_volume_group_snapshot(self, request: csi.DeleteVolumeGroupSnapshotRequest) -> csi.DeleteVolumeGroupSnapshotResponse:
+    async def delete_volume_group_snapshot(
+        self, request: csi.DeleteVolumeGroupSnapshotRequest
+    ) -> csi.DeleteVolumeGroupSnapshotResponse:
         _absent()
 
-    async def get_volume_group_snapshot(self, request: csi.GetVolumeGroupSnapshotRequest) -> csi.GetVolumeGroupSnapshotResponse:
+    async def get_volume_group_snapshot(
+        self, request: csi.GetVolumeGroupSnapshotRequest
+    ) -> csi.GetVolumeGroupSnapshotResponse:
         _absent()
 
     # Node

@@ -94,7 +94,9 @@ def _watch(over: threading.Event) -> None:
         for thread, step in tuple(_running.items()):
             step.ticks += 1
             if step.ticks == 2:
-                _log.warning(f"Blocks the event loop in {step.name}{where(thread)}, and nothing else is answered meanwhile: {ADVICE}")
+                _log.warning(
+                    f"Blocks the event loop in {step.name}{where(thread)}, and nothing else is answered meanwhile: {ADVICE}"
+                )
 
 
 def where(thread: int) -> str:

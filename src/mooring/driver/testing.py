@@ -49,7 +49,9 @@ def sanity_obstacle() -> str:
         return "there are no mount namespaces here: run it on Linux, with util-linux"
     trial = [*_in_own_mounts(), "mount", "--bind", "/dev/null", "/dev/null"]
     done = subprocess.run(trial, capture_output=True, text=True, timeout=_END_S, check=False)
-    return "" if done.returncode == 0 else f"mounting is not allowed here, not even in a namespace: {done.stderr.strip()}"
+    return (
+        "" if done.returncode == 0 else f"mounting is not allowed here, not even in a namespace: {done.stderr.strip()}"
+    )
 
 
 def csi_sanity(file: Path, name: str, options: Mapping[str, str], *flags: str, timeout_s: float = 600.0) -> SanityRun:
@@ -61,7 +63,9 @@ def csi_sanity(file: Path, name: str, options: Mapping[str, str], *flags: str, t
     with tempfile.TemporaryDirectory(prefix="sanity-") as folder:  # short: a socket's path has 107 bytes at the most
         home = Path(folder)
         with (home / "driver.log").open("w") as log:
-            driver = subprocess.Popen(_driver(file, name, options, home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            driver = subprocess.Popen(
+                _driver(file, name, options, home), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
             try:
                 command = [_program(), *_flags(home), *flags]
                 done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
@@ -83,7 +87,15 @@ def _in_own_mounts() -> list[str]:
 
 def _driver(file: Path, name: str, options: Mapping[str, str], home: Path) -> list[str]:
     given = [f"--option={key}={value}" for key, value in options.items()]
-    run = [sys.executable, "-m", "mooring.cli.mooring", "driver", "run", f"{file}:{name}", f"--endpoint=unix://{home / 'csi.sock'}"]
+    run = [
+        sys.executable,
+        "-m",
+        "mooring.cli.mooring",
+        "driver",
+        "run",
+        f"{file}:{name}",
+        f"--endpoint=unix://{home / 'csi.sock'}",
+    ]
     return [*_in_own_mounts(), *run, *given]
 
 

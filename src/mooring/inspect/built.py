@@ -64,4 +64,6 @@ class Objects:
         try:
             return await self.secrets.get(ref)
         except NotFound:
-            raise NoRequest(f"there is no Secret {ref.namespace}/{ref.name}, which the call needs: give --secrets-file instead") from None
+            raise NoRequest(
+                f"there is no Secret {ref.namespace}/{ref.name}, which the call needs: give --secrets-file instead"
+            ) from None

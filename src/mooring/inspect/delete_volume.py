@@ -44,7 +44,9 @@ class Removal(msgspec.Struct, frozen=True):
 
     async def _delete(self, handle: str) -> str:
         try:
-            await self.driver.delete_volume(csi.DeleteVolumeRequest(volume_id=handle, secrets=self.secrets), Call(self.timeout_s))
+            await self.driver.delete_volume(
+                csi.DeleteVolumeRequest(volume_id=handle, secrets=self.secrets), Call(self.timeout_s)
+            )
         except DriverError as error:
             return "" if error.code == Code.NOT_FOUND else str(error)
         return ""

@@ -129,7 +129,9 @@ def object_of(pv: PersistentVolume, driver_name: str) -> Object:
         except (MooringError, ValueError) as error:
             if driver != driver_name:
                 return Object(pv.metadata.name, driver, "")
-            raise CannotLook(f"the in-tree PersistentVolume {pv.metadata.name} can't be read as a CSI volume: {error}") from error
+            raise CannotLook(
+                f"the in-tree PersistentVolume {pv.metadata.name} can't be read as a CSI volume: {error}"
+            ) from error
     if source is None:
         return Object(pv.metadata.name, "", "")
     ref, nodes = pv.spec.claim_ref, pv.spec.node_affinity
@@ -207,7 +209,9 @@ def claimless(pods: Iterable[Pod], claims: Iterable[Claim]) -> Iterator[tuple[st
     for pod in pods:
         if pod.spec.node_name and not is_finished(pod):
             begun = _begun_wall_s(pod)
-            yield from ((str(key_of(pod)), str(key)) for key in claim_keys_of(pod) if known.get(str(key), math.inf) > begun)
+            yield from (
+                (str(key_of(pod)), str(key)) for key in claim_keys_of(pod) if known.get(str(key), math.inf) > begun
+            )
 
 
 def _begun_wall_s(pod: Pod) -> float:
@@ -220,7 +224,9 @@ def _begun_wall_s(pod: Pod) -> float:
 
 def intents_of(leases: Iterable[Mapping[str, Any]], driver_name: str, wall_s: float) -> Iterator[tuple[Intent, bool]]:
     """Intents of this driver's provisioners; True where their journal is idle. Raises CannotLook when a journal can't be read."""
-    ours = [lease for lease in leases if (lease["metadata"].get("annotations") or {}).get(lease_codec.DRIVER) == driver_name]
+    ours = [
+        lease for lease in leases if (lease["metadata"].get("annotations") or {}).get(lease_codec.DRIVER) == driver_name
+    ]
     written: dict[tuple[str, str], float] = {}
     for lease in ours:
         written[_journal(lease)] = max(_written_wall_s(lease, wall_s), written.get(_journal(lease), 0.0))

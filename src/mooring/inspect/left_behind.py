@@ -118,7 +118,9 @@ def judged(scene: Traces, detached: Collection[str] = ()) -> LeftBehind:
 def _obstacles(scene: Traces) -> Iterator[SignOfLife]:
     driver = scene.driver
     if scene.is_installed:
-        yield SignOfLife(f"its CSIDriver object {driver} is there", f"remove the driver, then kubectl delete csidriver {driver}")
+        yield SignOfLife(
+            f"its CSIDriver object {driver} is there", f"remove the driver, then kubectl delete csidriver {driver}"
+        )
     if scene.registered_on:
         yield SignOfLife(
             f"it is registered on {_some(scene.registered_on)}",
@@ -144,7 +146,10 @@ def _keeps_attachment(scene: Traces, one: VolumeAttachment, handle: str, detache
     """Why it has to stay and what to do about that, "" for nothing."""
     name, node = one.metadata.name, one.spec.node_name
     if not is_deleting(one):
-        return "it is not being deleted, so a pod may want it", f"delete its pods; if it stays: kubectl delete volumeattachment {name}"
+        return (
+            "it is not being deleted, so a pod may want it",
+            f"delete its pods; if it stays: kubectl delete volumeattachment {name}",
+        )
     if node in nodes_in_use(scene, handle):
         return _reported(node)
     if node in scene.in_use and name not in detached:
@@ -158,7 +163,9 @@ def _maybe_attached(one: VolumeAttachment) -> str:
     text = f"its volume may be attached to {node}" + (f" (node id {node_id})" if node_id else "")
     if one.status.attached:
         return text
-    return f"{text}: it is not marked attached, but the attach had begun" + ("" if node_id else ", and its node's id was taken away since")
+    return f"{text}: it is not marked attached, but the attach had begun" + (
+        "" if node_id else ", and its node's id was taken away since"
+    )
 
 
 def _held_volumes(scene: Traces, held: Mapping[str, HeldObject]) -> Iterator[HeldObject]:
@@ -179,7 +186,11 @@ def _keeps_volume(
         return f"it is in use by {_some(pods)}", "delete the pods"
     for node in nodes_in_use(scene, driver_and_handle(pv)[1]):
         return _reported(node)
-    staying = [one.metadata.name for one in of_it if (held[one.metadata.name].kept if one.metadata.name in held else not is_deleting(one))]
+    staying = [
+        one.metadata.name
+        for one in of_it
+        if (held[one.metadata.name].kept if one.metadata.name in held else not is_deleting(one))
+    ]
     if staying:
         return f"VolumeAttachment {_some(staying)} names it", "first see to that"
     return "", ""
@@ -194,7 +205,10 @@ def nodes_in_use(scene: Traces, handle: str) -> Iterator[str]:
 
 
 def _reported(node: str) -> tuple[str, str]:
-    return f"the kubelet of {node} reports it as in use", f"end its pods there; if the machine is gone: kubectl delete node {node}"
+    return (
+        f"the kubelet of {node} reports it as in use",
+        f"end its pods there; if the machine is gone: kubectl delete node {node}",
+    )
 
 
 def handle_of(one: VolumeAttachment, volumes: Mapping[str, PersistentVolume]) -> str:

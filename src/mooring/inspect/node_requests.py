@@ -71,7 +71,9 @@ class NodeRequests:
         else:
             volume, use = of_persistent_volume(as_csi(pv)), _NOBODY
             if not volume.is_block and (MOUNT_GROUP in self._able or spec.se_linux_mount):
-                notes += ("left out: fsGroup and SELinux label of the node's first pod with the volume; name one with --pod",)
+                notes += (
+                    "left out: fsGroup and SELinux label of the node's first pod with the volume; name one with --pod",
+                )
         context, missing = await self._context(volume, spec, _node_of(pod, where))
         secrets = await self._objects.secret(volume.stage_secret)
         return Built(self._about(volume, where, context).stage(use, secrets), (*notes, *missing))
@@ -154,11 +156,15 @@ class NodeRequests:
         """The pod, whatever is wrong with its volumes by now, if it names the claim."""
         pod = await self._pod(pv, where)
         if not _uses(pod, pv):
-            raise NoRequest(f"Pod {key_of(pod)} does not use PersistentVolume {pv.metadata.name}: give --pod another one")
+            raise NoRequest(
+                f"Pod {key_of(pod)} does not use PersistentVolume {pv.metadata.name}: give --pod another one"
+            )
         return pod
 
     async def _wish(self, pod: Pod, pv: PersistentVolume, spec: CSIDriverSpec) -> tuple[Volume, PodUse]:
-        wishes = Wishes(self._objects.cluster, lambda driver: spec if driver == self._driver else CSIDriverSpec(), Drivers())
+        wishes = Wishes(
+            self._objects.cluster, lambda driver: spec if driver == self._driver else CSIDriverSpec(), Drivers()
+        )
         wishes.default_label = await asyncio.to_thread(default_context)
         wanted, problems = await wishes.resolve(pod)
         for volume, use in wanted.values():
@@ -168,7 +174,9 @@ class NodeRequests:
             raise NoRequest(f"Pod {key_of(pod)} can't have the volume: {'; '.join(problems)}")
         raise NoRequest(f"Pod {key_of(pod)} does not use PersistentVolume {pv.metadata.name}: give --pod another one")
 
-    async def _context(self, volume: Volume, spec: CSIDriverSpec, node: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    async def _context(
+        self, volume: Volume, spec: CSIDriverSpec, node: str
+    ) -> tuple[Mapping[str, str], tuple[str, ...]]:
         """What the attacher noted for the node, and notes."""
         if not is_attachable(volume, spec):
             return {}, ()
@@ -217,7 +225,9 @@ def _left_out(spec: CSIDriverSpec, volume: Volume, use: PodUse) -> tuple[str, ..
     in_secrets = bool(spec.service_account_token_in_secrets)
     where, how = ("secrets", "with --secrets-file") if in_secrets else ("volume_context", "as a word")
     what = f"the tokens of service account {use.namespace}/{use.service_account or DEFAULT_ACCOUNT} for {audiences}"
-    return (f"left out: {what}, which the agent sends as {where}.{TOKENS}; add them {how}, as kubectl create token makes them",)
+    return (
+        f"left out: {what}, which the agent sends as {where}.{TOKENS}; add them {how}, as kubectl create token makes them",
+    )
 
 
 NODE_BUILDERS: Final[Mapping[str, Callable[[NodeRequests, PersistentVolume, Where], Awaitable[Built]]]] = {

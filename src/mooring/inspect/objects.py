@@ -15,7 +15,9 @@ ALIASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("node", "nodes", "no"), "node"),
     **dict.fromkeys(("vs", "volumesnapshot", "volumesnapshots", "snapshot"), "volumesnapshot"),
     **dict.fromkeys(("vsc", "volumesnapshotcontent", "volumesnapshotcontents"), "volumesnapshotcontent"),
-    **dict.fromkeys(("vgsc", "volumegroupsnapshotcontent", "volumegroupsnapshotcontents"), "volumegroupsnapshotcontent"),
+    **dict.fromkeys(
+        ("vgsc", "volumegroupsnapshotcontent", "volumegroupsnapshotcontents"), "volumegroupsnapshotcontent"
+    ),
     **dict.fromkeys(("vgs", "volumegroupsnapshot", "volumegroupsnapshots", "group"), "volumegroupsnapshot"),
 }
 """What people type → the kind."""

@@ -95,7 +95,9 @@ class OrphansReport(msgspec.Struct, frozen=True):
 
     def why_kept(self, handle: str) -> str:
         """The reason that a volume must stay."""
-        return next((finding.spared or finding.why for finding in self.findings if finding.handle == handle), "it is no orphan")
+        return next(
+            (finding.spared or finding.why for finding in self.findings if finding.handle == handle), "it is no orphan"
+        )
 
 
 def judged(inventory: Inventory, prefix: str = "") -> OrphansReport:
@@ -103,15 +105,24 @@ def judged(inventory: Inventory, prefix: str = "") -> OrphansReport:
     classifier = _Classifier(inventory, prefix)
     found = [finding for volume in inventory.volumes if (finding := classifier.of_volume(volume)) is not None]
     count = sum(one.driver == inventory.driver for one in inventory.objects)
-    findings = sorted((*found, *map(_ghost, classifier.placing.ghosts), *map(_unsettled, inventory.unsettled)), key=_order)
+    findings = sorted(
+        (*found, *map(_ghost, classifier.placing.ghosts), *map(_unsettled, inventory.unsettled)), key=_order
+    )
     return OrphansReport(
-        inventory.driver, len(inventory.volumes), count, tuple(findings), classifier.unplaced_intents(), classifier.settled
+        inventory.driver,
+        len(inventory.volumes),
+        count,
+        tuple(findings),
+        classifier.unplaced_intents(),
+        classifier.settled,
     )
 
 
 def _order(finding: Finding) -> tuple[int, str]:
     by_handle = finding.handle or finding.object
-    return list(FindingKind).index(finding.kind), finding.volume_name if finding.kind is FindingKind.GHOST else by_handle
+    return list(FindingKind).index(
+        finding.kind
+    ), finding.volume_name if finding.kind is FindingKind.GHOST else by_handle
 
 
 def _unsettled(found: Unsettled) -> Finding:
@@ -133,7 +144,9 @@ class _Classifier:
         self.settled = settled(inventory, homeless)
         self._references = References(references(inventory, self.placing.unplaced, matcher), homeless)
         self._used = _used(inventory, matcher)
-        self._of_pods = inventory.pods.keys() | {handle for named in inventory.disks for handle in matcher.meant_by(named)}
+        self._of_pods = inventory.pods.keys() | {
+            handle for named in inventory.disks for handle in matcher.meant_by(named)
+        }
 
     def unplaced_intents(self) -> tuple[Intent, ...]:
         return tuple(reference.intent for reference in self._references.loose if reference.intent is not None)
@@ -142,7 +155,11 @@ class _Classifier:
         """The finding about a volume; None if it has its object, or its pod."""
         owner, alike = self.placing.owners.get(volume.handle), self.placing.alike.get(volume.handle)
         if owner is not None:
-            return None if owner.driver == self._inventory.driver else _of_object(FindingKind.FOREIGN, volume, owner, "names it")
+            return (
+                None
+                if owner.driver == self._inventory.driver
+                else _of_object(FindingKind.FOREIGN, volume, owner, "names it")
+            )
         if volume.handle in self._of_pods:
             return None
         if alike is not None:
@@ -158,7 +175,10 @@ class _Classifier:
             why = f"neither its handle nor its context has a name that begins with {self._prefix}"
             return Finding(FindingKind.FOREIGN, volume.handle, why, _size(volume))
         return self._kept(
-            Finding(FindingKind.LEAKED, volume.handle, "the driver has it, no PersistentVolume names it", _size(volume)), volume
+            Finding(
+                FindingKind.LEAKED, volume.handle, "the driver has it, no PersistentVolume names it", _size(volume)
+            ),
+            volume,
         )
 
     def _kept(self, finding: Finding, volume: ListedVolume) -> Finding:
@@ -172,7 +192,11 @@ class _Classifier:
         doubt = next((reference for reference in self._references.loose if reference.is_abandoned), None)
         if finding.kind is FindingKind.ABANDONED:
             return msgspec.structs.replace(finding, spared=_BY_NAME, by_name=True)
-        return finding if doubt is None else msgspec.structs.replace(finding, spared=f"it may be {doubt.text}; {_BY_NAME}", by_name=True)
+        return (
+            finding
+            if doubt is None
+            else msgspec.structs.replace(finding, spared=f"it may be {doubt.text}; {_BY_NAME}", by_name=True)
+        )
 
     def _use(self, volume: ListedVolume) -> str:
         """A certain use of it, "" for none."""
@@ -206,7 +230,9 @@ def _used(inventory: Inventory, matcher: HandleMatcher) -> Mapping[str, str]:
         for attachment in inventory.attachments
         for handle in (matcher.named_by(attachment.handle) if attachment.handle else ())
     }
-    named = {handle: f"pod {pod} names it" for disk, pod in inventory.disks.items() for handle in matcher.named_by(disk)}
+    named = {
+        handle: f"pod {pod} names it" for disk, pod in inventory.disks.items() for handle in matcher.named_by(disk)
+    }
     return named | snapshots | attached
 
 

@@ -60,7 +60,9 @@ def _tail(handle: str) -> str:
 
 def _handle_fits(handle: str, listed: str) -> bool:
     parts, others = handle.split("/"), listed.split("/")
-    return len(parts) == len(others) and all(part in (UNSPECIFIED, other) for part, other in zip(parts, others, strict=True))
+    return len(parts) == len(others) and all(
+        part in (UNSPECIFIED, other) for part, other in zip(parts, others, strict=True)
+    )
 
 
 class Placement(msgspec.Struct, frozen=True):

@@ -18,7 +18,12 @@ def wrapped(head: str, text: str, width: int) -> list[str]:
     """The lines of a paragraph. head: before the first; the others are indented by as much. width: of a line, 40 at least."""
     room = max(40, width)
     body = textwrap.wrap(
-        visible(text), room, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False, break_on_hyphens=False
+        visible(text),
+        room,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
     )
     return body or [head.rstrip()]
 

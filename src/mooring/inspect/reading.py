@@ -13,7 +13,14 @@ from typing import Any, Final
 from mooring.api.binding import claims_of, own_volume_name
 from mooring.api.classes import class_of
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
-from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.matching import selects
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting, key_of
@@ -39,7 +46,9 @@ from mooring.sidecars.attacher.view import ATTACHMENT_INDEXES, BY_VOLUME
 from mooring.sidecars.attacher.view import VOLUME_INDEXES as VOLUME_INDEXES_OF_ATTACHER
 from mooring.sidecars.provisioner.model import cached
 
-AFFINITY: Final = re.compile("volume node affinity conflict|didn't match PersistentVolume's node affinity|had no available volume zone")
+AFFINITY: Final = re.compile(
+    "volume node affinity conflict|didn't match PersistentVolume's node affinity|had no available volume zone"
+)
 """What the scheduler says of a volume that no node reaches."""
 
 
@@ -86,7 +95,9 @@ class Reading(SceneRequests):
             await self.claim(claim)
             await self._attachment(claim, pod.spec.node_name)
         if not pod.spec.node_name and any(AFFINITY.search(one.message) for one in pod.status.conditions or ()):
-            await self._list(self.scene.csi_nodes, CSI_NODES, is_vital=False)  # for the keys of topology that drivers report
+            await self._list(
+                self.scene.csi_nodes, CSI_NODES, is_vital=False
+            )  # for the keys of topology that drivers report
         owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
         if owner is not None:
             await self._events_of_uid(key.namespace, owner.uid)
@@ -186,7 +197,9 @@ class Reading(SceneRequests):
         name = node.metadata.name
         pods = self._list(self.scene.pods, PODS, Selection(field_selector=f"spec.nodeName={name}"))
         await together((pods, self.attachments_on(name)))
-        volumes = [one.spec.source.persistent_volume_name for one in self.scene.attachments.values() if one.status.attached]
+        volumes = [
+            one.spec.source.persistent_volume_name for one in self.scene.attachments.values() if one.status.attached
+        ]
         await together(self._used_volume(volume) for volume in volumes if volume)
         for driver in dict.fromkeys(driver_and_handle(pv)[0] for pv in self.scene.volumes.values()):
             if driver:
@@ -199,7 +212,9 @@ class Reading(SceneRequests):
         """The volume with its claim."""
         pv = await self._get(self.scene.volumes, PERSISTENT_VOLUMES, Key("", name))
         if pv is not None and pv.spec.claim_ref is not None:
-            await self._get(self.scene.claims, PERSISTENT_VOLUME_CLAIMS, Key(pv.spec.claim_ref.namespace, pv.spec.claim_ref.name))
+            await self._get(
+                self.scene.claims, PERSISTENT_VOLUME_CLAIMS, Key(pv.spec.claim_ref.namespace, pv.spec.claim_ref.name)
+            )
 
     async def _used_elsewhere(self, pv: PersistentVolume) -> None:
         """The volume's class, and the nodes of all pods that use it."""
@@ -294,13 +309,17 @@ class Reading(SceneRequests):
 
     async def _controller(self) -> None:
         for lock in CONTROLLER_LOCKS.values():
-            await self._list(self.scene.leases, LEASES, Selection(field_selector=f"metadata.name={lock}"), is_vital=False)
+            await self._list(
+                self.scene.leases, LEASES, Selection(field_selector=f"metadata.name={lock}"), is_vital=False
+            )
 
     async def _driver(self, name: str) -> None:
         """The CSIDriver, and the Leases of its sidecars."""
         if self.scene.drivers.get(Key("", name)) is not None:
             return
-        if "/" not in name:  # a provisioner that is no CSI driver, as kubernetes.io/gce-pd, can have no object of its name
+        if (
+            "/" not in name
+        ):  # a provisioner that is no CSI driver, as kubernetes.io/gce-pd, can have no object of its name
             await self._get(self.scene.drivers, CSI_DRIVERS, Key("", name))
         for lock in lock_names(name):
             chosen = Selection(field_selector=f"metadata.name={lock}")
@@ -313,7 +332,9 @@ class Reading(SceneRequests):
         driver, handle = driver_and_handle(pv) if pv is not None else ("", "")
         if not (node and handle) or pv is None:
             return
-        found = await self._get(self.scene.attachments, VOLUME_ATTACHMENTS, Key("", attachment_name(driver, handle, node)))
+        found = await self._get(
+            self.scene.attachments, VOLUME_ATTACHMENTS, Key("", attachment_name(driver, handle, node))
+        )
         if found is not None:
             await self.events(found)
             return

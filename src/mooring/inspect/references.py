@@ -60,11 +60,16 @@ def references(inventory: Inventory, unplaced: Iterable[Object], matcher: Handle
 
 def _begun(inventory: Inventory) -> Iterator[Reference]:
     """Volumes that provisioners make: by a journal, or for a claim that is not bound."""
-    names, waiting = {found.name for found in inventory.objects}, {claim.uid for claim in inventory.claims if not claim.volume_name}
+    names, waiting = (
+        {found.name for found in inventory.objects},
+        {claim.uid for claim in inventory.claims if not claim.volume_name},
+    )
     uids = {claim.uid for claim in inventory.claims}
     for intent in inventory.intents:
         if intent.volume_name not in names:
-            yield _of_intent(intent, intent.uid in inventory.idle and intent.uid not in waiting, has_claim=intent.uid in uids)
+            yield _of_intent(
+                intent, intent.uid in inventory.idle and intent.uid not in waiting, has_claim=intent.uid in uids
+            )
     made = {found.claim_uid for found in inventory.objects if found.provisioned}
     for claim in inventory.claims:
         if not claim.volume_name and claim.uid not in made:
@@ -105,13 +110,17 @@ def _left(inventory: Inventory) -> Iterator[Reference]:
     for pod, claim_key in inventory.claimless:
         text = f"the volume of the claim {claim_key}, which is gone and which pod {pod} uses"
         again = "has been made anew" if claim_key in keys else "is gone"
-        yield Reference(text, f"the claim {claim_key} of pod {pod} {again}: restore it with its volume, or delete the pod")
+        yield Reference(
+            text, f"the claim {claim_key} of pod {pod} {again}: restore it with its volume, or delete the pod"
+        )
 
 
 def _of_attachment(attachment: Attachment, is_ours: bool) -> Reference:
     name = attachment.volume_name
     text = f"the volume of PersistentVolume {name}, which is gone and which VolumeAttachment {attachment.name} attaches"
-    way_out = f"VolumeAttachment {attachment.name} is left of PersistentVolume {name}: delete the one, or restore the other"
+    way_out = (
+        f"VolumeAttachment {attachment.name} is left of PersistentVolume {name}: delete the one, or restore the other"
+    )
     return Reference(text, way_out, (name,), is_proof=_is_generated(name), is_ours=is_ours)
 
 
@@ -131,11 +140,16 @@ def _nameless(inventory: Inventory, unplaced: Iterable[Object], matcher: HandleM
     for attachment in inventory.attachments:
         if attachment.handle and attachment.attacher == inventory.driver and not matcher.named_by(attachment.handle):
             way_out = f"the driver does not list the handle in VolumeAttachment {attachment.name}: delete it"
-            yield Reference(f"the volume that VolumeAttachment {attachment.name} names by a handle that the driver does not list", way_out)
+            yield Reference(
+                f"the volume that VolumeAttachment {attachment.name} names by a handle that the driver does not list",
+                way_out,
+            )
     for handle, pod in inventory.disks.items():
         if not matcher.named_by(handle):
             way_out = f"the driver does not list the disk that pod {pod} names itself: correct it, or delete the pod"
-            yield Reference(f"the disk that pod {pod} names itself, and that the driver does not list by that name", way_out)
+            yield Reference(
+                f"the disk that pod {pod} names itself, and that the driver does not list by that name", way_out
+            )
 
 
 def _is_generated(name: str) -> bool:

@@ -16,7 +16,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from mooring.api.binding import claim_key, claims_of, is_finished
-from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 from mooring.api.meta import Key, Kind, Object, finalizers_of, key_of
 from mooring.api.migration import driver_of
 from mooring.api.names import sanitised
@@ -72,7 +79,9 @@ class Search:
             live_leases=leases.live,
             silent_leases=leases.silent,
             last_renewals=leases.last,
-            out_of_service=frozenset(one.metadata.name for one in nodes if is_out_of_service(one) and not is_ready(one)),
+            out_of_service=frozenset(
+                one.metadata.name for one in nodes if is_out_of_service(one) and not is_ready(one)
+            ),
         )
 
     def _is_on(self, csi_node: CSINode) -> bool:
@@ -97,7 +106,9 @@ class FinalizerRelease(msgspec.Struct, frozen=True):
         for one in chosen:
             if report is None or self.clock.now() - looked_at > FRESH_S:
                 report, looked_at = await self.look(), self.clock.now()
-            problem = "an attachment of it could not be released" if one.after & stayed else await self._release(one, report)
+            problem = (
+                "an attachment of it could not be released" if one.after & stayed else await self._release(one, report)
+            )
             if problem:
                 stayed.add(one.name)
             yield one, problem

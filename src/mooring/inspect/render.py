@@ -32,7 +32,11 @@ def as_json(report: OrphansReport, removed: Mapping[str, str], wall_s: float) ->
 
 
 def _intent_entry(intent: Intent) -> dict[str, str]:
-    return {"volumeName": intent.volume_name, "claim": f"{intent.namespace}/{intent.claim_name}", "claimUID": intent.uid}
+    return {
+        "volumeName": intent.volume_name,
+        "claim": f"{intent.namespace}/{intent.claim_name}",
+        "claimUID": intent.uid,
+    }
 
 
 def _entry(finding: Finding, removed: Mapping[str, str], wall_s: float) -> dict[str, Any]:
@@ -73,7 +77,11 @@ def as_table(report: OrphansReport, removed: Mapping[str, str], wall_s: float) -
     left = Counter(finding.kind for finding in report.findings if finding.handle not in gone)
     counts = ", ".join(f"{left[kind]} {kind.value}" for kind in FindingKind if kind not in _OF_SNAPSHOTS or left[kind])
     deleted = f"; {len(gone)} deleted" if gone else ""
-    open_ = f"; {counted(len(report.unplaced), 'intent')} open, and not known yet for which volume" if report.unplaced else ""
+    open_ = (
+        f"; {counted(len(report.unplaced), 'intent')} open, and not known yet for which volume"
+        if report.unplaced
+        else ""
+    )
     intents = "".join(f"  {visible(_intent(intent))}\n" for intent in report.unplaced)
     intents += "".join(f"  {visible(_intent(intent))}: another provisioner has made it\n" for intent in report.settled)
     return f"{text}{visible(report.driver)}: {counted(report.volume_count - len(gone), 'volume')}, {counts}{deleted}{open_}\n{intents}"
@@ -82,7 +90,9 @@ def as_table(report: OrphansReport, removed: Mapping[str, str], wall_s: float) -
 def _intent(intent: Intent) -> str:
     """An intent of the journal, in words."""
     selected = f", for node {intent.node_name}" if intent.node_name else ""
-    return f"claim {intent.namespace}/{intent.claim_name} ({intent.uid}), PersistentVolume {intent.volume_name}{selected}"
+    return (
+        f"claim {intent.namespace}/{intent.claim_name} ({intent.uid}), PersistentVolume {intent.volume_name}{selected}"
+    )
 
 
 def counted(count: int, what: str) -> str:
@@ -115,5 +125,8 @@ def _age(seconds: float) -> str:
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Columns; the last one as it is."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    lines = ("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows)
+    lines = (
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        for row in rows
+    )
     return "\n".join(lines) + "\n"

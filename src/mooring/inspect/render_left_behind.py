@@ -28,7 +28,13 @@ def as_json(report: LeftBehind, outcomes: Outcomes) -> str:
 
 def _entry(one: HeldObject, outcomes: Outcomes) -> dict[str, Any]:
     entry: dict[str, Any] = {"kind": one.kind, "name": one.name}
-    optional = {"volumeHandle": one.volume, "node": one.node, "kept": one.kept, "wayOut": one.way_out, "otherFinalizers": list(one.others)}
+    optional = {
+        "volumeHandle": one.volume,
+        "node": one.node,
+        "kept": one.kept,
+        "wayOut": one.way_out,
+        "otherFinalizers": list(one.others),
+    }
     entry.update({name: value for name, value in optional.items() if value})
     if one.key in outcomes:
         entry["released"] = not outcomes[one.key]
@@ -44,8 +50,12 @@ def as_table(report: LeftBehind, outcomes: Outcomes) -> str:
     kept = sum(bool(one.kept) for one in report.held)
     rest = len(report.held) - kept - gone
     released = f", {gone} released" if gone else ""
-    may = f", {rest} may go once the driver is gone" if report.obstacles and rest else f", {rest} may go" if rest else ""
-    obstacles = "".join(f"  not gone: {visible(one.text)}\n    first: {visible(one.way_out)}\n" for one in report.obstacles)
+    may = (
+        f", {rest} may go once the driver is gone" if report.obstacles and rest else f", {rest} may go" if rest else ""
+    )
+    obstacles = "".join(
+        f"  not gone: {visible(one.text)}\n    first: {visible(one.way_out)}\n" for one in report.obstacles
+    )
     return f"{text}{visible(report.driver)}: {counted(len(report.held), 'object')} held{released}, {kept} kept{may}\n{obstacles}"
 
 

@@ -55,26 +55,38 @@ class Renewals:
     ) -> None:
         self._cluster, self._clock, self._names, self._watching = cluster, clock, names, watching
         self._namespace, self._also_unheld, self._longest_s = namespace, also_unheld, longest_s
-        self._dead: Mapping[str, LeaseRecord] | None = None  # as they were at the first look: still so, they have run out
+        self._dead: Mapping[str, LeaseRecord] | None = (
+            None  # as they were at the first look: still so, they have run out
+        )
 
     async def look(self) -> LeaseSight:
         """Raises ApiError."""
         found = await self._read()
         if self._dead is None:
-            self._dead = {name: record for name, record in found.items() if self._counts(record) and record.duration_s <= self._longest_s}
+            self._dead = {
+                name: record
+                for name, record in found.items()
+                if self._counts(record) and record.duration_s <= self._longest_s
+            }
             if self._dead:
                 found = await self._watched(self._dead)
         dead = self._dead
         live = {name: record for name, record in found.items() if self._counts(record) and dead.get(name) != record}
         last = {name: record.renewed for name, record in found.items()}
-        return LeaseSight(tuple(self._live(*one) for one in sorted(live.items())), tuple(sorted(found.keys() - live.keys())), last)
+        return LeaseSight(
+            tuple(self._live(*one) for one in sorted(live.items())), tuple(sorted(found.keys() - live.keys())), last
+        )
 
     def _counts(self, record: LeaseRecord) -> bool:
         return bool(record.holder) or self._also_unheld
 
     def _live(self, name: str, record: LeaseRecord) -> LiveLease:
         too_long = record.duration_s > self._longest_s
-        why = f"it holds for {format_duration(record.duration_s)}, which nobody waited for" if too_long else "it was renewed a moment ago"
+        why = (
+            f"it holds for {format_duration(record.duration_s)}, which nobody waited for"
+            if too_long
+            else "it was renewed a moment ago"
+        )
         return LiveLease(name, record.holder, why, is_watched=not too_long)
 
     async def _watched(self, held: Mapping[str, LeaseRecord]) -> dict[str, LeaseRecord]:
@@ -90,7 +102,9 @@ class Renewals:
         return found
 
     async def _read(self) -> dict[str, LeaseRecord]:
-        selections = [Selection(namespace=self._namespace, field_selector=f"metadata.name={name}") for name in sorted(self._names)]
+        selections = [
+            Selection(namespace=self._namespace, field_selector=f"metadata.name={name}") for name in sorted(self._names)
+        ]
         found = [lease for one in selections async for lease in list_all(self._cluster, LEASES.whole(), one)]
         return {_key_of(lease): record_of(lease) for lease in found}
 

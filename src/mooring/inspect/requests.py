@@ -31,7 +31,14 @@ from mooring.api.core import (
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.meta import Key, annotation
 from mooring.api.migration import TranslationError
-from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUME_ATTRIBUTES_CLASSES, CSINode, StorageClass
+from mooring.api.storage import (
+    CSI_NODES,
+    STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
+    VOLUME_ATTRIBUTES_CLASSES,
+    CSINode,
+    StorageClass,
+)
 from mooring.api.volume_names import attachment_name
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.volume_capability import AccessModeError
@@ -123,7 +130,9 @@ class Requests:
         order = await self._prepared(view, claim, storage_class, looked)
         return msgspec.structs.replace(self._ordered(order, looked), notes=not_now(str(decision.because)))
 
-    async def _prepared(self, view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked) -> Order:
+    async def _prepared(
+        self, view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked
+    ) -> Order:
         """The order for a claim that is not due. Raises NoRequest."""
         while True:
             try:
@@ -155,7 +164,9 @@ class Requests:
         except NotFound:
             raise NoRequest(f"there is no StorageClass {name}, so no volume is made for the claim") from None
         if not self._driver.is_named(found.provisioner):
-            raise NoRequest(f"the class {name} is of driver {found.provisioner}, and {self._driver.name} answers at --csi-address")
+            raise NoRequest(
+                f"the class {name} is of driver {found.provisioner}, and {self._driver.name} answers at --csi-address"
+            )
         return found
 
     async def _view(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> View:
@@ -167,7 +178,10 @@ class Requests:
             origin = await self._objects.find(PERSISTENT_VOLUME_CLAIMS, source.name, source.namespace)
         if origin is not None:
             cached.claims.put(origin)
-        if claim.spec.volume_name and (pv := await self._objects.find(PERSISTENT_VOLUMES, claim.spec.volume_name)) is not None:
+        if (
+            claim.spec.volume_name
+            and (pv := await self._objects.find(PERSISTENT_VOLUMES, claim.spec.volume_name)) is not None
+        ):
             cached.volumes.put(pv)
         csi_nodes: Shelf[CSINode] = Shelf()
         if self._driver.topology:
@@ -195,7 +209,13 @@ class Requests:
     async def _delete(self, pv: PersistentVolume, volume: ResolvedVolume, _node: str) -> Built:
         class_name = volume_class_of(pv)
         shelves = _Shelves(await self._objects.find(STORAGE_CLASSES, class_name) if class_name else None)
-        view = CacheView(driver=self._driver, claims=shelves.claims, volumes=shelves.volumes, classes=shelves.classes, nodes=shelves.nodes)
+        view = CacheView(
+            driver=self._driver,
+            claims=shelves.claims,
+            volumes=shelves.volumes,
+            classes=shelves.classes,
+            nodes=shelves.nodes,
+        )
         secrets = await self._objects.secret(secret_for(view, pv, migrated=volume.migrated))
         policy, phase = pv.spec.persistent_volume_reclaim_policy, pv.status.phase
         stays = "" if (policy, phase) == ("Delete", "Released") else f"the volume is {phase}, its policy {policy}"
@@ -207,7 +227,9 @@ class Requests:
 
     async def _unpublish(self, _pv: PersistentVolume, volume: ResolvedVolume, node: str) -> Built:
         """The node's id is that which the attachment notes: another machine may have the node's name by now."""
-        attachment = await self._objects.find(VOLUME_ATTACHMENTS, attachment_name(self._driver.name, volume.handle, node))
+        attachment = await self._objects.find(
+            VOLUME_ATTACHMENTS, attachment_name(self._driver.name, volume.handle, node)
+        )
         noted = annotation(attachment, NODE_ID_ANNOTATION) if attachment is not None else ""
         order = publish_order(self._driver, volume, noted or await self._node_id(node), "")
         return Built(order.undone.request(await self._objects.secret(order.secret)))
@@ -225,13 +247,17 @@ class Requests:
     async def _expand(self, pv: PersistentVolume, volume: ResolvedVolume, _node: str) -> Built:
         claim = await self._claim_of(pv)
         sizes = sizes_of(claim, pv)
-        size = size_to_ask(sizes, is_final=False, on_controller=self._driver.expands, node_pending=is_true(claim, resizing.FS_PENDING))
+        size = size_to_ask(
+            sizes, is_final=False, on_controller=self._driver.expands, node_pending=is_true(claim, resizing.FS_PENDING)
+        )
         reason = ""
         if size is None:
             reason = "it is the node's turn"
         elif sizes.has.value >= sizes.wanted.value and not sizes.step:
             reason = "the claim has the size that it wants"
-        order = expand_order(volume.spec, size or sizes.wanted, self._driver.single_node_multi_writer, migrated=volume.migrated)
+        order = expand_order(
+            volume.spec, size or sizes.wanted, self._driver.single_node_multi_writer, migrated=volume.migrated
+        )
         return Built(order.request(await self._objects.secret(order.secret)), not_now(reason))
 
     async def _modify(self, pv: PersistentVolume, _volume: ResolvedVolume, _node: str) -> Built:

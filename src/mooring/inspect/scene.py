@@ -101,7 +101,9 @@ class Unseen(msgspec.Struct, frozen=True):
 class Scene:
     """now_s: seconds since 1970. indexes: those that the judgements of other rooms ask for, by kind."""
 
-    def __init__(self, now_s: float, indexes: Mapping[str, Mapping[str, Callable[[Any], Iterable[str]]]] | None = None) -> None:
+    def __init__(
+        self, now_s: float, indexes: Mapping[str, Mapping[str, Callable[[Any], Iterable[str]]]] | None = None
+    ) -> None:
         wanted = indexes or {}
         self.now_s = now_s
         self.pods: Shelf[Pod] = Shelf(wanted.get("pods"))

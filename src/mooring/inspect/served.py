@@ -52,7 +52,9 @@ class AsServed(Cluster):
         kind = request.kind
         if version == kind.version:
             return await self._cluster.ask(request)
-        answer = await self._cluster.ask(msgspec.structs.replace(request, kind=msgspec.structs.replace(kind.whole(), version=version)))
+        answer = await self._cluster.ask(
+            msgspec.structs.replace(request, kind=msgspec.structs.replace(kind.whole(), version=version))
+        )
         if request.verb in NO_OBJECT:
             return answer
         if isinstance(answer, Page):

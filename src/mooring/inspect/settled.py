@@ -40,12 +40,16 @@ def settled(inventory: Inventory, homeless: Iterable[ListedVolume]) -> tuple[Int
     )
 
 
-async def tidied(cluster: Cluster, driver_name: str, uids: Collection[str], wall_s: float) -> AsyncIterator[tuple[str, str]]:
+async def tidied(
+    cluster: Cluster, driver_name: str, uids: Collection[str], wall_s: float
+) -> AsyncIterator[tuple[str, str]]:
     """Takes these intents out of their pages; gives each page that had some, with what kept it from that, "" for nothing. Raises ApiError.
 
     Only from pages that are idle still, and only as they were read: a provisioner that begins meanwhile is told so by a conflict of ours.
     """
-    pages = [page async for page in list_all(cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))]
+    pages = [
+        page async for page in list_all(cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))
+    ]
     for page in pages:
         if (page["metadata"].get("annotations") or {}).get(lease_codec.DRIVER) == driver_name:
             entries = lease_codec.texts_of(page)
@@ -60,7 +64,10 @@ async def _written(cluster: Cluster, page: Mapping[str, Any], left: Iterable[byt
     if not is_idle(page, wall_s):
         return "a provisioner has begun to work on it"
     meta = page["metadata"]
-    change = {"resourceVersion": meta["resourceVersion"], "annotations": {lease_codec.ENTRIES: lease_codec.packed(left) or None}}
+    change = {
+        "resourceVersion": meta["resourceVersion"],
+        "annotations": {lease_codec.ENTRIES: lease_codec.packed(left) or None},
+    }
     try:
         await cluster.patch(LEASES.whole(), meta["name"], merge_patch({"metadata": change}), meta["namespace"])
     except ApiError as error:

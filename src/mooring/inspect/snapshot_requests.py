@@ -66,7 +66,9 @@ class SnapshotRequests:
             raise NoRequest(f"the {kind.name} {key} has no content yet: nothing is sent before it has one")
         ref = ref_of(content)
         if (ref.namespace, ref.name) != (key.namespace, key.name) or ref.uid not in ("", snapshot.metadata.uid):
-            raise NoRequest(f"the {kind.name} {key} names {content.metadata.name}, which is of another one: {ref.namespace}/{ref.name}")
+            raise NoRequest(
+                f"the {kind.name} {key} names {content.metadata.name}, which is of another one: {ref.namespace}/{ref.name}"
+            )
         return await self._built(rpc, row, content)
 
     async def from_content(self, rpc: str, name: str) -> Built:
@@ -78,7 +80,9 @@ class SnapshotRequests:
         name = content.metadata.name
         about = f"{row.kind.name} {name}"
         if content.spec.driver != self._driver.name:
-            raise NoRequest(f"{about} is of driver {content.spec.driver}, and {self._driver.name} answers at --csi-address")
+            raise NoRequest(
+                f"{about} is of driver {content.spec.driver}, and {self._driver.name} answers at --csi-address"
+            )
         view = await self._view(row, content, deletes=rpc.startswith("Delete"))
         decision = decide_content(view, row, name, self._objects.clock.now())
         try:
@@ -93,7 +97,10 @@ class SnapshotRequests:
         groups: Shelf[VolumeGroupSnapshotContent] = Shelf(CONTENT_INDEXES)
         classes: Shelf[VolumeSnapshotClass] = Shelf()
         group_classes: Shelf[VolumeGroupSnapshotClass] = Shelf()
-        shelves: dict[str, tuple[Shelf[Any], Shelf[Any]]] = {SINGLES.noun: (singles, classes), GROUPS.noun: (groups, group_classes)}
+        shelves: dict[str, tuple[Shelf[Any], Shelf[Any]]] = {
+            SINGLES.noun: (singles, classes),
+            GROUPS.noun: (groups, group_classes),
+        }
         shelves[row.noun][0].put(content)
         if deletes:
             for one in (SINGLES, GROUPS) if groups_too else (SINGLES,):
@@ -103,7 +110,9 @@ class SnapshotRequests:
             found = await self._objects.find(row.classes, name)
             if found is not None:
                 shelves[row.noun][1].put(found)
-        return View(self._driver, singles, classes, Memory(), SnapshotterOptions(groups=groups_too), groups, group_classes)
+        return View(
+            self._driver, singles, classes, Memory(), SnapshotterOptions(groups=groups_too), groups, group_classes
+        )
 
     async def _all(self, row: Row) -> AsyncGenerator[Content, None]:
         """The driver's contents; none of a kind that the cluster does not have."""
@@ -116,21 +125,31 @@ class SnapshotRequests:
 
     async def _create(self, view: View, content: Content, decision: Decision[Action]) -> Built:
         if imported_handle(content) is not None:
-            raise NoRequest(f"{content.metadata.name} is of a {row_of(content).noun} that was there before: nobody makes it")
+            raise NoRequest(
+                f"{content.metadata.name} is of a {row_of(content).noun} that was there before: nobody makes it"
+            )
         if isinstance(content, VolumeSnapshotContent) and is_group_content(content):
             raise NoRequest(f"{content.metadata.name} is of a group's snapshot, which CreateVolumeGroupSnapshot makes")
         due = next((action.order for action in decision.actions if isinstance(action, Create)), None)
         found = view.class_of(content)
         if due is None and found is not None and found.driver != self._driver.name:
-            raise NoRequest(f"class {found.metadata.name} is of driver {found.driver}, and {self._driver.name} answers at --csi-address")
+            raise NoRequest(
+                f"class {found.metadata.name} is of driver {found.driver}, and {self._driver.name} answers at --csi-address"
+            )
         order = due or create_order(view, content, replayed=False)
         secrets = await self._objects.secret(creation_secret(content))
         request = order.request(secrets) if row_of(content) is SINGLES else order.group_request(secrets)
         return Built(request, () if due is not None else not_now(str(decision.because)))
 
     async def _delete(self, view: View, content: Content, decision: Decision[Action]) -> Built:
-        if isinstance(content, VolumeSnapshotContent) and content.status is not None and content.status.volume_group_snapshot_handle:
-            raise NoRequest(f"{content.metadata.name} is of a group's snapshot, which DeleteVolumeGroupSnapshot deletes")
+        if (
+            isinstance(content, VolumeSnapshotContent)
+            and content.status is not None
+            and content.status.volume_group_snapshot_handle
+        ):
+            raise NoRequest(
+                f"{content.metadata.name} is of a group's snapshot, which DeleteVolumeGroupSnapshot deletes"
+            )
         due = next((action.made for action in decision.actions if isinstance(action, Delete)), None)
         made = due or self._made(content, handle_of(content))
         secrets = await self._objects.secret(creation_secret(content))
@@ -144,16 +163,23 @@ class SnapshotRequests:
             return Built(Made(handle).list_request(secrets), self._unless_asked(decision, Way.LIST))
         if not volumes_of(content):
             raise NoRequest(f"{content.metadata.name} names neither a snapshot nor a volume")
-        only_then = "the list of a volume is asked only for a deleted snapshot whose making the driver refuses to tell of"
+        only_then = (
+            "the list of a volume is asked only for a deleted snapshot whose making the driver refuses to tell of"
+        )
         return Built(list_of_volume_request(volumes_of(content)[0], "", secrets), not_now(only_then))
 
     async def _get(self, view: View, content: Content, decision: Decision[Action]) -> Built:
         made = self._made(content, handle_of(content) or imported_handle(content))
-        return Built(made.get_request(await self._secret_of_question(view, content)), self._unless_asked(decision, Way.GET))
+        return Built(
+            made.get_request(await self._secret_of_question(view, content)), self._unless_asked(decision, Way.GET)
+        )
 
     async def _get_group(self, view: View, content: Content, decision: Decision[Action]) -> Built:
         made = self._made(content, handle_of(content) or imported_handle(content))
-        return Built(made.get_group_request(await self._secret_of_question(view, content)), self._unless_asked(decision, Way.GET_GROUP))
+        return Built(
+            made.get_group_request(await self._secret_of_question(view, content)),
+            self._unless_asked(decision, Way.GET_GROUP),
+        )
 
     # -- the parts
 
@@ -162,7 +188,9 @@ class SnapshotRequests:
 
     def _made(self, content: Content, handle: str | None) -> Made:
         if not handle:
-            raise NoRequest(f"{content.metadata.name} names no {row_of(content).noun} that the driver has made: it has no handle yet")
+            raise NoRequest(
+                f"{content.metadata.name} names no {row_of(content).noun} that the driver has made: it has no handle yet"
+            )
         return Made(handle, members_of(content))
 
     def _row_for(self, rpc: str) -> Row:
@@ -197,7 +225,9 @@ def _why_not_deleted(content: Content, decision: Decision[Action]) -> str:
     noun = row_of(content).noun
     if is_going(content) or is_given_up(content):
         return str(decision.because)
-    return f"the content is deleted, and its {noun} is not" if is_deleting(content) else f"nobody has deleted the {noun}"
+    return (
+        f"the content is deleted, and its {noun} is not" if is_deleting(content) else f"nobody has deleted the {noun}"
+    )
 
 
 _BUILDERS: Final[Mapping[str, Callable[[SnapshotRequests, View, Content, Decision[Action]], Awaitable[Built]]]] = {

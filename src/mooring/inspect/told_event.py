@@ -27,7 +27,15 @@ async def user_of(cluster: Cluster) -> str:
 
 
 async def tell(
-    cluster: Cluster, clock: Clock, kind: Kind[Any], obj: Any, reason: str, message: str, component: str, *, is_warning: bool = True
+    cluster: Cluster,
+    clock: Clock,
+    kind: Kind[Any],
+    obj: Any,
+    reason: str,
+    message: str,
+    component: str,
+    *,
+    is_warning: bool = True,
 ) -> None:
     """obj: as decoded. is_warning: it is about something that can do harm. Raises ApiError."""
     meta, now = obj.metadata, rfc3339(clock.wall_s())

@@ -37,14 +37,20 @@ class Unsettled(msgspec.Struct, frozen=True):
 
 
 def unsettled_of(
-    contents: Iterable[VolumeSnapshotContent], groups: Iterable[VolumeGroupSnapshotContent], driver_name: str, wall_s: float
+    contents: Iterable[VolumeSnapshotContent],
+    groups: Iterable[VolumeGroupSnapshotContent],
+    driver_name: str,
+    wall_s: float,
 ) -> Iterator[Unsettled]:
     for one in contents:
         handle, volume = one.status.snapshot_handle if one.status else None, one.spec.source.volume_handle
         if one.spec.driver == driver_name and is_marked(one, BEING_CREATED) and volume and not handle:
             yield _unsettled(VOLUME_SNAPSHOT_CONTENTS.name, one.metadata, (volume,), BEING_CREATED, wall_s)
     for group in groups:
-        handle, volumes = group.status.volume_group_snapshot_handle if group.status else None, group.spec.source.volume_handles
+        handle, volumes = (
+            group.status.volume_group_snapshot_handle if group.status else None,
+            group.spec.source.volume_handles,
+        )
         if group.spec.driver == driver_name and is_marked(group, GROUP_BEING_CREATED) and volumes and not handle:
             yield _unsettled(GROUP_SNAPSHOT_CONTENTS.name, group.metadata, volumes, GROUP_BEING_CREATED, wall_s)
 

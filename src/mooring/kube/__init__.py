@@ -19,13 +19,32 @@ if TYPE_CHECKING:
     from mooring.kube.client.http import HttpCluster
     from mooring.kube.client.kubeconfig import load
     from mooring.kube.cluster import Cluster, EventType, Page, Patch, PatchType, Selection, WatchEvent
-    from mooring.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Gone, Invalid, NotFound, NotServed, Unreachable
+    from mooring.kube.errors import (
+        AlreadyExists,
+        ApiError,
+        Conflict,
+        Forbidden,
+        Gone,
+        Invalid,
+        NotFound,
+        NotServed,
+        Unreachable,
+    )
     from mooring.kube.patch import add_finalizer, json_patch, merge_diff, merge_patch, remove_finalizer
 
 _HOMES = {
     "mooring.api.core": ("reference_to",),
     "mooring.api.definitions": ("CUSTOM_RESOURCE_DEFINITIONS",),
-    "mooring.api.meta": ("ApiStruct", "Key", "Kind", "ObjectMeta", "annotation", "finalizers_of", "is_deleting", "key_of"),
+    "mooring.api.meta": (
+        "ApiStruct",
+        "Key",
+        "Kind",
+        "ObjectMeta",
+        "annotation",
+        "finalizers_of",
+        "is_deleting",
+        "key_of",
+    ),
     "mooring.api.quantity": ("Quantity", "parse_quantity"),
     "mooring.base.errors": ("ConfigError",),
     "mooring.kube.cluster": ("Cluster", "EventType", "Page", "Patch", "PatchType", "Selection", "WatchEvent"),

@@ -9,7 +9,9 @@ from mooring.api.meta import Kind
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 
-SELF_REVIEWS: Final[Kind[Any]] = Kind("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False, dict)
+SELF_REVIEWS: Final[Kind[Any]] = Kind(
+    "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False, dict
+)
 
 
 async def denied(cluster: Cluster, kind: Kind[Any], namespace: str, verbs: tuple[str, ...]) -> tuple[str, ...]:
@@ -20,7 +22,11 @@ async def denied(cluster: Cluster, kind: Kind[Any], namespace: str, verbs: tuple
 
 async def _is_denied(cluster: Cluster, kind: Kind[Any], namespace: str, verb: str) -> bool:
     attributes = {"group": kind.group, "resource": kind.plural, "namespace": namespace, "verb": verb}
-    body = {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.name, "spec": {"resourceAttributes": attributes}}
+    body = {
+        "apiVersion": SELF_REVIEWS.api_version,
+        "kind": SELF_REVIEWS.name,
+        "spec": {"resourceAttributes": attributes},
+    }
     try:
         review = await cluster.create(SELF_REVIEWS.whole(), body)
     except ApiError:

@@ -172,7 +172,14 @@ class Cluster(abc.ABC):
     ) -> Page[T]:
         """limit: objects per page, 0 for all. resource_version: "" for the newest state, "0" for any. Raises Gone for an old token."""
         page: Page[T] = await self.ask(
-            Request(Verb.LIST, kind, selection=selection, limit=limit, continue_token=continue_token, resource_version=resource_version)
+            Request(
+                Verb.LIST,
+                kind,
+                selection=selection,
+                limit=limit,
+                continue_token=continue_token,
+                resource_version=resource_version,
+            )
         )
         return page
 
@@ -181,7 +188,9 @@ class Cluster(abc.ABC):
         found: T = await self.ask(Request(Verb.GET, kind, name, namespace))
         return found
 
-    async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "", *, of: tuple[str, str] | None = None) -> T:
+    async def create(
+        self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "", *, of: tuple[str, str] | None = None
+    ) -> T:
         """body: the whole object, as JSON values or as a struct. of: the object and its sub-resource that answers, as a service account's
         `token`; what it answers is of this kind. Raises AlreadyExists, Invalid.
         """
@@ -200,7 +209,9 @@ class Cluster(abc.ABC):
         patched: T = await self.ask(Request(Verb.PATCH, kind, name, namespace, subresource, patch))
         return patched
 
-    async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
+    async def post(
+        self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = ""
+    ) -> None:
         """POST to a sub-resource of an object, as `binding` of a Pod: asked, and not stored. Raises NotFound, Conflict, Invalid."""
         await self.ask(Request(Verb.POST, kind, name, namespace, subresource, body))
 
@@ -215,7 +226,9 @@ class Cluster(abc.ABC):
         propagation: str = "",
     ) -> None:
         """uid: a precondition, "" for none. propagation: Background, Foreground, Orphan, "" for the default. Raises NotFound, Conflict."""
-        await self.ask(Request(Verb.DELETE, kind, name, namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation))
+        await self.ask(
+            Request(Verb.DELETE, kind, name, namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation)
+        )
 
     async def serves(self, kind: Kind[Any]) -> bool:
         """True where discovery has the kind in this version. Needs no rights. Raises ApiError when that is unknown."""

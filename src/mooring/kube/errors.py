@@ -168,7 +168,13 @@ def from_status(status: Mapping[str, Any], code: int, retry_after_s: float | Non
 
 
 def to_status(error: ApiError) -> dict[str, Any]:
-    status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": str(error)}
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": str(error),
+    }
     if error.reason:
         status["reason"] = error.reason
     details = dict(error.details)

@@ -14,7 +14,9 @@ PAGE_LIMIT: Final = 500
 T = TypeVar("T")
 
 
-async def list_all(cluster: Cluster, kind: Kind[T], selection: Selection = EVERYTHING, *, page_limit: int = PAGE_LIMIT) -> AsyncIterator[T]:
+async def list_all(
+    cluster: Cluster, kind: Kind[T], selection: Selection = EVERYTHING, *, page_limit: int = PAGE_LIMIT
+) -> AsyncIterator[T]:
     """Object by object, asked for page by page. Raises ApiError, after some of them perhaps."""
     token = ""
     while True:
@@ -30,5 +32,8 @@ def all_of(page: Page[T], kind: Kind[T]) -> tuple[T, ...]:
     """The page's items, for who concludes something from what is missing. Raises ServerError when one of them can't be read."""
     if page.unread:
         one = page.unread[0]
-        raise ServerError(f'{len(page.unread)} of the {kind.plural} can\'t be read, "{Key(one.namespace, one.name)}" among them', code=502)
+        raise ServerError(
+            f'{len(page.unread)} of the {kind.plural} can\'t be read, "{Key(one.namespace, one.name)}" among them',
+            code=502,
+        )
     return page.items

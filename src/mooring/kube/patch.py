@@ -40,7 +40,9 @@ def is_about_identity(error: ApiError) -> bool:
     A JSON patch whose test has failed names no field, whatever it tested.
     """
     causes = error.details.get("causes") or ()
-    return isinstance(error, Conflict | Invalid) and all(str(cause.get("field", "")).startswith("metadata.") for cause in causes)
+    return isinstance(error, Conflict | Invalid) and all(
+        str(cause.get("field", "")).startswith("metadata.") for cause in causes
+    )
 
 
 def test(path: str, value: Any) -> Operation:
@@ -103,7 +105,9 @@ def set_fields(obj: Object, field: str, before: Mapping[str, Any] | None, after:
     if before is None:
         return json_patch([test(path, None), add(path, dict(after))], of=obj) if after else None
     steps = [remove(f"{path}{pointer(name)}") for name in before if after.get(name) is None]
-    steps += [add(f"{path}{pointer(name)}", value) for name, value in after.items() if not _same(before.get(name), value)]
+    steps += [
+        add(f"{path}{pointer(name)}", value) for name, value in after.items() if not _same(before.get(name), value)
+    ]
     return json_patch(steps, of=obj) if steps else None
 
 

@@ -88,11 +88,15 @@ def mount(device: Path, point: Path, wanted: str = "", flags: Sequence[str] = ()
     over = mount_table().at(str(point))
     if over is not None:
         if over.source != str(device):
-            raise Occupied(f"something else is mounted on {str(point)!r} ({over.source}, {over.fs_type}): unmount it first")
+            raise Occupied(
+                f"something else is mounted on {str(point)!r} ({over.source}, {over.fs_type}): unmount it first"
+            )
         return
     point.mkdir(mode=0o750, exist_ok=True)
     fs_type = prepare(device, wanted)
-    same_twice = ["nouuid"] if fs_type == "xfs" else []  # a restored xfs has the identity of its origin: both may be mounted
+    same_twice = (
+        ["nouuid"] if fs_type == "xfs" else []
+    )  # a restored xfs has the identity of its origin: both may be mounted
     options = [*flags, *same_twice, *(["ro"] if readonly else [])]
     system.run("mount", "-t", fs_type, *(["-o", ",".join(options)] if options else []), str(device), str(point))
 

@@ -57,7 +57,9 @@ def attached(file: Path, *, readonly: bool = False) -> Iterator[Path]:
 def backing_of(name: str) -> Path:
     """The file of the loop device with this name, as in loop7; `/` for any other."""
     try:
-        return Path((_BLOCK / name / "loop" / "backing_file").read_text(encoding="utf-8", errors="surrogateescape").strip())
+        return Path(
+            (_BLOCK / name / "loop" / "backing_file").read_text(encoding="utf-8", errors="surrogateescape").strip()
+        )
     except OSError:
         return Path("/")
 

@@ -95,7 +95,9 @@ class MountTable:
     def below(self, path: str) -> tuple[Mount, ...]:
         """The mounts on the path and below it, the deepest last."""
         near = (mount for mount in self._mounts if mount.point.startswith(path))
-        return tuple(sorted((mount for mount in near if is_within(mount.point, path)), key=lambda mount: len(mount.point)))
+        return tuple(
+            sorted((mount for mount in near if is_within(mount.point, path)), key=lambda mount: len(mount.point))
+        )
 
     def holding(self, path: str) -> Mount | None:
         """The mount that the path lies on."""
@@ -109,7 +111,11 @@ class MountTable:
         if over is None:
             return ()
         root = over.root.rstrip("/") + path[len(over.point.rstrip("/")) :] or "/"
-        return tuple(mount.point for mount in self._mounts if mount.device == over.device and mount.root == root and mount.point != path)
+        return tuple(
+            mount.point
+            for mount in self._mounts
+            if mount.device == over.device and mount.root == root and mount.point != path
+        )
 
 
 def is_within(path: str, folder: str) -> bool:

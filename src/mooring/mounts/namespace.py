@@ -46,7 +46,9 @@ def enter_private_mounts() -> MountSpace:
     if sys.platform != "linux":
         return MountSpace("volumes are mounted on Linux only")
     if missing := missing_tools(_TOOLS):
-        return MountSpace(f"this machine has no {' and no '.join(missing)}: install the package that has them (util-linux)")
+        return MountSpace(
+            f"this machine has no {' and no '.join(missing)}: install the package that has them (util-linux)"
+        )
     if len(os.listdir("/proc/self/task")) > 1:
         return MountSpace("this process has threads already, which would stay outside of a mount namespace")
     root_refusal = "" if os.geteuid() == 0 else "only root may"

@@ -57,7 +57,9 @@ def loop_devices_of(backing: Path) -> tuple[Path, ...]:
     A loop device outlives the mount namespace in which its file had this path: its path is `/` then, and only the file itself tells.
     """
     found, strays = [], set[str]()
-    real = os.path.join(os.path.realpath(backing.parent), backing.name)  # as the kernel has it, without links; what is mounted is not asked
+    real = os.path.join(
+        os.path.realpath(backing.parent), backing.name
+    )  # as the kernel has it, without links; what is mounted is not asked
     for entry in sorted(_BLOCK.glob("loop*/loop/backing_file")):
         try:
             name = entry.read_text(encoding="utf-8", errors="surrogateescape").strip()
@@ -96,10 +98,17 @@ def run(*command: str, allowed: Container[int] = (0,), timeout_s: float = TOOL_S
     """A tool's output. allowed: exit codes that are no failure. Raises ToolFailed."""
     try:
         tool = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
         )
     except FileNotFoundError:
-        raise ToolFailed(f"{command[0]} is not on this machine; install the package that has it{_PACKAGE.get(command[0], '')}") from None
+        raise ToolFailed(
+            f"{command[0]} is not on this machine; install the package that has it{_PACKAGE.get(command[0], '')}"
+        ) from None
     try:
         output, complaint = tool.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:

@@ -17,7 +17,9 @@ from mooring.base.errors import MooringError
 from mooring.mounts import system
 from mooring.mounts.mountinfo import MountTable, parse
 
-OF_ANY_MOUNT: Final = frozenset({"ro", "rw", "noexec", "exec", "nosuid", "suid", "nodev", "dev", "noatime", "nodiratime", "relatime"})
+OF_ANY_MOUNT: Final = frozenset(
+    {"ro", "rw", "noexec", "exec", "nosuid", "suid", "nodev", "dev", "noatime", "nodiratime", "relatime"}
+)
 """Mount flags that a bind mount can have; the others are for file systems, and a folder has none of its own."""
 
 _RESTRICTIONS: Final = frozenset({"ro", "noexec", "nosuid", "nodev", "noatime", "nodiratime"})
@@ -69,7 +71,9 @@ def bind(source: Path, target: Path, flags: Sequence[str] = (), *, readonly: boo
         system.run("mount", "-o", ",".join(("bind", *options)), str(source), str(target))
         return
     if not _is_of(table, source, target):
-        raise Occupied(f"something else is mounted on {str(target)!r} ({there.source}, {there.fs_type}): unmount it first")
+        raise Occupied(
+            f"something else is mounted on {str(target)!r} ({there.source}, {there.fs_type}): unmount it first"
+        )
     over = table.holding(str(plain(source)))
     is_readonly = "ro" in options or (over is not None and "ro" in over.options.split(","))
     if "ro" in there.options.split(",") and not is_readonly:

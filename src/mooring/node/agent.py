@@ -60,7 +60,9 @@ class AgentSockets(msgspec.Struct, frozen=True):
 class NodeAgent(Manager):
     """run() until cancelled or drained. Raises ConfigError when the root folder can't be used."""
 
-    def __init__(self, runtime: Runtime, options: AgentOptions, caches: Caches | None = None, sockets: AgentSockets | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, options: AgentOptions, caches: Caches | None = None, sockets: AgentSockets | None = None
+    ) -> None:
         self._cluster, self._clock, self._name = runtime.cluster, runtime.clock, options.node_name
         self.layout = KubeletLayout(options.root)
         caches = caches or Caches(runtime, f"node/{options.node_name}")
@@ -76,7 +78,9 @@ class NodeAgent(Manager):
             plugin_at=sockets.plugin,
             grace_s=options.grace_s,
         )
-        self._watcher = sockets.watch(options.registry or self.layout.registry, self._plugins.changed, clock=runtime.clock)
+        self._watcher = sockets.watch(
+            options.registry or self.layout.registry, self._plugins.changed, clock=runtime.clock
+        )
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
         self._entries = Entries(
             runtime,
@@ -104,7 +108,11 @@ class NodeAgent(Manager):
         runtime.metrics.once(ConnectionMetrics).show(options.node_name, self.drivers.connected)
         runtime.metrics.once(UsageMetrics).show(options.node_name, lambda: stats.usages)
         self._is_prepared = asyncio.Event()
-        self._heartbeat = Heartbeat(runtime, caches, options.node_name, options.lease_s, options.resources) if options.heartbeats else None
+        self._heartbeat = (
+            Heartbeat(runtime, caches, options.node_name, options.lease_s, options.resources)
+            if options.heartbeats
+            else None
+        )
         super().__init__(
             caches,
             self._plugins.controller,
@@ -191,4 +199,9 @@ def new_node(name: str, in_use: Sequence[str] = (), *, attaches: bool = False) -
         "kubernetes.io/arch": _ARCHITECTURES.get(machine, machine),
     }
     metadata = {"name": name, "labels": labels, "annotations": {} if attaches else {CONTROLLED_ATTACH: "true"}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"volumesInUse": list(in_use)} if in_use else {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "status": {"volumesInUse": list(in_use)} if in_use else {},
+    }

@@ -66,7 +66,9 @@ class RegisteredDriver(msgspec.Struct, eq=False):
         """The capabilities of its node service, as numbers. Raises DriverError."""
         if self._capabilities is None:
             answer = await self.client.node_get_capabilities(csi.NodeGetCapabilitiesRequest(), Call(CALL_S))
-            self._capabilities = self.known_capabilities = frozenset(capability.rpc.type for capability in answer.capabilities)
+            self._capabilities = self.known_capabilities = frozenset(
+                capability.rpc.type for capability in answer.capabilities
+            )
         return self._capabilities
 
     async def mind(self, returned: Callable[[], None]) -> None:
@@ -115,7 +117,9 @@ class Drivers:
         """Registers the driver; one that had its name is closed."""
         await self.remove(driver.name)
         self._drivers[driver.name] = driver
-        self._minding[driver.name] = asyncio.create_task(driver.mind(lambda: self._tell(driver.name)), name=f"node/driver/{driver.name}")
+        self._minding[driver.name] = asyncio.create_task(
+            driver.mind(lambda: self._tell(driver.name)), name=f"node/driver/{driver.name}"
+        )
         self._tell(driver.name)
 
     async def remove(self, name: str) -> None:

@@ -66,12 +66,17 @@ class NoNode:
 def decide_conditions(node: Node, *, is_due: bool, now: str) -> tuple[Mapping[str, Any], ...]:
     """The conditions to post: everything if something is not as it should be, or is_due; else nothing."""
     found = {one.type: one for one in node.status.conditions or ()}
-    right = [one for one in CONDITIONS if (there := found.get(one.type)) and one == (there.type, there.status, there.reason, there.message)]
+    right = [
+        one
+        for one in CONDITIONS
+        if (there := found.get(one.type)) and one == (there.type, there.status, there.reason, there.message)
+    ]
     if len(right) == len(CONDITIONS) and not is_due:
         return ()
     steady = {one.type for one in CONDITIONS if (there := found.get(one.type)) and there.status == one.status}
     return tuple(
-        {**one._asdict(), "lastHeartbeatTime": now, **({} if one.type in steady else {"lastTransitionTime": now})} for one in CONDITIONS
+        {**one._asdict(), "lastHeartbeatTime": now, **({} if one.type in steady else {"lastTransitionTime": now})}
+        for one in CONDITIONS
     )
 
 
@@ -82,15 +87,27 @@ class Heartbeat:
     """
 
     def __init__(
-        self, runtime: Runtime, caches: Caches, node_name: str, lease_s: float = LEASE_S, resources: Resources | None = None
+        self,
+        runtime: Runtime,
+        caches: Caches,
+        node_name: str,
+        lease_s: float = LEASE_S,
+        resources: Resources | None = None,
     ) -> None:
         assert lease_s > 0
         self._resources = resources
-        self._cluster, self._clock, self._randomness, self._name = runtime.cluster, runtime.clock, runtime.randomness, node_name
+        self._cluster, self._clock, self._randomness, self._name = (
+            runtime.cluster,
+            runtime.clock,
+            runtime.randomness,
+            node_name,
+        )
         self._nodes = caches.of(NODES, selection=Selection(field_selector=f"metadata.name={node_name}"))
         self._lease_s, self._renew_s = lease_s, lease_s * RENEW_SHARE
         self._posted_at: Instant | None = None
-        self.controller: Controller[str] = Controller(runtime, "node-conditions", self._reconcile, workers=1, label="node", log=_log)
+        self.controller: Controller[str] = Controller(
+            runtime, "node-conditions", self._reconcile, workers=1, label="node", log=_log
+        )
         self.controller.watch(self._nodes, lambda change: [change.key.name] if change.new is not None else ())
 
     # -- conditions
@@ -148,14 +165,22 @@ class Heartbeat:
         try:
             await self._cluster.patch(LEASES, self._name, merge_patch(body), NODE_LEASE_NAMESPACE)
         except NotFound:
-            await self._make({**body, "metadata": {**body["metadata"], "name": self._name, "namespace": NODE_LEASE_NAMESPACE}})
+            await self._make(
+                {**body, "metadata": {**body["metadata"], "name": self._name, "namespace": NODE_LEASE_NAMESPACE}}
+            )
 
     def _spec(self) -> dict[str, Any]:
         duration_s = max(1, round(self._lease_s))
-        return {"holderIdentity": self._name, "leaseDurationSeconds": duration_s, "renewTime": rfc3339_micro(self._clock.wall_s())}
+        return {
+            "holderIdentity": self._name,
+            "leaseDurationSeconds": duration_s,
+            "renewTime": rfc3339_micro(self._clock.wall_s()),
+        }
 
     async def _make(self, body: Mapping[str, Any]) -> None:
         try:
-            await self._cluster.create(LEASES, {"apiVersion": LEASES.api_version, "kind": LEASES.name, **body}, NODE_LEASE_NAMESPACE)
+            await self._cluster.create(
+                LEASES, {"apiVersion": LEASES.api_version, "kind": LEASES.name, **body}, NODE_LEASE_NAMESPACE
+            )
         except AlreadyExists:
             pass  # an earlier try, whose answer was lost

@@ -119,11 +119,18 @@ def escaped(name: str) -> str:
 
 def is_folder_name(name: str) -> bool:
     """True for the name of exactly one folder."""
-    return bool(name) and name not in (".", "..") and not {"/", "\0"} & set(name) and len(os.fsencode(name)) <= NAME_BYTES_MAX
+    return (
+        bool(name)
+        and name not in (".", "..")
+        and not {"/", "\0"} & set(name)
+        and len(os.fsencode(name)) <= NAME_BYTES_MAX
+    )
 
 
 def _folder(name: str) -> str:
     """The name. Raises BadName unless it is that of exactly one folder."""
     if not is_folder_name(name):
-        raise BadName(f"{name!r} can't be the name of a folder: it is empty, has a slash or is longer than {NAME_BYTES_MAX} bytes")
+        raise BadName(
+            f"{name!r} can't be the name of a folder: it is empty, has a slash or is longer than {NAME_BYTES_MAX} bytes"
+        )
     return name

@@ -59,14 +59,24 @@ class NodeMetrics(Collector):
             registry=registry,
         )
         self._found = Counter(
-            "reconstruct_volume_operations", "[ALPHA] The number of volumes that were attempted to be reconstructed", registry=registry
+            "reconstruct_volume_operations",
+            "[ALPHA] The number of volumes that were attempted to be reconstructed",
+            registry=registry,
         )
         self._unread = Counter(
-            "reconstruct_volume_operations_errors", "[ALPHA] The number of volumes that failed reconstruction", registry=registry
+            "reconstruct_volume_operations_errors",
+            "[ALPHA] The number of volumes that failed reconstruction",
+            registry=registry,
         )
-        self._orphans = Gauge("kubelet_orphan_pod_cleaned_volumes", "[ALPHA] The total number of orphaned Pods' folders", registry=registry)
+        self._orphans = Gauge(
+            "kubelet_orphan_pod_cleaned_volumes",
+            "[ALPHA] The total number of orphaned Pods' folders",
+            registry=registry,
+        )
         self._orphan_errors = Gauge(
-            "kubelet_orphan_pod_cleaned_volumes_errors", "[ALPHA] The number of orphaned Pods' folders that failed", registry=registry
+            "kubelet_orphan_pod_cleaned_volumes_errors",
+            "[ALPHA] The number of orphaned Pods' folders that failed",
+            registry=registry,
         )
         self._collections = Histogram(
             "kubelet_volume_metric_collection_duration_seconds",

@@ -41,7 +41,9 @@ class AgentOptions:
         0.0,
         "How long a driver stays in CSINode when its registration socket is gone; after a start two minutes at least.",
     )
-    mounts_max: int = flag("max-mounts-per-driver", UINT, 0, "How many volumes of one driver the agent mounts at once; 0: no limit.")
+    mounts_max: int = flag(
+        "max-mounts-per-driver", UINT, 0, "How many volumes of one driver the agent mounts at once; 0: no limit."
+    )
     heartbeats: bool = True
     lease_s: float = LEASE_S
     watches_claims: bool = False

@@ -25,7 +25,9 @@ class Resources(msgspec.Struct, frozen=True):
     allocatable: Mapping[str, str]
 
 
-def resources_of(machine: Mapping[str, str], max_pods: int, capacity: Mapping[str, str], allocatable: Mapping[str, str]) -> Resources:
+def resources_of(
+    machine: Mapping[str, str], max_pods: int, capacity: Mapping[str, str], allocatable: Mapping[str, str]
+) -> Resources:
     """The machine's, but for what flags say. Raises ConfigError for what is no quantity, or more than there is."""
     for flag, given in (("capacity", capacity), ("allocatable", allocatable)):
         for name, text in given.items():
@@ -57,7 +59,8 @@ def decide_resources(node: Node, resources: Resources) -> dict[str, Any]:
     said = {"capacity": node.status.capacity or {}, "allocatable": node.status.allocatable or {}}
     wanted = {"capacity": resources.capacity, "allocatable": resources.allocatable}
     lacking = {
-        field: {name: text for name, text in given.items() if not _is_same(said[field].get(name), text)} for field, given in wanted.items()
+        field: {name: text for name, text in given.items() if not _is_same(said[field].get(name), text)}
+        for field, given in wanted.items()
     }
     return {field: given for field, given in lacking.items() if given}
 

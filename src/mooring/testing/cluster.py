@@ -38,7 +38,9 @@ class AsyncCluster:
 
     # -- objects
 
-    async def claim(self, name: str, size: str = "1Gi", *, storage_class: str = "", namespace: str = NAMESPACE, **spec: Any) -> AsyncClaim:
+    async def claim(
+        self, name: str, size: str = "1Gi", *, storage_class: str = "", namespace: str = NAMESPACE, **spec: Any
+    ) -> AsyncClaim:
         """Makes a PersistentVolumeClaim, of the driver's own class if no other is named. spec: more fields, as Kubernetes calls them."""
         body = seed_objects.claim(name, storage_class or self.storage_class, size, **spec)
         return await self._made(AsyncClaim, body, namespace)
@@ -50,7 +52,9 @@ class AsyncCluster:
         given = {"nodeName": node} if node else {}
         containers = [{"name": "main", "image": "none", "volumeMounts": mounts}]
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
-        return await self._made(AsyncPod, {**body, "spec": {"containers": containers, "volumes": volumes, **given, **spec}}, namespace)
+        return await self._made(
+            AsyncPod, {**body, "spec": {"containers": containers, "volumes": volumes, **given, **spec}}, namespace
+        )
 
     async def snapshot(self, name: str, claim: str, namespace: str = NAMESPACE) -> AsyncSnapshot:
         """Makes a VolumeSnapshot of a claim's volume. Raises NotFound for a driver that makes none."""
@@ -67,7 +71,9 @@ class AsyncCluster:
     def node(self, name: str) -> AsyncNode:
         """Raises ConfigError for a node that is not there."""
         if name not in self.plane.nodes:
-            there = f"only {', '.join(self.plane.nodes)}" if self.plane.nodes else "since the driver has no node service"
+            there = (
+                f"only {', '.join(self.plane.nodes)}" if self.plane.nodes else "since the driver has no node service"
+            )
             raise ConfigError(f"there is no node {name!r} here, {there}")
         return AsyncNode(self.plane, self.waiting, Key("", name))
 
@@ -83,7 +89,10 @@ class AsyncCluster:
     async def create(self, body: Mapping[str, Any] | str, namespace: str = NAMESPACE) -> Json:
         """Makes any object, from a mapping or as YAML."""
         given = parse_yaml(body.encode()) if isinstance(body, str) else body
-        kind = self._kind(lambda one: (one.api_version, one.name) == (given.get("apiVersion"), given.get("kind")), str(given.get("kind")))
+        kind = self._kind(
+            lambda one: (one.api_version, one.name) == (given.get("apiVersion"), given.get("kind")),
+            str(given.get("kind")),
+        )
         where = str((given.get("metadata") or {}).get("namespace") or namespace) if kind.namespaced else ""
         made: Json = await self.plane.users.create(kind, given, where)
         return made
@@ -100,7 +109,10 @@ class AsyncCluster:
 
     def _kind(self, is_meant: Callable[[Kind[Any]], bool], word: str) -> Kind[Json]:
         """Raises ConfigError."""
-        served = [Kind(one.group, one.version, one.kind, one.plural, one.namespaced, dict) for one in self.plane.store.resources]
+        served = [
+            Kind(one.group, one.version, one.kind, one.plural, one.namespaced, dict)
+            for one in self.plane.store.resources
+        ]
         for kind in served:
             if is_meant(kind):
                 return kind
@@ -179,7 +191,9 @@ class AsyncCluster:
         """Why an object is stuck, as `mooring why` says it. kind: as kubectl has it. Raises ConfigError."""
         known = ALIASES.get(kind.lower())
         if known is None:
-            raise ConfigError(f"{kind!r} is no kind that `why` knows; it knows {', '.join(dict.fromkeys(ALIASES.values()))}")
+            raise ConfigError(
+                f"{kind!r} is no kind that `why` knows; it knows {', '.join(dict.fromkeys(ALIASES.values()))}"
+            )
         return await self.waiting.why(known, Key(namespace if known in NAMESPACED else "", name))
 
     def allow_breaches(self, *numbers: str) -> None:

@@ -108,7 +108,9 @@ class DriverCalls:
     def clear(self) -> None:
         self._faults.clear()
 
-    async def make(self, rpc: Rpc[Q, A], request: Q, call: Call, where: str, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]) -> A:
+    async def make(
+        self, rpc: Rpc[Q, A], request: Q, call: Call, where: str, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]
+    ) -> A:
         """Makes the call. Raises DriverError."""
         answer, error = None, None
         began_s = self._clock.now()
@@ -124,7 +126,9 @@ class DriverCalls:
             shown = "" if answer is None else redacted(answer)
             tell(self._story, CallRecord(rpc.name, redacted(request), shown, error, now_s - began_s), where or "driver")
 
-    async def _struck(self, rpc: Rpc[Q, A], request: Q, call: Call, where: str, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]) -> A:
+    async def _struck(
+        self, rpc: Rpc[Q, A], request: Q, call: Call, where: str, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]
+    ) -> A:
         fault = self._next(rpc.name, where)
         if fault is None:
             return await self._watched(rpc, request, call, where, send)
@@ -148,7 +152,9 @@ class DriverCalls:
                 return fault
         return None
 
-    async def _watched(self, rpc: Rpc[Q, A], request: Q, call: Call, where: str, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]) -> A:
+    async def _watched(
+        self, rpc: Rpc[Q, A], request: Q, call: Call, where: str, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]
+    ) -> A:
         """The driver's own answer, which the book judges; a fault is not the driver's."""
         kills = self._kills[where]
         watching = Watch(self._watcher, where, self._sight).begin(rpc, request, call.timeout_s)

@@ -106,7 +106,10 @@ class Objects:
         return EndpointClient(self._controller, self._calls, "", clock=self._clock)
 
     def on_node(self, node: str, *, clock: Clock, metrics: CallObserver | None = None) -> WireDriver:
-        return cast("WireDriver", EndpointClient(self._endpoints[node], self._calls, node, clock=clock, metrics=cast("Any", metrics)))
+        return cast(
+            "WireDriver",
+            EndpointClient(self._endpoints[node], self._calls, node, clock=clock, metrics=cast("Any", metrics)),
+        )
 
     async def kill(self, node: str) -> None:
         self._endpoints[node].goes()
@@ -137,7 +140,11 @@ class Reference(Objects):
         if node == self._nodes[0]:
             self.close()
             self._hostpath = HostPath(
-                self._folder, node_ids=self._nodes, randomness=self._randomness, mount_mode=self._mode, clock=self._clock
+                self._folder,
+                node_ids=self._nodes,
+                randomness=self._randomness,
+                mount_mode=self._mode,
+                clock=self._clock,
             )
             return self._hostpath
         assert self._hostpath is not None
@@ -151,7 +158,9 @@ class Reference(Objects):
 class OverSocket(WireDriver):
     """A client over gRPC, whose calls are recorded and struck as those of the others."""
 
-    def __init__(self, address: str, calls: DriverCalls, where: str, *, clock: Clock, metrics: CallObserver | None = None) -> None:
+    def __init__(
+        self, address: str, calls: DriverCalls, where: str, *, clock: Clock, metrics: CallObserver | None = None
+    ) -> None:
         super().__init__(address, clock=clock, metrics=metrics)
         self._calls, self._where = calls, where
         calls.sockets.add(self.socket)
@@ -221,7 +230,11 @@ class Processes:
         """Those that run, each with its socket; the controller's own comes first."""
         if self._sockets.apart is not None:
             yield self._sockets.apart, self._sockets.controller
-        yield from ((driver, self._sockets.nodes[node]) for node, driver in self._sockets.drivers.items() if node not in self._off)
+        yield from (
+            (driver, self._sockets.nodes[node])
+            for node, driver in self._sockets.drivers.items()
+            if node not in self._off
+        )
 
 
 def maker(form: MakesDriver | PythonClass, options: Mapping[str, Any]) -> Callable[[str], object]:
@@ -241,7 +254,9 @@ def _named(driver: object, node: str) -> object:
     return driver
 
 
-async def started(wanted: Wanted, starter: Starter, calls: DriverCalls, stack: AsyncExitStack, group: asyncio.TaskGroup) -> DriverUnderTest:
+async def started(
+    wanted: Wanted, starter: Starter, calls: DriverCalls, stack: AsyncExitStack, group: asyncio.TaskGroup
+) -> DriverUnderTest:
     """The driver runs until the stack is closed. Raises ConfigError."""
     form = wanted.form
     if isinstance(form, ReferenceDriver):

@@ -60,7 +60,9 @@ class Endpoint:
 class EndpointClient(InProcessDriver):
     """One connection to it, as over a socket. where: the node, "" for the controller."""
 
-    def __init__(self, endpoint: Endpoint, calls: DriverCalls, where: str, *, clock: Clock, metrics: CallMetrics | None = None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, calls: DriverCalls, where: str, *, clock: Clock, metrics: CallMetrics | None = None
+    ) -> None:
         super().__init__(endpoint.plugin, clock=clock, metrics=metrics)
         self._endpoint, self._calls, self._where = endpoint, calls, where
         self._seen = endpoint.comings

@@ -27,7 +27,9 @@ class Faults:
     create and persistentvolumes; None for any.
     """
 
-    def __init__(self, calls: DriverCalls, api: ApiFaults, run: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
+    def __init__(
+        self, calls: DriverCalls, api: ApiFaults, run: Callable[[Coroutine[Any, Any, None], str], None]
+    ) -> None:
         self._calls, self._api, self._run = calls, api, run
 
     def lose_answer(self, rpc: str, *, on: str | None = None, times: int = 1) -> Self:
@@ -35,7 +37,14 @@ class Faults:
         return self._strike(rpc, DriverError(Code.UNAVAILABLE, LOST), after=True, on=on, times=times)
 
     def fail(
-        self, rpc: str, code: str | int = "UNAVAILABLE", text: str = "", *, after: bool = False, on: str | None = None, times: int = 1
+        self,
+        rpc: str,
+        code: str | int = "UNAVAILABLE",
+        text: str = "",
+        *,
+        after: bool = False,
+        on: str | None = None,
+        times: int = 1,
     ) -> Self:
         """The call fails with a code of gRPC's, by its number or name. after: it takes effect all the same. Raises ConfigError."""
         return self._strike(rpc, DriverError(_code(code), text or "as the test says"), after=after, on=on, times=times)
@@ -81,7 +90,9 @@ class Faults:
         self._api.loses_first = True
         return self
 
-    def lose_api_answer(self, verb: str | None = None, resource: str | None = None, *, of: str | None = None, times: int = 1) -> Self:
+    def lose_api_answer(
+        self, verb: str | None = None, resource: str | None = None, *, of: str | None = None, times: int = 1
+    ) -> Self:
         """The API server carries the request out, and the connection breaks before its answer."""
         self._api.lost.append((_Requests(of, verb, resource), times))
         return self

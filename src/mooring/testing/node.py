@@ -138,7 +138,9 @@ class _Registrar:
         self._driver, self._told = driver, told
 
     async def get_info(self, timeout_s: float) -> PluginInfo:
-        return PluginInfo(type=CSI_PLUGIN, name=self._driver, endpoint=f"/{self._driver}", supported_versions=("1.0.0",))
+        return PluginInfo(
+            type=CSI_PLUGIN, name=self._driver, endpoint=f"/{self._driver}", supported_versions=("1.0.0",)
+        )
 
     async def notify(self, *, registered: bool, error: str = "", timeout_s: float) -> None:
         if not self._told.done():

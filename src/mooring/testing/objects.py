@@ -67,7 +67,9 @@ class ApiObject:
 
     async def delete(self, *, force: bool = False) -> Self:
         """Asks for it; `gone` waits for it. force: without waiting for a node."""
-        await self._plane.users.delete(self.kind, self.key.name, self.key.namespace, grace_period_s=0 if force else None)
+        await self._plane.users.delete(
+            self.kind, self.key.name, self.key.namespace, grace_period_s=0 if force else None
+        )
         return self
 
     async def gone(self, wait_s: float = WAIT_S) -> Self:
@@ -124,7 +126,9 @@ class AsyncClaim(ApiObject):
                     return True
                 return str(found["spec"].get("persistentVolumeReclaimPolicy")) != "Delete"
 
-            await self._waiting.until(is_gone, f"{self} is gone, its PersistentVolume {volume.name} too", ("pv", volume), wait_s)
+            await self._waiting.until(
+                is_gone, f"{self} is gone, its PersistentVolume {volume.name} too", ("pv", volume), wait_s
+            )
         return self
 
     async def _note_volume(self) -> None:
@@ -138,7 +142,9 @@ class AsyncClaim(ApiObject):
 
     async def volume(self) -> Json:
         """Its PersistentVolume. Raises NotFound."""
-        found: Json = await self._plane.users.get(PERSISTENT_VOLUMES.whole(), (await self.read())["spec"].get("volumeName", ""))
+        found: Json = await self._plane.users.get(
+            PERSISTENT_VOLUMES.whole(), (await self.read())["spec"].get("volumeName", "")
+        )
         return found
 
     async def handle(self) -> str:
@@ -178,7 +184,9 @@ class AsyncSnapshot(ApiObject):
     short = "volumesnapshot"
 
     async def ready(self, wait_s: float = WAIT_S) -> Self:
-        return await self.until(lambda snapshot: (snapshot.get("status") or {}).get("readyToUse"), "is ready to use", wait_s)
+        return await self.until(
+            lambda snapshot: (snapshot.get("status") or {}).get("readyToUse"), "is ready to use", wait_s
+        )
 
 
 class AsyncNode(ApiObject):
@@ -230,7 +238,9 @@ class AsyncNode(ApiObject):
 
     async def in_service(self) -> Self:
         """Takes that taint off."""
-        return await self.patch({"spec": {"taints": [one for one in await self._taints() if one["key"] != OUT_OF_SERVICE_TAINT]}})
+        return await self.patch(
+            {"spec": {"taints": [one for one in await self._taints() if one["key"] != OUT_OF_SERVICE_TAINT]}}
+        )
 
     async def _taints(self) -> list[Json]:
         found: list[Json] = (await self.read())["spec"].get("taints") or []

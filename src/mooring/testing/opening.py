@@ -42,7 +42,12 @@ class ClusterOfTest(Cluster):
     """story: what has happened so far, line by line."""
 
     def __init__(
-        self, time: PlaneTime, life: Life[PlaneUnderTest], plane: PlaneUnderTest, story: io.StringIO, kubeconfig: Path | None
+        self,
+        time: PlaneTime,
+        life: Life[PlaneUnderTest],
+        plane: PlaneUnderTest,
+        story: io.StringIO,
+        kubeconfig: Path | None,
     ) -> None:
         self._time, self._life, self._story = time, life, story
         super().__init__(self._during, AsyncCluster(plane), kubeconfig)
@@ -76,7 +81,9 @@ def a_cluster(
     names = [f"n{number}" for number in range(1, nodes + 1)] if isinstance(nodes, int) else nodes
     wanted = Wanted(driver, options or {}, names, mounts)
     if isinstance(wanted.form, Socket) and len(names) > 1:
-        raise ConfigError(f"driver: one socket is one node's, for {wanted.form}: mark the test with @pytest.mark.mooring_cluster(nodes=1)")
+        raise ConfigError(
+            f"driver: one socket is one node's, for {wanted.form}: mark the test with @pytest.mark.mooring_cluster(nodes=1)"
+        )
     if mounts:
         _check_mounts()
     folder = Path(tempfile.mkdtemp(prefix="mooring-"))  # a short path: sockets may be in it
@@ -117,7 +124,9 @@ async def _plane(
     wanted: Wanted, folder: Path, time: PlaneTime, story: io.StringIO, randomness: Random, *, serves: bool
 ) -> AsyncGenerator[PlaneUnderTest, None]:
     clock = time.clock
-    stay, drivers_s = (time.loop.stay, time.loop.real_s) if isinstance(time, RealTime) else (_nobody_needs_it, clock.now)
+    stay, drivers_s = (
+        (time.loop.stay, time.loop.real_s) if isinstance(time, RealTime) else (_nobody_needs_it, clock.now)
+    )
     ports = Ports(folder, clock, randomness, Story(PlainScreen(story), clock), stay, drivers_s)
     async with running(wanted, ports) as plane:
         if isinstance(time, RealTime):

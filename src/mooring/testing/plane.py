@@ -102,7 +102,9 @@ async def running(wanted: Wanted, ports: Ports) -> AsyncGenerator[PlaneUnderTest
             if extras.snapshots:
                 await install(users, groups=extras.group_snapshots)
             has_agents = await _serves_nodes(driver, wanted.nodes[0], clock)
-            controllers = Controllers(cluster, session, story, clock, ports.randomness, Patience(), extras, has_agents=has_agents)
+            controllers = Controllers(
+                cluster, session, story, clock, ports.randomness, Patience(), extras, has_agents=has_agents
+            )
             await controllers.start_all(group)
             own = capabilities_of(info)
             await register(
@@ -116,7 +118,9 @@ async def running(wanted: Wanted, ports: Ports) -> AsyncGenerator[PlaneUnderTest
                 default_class=True,
                 log_place=_LOG_PLACE,
             )
-            around = Surroundings(ports.folder, cluster, driver, info.name, story, clock, ports.randomness, group, wanted.mounts)
+            around = Surroundings(
+                ports.folder, cluster, driver, info.name, story, clock, ports.randomness, group, wanted.mounts
+            )
             nodes = {name: NodeUnderTest(name, around) for name in wanted.nodes} if has_agents else {}
             for node in nodes.values():
                 await node.start()

@@ -181,7 +181,9 @@ def _on_its_loop(cluster: ClusterOfTest, test: Callable[..., object]) -> Callabl
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failed test shows what happened in its cluster, and the rules that its driver broke, which may be why it failed."""
     report = yield
     cluster = getattr(item, "funcargs", {}).get(FIXTURE)

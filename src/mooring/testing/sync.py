@@ -181,14 +181,22 @@ class Cluster:
     def kubeconfig(self) -> Path:
         """For clients over TLS. Raises ConfigError for a cluster that is not served."""
         if self._kubeconfig is None:
-            raise ConfigError("this cluster answers no clients over TLS: ask for it with @pytest.mark.mooring_cluster(serves=True)")
+            raise ConfigError(
+                "this cluster answers no clients over TLS: ask for it with @pytest.mark.mooring_cluster(serves=True)"
+            )
         return self._kubeconfig
 
-    def claim(self, name: str, size: str = "1Gi", *, storage_class: str = "", namespace: str = NAMESPACE, **spec: Any) -> Claim:
+    def claim(
+        self, name: str, size: str = "1Gi", *, storage_class: str = "", namespace: str = NAMESPACE, **spec: Any
+    ) -> Claim:
         """Makes a PersistentVolumeClaim, of the driver's own class if no other is named. spec: more fields, as Kubernetes calls them."""
-        return Claim(self.run, self.run(self.aio.claim(name, size, storage_class=storage_class, namespace=namespace, **spec)))
+        return Claim(
+            self.run, self.run(self.aio.claim(name, size, storage_class=storage_class, namespace=namespace, **spec))
+        )
 
-    def pod(self, name: str, *claims: str | Claim, node: str | Node = "", namespace: str = NAMESPACE, **spec: Any) -> Pod:
+    def pod(
+        self, name: str, *claims: str | Claim, node: str | Node = "", namespace: str = NAMESPACE, **spec: Any
+    ) -> Pod:
         """Makes a pod whose one container uses these claims. node: where it runs; "" lets the scheduler choose."""
         where = node if isinstance(node, str) else node.name
         return Pod(self.run, self.run(self.aio.pod(name, *map(_name, claims), node=where, namespace=namespace, **spec)))

@@ -36,7 +36,11 @@ class Waiting:
         self._cluster, self._clock, self._stay = cluster, clock, stay
 
     async def until(
-        self, check: Callable[[], Awaitable[Any]], what: str, about: tuple[str, Key] | None = None, wait_s: float = WAIT_S
+        self,
+        check: Callable[[], Awaitable[Any]],
+        what: str,
+        about: tuple[str, Key] | None = None,
+        wait_s: float = WAIT_S,
     ) -> Any:
         """The first truthy answer of the check. what: is waited for. about: the object that it hangs on. Raises NotYet."""
         began_s = self._clock.now()

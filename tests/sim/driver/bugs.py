@@ -61,7 +61,9 @@ def _copies_do_not_freeze() -> Planted:
 
 def _removals_cross_mounts() -> Planted:
     """What others have mounted in a volume's folder is removed with it."""
-    return mock.patch.object(statefile, "remove_tree", lambda path: shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True))
+    return mock.patch.object(
+        statefile, "remove_tree", lambda path: shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    )
 
 
 def _unknown_is_empty() -> Planted:
@@ -93,13 +95,16 @@ def _no_room_is_kept() -> Planted:
         self._twin.replace(self._path)
         sync_folder(self._path.parent)
 
-    return both(mock.patch.object(KeptFile, "write", write), mock.patch.object(KeptFile, "keep_room", return_value=None))
+    return both(
+        mock.patch.object(KeptFile, "write", write), mock.patch.object(KeptFile, "keep_room", return_value=None)
+    )
 
 
 def _first_steps_are_all() -> Planted:
     """A mount that was to become read-only is taken for done."""
     return both(
-        mock.patch.object(targets, "complete", return_value=None), mock.patch.object(mounting.targets, "complete", return_value=None)
+        mock.patch.object(targets, "complete", return_value=None),
+        mock.patch.object(mounting.targets, "complete", return_value=None),
     )
 
 
@@ -148,7 +153,9 @@ def _ready_at_once() -> Planted:
     """A snapshot is called ready before its data is there."""
     described = Core.described_snapshot
     return mock.patch.object(
-        Core, "described_snapshot", lambda self, snapshot: described(self, msgspec.structs.replace(snapshot, is_filling=False))
+        Core,
+        "described_snapshot",
+        lambda self, snapshot: described(self, msgspec.structs.replace(snapshot, is_filling=False)),
     )
 
 
@@ -160,7 +167,11 @@ def _sources_go() -> Planted:
 def _exact_sizes_are_refused() -> Planted:
     def fault(request: Any, advertised: Any) -> str | None:
         size = getattr(request, "capacity_range", None)
-        return "no such size" if size is not None and 0 < size.limit_bytes == size.required_bytes else request_fault(request, advertised)
+        return (
+            "no such size"
+            if size is not None and 0 < size.limit_bytes == size.required_bytes
+            else request_fault(request, advertised)
+        )
 
     request_fault = guard.request_fault
     return mock.patch.object(guard, "request_fault", fault)

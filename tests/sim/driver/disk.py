@@ -42,7 +42,10 @@ class Disk:
         self._randomness = Random(world.plan.seed * 16 + 4)
         self._unsynced: set[int] = set()
         """Inodes of files with something in them that the disk may not have."""
-        self._real = {name: getattr(os, name) for name in _PLAIN + _NEEDING_ROOM + ("open", "close", "stat", "fstat", "pwrite", "rename")}
+        self._real = {
+            name: getattr(os, name)
+            for name in _PLAIN + _NEEDING_ROOM + ("open", "close", "stat", "fstat", "pwrite", "rename")
+        }
 
     def step(self, what: str) -> None:
         """Raises Killed."""
@@ -67,7 +70,10 @@ class Disk:
         kernel = self.kernel
         patches: list[Any] = [mock.patch.object(os, name, self._plain(name)) for name in _PLAIN]
         patches += [mock.patch.object(os, name, self._needing_room(name)) for name in _NEEDING_ROOM]
-        patches += [mock.patch.object(os, name, getattr(self, f"_{name}")) for name in ("open", "close", "stat", "fstat", "pwrite")]
+        patches += [
+            mock.patch.object(os, name, getattr(self, f"_{name}"))
+            for name in ("open", "close", "stat", "fstat", "pwrite")
+        ]
         patches += [
             mock.patch.object(os, "posix_fallocate", self._fallocate),
             mock.patch.object(os, "fsync", self._fsync),
@@ -99,7 +105,10 @@ class Disk:
                 self.step(f"{name} {whole}")
                 self._world.check_removal(whole)
                 if any(whole.startswith(f"{point}/") for point in self.kernel.foreign):
-                    self._world.fail("deleted-in-mount", f"{self._world.short(whole)} is removed, and others have mounted something there")
+                    self._world.fail(
+                        "deleted-in-mount",
+                        f"{self._world.short(whole)} is removed, and others have mounted something there",
+                    )
             return real(path, *args, **options)
 
         return changed
@@ -108,7 +117,9 @@ class Disk:
         real = self._real[name]
 
         def made(path: Any, *args: Any, **options: Any) -> Any:
-            if INCARNATION.get() is not None and not (name == "mkdir" and os.path.isdir(path) and "dir_fd" not in options):
+            if INCARNATION.get() is not None and not (
+                name == "mkdir" and os.path.isdir(path) and "dir_fd" not in options
+            ):
                 self.step(f"{name} {path}")
                 self._needs_room()
             return real(path, *args, **options)
@@ -148,7 +159,9 @@ class Disk:
     def _fstat(self, descriptor: int) -> Any:
         if (point := self.kernel.descriptors.get(descriptor)) is not None:
             folder = self._real["fstat"](descriptor)
-            return SimpleNamespace(st_dev=f"/dev/{self.kernel.device_at(point)}", st_mode=folder.st_mode, st_gid=folder.st_gid)
+            return SimpleNamespace(
+                st_dev=f"/dev/{self.kernel.device_at(point)}", st_mode=folder.st_mode, st_gid=folder.st_gid
+            )
         return self._real["fstat"](descriptor)
 
     def _pwrite(self, descriptor: int, text: Any, place: int) -> int:
@@ -175,13 +188,17 @@ class Disk:
         target = command[-1]
         is_new = command[0] == "mount" and not any("remount" in word for word in command)
         if is_new and target.startswith(f"{self._world.root}/nodes/") and target not in self._world.kept():
-            self._world.fail("unrecorded", f"{self._world.short(target)} is mounted, and the state on the disk does not say so")
+            self._world.fail(
+                "unrecorded", f"{self._world.short(target)} is mounted, and the state on the disk does not say so"
+            )
         return self.kernel.run(*command, **options)
 
     def _exchange(self, new: Path, old: Path) -> None:
         self.step(f"exchange {old}")
         if os.stat(new).st_ino in self._unsynced:
-            self._world.fail("unsynced", f"{self._world.short(new)} takes the place of the state before the disk has it")
+            self._world.fail(
+                "unsynced", f"{self._world.short(new)} takes the place of the state before the disk has it"
+            )
         if not old.exists():
             self._real["rename"](new, old)
             return

@@ -60,7 +60,11 @@ class Kernel:
     def device_at(self, point: str) -> str:
         """The name of the loop device whose file system is mounted there, "" for none."""
         mount = next((one for one in reversed(self.mounts) if one.point == point), None)
-        return "" if mount is None or mount.fs_type == "devtmpfs" else mount.source.removeprefix("/dev/").replace("sda1", "")
+        return (
+            ""
+            if mount is None or mount.fs_type == "devtmpfs"
+            else mount.source.removeprefix("/dev/").replace("sda1", "")
+        )
 
     def is_writable(self, file: str) -> bool:
         """True while some pod can write to the file system in it."""
@@ -80,7 +84,9 @@ class Kernel:
             return ""
         if tool == "blkid":
             return self._known(args[-1])
-        work = {"mount": self._mount, "umount": self._unmount, "losetup": self._losetup, "fsfreeze": self._freeze}.get(tool)
+        work = {"mount": self._mount, "umount": self._unmount, "losetup": self._losetup, "fsfreeze": self._freeze}.get(
+            tool
+        )
         return work(args) or "" if work is not None else ""  # what else there is changes nothing here
 
     def _mount(self, args: list[str]) -> None:
@@ -100,16 +106,24 @@ class Kernel:
         else:
             name = source.removeprefix("/dev/")
             mode = "ro" if "ro" in options else "rw"
-            self.mounts.append(Mount(self._number(), 1, f"7:{name[4:]}", "/", target, mode, (), args[args.index("-t") + 1], source, mode))
+            self.mounts.append(
+                Mount(
+                    self._number(), 1, f"7:{name[4:]}", "/", target, mode, (), args[args.index("-t") + 1], source, mode
+                )
+            )
 
     def _bound(self, source: str, target: str) -> Mount:
         if self.file_of(source) is not None:
-            return Mount(self._number(), 1, "0:6", f"/{Path(source).name}", target, "rw", (), "devtmpfs", "devtmpfs", "rw")
+            return Mount(
+                self._number(), 1, "0:6", f"/{Path(source).name}", target, "rw", (), "devtmpfs", "devtmpfs", "rw"
+            )
         near = [one for one in self.table() if source == one.point or source.startswith(one.point.rstrip("/") + "/")]
         over = max(reversed(near), key=lambda one: len(one.point))
         root = (over.root.rstrip("/") + source[len(over.point.rstrip("/")) :]) or "/"
         options = "rw" if over is _ROOT else over.options
-        return Mount(self._number(), 1, over.device, root, target, options, (), over.fs_type, over.source, over.super_options)
+        return Mount(
+            self._number(), 1, over.device, root, target, options, (), over.fs_type, over.source, over.super_options
+        )
 
     def _set_options(self, target: str, options: list[str]) -> None:
         index = max(number for number, one in enumerate(self.mounts) if one.point == target)
@@ -124,7 +138,11 @@ class Kernel:
         if not found:
             raise ToolFailed(f"umount: {args[-1]}: not mounted")
         name = self.device_at(args[-1])
-        if name and self._points_of(name) == 1 and any(self.device_at(path) == name for path in self.descriptors.values()):
+        if (
+            name
+            and self._points_of(name) == 1
+            and any(self.device_at(path) == name for path in self.descriptors.values())
+        ):
             raise ToolFailed(f"umount: {args[-1]}: target is busy")
         self.mounts.remove(found[-1])
 
@@ -157,7 +175,9 @@ class Kernel:
         name = self.device_at(point)
         self._step(f"{args[0]} {name}")
         if (args[0] == "--freeze") == (name in self.frozen):
-            raise ToolFailed(f"fsfreeze: {point}: {'Device or resource busy' if name in self.frozen else 'Invalid argument'}")
+            raise ToolFailed(
+                f"fsfreeze: {point}: {'Device or resource busy' if name in self.frozen else 'Invalid argument'}"
+            )
         if args[0] == "--freeze":
             self.frozen[name] = 1
         else:

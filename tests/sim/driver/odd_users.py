@@ -27,7 +27,9 @@ class GroupUser(User):
         members = [one.snapshot_id for one in made.group_snapshot.snapshots]
         restoring = asyncio.get_running_loop().create_task(self._restored(members[0]), name=f"restores {self._name}")
         await self._world.clock.sleep(self._randomness.uniform(0.0, 0.5))
-        deletion = csi.DeleteVolumeGroupSnapshotRequest(group_snapshot_id=made.group_snapshot.group_snapshot_id, snapshot_ids=members)
+        deletion = csi.DeleteVolumeGroupSnapshotRequest(
+            group_snapshot_id=made.group_snapshot.group_snapshot_id, snapshot_ids=members
+        )
         await self._ask(f"delete {self._name}", lambda driver: driver.delete_volume_group_snapshot(deletion))
         for volume in (*volumes, *filter(None, [await restoring])):
             await self._deleted(volume)
@@ -35,7 +37,9 @@ class GroupUser(User):
     async def _restored(self, snapshot: str) -> str:
         """The volume, "" where its source was gone before it began."""
         request = csi.CreateVolumeRequest(
-            name=f"{self._name}-restored", capacity_range={"required_bytes": SIZE}, volume_capabilities=[self._capability]
+            name=f"{self._name}-restored",
+            capacity_range={"required_bytes": SIZE},
+            volume_capabilities=[self._capability],
         )
         request.volume_content_source.snapshot.snapshot_id = snapshot
         while True:
@@ -63,7 +67,10 @@ class InlineUser(User):
             access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER}, mount={"fs_type": "ext4"}
         )
         request = csi.NodePublishVolumeRequest(
-            volume_id=f"csi-{self._name}", target_path=str(target), volume_capability=capability, volume_context={_INLINE: "true"}
+            volume_id=f"csi-{self._name}",
+            target_path=str(target),
+            volume_capability=capability,
+            volume_context={_INLINE: "true"},
         )
         await self._ask(f"publish {self._name}", lambda driver: driver.node(node).node_publish_volume(request))
         await self._world.clock.sleep(self._randomness.uniform(0.0, 3.0))
@@ -81,7 +88,9 @@ class Onlooker:
         while True:
             await self._world.clock.sleep(self._randomness.uniform(0.0, 0.5))
             try:
-                answer = await self._world.call("list", lambda driver: driver.list_snapshots(csi.ListSnapshotsRequest()))
+                answer = await self._world.call(
+                    "list", lambda driver: driver.list_snapshots(csi.ListSnapshotsRequest())
+                )
             except DriverError as error:
                 if error.code not in LATER:
                     self._world.fail("refused", f"list: {error}")
@@ -92,4 +101,6 @@ class Onlooker:
         filling = self._world.filling()
         for entry in answer.entries:
             if entry.snapshot.ready_to_use and entry.snapshot.snapshot_id in filling:
-                self._world.fail("early-ready", f"{entry.snapshot.snapshot_id} is called ready, and its data is being copied")
+                self._world.fail(
+                    "early-ready", f"{entry.snapshot.snapshot_id} is called ready, and its data is being copied"
+                )

@@ -52,7 +52,9 @@ class _Life(Course[World]):  # type: ignore[type-var]
                 users += [GroupUser(world, 0)] if self._plan.odd.groups else []
                 users += [InlineUser(world, 0)] if self._plan.odd.inline else []
                 living = [group.create_task(one.live(), name=f"sim/user/{number}") for number, one in enumerate(users)]
-                looking = group.create_task(Onlooker(world).live(), name="sim/onlooker") if self._plan.odd.looks else None
+                looking = (
+                    group.create_task(Onlooker(world).live(), name="sim/onlooker") if self._plan.odd.looks else None
+                )
                 await asyncio.wait(living)
                 if looking is not None:
                     looking.cancel()
@@ -64,7 +66,11 @@ class _Life(Course[World]):  # type: ignore[type-var]
     @staticmethod
     def _check_empty(world: World) -> None:
         kernel, state = world.kernel, world.root / "state"
-        left = [*(mount.point for mount in kernel.mounts), *kernel.loops(), *(f"frozen {name}" for name in kernel.frozen)]
+        left = [
+            *(mount.point for mount in kernel.mounts),
+            *kernel.loops(),
+            *(f"frozen {name}" for name in kernel.frozen),
+        ]
         left += [str(path) for part in ("volumes", "snapshots", "mounts") for path in sorted((state / part).iterdir())]
         left += [str(path) for path in sorted((world.root / "nodes").iterdir()) if not path.name.startswith("staging-")]
         if left:

@@ -58,7 +58,8 @@ class User:
         await self._taken_back(restored, self._world.nodes[0])
         for snapshot in snapshots:
             await self._ask(
-                f"delete {snapshot}", lambda driver, one=snapshot: driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=one))
+                f"delete {snapshot}",
+                lambda driver, one=snapshot: driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=one)),
             )
         self._world.disk.is_full = self._happens(plan.full)
         await self._deleted(restored)
@@ -71,7 +72,10 @@ class User:
         parameters = {"colour": "blue"} if not snapshot and self._happens(self._world.plan.unknown) else {}
         source = csi.VolumeContentSource(snapshot={"snapshot_id": snapshot}) if snapshot else None
         request = csi.CreateVolumeRequest(
-            name=name, capacity_range={"required_bytes": SIZE}, volume_capabilities=[self._capability], parameters=parameters
+            name=name,
+            capacity_range={"required_bytes": SIZE},
+            volume_capabilities=[self._capability],
+            parameters=parameters,
         )
         if self._odd.happens(self._world.plan.odd.exact):
             request.capacity_range.limit_bytes = SIZE
@@ -81,11 +85,15 @@ class User:
         return str(answer.volume.volume_id)
 
     async def _brought(self, volume: str, node: str, *, readonly: bool = False, staged_only: bool = False) -> None:
-        attachment = csi.ControllerPublishVolumeRequest(volume_id=volume, node_id=node, volume_capability=self._capability)
+        attachment = csi.ControllerPublishVolumeRequest(
+            volume_id=volume, node_id=node, volume_capability=self._capability
+        )
         await self._ask(f"attach {volume} {node}", lambda driver: driver.controller_publish_volume(attachment))
         staging, target = self._paths(volume, node)
         staging.mkdir(exist_ok=True)
-        staged = csi.NodeStageVolumeRequest(volume_id=volume, staging_target_path=str(staging), volume_capability=self._capability)
+        staged = csi.NodeStageVolumeRequest(
+            volume_id=volume, staging_target_path=str(staging), volume_capability=self._capability
+        )
         await self._ask(f"stage {volume} {node}", lambda driver: driver.node(node).node_stage_volume(staged))
         if staged_only:
             return
@@ -109,12 +117,16 @@ class User:
         """The target is the group's, and so is what is made in it later."""
         status = target.stat()
         if status.st_gid != GID or not status.st_mode & stat.S_ISGID:
-            self._world.fail("group-lost", f"{self._world.short(target)} is of group {status.st_gid}, with mode {status.st_mode:o}")
+            self._world.fail(
+                "group-lost", f"{self._world.short(target)} is of group {status.st_gid}, with mode {status.st_mode:o}"
+            )
 
     async def _taken_back(self, volume: str, node: str) -> None:
         staging, target = self._paths(volume, node)
         unpublished = csi.NodeUnpublishVolumeRequest(volume_id=volume, target_path=str(target))
-        await self._ask(f"unpublish {volume} {node}", lambda driver: driver.node(node).node_unpublish_volume(unpublished))
+        await self._ask(
+            f"unpublish {volume} {node}", lambda driver: driver.node(node).node_unpublish_volume(unpublished)
+        )
         unstaged = csi.NodeUnstageVolumeRequest(volume_id=volume, staging_target_path=str(staging))
         await self._ask(f"unstage {volume} {node}", lambda driver: driver.node(node).node_unstage_volume(unstaged))
         detached = csi.ControllerUnpublishVolumeRequest(volume_id=volume, node_id=node)
@@ -143,7 +155,10 @@ class User:
             self._kernel.write(file, self._written)
 
     def _check_written(self, volume: str) -> None:
-        if self._is_image and (found := self._kernel.written(str(self._world.data(volume)))) != (self._written, self._written):
+        if self._is_image and (found := self._kernel.written(str(self._world.data(volume)))) != (
+            self._written,
+            self._written,
+        ):
             self._world.fail("lost", f"{volume} has {found}, {self._written} was written")
 
     async def _copied_twice(self, volume: str) -> tuple[str, ...]:
@@ -173,7 +188,10 @@ class User:
         """The first time, its device may be unreadable, or what is on it damaged: then nothing is formatted, and it is staged later."""
         plan, file, node = self._world.plan, str(self._world.data(volume)), self._world.nodes[0]
         before = self._kernel.written(file) if self._is_image else (0, 0)
-        is_damaged, is_unread = self._is_image and self._happens(plan.damaged), self._is_image and self._happens(plan.unread)
+        is_damaged, is_unread = (
+            self._is_image and self._happens(plan.damaged),
+            self._is_image and self._happens(plan.unread),
+        )
         if is_damaged:
             self._kernel.damage(file)
         if is_unread:

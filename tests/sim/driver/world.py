@@ -103,7 +103,9 @@ class World:
         incarnation = await self._living()
         assert incarnation.driver is not None
         self.story.tell("user", what)
-        task = asyncio.get_running_loop().create_task(_called(make, incarnation.driver), name=what, context=_context_of(incarnation))
+        task = asyncio.get_running_loop().create_task(
+            _called(make, incarnation.driver), name=what, context=_context_of(incarnation)
+        )
         self._calls.add(task)
         task.add_done_callback(self._ended)
         await asyncio.wait([task, incarnation.dead], return_when=asyncio.FIRST_COMPLETED)
@@ -129,7 +131,9 @@ class World:
         """What is being copied keeps all that is in it."""
         for record_id, source_id in self.filling().items():
             if f"{path}/".startswith(f"{self.data(source_id)}/"):
-                self.fail("deleted-under-copy", f"{self.short(path)} is removed, and {record_id} is being copied from there")
+                self.fail(
+                    "deleted-under-copy", f"{self.short(path)} is removed, and {record_id} is being copied from there"
+                )
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._calls.discard(task)
@@ -162,8 +166,18 @@ class World:
 
     def _made(self) -> HostPath:
         folder = self.root / "state"
-        mount_mode, options = MountMode(folder, MOUNT), HostpathOptions(images=self.plan.images, mount_group=self.plan.odd.gid)
-        return HostPath(folder, node_ids=self.nodes, randomness=self.randomness, options=options, mount_mode=mount_mode, clock=self.clock)
+        mount_mode, options = (
+            MountMode(folder, MOUNT),
+            HostpathOptions(images=self.plan.images, mount_group=self.plan.odd.gid),
+        )
+        return HostPath(
+            folder,
+            node_ids=self.nodes,
+            randomness=self.randomness,
+            options=options,
+            mount_mode=mount_mode,
+            clock=self.clock,
+        )
 
     def close(self) -> None:
         """The disk is given back."""

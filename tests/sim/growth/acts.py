@@ -42,10 +42,18 @@ NAME_MAX = 253
 class Acts:
     def __init__(self, world: GrowthWorld, resizer: Keeper) -> None:
         self._world, self._resizer = world, resizer
-        self._randomness, self._truth, self._cluster, self._backend = world.randomness["actor"], world.truth, world.cluster, world.backend
+        self._randomness, self._truth, self._cluster, self._backend = (
+            world.randomness["actor"],
+            world.truth,
+            world.cluster,
+            world.backend,
+        )
         self._claims, self._count, self._token = world.laws.claims, 0, "token0"
         self._kubelet, self._odd = Kubelet(world), OddActs(world, self._merge, self._do)
-        self._setting_back, self._in_peace = SettingBack(world, self._merge, self._do, _pod_of, self.restore_secret), False
+        self._setting_back, self._in_peace = (
+            SettingBack(world, self._merge, self._do, _pod_of, self.restore_secret),
+            False,
+        )
 
     async def prepare(self) -> None:
         body = {"metadata": {"name": GROWING}, "provisioner": DRIVER, "allowVolumeExpansion": True}
@@ -101,15 +109,28 @@ class Acts:
         if self._world.plan.habits.long_names:
             name, pv_name = name.ljust(NAME_MAX, "x"), pv_name.ljust(NAME_MAX, "x")
         common = {"accessModes": ["ReadWriteOnce"], "storageClassName": GROWING}
-        claim = {"metadata": {"name": name}, "spec": {**common, "volumeName": pv_name, "resources": {"requests": {"storage": str(size)}}}}
+        claim = {
+            "metadata": {"name": name},
+            "spec": {**common, "volumeName": pv_name, "resources": {"requests": {"storage": str(size)}}},
+        }
         made = await self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim, NAMESPACE)
-        self._backend.make(f"h-{pv_name}", size, on_node=self._world.plan.on_node or self._randomness.happens(self._world.plan.node_share))
+        self._backend.make(
+            f"h-{pv_name}",
+            size,
+            on_node=self._world.plan.on_node or self._randomness.happens(self._world.plan.node_share),
+        )
         source: Json = {"driver": DRIVER, "volumeHandle": f"h-{pv_name}"}
         if self._world.plan.wants_secret:
             source["controllerExpandSecretRef"] = {"name": SECRET, "namespace": NAMESPACE}
             self._backend.secrets[f"h-{pv_name}"] = self._token
         ref = {"kind": "PersistentVolumeClaim", "namespace": NAMESPACE, "name": name, "uid": made["metadata"]["uid"]}
-        spec = {**common, "capacity": {"storage": str(size)}, "csi": source, "claimRef": ref, "persistentVolumeReclaimPolicy": "Delete"}
+        spec = {
+            **common,
+            "capacity": {"storage": str(size)},
+            "csi": source,
+            "claimRef": ref,
+            "persistentVolumeReclaimPolicy": "Delete",
+        }
         await self._cluster.create(PERSISTENT_VOLUMES.whole(), {"metadata": {"name": pv_name}, "spec": spec})
         status = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": str(size)}}
         await self._merge(PERSISTENT_VOLUME_CLAIMS, name, {"status": status}, NAMESPACE, "status")
@@ -119,7 +140,10 @@ class Acts:
         if claim := self._some():
             await self._leave(claim)
             name, pv_name = claim["metadata"]["name"], claim["spec"]["volumeName"]
-            for kind, obj, namespace in ((PERSISTENT_VOLUME_CLAIMS, name, NAMESPACE), (PERSISTENT_VOLUMES, pv_name, "")):
+            for kind, obj, namespace in (
+                (PERSISTENT_VOLUME_CLAIMS, name, NAMESPACE),
+                (PERSISTENT_VOLUMES, pv_name, ""),
+            ):
                 await self._merge(kind, obj, {"metadata": {"finalizers": None}}, namespace)
                 await self._do(f"delete {kind.name} {obj}", self._cluster.delete(kind, obj, namespace))
             self._backend.drop(handle_of(claim))
@@ -144,10 +168,17 @@ class Acts:
         if claim := self._some():
             self._count += 1
             name, text = claim["metadata"]["name"], str(self._count)
-            await self._merge(PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"annotations": {"users.example.com/count": text}}}, NAMESPACE)
+            await self._merge(
+                PERSISTENT_VOLUME_CLAIMS,
+                name,
+                {"metadata": {"annotations": {"users.example.com/count": text}}},
+                NAMESPACE,
+            )
             condition = {"type": "users.example.com/Looked", "status": "True", "message": text}
             patch = Patch(PatchType.STRATEGIC, {"status": {"conditions": [condition]}})
-            request = self._cluster.patch(PERSISTENT_VOLUME_CLAIMS.whole(), name, patch, NAMESPACE, subresource="status")
+            request = self._cluster.patch(
+                PERSISTENT_VOLUME_CLAIMS.whole(), name, patch, NAMESPACE, subresource="status"
+            )
             await self._do(f"a condition of others on {name}", request)
 
     # -- pods
@@ -192,7 +223,12 @@ class Acts:
             await self._choose_class(claim, self._one_of((*CLASSES, *CLASSES, INFEASIBLE_CLASS, MISSING_CLASS, None)))
 
     async def _choose_class(self, claim: Json, name: str | None) -> None:
-        await self._merge(PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], {"spec": {"volumeAttributesClassName": name}}, NAMESPACE)
+        await self._merge(
+            PERSISTENT_VOLUME_CLAIMS,
+            claim["metadata"]["name"],
+            {"spec": {"volumeAttributesClassName": name}},
+            NAMESPACE,
+        )
 
     async def drop_class(self) -> None:
         name = self._one_of((*CLASSES, INFEASIBLE_CLASS))
@@ -203,7 +239,10 @@ class Acts:
         for name in (*CLASSES, INFEASIBLE_CLASS):
             if not self._truth.version(VOLUME_ATTRIBUTES_CLASSES, name):
                 body = {"metadata": {"name": name}, "driverName": DRIVER, "parameters": {"level": name}}
-                await self._do(f"create VolumeAttributesClass {name}", self._cluster.create(VOLUME_ATTRIBUTES_CLASSES.whole(), body))
+                await self._do(
+                    f"create VolumeAttributesClass {name}",
+                    self._cluster.create(VOLUME_ATTRIBUTES_CLASSES.whole(), body),
+                )
                 return
 
     async def change_secret(self) -> None:
@@ -222,7 +261,10 @@ class Acts:
         if self._truth.version(SECRETS, SECRET, NAMESPACE):
             await self._merge(SECRETS, SECRET, {"data": data}, NAMESPACE)
         else:
-            await self._do("create Secret", self._cluster.create(SECRETS.whole(), {"metadata": {"name": SECRET}, "data": data}, NAMESPACE))
+            await self._do(
+                "create Secret",
+                self._cluster.create(SECRETS.whole(), {"metadata": {"name": SECRET}, "data": data}, NAMESPACE),
+            )
 
     # -- processes
 
@@ -241,7 +283,8 @@ class Acts:
     async def _merge(self, kind: Kind[Any], name: str, body: Json, namespace: str = "", subresource: str = "") -> None:
         patch = Patch(PatchType.MERGE, body)
         await self._do(
-            f"patch {kind.name} {name} {body}", self._cluster.patch(kind.whole(), name, patch, namespace, subresource=subresource)
+            f"patch {kind.name} {name} {body}",
+            self._cluster.patch(kind.whole(), name, patch, namespace, subresource=subresource),
         )
 
     async def _do(self, what: str, request: Awaitable[Any]) -> None:

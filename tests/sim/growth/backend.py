@@ -27,7 +27,9 @@ def info_of(plan: Plan) -> DriverInfo:
     controller = {*(() if plan.on_node else (_RPC.EXPAND_VOLUME,)), *((_RPC.MODIFY_VOLUME,) if plan.modifies else ())}
     way = csi.PluginCapability.VolumeExpansion
     plugin = frozenset({csi.PluginCapability.Service.CONTROLLER_SERVICE})
-    return DriverInfo(DRIVER, "1", plugin, frozenset({way.OFFLINE if plan.offline else way.ONLINE}), frozenset(controller))
+    return DriverInfo(
+        DRIVER, "1", plugin, frozenset({way.OFFLINE if plan.offline else way.ONLINE}), frozenset(controller)
+    )
 
 
 class GrowthBackend(Backend):
@@ -99,7 +101,9 @@ class GrowthBackend(Backend):
 
     def _refusal(self, handle: str, size: int) -> DriverError | None:
         if size > self.limits.get(handle, self._whole):
-            return DriverError(Code.OUT_OF_RANGE, f"{handle} can't have more than {self.limits.get(handle, self._whole)} bytes")
+            return DriverError(
+                Code.OUT_OF_RANGE, f"{handle} can't have more than {self.limits.get(handle, self._whole)} bytes"
+            )
         if self._plan.offline and handle in self.in_use:  # type: ignore[attr-defined]
             return DriverError(Code.FAILED_PRECONDITION, f"{handle} is in use")
         return None
@@ -142,15 +146,21 @@ class Endpoint:
     def __init__(self, world: Any, mortal: Mortal) -> None:
         self._world, self._mortal, self._backend = world, mortal, world.backend
 
-    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+    async def controller_expand_volume(
+        self, request: csi.ControllerExpandVolumeRequest
+    ) -> csi.ControllerExpandVolumeResponse:
         handle, asked = request.volume_id, request.capacity_range.required_bytes
         size = await self._call(EXPAND, handle, str(asked), self._backend.expand(handle, asked, request.secrets))
         if self._world.faulty and self._world.randomness["backend"].happens(self._world.plan.lies):
             size = (asked // 2, asked - 1)[self._world.randomness["backend"].below(2)]
         self._answered(EXPAND, handle, None if size >= asked else Code.INTERNAL)
-        return csi.ControllerExpandVolumeResponse(capacity_bytes=size, node_expansion_required=handle in self._backend.node_parts)
+        return csi.ControllerExpandVolumeResponse(
+            capacity_bytes=size, node_expansion_required=handle in self._backend.node_parts
+        )
 
-    async def controller_modify_volume(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
+    async def controller_modify_volume(
+        self, request: csi.ControllerModifyVolumeRequest
+    ) -> csi.ControllerModifyVolumeResponse:
         handle, level = request.volume_id, request.mutable_parameters["level"]
         await self._call(MODIFY, handle, level, self._backend.modify(handle, level, request.secrets))
         self._answered(MODIFY, handle, None)

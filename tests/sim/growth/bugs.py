@@ -138,7 +138,12 @@ def _sizes_need_no_step() -> contextlib.AbstractContextManager[Any]:
     def unmarked(view: Any, claim: Any, sizes: Any, size: Any) -> Any:
         marks = mark(view, claim, sizes, size)
         is_same = sizes.allocated is not None and sizes.allocated.value == size.value
-        if sizes.step or not is_same or not view.options.recover or view.was_infeasible(claim, expansion_decide.INFEASIBLE_REASONS):
+        if (
+            sizes.step
+            or not is_same
+            or not view.options.recover
+            or view.was_infeasible(claim, expansion_decide.INFEASIBLE_REASONS)
+        ):
             return marks
         return tuple(msgspec.structs.replace(one, anew=False) for one in marks)
 
@@ -157,7 +162,9 @@ def _marks_come_late() -> contextlib.AbstractContextManager[Any]:
     )
 
 
-def _with_late_marks(plant: Callable[[], contextlib.AbstractContextManager[Any]]) -> Callable[[], contextlib.AbstractContextManager[Any]]:
+def _with_late_marks(
+    plant: Callable[[], contextlib.AbstractContextManager[Any]],
+) -> Callable[[], contextlib.AbstractContextManager[Any]]:
     """Of the lives 0 to 4805 none in which the server is set back shows the bug where marks do not come late."""
     return lambda: both(plant(), _marks_come_late())
 
@@ -175,8 +182,12 @@ BUGS: Final[Mapping[str, Bug]] = {
     "sizes-held-up": Bug(_sizes_are_held_up, {"held-up"}, first_seed=146),
     "volumes-late": Bug(_volumes_are_written_late, {"pv-shrank", "sizes-differ"}, first_seed=4),
     "failures-late": Bug(_failures_are_written_on_what_is_done, {"state-left"}, first_seed=7567),
-    "lost-answers-forgotten": Bug(_lost_answers_are_forgotten, {"overtaken", "node-overridden", "hot-loop"}, first_seed=2922),
-    "volumes-believed": Bug(_volumes_are_believed, {"class-differs", "sizes-differ", "node-overridden"}, first_seed=8868),
+    "lost-answers-forgotten": Bug(
+        _lost_answers_are_forgotten, {"overtaken", "node-overridden", "hot-loop"}, first_seed=2922
+    ),
+    "volumes-believed": Bug(
+        _volumes_are_believed, {"class-differs", "sizes-differ", "node-overridden"}, first_seed=8868
+    ),
     "steps-unwritten": Bug(_with_late_marks(_sizes_need_no_step), {"overtaken"}, first_seed=2638),
     "marks-late": Bug(_marks_come_late, {"overtaken"}, first_seed=9166),
     "answers-unheard": Bug(answers_show_nothing, {*_NOT_WELL, "hot-loop"}, first_seed=11518),

@@ -27,11 +27,16 @@ def fingerprint(world: GrowthWorld) -> tuple[object, ...]:
 def _sizes(world: GrowthWorld, claim: Json) -> Iterator[Complaint]:
     name, status = claim["metadata"]["name"], claim["status"]
     pv = world.laws.volumes[claim["spec"]["volumeName"]]
-    has, wish, volume = (bytes_of(one) for one in (status["capacity"], claim["spec"]["resources"]["requests"], pv["spec"]["capacity"]))
+    has, wish, volume = (
+        bytes_of(one) for one in (status["capacity"], claim["spec"]["resources"]["requests"], pv["spec"]["capacity"])
+    )
     if has < wish:
         yield "unserved", f"{name} wants {wish} and has {has}: {status}"
     if not has == volume == world.backend.sizes[handle_of(claim)]:
-        yield "sizes-differ", f"{name} has {has}, its volume {volume}, in the driver {world.backend.sizes[handle_of(claim)]}"
+        yield (
+            "sizes-differ",
+            f"{name} has {has}, its volume {volume}, in the driver {world.backend.sizes[handle_of(claim)]}",
+        )
     left = [one["type"] for one in status.get("conditions") or () if one["type"] in names.RESIZE_CONDITIONS]
     if left or status.get("allocatedResourceStatuses"):
         yield "state-left", f"{name} has grown, and still shows {left} {status.get('allocatedResourceStatuses')}"
@@ -51,7 +56,9 @@ def _class(world: GrowthWorld, claim: Json) -> Iterator[Complaint]:
     }
     if set(levels.values()) != {wish}:
         yield "class-differs", f"{name} wants {wish}: {levels}, {status.get('modifyVolumeStatus')}"
-    left = [one["type"] for one in status.get("conditions") or () if one["type"] in (names.MODIFYING, names.MODIFY_ERROR)]
+    left = [
+        one["type"] for one in status.get("conditions") or () if one["type"] in (names.MODIFYING, names.MODIFY_ERROR)
+    ]
     if left or status.get("modifyVolumeStatus"):
         yield "state-left", f"{name} is {wish}, and still shows {left} {status.get('modifyVolumeStatus')}"
 
@@ -62,7 +69,9 @@ def _class(world: GrowthWorld, claim: Json) -> Iterator[Complaint]:
 def silent(world: GrowthWorld) -> list[Complaint]:
     """Of a world in which something has stood in the way for good: claims that wait, and have been told nothing."""
     return [
-        found for _, claim in sorted(world.laws.claims.items()) for found in (*_silent_size(world, claim), *_silent_class(world, claim))
+        found
+        for _, claim in sorted(world.laws.claims.items())
+        for found in (*_silent_size(world, claim), *_silent_class(world, claim))
     ]
 
 

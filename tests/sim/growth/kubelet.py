@@ -42,14 +42,18 @@ class Kubelet:
             laws.has_grown(handle, size)
         backend.systems[handle] = max(size, backend.systems[handle])
         gone = [{"$patch": "delete", "type": kind} for kind in names.RESIZE_CONDITIONS]
-        await self._patch(claim, {"capacity": {"storage": str(size)}, "allocatedResourceStatuses": None, "conditions": gone})
+        await self._patch(
+            claim, {"capacity": {"storage": str(size)}, "allocatedResourceStatuses": None, "conditions": gone}
+        )
 
     async def _patch(self, claim: Json, status: Json) -> None:
         meta = claim["metadata"]
         body: dict[str, Any] = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "status": status}
         patch = Patch(PatchType.STRATEGIC, body)
         with contextlib.suppress(ApiError):
-            await self._world.cluster.patch(PERSISTENT_VOLUME_CLAIMS.whole(), meta["name"], patch, NAMESPACE, subresource="status")
+            await self._world.cluster.patch(
+                PERSISTENT_VOLUME_CLAIMS.whole(), meta["name"], patch, NAMESPACE, subresource="status"
+            )
             self._world.story.tell("kubelet", f"{meta['name']}: {status}")
 
 

@@ -52,7 +52,9 @@ def bytes_of(amounts: Json | None) -> int:
 class Laws:
     """claims, volumes: as they are stored, by name. fail: called with the law's name and what broke it."""
 
-    def __init__(self, plan: Plan, backend: GrowthBackend, now: Callable[[], Instant], fail: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, plan: Plan, backend: GrowthBackend, now: Callable[[], Instant], fail: Callable[[str, str], None]
+    ) -> None:
         self._plan, self._backend, self._now, self._fail = plan, backend, now, fail
         self.claims: dict[str, Json] = {}
         self.volumes: dict[str, Json] = {}
@@ -61,12 +63,18 @@ class Laws:
         self._open: dict[tuple[str, str], str] = {}  # by verb and handle, what the driver may be at work on
         self._grown: dict[str, int] = {}  # by handle, the size that was asked for, while nothing was refused since
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
-        self._freed: dict[str, tuple[Instant, str]] = {}  # by handle, when the driver refused which size, and its claim wanted another
+        self._freed: dict[
+            str, tuple[Instant, str]
+        ] = {}  # by handle, when the driver refused which size, and its claim wanted another
         self.told: dict[str, tuple[Instant, str]] = {}  # by the uid of an object, the last Warning about it, and when
         self.unheard: set[str] = set()  # names of objects about which an Event was refused
-        self.forgotten_events: set[str] = set()  # uids of objects of which a server that was set back has forgotten the Events
+        self.forgotten_events: set[str] = (
+            set()
+        )  # uids of objects of which a server that was set back has forgotten the Events
         self.counts: Counter[str] = Counter()
-        self._of_before: set[tuple[str, str]] = set()  # handles and sizes that were asked for before a set-back was known
+        self._of_before: set[tuple[str, str]] = (
+            set()
+        )  # handles and sizes that were asked for before a set-back was known
         self._was_set_back, self._heard_at = False, float("inf")
 
     # -- a server that is set back
@@ -79,8 +87,14 @@ class Laws:
         for table, plural in ((self.claims, CLAIMS), (self.volumes, "persistentvolumes")):
             table.clear()
             table.update({one["metadata"]["name"]: one for one in whole(plural)})
-        self._of_before |= {(operation.handle, operation.node_id) for operation in self._backend.locks.values() if operation.verb == EXPAND}
-        self._of_before |= {(handle, wanted) for (verb, handle), wanted in self._open.items() if verb == EXPAND}  # some are on their way
+        self._of_before |= {
+            (operation.handle, operation.node_id)
+            for operation in self._backend.locks.values()
+            if operation.verb == EXPAND
+        }
+        self._of_before |= {
+            (handle, wanted) for (verb, handle), wanted in self._open.items() if verb == EXPAND
+        }  # some are on their way
         self._open.clear()
         self._grown.clear()
         self._freed.clear()
@@ -143,7 +157,9 @@ class Laws:
         if refused and verb == EXPAND and asked is not None and not in_use:
             self._note_refusal(handle, asked)
         if refused and verb == EXPAND:
-            self._grown.pop(handle, None)  # what it refused may have been done by an earlier call: the claim may forget it
+            self._grown.pop(
+                handle, None
+            )  # what it refused may have been done by an earlier call: the claim may forget it
 
     def _note_refusal(self, handle: str, asked: str) -> None:
         """In peace, the size that the claim wants by now comes next, at once."""
@@ -159,7 +175,10 @@ class Laws:
     def _check_held_up(self, verb: str, handle: str, wanted: str) -> None:
         at_s, refused = self._freed.pop(handle, (0.0, ""))
         if verb == EXPAND and refused and wanted != refused and self._now() - at_s > AT_ONCE_S:
-            self._fail("held-up", f"{handle} is to grow to {wanted} now, {self._now() - at_s:.2f} s after {refused} was refused")
+            self._fail(
+                "held-up",
+                f"{handle} is to grow to {wanted} now, {self._now() - at_s:.2f} s after {refused} was refused",
+            )
 
     def has_grown(self, handle: str, asked: int) -> None:
         if (handle, str(asked)) not in self._of_before:
@@ -246,6 +265,8 @@ def handle_of(claim: Json) -> str:
 
 def _foreign(claim: Json) -> tuple[Any, ...]:
     """What the resizer leaves alone."""
-    annotations = {name: text for name, text in (claim["metadata"].get("annotations") or {}).items() if name not in _OURS}
+    annotations = {
+        name: text for name, text in (claim["metadata"].get("annotations") or {}).items() if name not in _OURS
+    }
     conditions = [one for one in claim["status"].get("conditions") or () if one["type"] not in names.CONDITIONS]
     return claim["spec"], annotations, claim["metadata"].get("finalizers"), conditions

@@ -35,7 +35,9 @@ class GrowthLine(WritingLine):
             return await super().ask(request)
         if request.verb is Verb.PATCH and request.kind.plural != "events":
             self._tell(f"means to {what_of(request)} {json.dumps(request.body.body)}")
-        token = WRITING.set(Write(self._mortal.number, lambda: self._mortal.alive, what_of(request), request.name, excused=False))
+        token = WRITING.set(
+            Write(self._mortal.number, lambda: self._mortal.alive, what_of(request), request.name, excused=False)
+        )
         try:
             return await super().ask(request)
         finally:

@@ -26,7 +26,9 @@ SIZES: Final = (
 class OddActs:
     """merge, do: of the acts that everybody does."""
 
-    def __init__(self, world: GrowthWorld, merge: Callable[..., Awaitable[None]], do: Callable[..., Awaitable[None]]) -> None:
+    def __init__(
+        self, world: GrowthWorld, merge: Callable[..., Awaitable[None]], do: Callable[..., Awaitable[None]]
+    ) -> None:
         self._world, self._cluster, self._merge, self._do = world, world.cluster, merge, do
         self._habits, self._randomness = world.plan.habits, Random(world.plan.seed * 1_000_003 + 31)
 
@@ -50,8 +52,15 @@ class OddActs:
         await self._make_foreign_class(name)
 
     async def _make_foreign_class(self, name: str) -> None:
-        body = {"metadata": {"name": name}, "driverName": OTHER_DRIVER, "parameters": {"level": f"{FOREIGN_LEVEL}{name}"}}
-        await self._do(f"create foreign VolumeAttributesClass {name}", self._cluster.create(VOLUME_ATTRIBUTES_CLASSES.whole(), body))
+        body = {
+            "metadata": {"name": name},
+            "driverName": OTHER_DRIVER,
+            "parameters": {"level": f"{FOREIGN_LEVEL}{name}"},
+        }
+        await self._do(
+            f"create foreign VolumeAttributesClass {name}",
+            self._cluster.create(VOLUME_ATTRIBUTES_CLASSES.whole(), body),
+        )
 
     async def choose_other_class(self) -> None:
         if claim := self._some():
@@ -96,9 +105,13 @@ class OddActs:
         """Every class is this driver's once more, and every volume names a Secret that is there."""
         for name in CLASSES:
             await self._merge(VOLUME_ATTRIBUTES_CLASSES, name, {"metadata": {"finalizers": None}})
-            await self._do(f"delete VolumeAttributesClass {name}", self._cluster.delete(VOLUME_ATTRIBUTES_CLASSES, name))
+            await self._do(
+                f"delete VolumeAttributesClass {name}", self._cluster.delete(VOLUME_ATTRIBUTES_CLASSES, name)
+            )
             body = {"metadata": {"name": name}, "driverName": DRIVER, "parameters": {"level": name}}
-            await self._do(f"create VolumeAttributesClass {name}", self._cluster.create(VOLUME_ATTRIBUTES_CLASSES.whole(), body))
+            await self._do(
+                f"create VolumeAttributesClass {name}", self._cluster.create(VOLUME_ATTRIBUTES_CLASSES.whole(), body)
+            )
         for name, pv in sorted(self._world.laws.volumes.items()):
             if names.MODIFY_SECRET_NAME in (pv["metadata"].get("annotations") or {}):
                 gone = {names.MODIFY_SECRET_NAME: None, names.MODIFY_SECRET_NAMESPACE: None}

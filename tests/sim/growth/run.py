@@ -71,7 +71,10 @@ class _Life(Course[GrowthWorld]):
         deadline = world.clock.now() + CALM_S_MAX
         while found := [*complaints(world), *(("unsettled", what) for what in keeper.unsettled())]:
             if world.clock.now() > deadline:
-                world.fail(found[0][0], f"not well {CALM_S_MAX:g} s after the last fault: {'; '.join(text for _, text in found)}")
+                world.fail(
+                    found[0][0],
+                    f"not well {CALM_S_MAX:g} s after the last fault: {'; '.join(text for _, text in found)}",
+                )
                 return
             await acts.tend()
             await world.clock.sleep(CALM_STEP_S)

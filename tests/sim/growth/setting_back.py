@@ -76,10 +76,19 @@ class SettingBack:
                 await self._patch(claim, {"resources": {"requests": {"storage": str(size)}}})
             pv = self._world.laws.volumes[spec["volumeName"]]
             if bytes_of(pv["spec"]["capacity"]) < bytes_of(status["capacity"]) == size:
-                await self._merge(PERSISTENT_VOLUMES, spec["volumeName"], {"spec": {"capacity": {"storage": str(size)}}})
+                await self._merge(
+                    PERSISTENT_VOLUMES, spec["volumeName"], {"spec": {"capacity": {"storage": str(size)}}}
+                )
             name, has = spec.get("volumeAttributesClassName"), self._backend.classes[handle_of(claim)]
-            if self._world.plan.modifies and name and name == status.get("currentVolumeAttributesClassName") and name != has:
-                await self._patch(claim, {"volumeAttributesClassName": next(one for one in CLASSES if one not in (name, has))})
+            if (
+                self._world.plan.modifies
+                and name
+                and name == status.get("currentVolumeAttributesClassName")
+                and name != has
+            ):
+                await self._patch(
+                    claim, {"volumeAttributesClassName": next(one for one in CLASSES if one not in (name, has))}
+                )
 
     async def _patch(self, claim: Json, spec: Json) -> None:
         await self._merge(PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], {"spec": spec}, NAMESPACE)

@@ -44,7 +44,11 @@ class Acts:
     async def prepare(self) -> None:
         """The world before anything goes wrong."""
         for driver in self._world.plan.drivers:
-            spec: Json = {"attachRequired": driver.attaches, "podInfoOnMount": driver.pod_info, "requiresRepublish": driver.asks_again}
+            spec: Json = {
+                "attachRequired": driver.attaches,
+                "podInfoOnMount": driver.pod_info,
+                "requiresRepublish": driver.asks_again,
+            }
             if driver.habits.tokens:
                 spec["tokenRequests"] = [{"audience": AUDIENCE}]
             if driver.habits.group_policy:
@@ -83,7 +87,10 @@ class Acts:
         mode = "Block" if volume.block else "Filesystem"
         made = await self._make_claim(volume)
         source: Json = {"driver": volume.driver, "volumeHandle": volume.handle}
-        for field, name in (("nodeStageSecretRef", volume.stage_secret), ("nodePublishSecretRef", volume.publish_secret)):
+        for field, name in (
+            ("nodeStageSecretRef", volume.stage_secret),
+            ("nodePublishSecretRef", volume.publish_secret),
+        ):
             if name:
                 source[field] = {"name": name, "namespace": NAMESPACE}
         if volume.fs_type:
@@ -129,7 +136,9 @@ class Acts:
     async def make_pod(self) -> None:
         if len(self.alive()) < PODS_MAX:
             plan = self._world.plan
-            volumes = [volume for volume in plan.volumes if self._randomness.happens(0.5)] or [self._one_of(plan.volumes)]
+            volumes = [volume for volume in plan.volumes if self._randomness.happens(0.5)] or [
+                self._one_of(plan.volumes)
+            ]
             await self.make_pod_of(volumes, self._one_of(plan.nodes))
 
     async def delete_pod(self) -> None:
@@ -145,7 +154,9 @@ class Acts:
         """Its containers have ended of their own."""
         if pods := self.alive():
             phase = self._one_of(("Succeeded", "Failed"))
-            await self.merge(PODS, self._one_of(pods)["metadata"]["name"], {"status": {"phase": phase}}, subresource="status")
+            await self.merge(
+                PODS, self._one_of(pods)["metadata"]["name"], {"status": {"phase": phase}}, subresource="status"
+            )
 
     async def move_pod(self) -> None:
         """Deleted here, and made elsewhere with the same volumes, at once or when it is gone."""
@@ -163,13 +174,17 @@ class Acts:
             notes = {"users.example.com/count": str(self._count)}
             await self.merge(PODS, self._one_of(pods)["metadata"]["name"], {"metadata": {"annotations": notes}})
 
-    async def make_pod_of(self, volumes: Sequence[VolumePlan], node: str, *, name: str = "", lost: Sequence[str] = ()) -> None:
+    async def make_pod_of(
+        self, volumes: Sequence[VolumePlan], node: str, *, name: str = "", lost: Sequence[str] = ()
+    ) -> None:
         """name: "" for a new one. lost: claims that there are not."""
         self._count += 1
         devices = [{"name": volume.name, "devicePath": f"/dev/{volume.name}"} for volume in volumes if volume.block]
         mounted = [*(volume.name for volume in volumes if not volume.block), *lost]
         inline = []
-        if (takers := [driver for driver in self._world.plan.drivers if driver.inline]) and self._randomness.happens(0.4):
+        if (takers := [driver for driver in self._world.plan.drivers if driver.inline]) and self._randomness.happens(
+            0.4
+        ):
             inline, mounted = [{"name": "scratch", "csi": {"driver": self._one_of(takers).name}}], [*mounted, "scratch"]
             if self._brings_two:
                 inline, mounted = [*inline, {**inline[0], "name": "more"}], [*mounted, "more"]
@@ -288,4 +303,8 @@ class Acts:
 
 
 def claims_in(pod: Json) -> list[str]:
-    return [volume["persistentVolumeClaim"]["claimName"] for volume in pod["spec"]["volumes"] if "persistentVolumeClaim" in volume]
+    return [
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in pod["spec"]["volumes"]
+        if "persistentVolumeClaim" in volume
+    ]

@@ -156,7 +156,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     **GROUPED,
     **POD_BUGS,
     **DISK_BUGS,
-    "inline-ids-shared": Bug(_inline_volumes_share_an_id, {"overlap", "pod-left", "record-dropped", "left"}, first_seed=7),
+    "inline-ids-shared": Bug(
+        _inline_volumes_share_an_id, {"overlap", "pod-left", "record-dropped", "left"}, first_seed=7
+    ),
     "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}, first_seed=15),
     "pods-unawaited": Bug(_found_volumes_have_no_pods, {"unpublish-wanted"}, first_seed=11),
     "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}, first_seed=459),

@@ -34,7 +34,12 @@ class CallLaws:
     """
 
     def __init__(
-        self, truth: Truth, site: Any, plan: Plan, fail: Callable[[str, str], None], now: Callable[[], float] = lambda: 0.0
+        self,
+        truth: Truth,
+        site: Any,
+        plan: Plan,
+        fail: Callable[[str, str], None],
+        now: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._truth, self._site, self._plan, self._fail = truth, site, plan, fail
         self._in_flight: dict[tuple[str, int, str], list[tuple[str, str]]] = defaultdict(list)  # verb and path
@@ -59,7 +64,9 @@ class CallLaws:
         recent.append(at_s)
         while recent[0] < at_s - 1.0:
             recent.popleft()
-        if len(recent) > PER_SECOND_MAX and "events" not in what and not what.startswith(("list", "get secrets")):  # of all nodes together
+        if (
+            len(recent) > PER_SECOND_MAX and "events" not in what and not what.startswith(("list", "get secrets"))
+        ):  # of all nodes together
             self._fail("hot-loop", f"{what}: {len(recent)} times in a second")
 
     def log_line(self, line: str) -> None:
@@ -71,7 +78,9 @@ class CallLaws:
     def call_begins(self, machine: Machine, process: int, verb: str, handle: str, path: str, request: Any) -> None:
         self.counts[verb] += 1
         key, what = (machine.name, process, handle), f"{verb} {handle} at {machine.name}"
-        if others := [other for other in self._in_flight[key] if (verb, other[0]) != (UNPUBLISH, UNPUBLISH) or other[1] == path]:
+        if others := [
+            other for other in self._in_flight[key] if (verb, other[0]) != (UNPUBLISH, UNPUBLISH) or other[1] == path
+        ]:
             self._fail("overlap", f"{what} while {others} are in flight")
         self._in_flight[key].append((verb, path))
         volume = self._plan.volume_of(handle)
@@ -114,9 +123,13 @@ class CallLaws:
         if pair not in self._site.attached:
             self._fail("not-attached", f"{what}, and it is not attached")
         elif verb in GIVING and dict(request.publish_context) != self._site.metadata(*pair):
-            self._fail("context-wrong", f"{what} with {dict(request.publish_context)}, it is {self._site.metadata(*pair)}")
+            self._fail(
+                "context-wrong", f"{what} with {dict(request.publish_context)}, it is {self._site.metadata(*pair)}"
+            )
 
-    def _publishes(self, machine: Machine, handle: str, path: str, request: csi.NodePublishVolumeRequest, what: str) -> None:
+    def _publishes(
+        self, machine: Machine, handle: str, path: str, request: csi.NodePublishVolumeRequest, what: str
+    ) -> None:
         volume = self._plan.volume_of(handle)
         if volume is None:
             return
@@ -124,13 +137,18 @@ class CallLaws:
         is_able = driver.stages and not driver.habits.is_upgraded
         if is_able and machine.staged.get(handle) != request.staging_target_path:
             staged = machine.short(machine.staged.get(handle))
-            self._fail("publish-unstaged", f"{what} from {machine.short(request.staging_target_path)}, it is staged at {staged}")
+            self._fail(
+                "publish-unstaged",
+                f"{what} from {machine.short(request.staging_target_path)}, it is staged at {staged}",
+            )
         others = [target for target, other in machine.published.items() if other == handle and target != path]
         others = [
             target for target in others if not machine.is_in_doubt(target) or self._lives_at(target)
         ]  # a mount without a pod writes nothing
         if volume.mode == RWOP and others:
-            self._fail("two-pods", f"{what}, and it is published already: {[machine.short(target) for target in others]}")
+            self._fail(
+                "two-pods", f"{what}, and it is published already: {[machine.short(target) for target in others]}"
+            )
 
     def _unpublishes(self, machine: Machine, path: str, what: str) -> None:
         if pod := self._lives_at(path):
@@ -148,9 +166,13 @@ class CallLaws:
         volume = self._plan.volume_of(handle)
         if volume is None or not self._driver_of(volume).attaches:
             return
-        if machine.name not in self.bare and unique_name(volume.driver, handle) not in self._in_use.get(machine.name, ()):
+        if machine.name not in self.bare and unique_name(volume.driver, handle) not in self._in_use.get(
+            machine.name, ()
+        ):
             self._fail("not-in-use", f"{verb} {handle} comes about at {machine.name}, which does not report it in use")
-        elsewhere = [other.name for other in self._site.machines.values() if other is not machine and self._is_on(other, handle)]
+        elsewhere = [
+            other.name for other in self._site.machines.values() if other is not machine and self._is_on(other, handle)
+        ]
         pair = (handle, machine.name)
         if pair in self.torn and pair not in self._site.attached:
             return  # begun before it was torn away: nobody can call that back
@@ -188,7 +210,10 @@ class CallLaws:
         coming = [one for one in self.coming(machine, handle) if is_block or Path(one).parent == path.parent]
         if paths or coming:
             shown = [machine.short(one) for one in (*paths, *coming)]
-            self._fail("record-dropped", f"the record {machine.short(path)} is removed, and {handle} is, or may come, at {shown}")
+            self._fail(
+                "record-dropped",
+                f"the record {machine.short(path)} is removed, and {handle} is, or may come, at {shown}",
+            )
 
     # -- tokens and usage
 

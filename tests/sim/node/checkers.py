@@ -64,7 +64,9 @@ def _reports(world: NodeWorld, controller: AttachDetach) -> Iterator[Complaint]:
     """What pods want on a node is reported in use there, and nothing else."""
     volumes = {volume.name: volume for volume in world.plan.volumes}
     for node in world.plan.nodes:
-        wanted = {unique_name(volumes[name].driver, volumes[name].handle) for name, at in controller.wanted() if at == node}
+        wanted = {
+            unique_name(volumes[name].driver, volumes[name].handle) for name, at in controller.wanted() if at == node
+        }
         reported = node_in_use(world.truth, node)
         if missing := sorted(wanted - reported):
             yield "not-in-use", f"{node} does not report {missing}"

@@ -35,7 +35,9 @@ class AttachDetach:
     def __init__(self, world: NodeWorld) -> None:
         self._world, self._site, self._cluster = world, world.backend, world.cluster
         self._randomness = world.randomness["actor"]
-        self._volumes = {volume.name: volume for volume in world.plan.volumes if world.plan.driver_of(volume.driver).attaches}
+        self._volumes = {
+            volume.name: volume for volume in world.plan.volumes if world.plan.driver_of(volume.driver).attaches
+        }
         self._busy: set[_Pair] = set()
         self._listed: dict[str, set[str]] = defaultdict(set)
         self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -96,7 +98,9 @@ class AttachDetach:
         pairs = ((volume, at) for volume in self._volumes.values() for at in self._site.machines)
         held = {(volume.name, at) for volume, at in pairs if (volume.handle, at) in self._site.attached}
         others = self._attached() | self._busy | held
-        return not self._volumes[name].single_node or not any(volume == name and other != node for volume, other in others)
+        return not self._volumes[name].single_node or not any(
+            volume == name and other != node for volume, other in others
+        )
 
     def _begin(self, pair: _Pair, work: Any) -> None:
         self._busy.add(pair)
@@ -135,7 +139,9 @@ class AttachDetach:
         while self._world.faulty and self._world.clock.now() < self.full_until_s.get(node, 0.0):
             error = {"message": "no room for one more", "errorCode": Code.RESOURCE_EXHAUSTED.value}
             body = {"status": {"attachError": error}}
-            await self._cluster.patch(VOLUME_ATTACHMENTS, attachment, Patch(PatchType.MERGE, body), subresource="status")
+            await self._cluster.patch(
+                VOLUME_ATTACHMENTS, attachment, Patch(PatchType.MERGE, body), subresource="status"
+            )
             await self._world.clock.sleep(FULL_LOOK_S)
         metadata = self._site.attach(volume.handle, node)
         self._world.laws.attaches(volume.handle, node)
@@ -164,7 +170,9 @@ class AttachDetach:
         self._tell(f"has detached {name} from {node}")
         self._site.attached.pop((volume.handle, node), None)
         await self._pause()
-        await self._cluster.patch(VOLUME_ATTACHMENTS, attachment, Patch(PatchType.MERGE, {"metadata": {"finalizers": None}}))
+        await self._cluster.patch(
+            VOLUME_ATTACHMENTS, attachment, Patch(PatchType.MERGE, {"metadata": {"finalizers": None}})
+        )
 
     async def _list(self, node: str, unique: str, *, is_attached: bool) -> None:
         """In node.status.volumesAttached."""

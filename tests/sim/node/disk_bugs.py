@@ -90,7 +90,9 @@ def _files_are_cleared() -> Planted:
             os.unlink(path)
 
     async def unpublish(self: FileSystemSteps, state: VolumeState, uid: str) -> None:
-        await self._on_disk(state.volume, "TearDown", cleared, self._layout.target(uid, state.publications[uid].spec_name))
+        await self._on_disk(
+            state.volume, "TearDown", cleared, self._layout.target(uid, state.publications[uid].spec_name)
+        )
         await original(self, state, uid)
 
     return mock.patch.object(FileSystemSteps, "unpublish", unpublish)

@@ -33,7 +33,14 @@ class NodeService(Backend):
     """
 
     def __init__(
-        self, world: Any, machine: Machine, own: DriverPlan, plan: Plan, clock: Clock, story: Story, group: asyncio.TaskGroup
+        self,
+        world: Any,
+        machine: Machine,
+        own: DriverPlan,
+        plan: Plan,
+        clock: Clock,
+        story: Story,
+        group: asyncio.TaskGroup,
     ) -> None:
         super().__init__(plan, clock, world.randomness["backend"], story, group)  # type: ignore[arg-type]
         self._world, self._machine, self._nodes_plan, self.own = world, machine, plan, own
@@ -57,7 +64,9 @@ class NodeService(Backend):
         if verb != PUBLISH or not self.stages or not self._is_own(request.volume_id):
             return
         if self._machine.staged.get(request.volume_id) != request.staging_target_path:
-            raise DriverError(Code.FAILED_PRECONDITION, f"{request.volume_id} is not staged at {request.staging_target_path!r}")
+            raise DriverError(
+                Code.FAILED_PRECONDITION, f"{request.volume_id} is not staged at {request.staging_target_path!r}"
+            )
 
     async def on_volume(self, verb: str, handle: str, path: str) -> None:
         """Raises DriverError."""
@@ -105,7 +114,9 @@ class NodeService(Backend):
     def gives(self, handle: str) -> Operation | None:
         """The call at work that may still bring the volume to the node or into a pod."""
         operation = self.locks.get(handle)
-        is_due = operation is not None and operation.verb in GIVING and not operation.done and operation.fate.takes_effect
+        is_due = (
+            operation is not None and operation.verb in GIVING and not operation.done and operation.fate.takes_effect
+        )
         return operation if is_due else None
 
     # -- restarts

@@ -34,8 +34,12 @@ class Endpoint:
         own, other, count = self._service.own, self._service.other_id, self._service.own.habits.counts
         topology = {"segments": {f"{own.name}/zone": "a"}}
         if other is not None and not is_registering:
-            return csi.NodeGetInfoResponse(node_id=other, max_volumes_per_node=COUNT_ELSEWHERE, accessible_topology=topology)
-        return csi.NodeGetInfoResponse(node_id=self._service.node_id, max_volumes_per_node=count, accessible_topology=topology)
+            return csi.NodeGetInfoResponse(
+                node_id=other, max_volumes_per_node=COUNT_ELSEWHERE, accessible_topology=topology
+            )
+        return csi.NodeGetInfoResponse(
+            node_id=self._service.node_id, max_volumes_per_node=count, accessible_topology=topology
+        )
 
     async def node_get_volume_stats(self, request: csi.NodeGetVolumeStatsRequest) -> csi.NodeGetVolumeStatsResponse:
         await self._asked(f"get stats of {request.volume_id} {self._machine.short(request.volume_path)}", STATS)
@@ -152,7 +156,9 @@ class Plugin:
     async def get_info(self, timeout_s: float) -> PluginInfo:
         self._machine.registering.add(self._driver)
         await self._reached("get info")
-        return PluginInfo(type=CSI_PLUGIN, name=self._driver, endpoint=f"/{self._driver}", supported_versions=("1.0.0",))
+        return PluginInfo(
+            type=CSI_PLUGIN, name=self._driver, endpoint=f"/{self._driver}", supported_versions=("1.0.0",)
+        )
 
     async def notify(self, *, registered: bool, error: str = "", timeout_s: float) -> None:
         await self._reached(f"notify {'registered' if registered else f'refused: {error}'}")

@@ -34,7 +34,11 @@ def _no_group_is_set() -> Planted:
 
 def _readers_set_groups() -> Planted:
     """A volume gets the group of a pod that only reads it, too."""
-    return _patched(lambda volume, use, policy, able: sets_group(volume, msgspec.structs.replace(use, read_only=False), policy, able))
+    return _patched(
+        lambda volume, use, policy, able: sets_group(
+            volume, msgspec.structs.replace(use, read_only=False), policy, able
+        )
+    )
 
 
 def _drivers_are_not_trusted() -> Planted:

@@ -79,7 +79,9 @@ class Groups:
         told = request.volume_capability.mount.volume_mount_group
         if users and told not in allowed:
             wanted = " or ".join(sorted(map(repr, allowed)))
-            self._fail("group-untold", f"{verb} {handle} at {machine.short(path)} has the group {told!r}, and not {wanted}")
+            self._fail(
+                "group-untold", f"{verb} {handle} at {machine.short(path)} has the group {told!r}, and not {wanted}"
+            )
         if verb == PUBLISH and users and request.readonly != _only_reads(users[0], volume, path):
             self._fail("group-untold", f"{verb} {handle} at {machine.short(path)} says readonly {request.readonly}")
 
@@ -89,14 +91,18 @@ class Groups:
 
     def _users_of(self, machine: Machine, volume: VolumePlan | None) -> list[Json]:
         pods = (pod for pod in self._pods.values() if pod["spec"].get("nodeName") == machine.name)
-        return [pod for pod in pods if volume is not None and any(_claim_of(one) == volume.name for one in _volumes_of(pod))]
+        return [
+            pod for pod in pods if volume is not None and any(_claim_of(one) == volume.name for one in _volumes_of(pod))
+        ]
 
     # -- the agent
 
     def changes(self, machine: Machine, path: str, group: int) -> None:
         """The agent is about to give a group something."""
         shown = f"{machine.short(path)} on {machine.name} is given the group {group}"
-        found = next(((pod, one) for pod in self._at(path) for one in self._of_agent(machine, pod) if _is_in(path, one)), None)
+        found = next(
+            ((pod, one) for pod in self._at(path) for one in self._of_agent(machine, pod) if _is_in(path, one)), None
+        )
         if found is None:
             self._fail("group-astray", f"{shown}, and that is not the agent's to set")
         elif found[1] not in machine.mounts:
@@ -124,7 +130,11 @@ class Groups:
         uid, layout = pod["metadata"]["uid"], machine.layout
         for one in _volumes_of(pod):
             planned = next((volume for volume in self._plan.volumes if volume.name == _claim_of(one)), None)
-            name, driver = (planned.name, planned.driver) if planned is not None else (one["name"], one.get("csi", {}).get("driver", ""))
+            name, driver = (
+                (planned.name, planned.driver)
+                if planned is not None
+                else (one["name"], one.get("csi", {}).get("driver", ""))
+            )
             if driver and is_set_by_agent(one, planned, self._plan.driver_of(driver)):
                 yield str(layout.target(uid, name))
 
@@ -133,7 +143,12 @@ def is_set_by_agent(volume: Json, planned: VolumePlan | None, driver: DriverPlan
     """The kubelet's table, for a pod that wants a group. volume: of the pod. planned: None for an inline one."""
     source = volume.get("persistentVolumeClaim") or volume["csi"]
     policy = driver.habits.group_policy
-    if driver.habits.sets_groups or source.get("readOnly") or policy == "None" or (planned is not None and planned.block):
+    if (
+        driver.habits.sets_groups
+        or source.get("readOnly")
+        or policy == "None"
+        or (planned is not None and planned.block)
+    ):
         return False
     if policy not in WITHOUT_TYPE:
         return True

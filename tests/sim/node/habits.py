@@ -84,7 +84,9 @@ def habits_of(seed: int, drivers_count: int) -> tuple[Habits, tuple[NodeHabits, 
     if randomness.happens(0.12):
         return _hanging(randomness, drivers_count)
     upgrades = Random(_UPGRADES_SEED + seed)
-    drivers = tuple(dataclasses.replace(_driver(randomness), is_upgraded=upgrades.happens(UPGRADED)) for _ in range(drivers_count))
+    drivers = tuple(
+        dataclasses.replace(_driver(randomness), is_upgraded=upgrades.happens(UPGRADED)) for _ in range(drivers_count)
+    )
     groups = Random(_GROUPS_SEED + seed)
     if has_groups := groups.happens(GROUPED):
         drivers = tuple(_of_groups(groups, driver) for driver in drivers)
@@ -108,7 +110,9 @@ def _hanging(randomness: Random, drivers_count: int) -> tuple[Habits, tuple[Node
         return Habits(calm=True, long=True, slow_claims=True), (NodeHabits(stats=True),) * drivers_count
     at_first = drivers_count == 1 or randomness.happens(0.3)
     verbs = ("unpublish",) if at_first else HANGING[randomness.below(len(HANGING))]
-    first = NodeHabits(hangs=frozenset(verbs), hangs_at_first=at_first, stats=True, counts=100 if "info" in verbs else 0)
+    first = NodeHabits(
+        hangs=frozenset(verbs), hangs_at_first=at_first, stats=True, counts=100 if "info" in verbs else 0
+    )
     return Habits(calm=True, long=True), (first, *(NodeHabits(stats=True) for _ in range(drivers_count - 1)))
 
 

@@ -89,7 +89,9 @@ class Kernel:
         now = self._world.clock.now()
         if code == errno.ENOSPC and now < self._machine.full_until_s:
             return errno.ENOSPC
-        is_protected = any(now < until_s and path.startswith(f"{folder}/") for folder, until_s in self._machine.protected.items())
+        is_protected = any(
+            now < until_s and path.startswith(f"{folder}/") for folder, until_s in self._machine.protected.items()
+        )
         return errno.EACCES if is_protected else 0
 
     def _check_readable(self, path: object) -> None:
@@ -111,11 +113,16 @@ class Kernel:
     def _removes(self, path: object) -> None:
         """Raises OSError for a mount point."""
         if (point := self._machine.mount_over(str(path))) is not None:
-            self._world.fail("deleted-in-mount", f"{self._machine.short(path)} is removed, and lies in what is mounted on it: {point}")
+            self._world.fail(
+                "deleted-in-mount",
+                f"{self._machine.short(path)} is removed, and lies in what is mounted on it: {point}",
+            )
         if str(path) in self._machine.mounts:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
 
-    def _changing(self, what: str, at: int = 0, code: int = errno.EIO) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def _changing(
+        self, what: str, at: int = 0, code: int = errno.EIO
+    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
         """A function that changes the path among its arguments at this place."""
 
         def make(real: Callable[..., None]) -> Callable[..., None]:

@@ -57,7 +57,9 @@ class Laws(CallLaws):
         if resource.plural != "secrets" and change.new is not None and SECRET_MARK.encode() in change.new.body:
             self._fail("secret-shown", f"{resource.plural} {change.key} has {change.new.body.decode()}")
         if resource.plural == "pods":
-            self._pod_changed(None if change.old is None else change.old.whole(), None if change.new is None else change.new.whole())
+            self._pod_changed(
+                None if change.old is None else change.old.whole(), None if change.new is None else change.new.whole()
+            )
         elif resource.plural == "nodes" and change.new is not None:
             self._node_changed(change.new.whole())
         elif resource.plural == "csinodes" and change.new is not None:
@@ -113,12 +115,20 @@ class Laws(CallLaws):
                 self._fail("group-left-out", f"pod {new['metadata']['name']} is said to run, and {what}")
 
     def _pod_removed(self, old: Json) -> None:
-        name, uid, machine = old["metadata"]["name"], old["metadata"]["uid"], self._site.machines[old["spec"]["nodeName"]]
+        name, uid, machine = (
+            old["metadata"]["name"],
+            old["metadata"]["uid"],
+            self._site.machines[old["spec"]["nodeName"]],
+        )
         if "deletionTimestamp" not in old["metadata"]:
             self._fail("pod-dropped", f"pod {name} is removed, nobody has deleted it")
         handles = (volume.handle for volume in self._plan.volumes)
-        coming = [path for handle in (*handles, *inline_handles(old)) for path in self.coming(machine, handle) if uid in path]
-        places = [path for path in (*machine.targets_of(uid), *coming) if not machine.is_in_doubt(path)]  # such a volume stays in use
+        coming = [
+            path for handle in (*handles, *inline_handles(old)) for path in self.coming(machine, handle) if uid in path
+        ]
+        places = [
+            path for path in (*machine.targets_of(uid), *coming) if not machine.is_in_doubt(path)
+        ]  # such a volume stays in use
         if left := [machine.short(path) for path in places]:
             self._fail("pod-dropped", f"pod {name} is removed, and this is, or may come, there: {left}")
 

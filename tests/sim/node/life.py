@@ -44,7 +44,11 @@ class NodeLine(WritingLine):
             self._world.laws.told.event(self._mortal.who, request)
         if request.kind is SERVICE_ACCOUNT_TOKENS:
             return await self._token(request)
-        if self._world.plan.habits.slow_claims and request.kind.plural == "persistentvolumeclaims" and is_slow(request.name):
+        if (
+            self._world.plan.habits.slow_claims
+            and request.kind.plural == "persistentvolumeclaims"
+            and is_slow(request.name)
+        ):
             is_begun = self._world.clock.now() > BEGUN_S  # what pods want that are there at the start is waited for
             await self._world.clock.sleep(SLOW_S if is_begun and self._world.faulty else 0.0)
         return await super().ask(request)
@@ -77,7 +81,9 @@ def agent_on(
         line = make_line(world, mortal)
         machine.mended.clear()
         machine.registering.clear()
-        randomness = Random(world.plan.seed * 3000 + list(world.backend.machines).index(machine.name) * 100 + mortal.number)
+        randomness = Random(
+            world.plan.seed * 3000 + list(world.backend.machines).index(machine.name) * 100 + mortal.number
+        )
         sockets = AgentSockets(
             watch=lambda _folder, changed, **_ports: Watch(machine, mortal, changed),
             plugin=lambda socket: Plugin(world, machine, mortal, socket),

@@ -73,7 +73,8 @@ class Machine:
         for other in self.neighbours:
             seen += [(point, other._shown_as(point, handle)) for point, handle in other.mounts.items()]
         lines = (
-            f"{100 + number} 1 0:{self._number(shown)} / {point} rw - ext4 /dev/{shown} rw\n" for number, (point, shown) in enumerate(seen)
+            f"{100 + number} 1 0:{self._number(shown)} / {point} rw - ext4 /dev/{shown} rw\n"
+            for number, (point, shown) in enumerate(seen)
         )
         return ABOUT_ROOT + "".join(lines)
 
@@ -137,9 +138,19 @@ class Machine:
         folders that are left, with empty files of pods in them, as the agent's log asks: until then it can't know that there is nothing.
         """
         for path, spoiled in self.spoiled.items():
-            if spoiled.before is not None and path.parent.is_dir() and _content(path) == spoiled.now and (spoiled.now or self._holds(path)):
+            if (
+                spoiled.before is not None
+                and path.parent.is_dir()
+                and _content(path) == spoiled.now
+                and (spoiled.now or self._holds(path))
+            ):
                 path.write_bytes(spoiled.before)
-            elif spoiled.before is not None and self.layout.block in path.parents and not path.exists() and not self._holds(path):
+            elif (
+                spoiled.before is not None
+                and self.layout.block in path.parents
+                and not path.exists()
+                and not self._holds(path)
+            ):
                 self._remove_device_folders(path.parent.parent.name)
         self.mended |= self.spoiled.keys()
         self.spoiled.clear()
@@ -153,7 +164,12 @@ class Machine:
                 file.unlink()
                 self.devices.discard(str(file))
                 layout.block_link(file.name, name).unlink(missing_ok=True)
-        for folder in (layout.block_staging(name), *of_pods, layout.block_record_folder(name), layout.block_volume(name)):
+        for folder in (
+            layout.block_staging(name),
+            *of_pods,
+            layout.block_record_folder(name),
+            layout.block_volume(name),
+        ):
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
@@ -161,20 +177,26 @@ class Machine:
         """True where the record can't be read that says what is published here, or could not be when the agent read it."""
         folders = {Path(target).parent, Path(target).parents[1], Path(target).parents[2]}
         by_device = self.layout.block_record_folder(Path(target).parent.name) / RECORD
-        return any(path == by_device or path in folders or path.parent in folders for path in (*self.spoiled, *self.mended))
+        return any(
+            path == by_device or path in folders or path.parent in folders for path in (*self.spoiled, *self.mended)
+        )
 
     def _holds(self, record: Path) -> bool:
         """True where something is mounted, or a device may be, that the record tells of."""
         handle = json.loads(self.spoiled[record].before or b"{}").get("volumeHandle")
         beside = any(point.startswith(f"{record.parent}/") for point in self.mounts)
-        return beside or (self.layout.block in record.parents and (handle in self.staged or handle in self.published.values()))
+        return beside or (
+            self.layout.block in record.parents and (handle in self.staged or handle in self.published.values())
+        )
 
     # -- what is left
 
     def targets_of(self, uid: str) -> dict[str, str]:
         """What is published to a pod: target path → handle."""
         own = (f"{self.layout.pod(uid)}/", f"/{uid}")
-        return {path: handle for path, handle in self.published.items() if path.startswith(own[0]) or path.endswith(own[1])}
+        return {
+            path: handle for path, handle in self.published.items() if path.startswith(own[0]) or path.endswith(own[1])
+        }
 
     def files(self) -> Iterator[str]:
         """Everything on the disk that belongs to a volume or a pod; folders that many volumes share do not."""

@@ -63,7 +63,13 @@ def _unknown_volumes_stay() -> Planted:
     """A driver that does not know a volume any more is asked for ever."""
 
     async def take_back(
-        self: StepTools, volume: Volume, step: str, call: Awaitable[object], end: Callable[..., None], *args: Any, pod: str = ""
+        self: StepTools,
+        volume: Volume,
+        step: str,
+        call: Awaitable[object],
+        end: Callable[..., None],
+        *args: Any,
+        pod: str = "",
     ) -> None:
         try:
             await call
@@ -76,7 +82,10 @@ def _unknown_volumes_stay() -> Planted:
 
 def _leavings_are_in_the_way() -> Planted:
     """Only an empty folder may be left at a target."""
-    return both(mock.patch.object(folders, "remove_target", remove_folder), mock.patch.object(block, "remove_target", remove_folder))
+    return both(
+        mock.patch.object(folders, "remove_target", remove_folder),
+        mock.patch.object(block, "remove_target", remove_folder),
+    )
 
 
 def _steps_hold_workers() -> Planted:
@@ -106,12 +115,20 @@ def _failed_steps_are_told_wrong() -> Planted:
     """What a step that failed has left is told as if the driver had said that it has taken the volume back."""
 
     async def undo(
-        self: StepTools, volume: Volume, step: str, error: DriverError, end: Callable[..., None], *args: Any, pod: str = ""
+        self: StepTools,
+        volume: Volume,
+        step: str,
+        error: DriverError,
+        end: Callable[..., None],
+        *args: Any,
+        pod: str = "",
     ) -> None:
         try:
             await self._on_disk(volume, step, end, *args, pod=pod)
         except StepFailed as left:
-            raise self._failed(step, f"the driver says that it has taken the volume back, but {left}", uncertain=True) from None
+            raise self._failed(
+                step, f"the driver says that it has taken the volume back, but {left}", uncertain=True
+            ) from None
 
     return mock.patch.object(StepTools, "_undo", undo)
 
@@ -119,7 +136,8 @@ def _failed_steps_are_told_wrong() -> Planted:
 def _answers_of_others_count() -> Planted:
     """What a driver says of another node, or of none, changes how many volumes this one holds."""
     return both(
-        mock.patch.object(csinode, "decide_refresh", decide_csinode), mock.patch.object(csinode, "_check_node_id", return_value=None)
+        mock.patch.object(csinode, "decide_refresh", decide_csinode),
+        mock.patch.object(csinode, "_check_node_id", return_value=None),
     )
 
 
@@ -141,9 +159,14 @@ def _full_nodes_reject_all() -> Planted:
             status = {"status": {"phase": "Failed", "reason": reason, "message": message}}
             with contextlib.suppress(ApiError):
                 key = key_of(pod)
-                await self._cluster.patch(PODS, key.name, Patch(PatchType.STRATEGIC, status), key.namespace, subresource="status")
+                await self._cluster.patch(
+                    PODS, key.name, Patch(PatchType.STRATEGIC, status), key.namespace, subresource="status"
+                )
 
-    return both(mock.patch.object(Attachments, "_reject", reject), mock.patch.object(VolumeState, "has", _has_only_what_is_asked))
+    return both(
+        mock.patch.object(Attachments, "_reject", reject),
+        mock.patch.object(VolumeState, "has", _has_only_what_is_asked),
+    )
 
 
 def _has_only_what_is_asked(self: VolumeState, pod_uid: str) -> bool:
@@ -254,7 +277,11 @@ def _failures_forget_what_was_unsure() -> Planted:
         async def step(self: Any, state: VolumeState, *args: Any) -> None:
             if name == "stage" and state.device is Stand.UNCERTAIN:
                 state.device = Stand.ABSENT
-            if name == "publish" and (one := state.publications.get(args[1].uid)) is not None and one.stand is Stand.UNCERTAIN:
+            if (
+                name == "publish"
+                and (one := state.publications.get(args[1].uid)) is not None
+                and one.stand is Stand.UNCERTAIN
+            ):
                 one.stand = Stand.ABSENT
             await original(self, state, *args)
 
@@ -266,8 +293,12 @@ def _failures_forget_what_was_unsure() -> Planted:
 LEFT: Final = frozenset({"mount-left", "staged-left", "published-left", "folder-left", "loop-left"})
 
 MENDED: Final[Mapping[str, Bug]] = {
-    "doubts-dropped": Bug(_doubts_are_dropped, {"not-in-use", "detached-in-use", "two-pods", "unstage-published"}, first_seed=220),
-    "doubtful-pod-holds-all": Bug(_one_pod_in_doubt_holds_all, {"in-use-left", "pod-left", "pod-stuck", *LEFT}, first_seed=11),
+    "doubts-dropped": Bug(
+        _doubts_are_dropped, {"not-in-use", "detached-in-use", "two-pods", "unstage-published"}, first_seed=220
+    ),
+    "doubtful-pod-holds-all": Bug(
+        _one_pod_in_doubt_holds_all, {"in-use-left", "pod-left", "pod-stuck", *LEFT}, first_seed=11
+    ),
     "new-pods-hold-all": Bug(_new_pods_hold_all, {"held-up"}, first_seed=40),
     "unknown-volumes-stay": Bug(_unknown_volumes_stay, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=25),
     "leavings-in-the-way": Bug(_leavings_are_in_the_way, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=4),
@@ -283,6 +314,8 @@ MENDED: Final[Mapping[str, Bug]] = {
     "reports-count-at-once": Bug(_reports_count_at_once, {"not-in-use"}, first_seed=15),
     "reports-late": Bug(_reports_hold_for_any_version, {"not-in-use"}, first_seed=349),
     "unsure-forgotten": Bug(
-        _failures_forget_what_was_unsure, {"record-dropped", "not-in-use", "unrecorded", "pod-dropped", *LEFT}, first_seed=98
+        _failures_forget_what_was_unsure,
+        {"record-dropped", "not-in-use", "unrecorded", "pod-dropped", *LEFT},
+        first_seed=98,
     ),
 }

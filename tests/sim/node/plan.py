@@ -148,11 +148,15 @@ def plan_of(seed: int) -> Plan:
     """The plan of a seed."""
     plan = _plan(seed)
     habits, of_drivers = habits_of(seed, len(plan.drivers))
-    drivers = tuple(dataclasses.replace(driver, habits=own) for driver, own in zip(plan.drivers, of_drivers, strict=True))
+    drivers = tuple(
+        dataclasses.replace(driver, habits=own) for driver, own in zip(plan.drivers, of_drivers, strict=True)
+    )
     plan = dataclasses.replace(plan, drivers=drivers, habits=habits)
     if habits.groups:
         randomness = Random(_FS_TYPES_SEED + seed)
-        typed = (dataclasses.replace(volume, fs_type="ext4" if randomness.happens(0.6) else "") for volume in plan.volumes)
+        typed = (
+            dataclasses.replace(volume, fs_type="ext4" if randomness.happens(0.6) else "") for volume in plan.volumes
+        )
         plan = dataclasses.replace(plan, volumes=tuple(typed))
     if habits.calm:
         return _calm(plan)

@@ -46,7 +46,9 @@ def _running_hides_deletion() -> Planted:
 
     async def deaf(self: NodePods, pod: Pod) -> None:
         key, body = key_of(pod), {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Running"}}
-        request = self._cluster.patch(PODS, key.name, Patch(PatchType.STRATEGIC, body), key.namespace, subresource="status")
+        request = self._cluster.patch(
+            PODS, key.name, Patch(PatchType.STRATEGIC, body), key.namespace, subresource="status"
+        )
         answer = await self._actual.pods.write(key, request)
         self._looked_at[pod.metadata.uid] = answer.metadata.resource_version, self._clock.now()
 
@@ -103,5 +105,7 @@ POD_BUGS: Final[Mapping[str, Bug]] = {
     "pods-run-at-once": Bug(_pods_run_at_once, {"running-without"}),
     "pods-leave-at-once": Bug(_pods_leave_at_once, {"pod-dropped"}),
     "one-pod-shared": Bug(_volumes_for_one_pod_are_shared, {"two-pods"}, first_seed=5),
-    "failed-pods-forgotten": Bug(_failed_pods_are_forgotten, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=9),
+    "failed-pods-forgotten": Bug(
+        _failed_pods_are_forgotten, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=9
+    ),
 }

@@ -21,4 +21,8 @@ def is_slow(claim: str) -> bool:
 
 
 def inline_handles(pod: Json) -> list[str]:
-    return [inline_volume_id(pod["metadata"]["uid"], volume["name"]) for volume in pod["spec"].get("volumes") or () if "csi" in volume]
+    return [
+        inline_volume_id(pod["metadata"]["uid"], volume["name"])
+        for volume in pod["spec"].get("volumes") or ()
+        if "csi" in volume
+    ]

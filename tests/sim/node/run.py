@@ -42,7 +42,10 @@ def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -
     plan = cut(plan_of(seed), cuts)
     life = _Life(plan)
     try:
-        with planted_of(BUGS, bug), few_workers(1 if plan.habits.hangs else PODS_AT_ONCE if plan.habits.slow_claims else WORKERS):
+        with (
+            planted_of(BUGS, bug),
+            few_workers(1 if plan.habits.hangs else PODS_AT_ONCE if plan.habits.slow_claims else WORKERS),
+        ):
             return lived(life, seed, bug, "node", cuts, make_loop=NodeLoop, verbosity=plan.verbosity)
     finally:
         if life.world is not None:

@@ -101,5 +101,7 @@ class Told:
 def is_at_once(plan: Plan) -> bool:
     """True where neither the API server, nor the disk, nor a process that stands still holds up what an agent has to tell."""
     api, server = plan.api, plan.server
-    is_quick = not (api.refused or api.lost or api.slow or plan.disk.hung or plan.stops.still or plan.habits.slow_claims)
+    is_quick = not (
+        api.refused or api.lost or api.slow or plan.disk.hung or plan.stops.still or plan.habits.slow_claims
+    )
     return is_quick and not (server.late or server.odd or server.lasting)

@@ -73,7 +73,9 @@ class Troubles:
         elif kind == "unreadable":
             now = before
         else:
-            now = {"truncated": before[: len(before) // 2], "garbage": b"\0\0\0", "another's": _of_another(before)}[kind]
+            now = {"truncated": before[: len(before) // 2], "garbage": b"\0\0\0", "another's": _of_another(before)}[
+                kind
+            ]
             path.write_bytes(now)
         self._tell(f"{machine.short(path)} on {machine.name} is {kind}")
         machine.spoiled[path] = Spoiled(kind, before or None, now)
@@ -136,8 +138,12 @@ class Troubles:
         name, uid, node = pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"]["nodeName"]
         while self._world.faulty and uid in self._world.laws.pods:
             await self._world.clock.sleep(LOOK_S)
-        await self._world.clock.sleep(self._randomness.uniform(0.0, AGAIN_S_MAX) if self._randomness.happens(0.7) else 0.0)
-        if self._world.faulty and not any(other["metadata"]["name"] == name for other in self._world.laws.pods.values()):
+        await self._world.clock.sleep(
+            self._randomness.uniform(0.0, AGAIN_S_MAX) if self._randomness.happens(0.7) else 0.0
+        )
+        if self._world.faulty and not any(
+            other["metadata"]["name"] == name for other in self._world.laws.pods.values()
+        ):
             volumes = [volume for volume in self._plan.volumes if volume.name in claims_in(pod)]
             await self._acts.make_pod_of(volumes, node, name=name)
 
@@ -162,7 +168,11 @@ class Troubles:
     async def fill_node(self) -> None:
         """What is attached is torn away, and the node takes no volume for a while: also for a new pod beside one that runs."""
         pods = [pod for pod in self._acts.alive() if pod["status"]["phase"] == "Running"]
-        names = {volume.name for volume in self._plan.volumes if self._plan.driver_of(volume.driver).attaches and volume.mode == RWX}
+        names = {
+            volume.name
+            for volume in self._plan.volumes
+            if self._plan.driver_of(volume.driver).attaches and volume.mode == RWX
+        }
         pairs = [(name, pod["spec"]["nodeName"]) for pod in pods for name in claims_in(pod) if name in names]
         if pairs:
             name, node = self._one_of(pairs)

@@ -39,4 +39,6 @@ class Upgrades:
     def _upgrade(self, service: NodeService) -> None:
         stages, stats = self._randomness.happens(0.5), self._randomness.happens(0.5)
         service.restart(self._randomness.uniform(0.0, AWAY_S_MAX))
-        service.become(stages=stages or service.has_staged, stats=stats)  # a call that the restart ends may have staged something
+        service.become(
+            stages=stages or service.has_staged, stats=stats
+        )  # a call that the restart ends may have staged something

@@ -55,7 +55,10 @@ class Watchman:
                 volume = self._plan.volume_of(handle)
                 asked_s = laws.stats_at.get((machine.name, path), 0.0)
                 if volume is not None and not volume.block and not self._hangs(volume) and now - asked_s > LOOK_S:
-                    yield ("stats", f"{path} {asked_s}"), f"nobody asks how full {volume.name} is at {machine.short(path)}"
+                    yield (
+                        ("stats", f"{path} {asked_s}"),
+                        f"nobody asks how full {volume.name} is at {machine.short(path)}",
+                    )
 
     def _is_free(self, pod: Json) -> bool:
         """True where none of its claims is slow, and no driver of its volumes hangs; or one hangs for one pod, and not for this one."""
@@ -63,7 +66,11 @@ class Watchman:
             return False
         volumes = self._volumes(pod)
         drivers = [self._plan.driver_of(volume.driver) for volume in volumes]
-        drivers += [self._plan.driver_of(volume["csi"]["driver"]) for volume in pod["spec"].get("volumes") or () if "csi" in volume]
+        drivers += [
+            self._plan.driver_of(volume["csi"]["driver"])
+            for volume in pod["spec"].get("volumes") or ()
+            if "csi" in volume
+        ]
         if any(driver.habits.hangs - {"stats", "info"} and not driver.habits.hangs_at_first for driver in drivers):
             return False
         uid = pod["metadata"]["uid"]
@@ -81,9 +88,13 @@ class Watchman:
         machines = site.machines.values() if volume.mode != RWX else ()
         elsewhere = any(volume.handle in machine.staged for machine in machines if machine.name != node)
         leaves = any(volume.handle == handle for service in site.services_of(node) for handle, _ in service.held)
-        others = any(handle == volume.handle and uid not in path for path, handle in site.machines[node].published.items())
+        others = any(
+            handle == volume.handle and uid not in path for path, handle in site.machines[node].published.items()
+        )
         is_there = not driver.attaches or (volume.handle, node) in site.attached
-        return is_there and not volume.bound_late and not elsewhere and not leaves and not (others and volume.mode != RWX)
+        return (
+            is_there and not volume.bound_late and not elsewhere and not leaves and not (others and volume.mode != RWX)
+        )
 
     def _hangs(self, volume: VolumePlan) -> bool:
         return bool(self._driver(volume).habits.hangs)

@@ -31,7 +31,12 @@ class Site:
                 machine.neighbours = [other for other in self.machines.values() if other is not machine]
         self.services: dict[tuple[str, str], NodeService] = {}
         self.attached: dict[tuple[str, str], int] = {}
-        self.secrets = {name: f"{SECRET_MARK}0" for volume in plan.volumes for name in (volume.stage_secret, volume.publish_secret) if name}
+        self.secrets = {
+            name: f"{SECRET_MARK}0"
+            for volume in plan.volumes
+            for name in (volume.stage_secret, volume.publish_secret)
+            if name
+        }
         self._attachments_count = 0
 
     def attach(self, handle: str, node: str) -> dict[str, str]:

@@ -104,12 +104,18 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
         if self._world.plan.provisions:
             return found is not None and "deletionTimestamp" not in found["metadata"]
         same = [pv for pv in self._laws.volumes.values() if pv["spec"]["csi"]["volumeHandle"] == handle]
-        return bool(handle) and found is not None and not any("deletionTimestamp" in one["metadata"] for one in (found, *same))
+        return (
+            bool(handle)
+            and found is not None
+            and not any("deletionTimestamp" in one["metadata"] for one in (found, *same))
+        )
 
     async def _part(self) -> None:
         """Of pods that can't run together one stays."""
         for volume in self._world.plan.volumes:
-            users = [pod for pod in self._alive() if volume.name in {name.removesuffix(SECOND) for name in _claims(pod)}]
+            users = [
+                pod for pod in self._alive() if volume.name in {name.removesuffix(SECOND) for name in _claims(pod)}
+            ]
             users.sort(key=lambda pod: not self._hands.is_on_living(pod))
             for pod in users[1:]:
                 if self._excludes(volume, pod, users[0]):
@@ -195,7 +201,9 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
         if pods := self._alive():
             pod = self._one_of(pods)
             status = {"status": {"phase": self._one_of(("Succeeded", "Failed")), "containerStatuses": None}}
-            await self._hands.merge(PODS, pod["metadata"]["name"], status, pod["metadata"]["namespace"], subresource="status")
+            await self._hands.merge(
+                PODS, pod["metadata"]["name"], status, pod["metadata"]["namespace"], subresource="status"
+            )
 
     async def move_pod(self) -> None:
         """Deleted here, and made elsewhere with the same volumes, at once or when it is gone."""
@@ -265,7 +273,9 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
     async def strip_volume(self) -> None:
         """An impatient administrator takes all finalizers off a volume that is being deleted."""
         if leaving := [pv for pv in self._laws.volumes.values() if "deletionTimestamp" in pv["metadata"]]:
-            await self._hands.merge(PERSISTENT_VOLUMES, self._one_of(leaving)["metadata"]["name"], {"metadata": {"finalizers": None}})
+            await self._hands.merge(
+                PERSISTENT_VOLUMES, self._one_of(leaving)["metadata"]["name"], {"metadata": {"finalizers": None}}
+            )
 
     async def restore_volume(self) -> None:
         await self._make(self._one_of(self._world.plan.volumes))

@@ -159,7 +159,9 @@ class AgentLine(NodeLine):
             raise Unreachable("no route to host")
         if not request.writes:
             return await super().ask(request)
-        token = WRITING.set(Write(self._mortal.number, lambda: self._mortal.alive, what_of(request), request.name, excused=False))
+        token = WRITING.set(
+            Write(self._mortal.number, lambda: self._mortal.alive, what_of(request), request.name, excused=False)
+        )
         try:
             return await super().ask(request)
         finally:

@@ -64,7 +64,9 @@ class AgentActs:
         That one pod alone may have it is an affair of agents and schedulers.
         """
         plan, may_be_elsewhere = self._world.plan, not node_of(pod) or node_of(pod) != node_of(other)
-        return (volume.single_node and may_be_elsewhere) or (volume.mode == RWOP and (plan.agents.runs or plan.placing.runs))
+        return (volume.single_node and may_be_elsewhere) or (
+            volume.mode == RWOP and (plan.agents.runs or plan.placing.runs)
+        )
 
     async def give_up_pods(self) -> None:
         """Who has chosen a node that stays dead chooses anew."""

@@ -47,6 +47,10 @@ def _registration(side: AgentSide, name: str) -> Iterator[Complaint]:
 
 def _pods(side: AgentSide, name: str) -> Iterator[Complaint]:
     for pod in side.laws_of_plane.pods.values():
-        if pod["spec"].get("nodeName") == name and pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]:
+        if (
+            pod["spec"].get("nodeName") == name
+            and pod["status"]["phase"] == "Running"
+            and "deletionTimestamp" not in pod["metadata"]
+        ):
             for what in side.laws.missing(pod):
                 yield "running-without", f"pod {pod['metadata']['name']} is said to run, and {what}"

@@ -55,11 +55,15 @@ class Asked:
 
     def __init__(self) -> None:
         self._deletes: dict[tuple[Process, str], PlaneWrite] = {}  # by uid: sent, and not refused
-        self._posts: dict[tuple[Process, str], list[tuple[float, PlaneWrite]]] = defaultdict(list)  # by name, with the time of the loss
+        self._posts: dict[tuple[Process, str], list[tuple[float, PlaneWrite]]] = defaultdict(
+            list
+        )  # by name, with the time of the loss
         self._readings: dict[tuple[Process, str], list[Reading]] = defaultdict(list)
         self._unread_s: dict[tuple[Process, str], float] = {}  # when a reading failed last
         self._said: dict[str, Reading] = {}  # by class, what it says now, and since when
-        self._classes: dict[str, dict[str, ClassOf]] = defaultdict(dict)  # by handle and the uid of the PersistentVolume
+        self._classes: dict[str, dict[str, ClassOf]] = defaultdict(
+            dict
+        )  # by handle and the uid of the PersistentVolume
 
     # -- requests
 
@@ -83,7 +87,9 @@ class Asked:
         """An attachment of this name has come. By a POST without answer, or by others: no process can tell one from the other."""
         for process, other in [key for key in self._posts if key[1] == name]:
             is_own = write is not None and _process(write) == process
-            self._posts[process, other] = [(at_s, one) for at_s, one in self._posts[process, other] if is_own and one is not write]
+            self._posts[process, other] = [
+                (at_s, one) for at_s, one in self._posts[process, other] if is_own and one is not write
+            ]
 
     def is_detaching(self, write: PlaneWrite, uid: str) -> bool:
         """True when the process that writes may have deleted this attachment."""
@@ -126,7 +132,10 @@ class Asked:
 
         What it was shown in the very moment of the write may have come before its decision, or after it.
         """
-        return min(self._wait_s(write, handle, knows, otherwise_s) for knows in (write.knows("persistentvolumes"), write.volumes))
+        return min(
+            self._wait_s(write, handle, knows, otherwise_s)
+            for knows in (write.knows("persistentvolumes"), write.volumes)
+        )
 
     def _wait_s(self, write: PlaneWrite, handle: str, knows: int, otherwise_s: float) -> tuple[float, str]:
         waits = []
@@ -148,7 +157,9 @@ class Asked:
         shown = [one for one in self._classes[handle].values() if one.since <= knows]
         standing = [one for one in shown if one.until is None or one.until > knows]
         if not standing:
-            standing = sorted((one for one in shown if one.until is not None and one.until > began), key=lambda one: one.until or 0)[-1:]
+            standing = sorted(
+                (one for one in shown if one.until is not None and one.until > began), key=lambda one: one.until or 0
+            )[-1:]
         return {one.name for one in standing} - {""}
 
 

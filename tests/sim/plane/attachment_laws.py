@@ -53,7 +53,12 @@ class AttachmentLaws(NodeLaws):
     def _comes_late(self, write: PlaneWrite | None, made: Attachment) -> None:
         """A POST that a killed process has left: nobody could wait for it. That one alone is published and reported are other laws."""
         handle, _ = self._pairs.get(made.name, ("", ""))
-        if write is None and not HAND.get() and self._single.get(handle) and any(one.node != made.node for one in self._of_handle(handle)):
+        if (
+            write is None
+            and not HAND.get()
+            and self._single.get(handle)
+            and any(one.node != made.node for one in self._of_handle(handle))
+        ):
             self.tell(f"{made.name} {TWOFOLD}")
             self.late.add(made.name)
 
@@ -65,13 +70,19 @@ class AttachmentLaws(NodeLaws):
         if not self._single.get(pair[0]):
             return
         for other in self._of_handle(pair[0]):
-            if other.node != made.node and (other.made <= write.knows("volumeattachments") or other.maker == made.maker):
-                self._fail("I1", f"{made.name} is made for {pair[0]} on {made.node}, and {other.name} is there, on {other.node}")
+            if other.node != made.node and (
+                other.made <= write.knows("volumeattachments") or other.maker == made.maker
+            ):
+                self._fail(
+                    "I1",
+                    f"{made.name} is made for {pair[0]} on {made.node}, and {other.name} is there, on {other.node}",
+                )
         for name in sorted(self.asked.open_posts(write, self._now())):
             handle, node = self._pairs[name]
             if handle == pair[0] and node != made.node:
                 self._fail(
-                    "post-open", f"{made.name} is made for {handle} on {made.node}, and a POST of {name}, on {node}, may yet be carried out"
+                    "post-open",
+                    f"{made.name} is made for {handle} on {made.node}, and a POST of {name}, on {node}, may yet be carried out",
                 )
 
     def _is_deleted(self, write: PlaneWrite, found: Attachment) -> None:
@@ -85,7 +96,11 @@ class AttachmentLaws(NodeLaws):
         node, unique = self.nodes.get(found.node) or NodeStand(is_there=False), unique_name(DRIVER, pair[0])
         is_listed = node.is_there and unique in node.listed
         is_listed_unseen = is_listed and self._is_listed_unseen(write, found.node, unique)
-        if write.is_lost_before and self._plan.controllers > 1 and (is_listed_unseen or self.mounted[pair] > write.began_s):
+        if (
+            write.is_lost_before
+            and self._plan.controllers > 1
+            and (is_listed_unseen or self.mounted[pair] > write.began_s)
+        ):
             self.excused.add(pair)  # the other controller has listed it, or had it mounted, since this one could know
             return
         if is_listed and not is_listed_unseen:
@@ -119,7 +134,9 @@ class AttachmentLaws(NodeLaws):
         is_late = self.nodes[name].listed[unique] in self._late_reports
         return (self._plan.controllers > 1 or is_late) and self.nodes[name].listed[unique] > write.knows_node(name)
 
-    def _wrongs_of_force(self, write: PlaneWrite, found: Attachment, pair: Pair, seen: int) -> Iterator[tuple[str, str]]:
+    def _wrongs_of_force(
+        self, write: PlaneWrite, found: Attachment, pair: Pair, seen: int
+    ) -> Iterator[tuple[str, str]]:
         """Of a DELETE by who has seen so much of the Node; with the law of each."""
         node, wish = self.nodes[found.node], self._wishes[pair]
         if node.tainted or node.untainted_at > seen:
@@ -137,5 +154,7 @@ class AttachmentLaws(NodeLaws):
             yield "I3", f"{what}, and nothing is forced by time"
         elif unwanted_s is None:
             yield "I3", f"{what}, and a pod wants it"
-        elif write.began_s + SLACK_S < (due_s := max(unhealthy_s - STAMP_S, min(unwanted_s, wish.unwanted_but_for_s)) + wait_s):
+        elif write.began_s + SLACK_S < (
+            due_s := max(unhealthy_s - STAMP_S, min(unwanted_s, wish.unwanted_but_for_s)) + wait_s
+        ):
             yield law, f"{what}, and the time for force is not before {due_s:.3f}: {words}"

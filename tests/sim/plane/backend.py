@@ -25,7 +25,10 @@ class PlaneEndpoint(Endpoint):
     def _published(self) -> dict[str, set[str]]:
         backend = self._world.backend
         assert isinstance(backend, PlaneBackend)
-        return {handle: {one for one in nodes if (handle, one) not in backend.forgotten} for handle, nodes in backend.published.items()}
+        return {
+            handle: {one for one in nodes if (handle, one) not in backend.forgotten}
+            for handle, nodes in backend.published.items()
+        }
 
 
 class PlaneBackend(VolumeBackend):

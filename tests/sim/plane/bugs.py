@@ -10,7 +10,16 @@ from unittest import mock
 import msgspec
 
 from mooring.base.clock import Instant
-from mooring.cluster.attachdetach import assemble, decide, decide_report, multi_attach, reconcile, release, reports, view
+from mooring.cluster.attachdetach import (
+    assemble,
+    decide,
+    decide_report,
+    multi_attach,
+    reconcile,
+    release,
+    reports,
+    view,
+)
 from mooring.cluster.attachdetach import decision as d
 from mooring.cluster.attachdetach.facts import Place, Volume
 from mooring.cluster.attachdetach.memory import NodeRecord
@@ -59,7 +68,9 @@ def _mounts_are_not_checked() -> Planted:
 
 def _reports_are_not_awaited() -> Planted:
     """An attachment is deleted while its Node still lists it."""
-    return _with_places(lambda place: msgspec.structs.replace(place, reported=False, node_record=_NeverWritten(place.node_record)))
+    return _with_places(
+        lambda place: msgspec.structs.replace(place, reported=False, node_record=_NeverWritten(place.node_record))
+    )
 
 
 class _NeverWritten:
@@ -147,7 +158,9 @@ def _reports_follow_wishes() -> Planted:
     def is_to_be_reported(volume: Volume, place: Place, rules: Rules, now: Instant) -> bool:
         return bool(volume.handle) and place.attachment is not None and place.is_wanted
 
-    return _together(*(mock.patch.object(module, "is_to_be_reported", is_to_be_reported) for module in (decide, decide_report)))
+    return _together(
+        *(mock.patch.object(module, "is_to_be_reported", is_to_be_reported) for module in (decide, decide_report))
+    )
 
 
 def _reports_are_stale() -> Planted:
@@ -190,7 +203,12 @@ def _names_are_told() -> Planted:
     """Whoever waits hears of all pods by name."""
 
     def used_by(volume: Volume, wish: Any, *_: Any) -> str:
-        others = [other.ref.name for place in volume.places.values() for other in place.wishes if other.ref.uid != wish.ref.uid]
+        others = [
+            other.ref.name
+            for place in volume.places.values()
+            for other in place.wishes
+            if other.ref.uid != wish.ref.uid
+        ]
         return f"Volume is already used by pod(s) {', '.join(sorted(others))}" if others else multi_attach.EXCLUSIVE
 
     return mock.patch.object(multi_attach, "used_by", used_by)
@@ -227,8 +245,12 @@ BUGS: Final[Mapping[str, Bug]] = {
     "names-told": Bug(_names_are_told, {"I12"}, first_seed=1_000_005),
     "reports-hot": Bug(_reports_run_hot, {"I10"}),
     "agent-forgets-mounts": Bug(node_bugs.BUGS["only-pods-reported"].plant, {"not-in-use", "I6"}, first_seed=1),
-    "agent-stages-unattached": Bug(node_bugs.BUGS["attachments-unawaited"].plant, {"not-attached", "context-wrong", "I6"}, first_seed=1),
-    "agent-finds-nothing": Bug(node_bugs.BUGS["nothing-found"].plant, {"pod-dropped", "not-in-use", "I6", *LEFT}, first_seed=199),
+    "agent-stages-unattached": Bug(
+        node_bugs.BUGS["attachments-unawaited"].plant, {"not-attached", "context-wrong", "I6"}, first_seed=1
+    ),
+    "agent-finds-nothing": Bug(
+        node_bugs.BUGS["nothing-found"].plant, {"pod-dropped", "not-in-use", "I6", *LEFT}, first_seed=199
+    ),
     "scheduler-deaf": Bug(_pods_do_not_hear_of_claims, {"I7"}, first_seed=27),
     "fence-stays-open": Bug(bugs_of_habits.BUGS["fence-stays-open"].plant, {"no-lease"}, first_seed=193),
     "failures-final": Bug(failures_are_final, {"I7", "I8", "I9", "pod-left"}, first_seed=7),

@@ -28,8 +28,15 @@ def complaints(world: PlaneWorld, hands: Hands) -> list[Complaint]:
 
 def leftovers(world: PlaneWorld, hands: Hands) -> list[Complaint]:
     """Everything left in a world whose pods are all deleted."""
-    pods = [("pod-left", f"pod {pod['metadata']['name']} was deleted and is still there") for pod in world.laws.pods.values()]
-    volumes = [("leaked", f"{handle} is still in the driver") for handle in world.backend.volumes if not _is_anybodys(world, handle)]
+    pods = [
+        ("pod-left", f"pod {pod['metadata']['name']} was deleted and is still there")
+        for pod in world.laws.pods.values()
+    ]
+    volumes = [
+        ("leaked", f"{handle} is still in the driver")
+        for handle in world.backend.volumes
+        if not _is_anybodys(world, handle)
+    ]
     nodes = agent_checkers.leftovers(world.agents) if world.agents is not None else ()
     return [*pods, *volumes, *nodes, *complaints(world, hands)]
 
@@ -71,7 +78,9 @@ def _pods(world: PlaneWorld, hands: Hands) -> Iterator[Complaint]:
             yield "I7", f"pod {name} on {node} is {pod['status']['phase']}"
         else:
             for volume in pod["spec"]["volumes"]:
-                handle = world.laws.handle_of((pod["metadata"]["namespace"], volume["persistentVolumeClaim"]["claimName"]))
+                handle = world.laws.handle_of(
+                    (pod["metadata"]["namespace"], volume["persistentVolumeClaim"]["claimName"])
+                )
                 if pod["metadata"]["uid"] not in hands.kubelets[node].mounted.get(handle, ()):
                     yield "I7", f"pod {name} runs on {node} without {handle}"
 
@@ -95,10 +104,17 @@ def _attachments(world: PlaneWorld) -> Iterator[Complaint]:
 def _reports(world: PlaneWorld, hands: Hands) -> Iterator[Complaint]:
     """I5 and I9: each Node lists what is attached to it, and nothing else."""
     attached = {(one.node, name) for name, one in world.laws.attachments.items() if one.attached}
-    wanted = {(node, unique_name(DRIVER, handle)): (node, attachment_name(DRIVER, handle, node)) for handle, node in world.laws.wanted()}
+    wanted = {
+        (node, unique_name(DRIVER, handle)): (node, attachment_name(DRIVER, handle, node))
+        for handle, node in world.laws.wanted()
+    }
     for node, kubelet in hands.kubelets.items():
         found = world.truth.get(NODES, node)
-        listed = {one.name for one in found.status.volumes_attached or () if one.name.startswith("kubernetes.io/csi/")} if found else set()
+        listed = (
+            {one.name for one in found.status.volumes_attached or () if one.name.startswith("kubernetes.io/csi/")}
+            if found
+            else set()
+        )
         for unique in sorted(listed):
             if wanted.get((node, unique)) not in attached:
                 yield "I9", f"{node} lists {unique}, which is not attached"

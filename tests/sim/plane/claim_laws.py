@@ -42,7 +42,10 @@ class ClaimLaws(Laws):
         if _became(old, new, "Released"):
             self._fail("bound-lost", f"{name} is Released, and claim {owner.metadata.name} is bound to it")
         if uid and uid != owner.metadata.uid:
-            self._fail("bound-lost", f"{name} is given to {new['spec']['claimRef']}, and claim {owner.metadata.name} is bound to it")
+            self._fail(
+                "bound-lost",
+                f"{name} is given to {new['spec']['claimRef']}, and claim {owner.metadata.name} is bound to it",
+            )
 
     def _owner(self, pv: str) -> PersistentVolumeClaim | None:
         """The claim that was fully bound to it."""
@@ -57,7 +60,11 @@ class ClaimLaws(Laws):
 def _means(pv: PersistentVolume, claim: dict[str, Any]) -> bool:
     """False where a user's edit has taken both away from the volume, the claim's uid and its name: upstream loses such a claim, too."""
     ref, meta = pv.spec.claim_ref, claim["metadata"]
-    return ref is None or ref.uid == meta["uid"] or (not ref.uid and (ref.namespace, ref.name) == (meta["namespace"], meta["name"]))
+    return (
+        ref is None
+        or ref.uid == meta["uid"]
+        or (not ref.uid and (ref.namespace, ref.name) == (meta["namespace"], meta["name"]))
+    )
 
 
 def _became(old: dict[str, Any], new: dict[str, Any], phase: str) -> bool:

@@ -27,11 +27,24 @@ WORDS: Final[Mapping[str, float | None]] = {
 """What a StorageClass may say about forced detaches, and what that means: seconds, None for nothing. What can't be read means never."""
 
 CLASS_ACTS: Final = {"say_in_class": 14, "drop_class": 1, "remake_class": 3, "deny_classes": 2, "strand_volume": 24}
-CLAIM_ACTS: Final = {"import_volume": 3, "rebind_volume": 3, "force_claim": 3, "blank_reference": 3, "restore_backup": 4}
+CLAIM_ACTS: Final = {
+    "import_volume": 3,
+    "rebind_volume": 3,
+    "force_claim": 3,
+    "blank_reference": 3,
+    "restore_backup": 4,
+}
 """Where volumes are made by hand, by scripts for kubelets."""
 MADE_ACTS: Final = {"blank_reference": 8}
 """Where volumes are made for their claims."""
-NODE_ACTS: Final = {"blink_node": 8, "remake_node": 6, "strand_volume": 8, "deny_write": 3, "own_taint": 6, "lose_request": 8}
+NODE_ACTS: Final = {
+    "blink_node": 8,
+    "remake_node": 6,
+    "strand_volume": 8,
+    "deny_write": 3,
+    "own_taint": 6,
+    "lose_request": 8,
+}
 LONG_S: Final = 3000.0
 """Of a life that is long enough for somebody to wait too long in silence."""
 FORCE_S: Final = 250.0

@@ -57,20 +57,27 @@ class Hands(UserHands):
         finally:
             HAND.reset(token)
 
-    async def merge(self, kind: Kind[Any], name: str, body: Json, namespace: str = "", *, subresource: str = "") -> None:
+    async def merge(
+        self, kind: Kind[Any], name: str, body: Json, namespace: str = "", *, subresource: str = ""
+    ) -> None:
         patch = Patch(PatchType.MERGE, body)
         await self.do(
-            f"patch {kind.name} {name} {body}", self._cluster.patch(kind.whole(), name, patch, namespace, subresource=subresource)
+            f"patch {kind.name} {name} {body}",
+            self._cluster.patch(kind.whole(), name, patch, namespace, subresource=subresource),
         )
 
-    async def delete(self, kind: Kind[Any], name: str, namespace: str = "", grace_s: int | None = None, *, propagation: str = "") -> None:
+    async def delete(
+        self, kind: Kind[Any], name: str, namespace: str = "", grace_s: int | None = None, *, propagation: str = ""
+    ) -> None:
         how = f" {propagation}".rstrip() if grace_s is None else " by force"
         request = self._cluster.delete(kind, name, namespace, grace_period_s=grace_s, propagation=propagation)
         await self.do(f"delete {kind.name} {name}{how}", request)
 
     async def prepare(self) -> None:
         await self.do("create namespace", self._cluster.create(NAMESPACES.whole(), {"metadata": {"name": OTHER}}))
-        await self.do("create CSIDriver", self._cluster.create(CSI_DRIVERS.whole(), a_csi_driver(DRIVER, storageCapacity=False)))
+        await self.do(
+            "create CSIDriver", self._cluster.create(CSI_DRIVERS.whole(), a_csi_driver(DRIVER, storageCapacity=False))
+        )
         for name in self.classes if self._world.plan.manners.classes else (CLASS,):
             await self.make_class(name, "")
 
@@ -81,10 +88,17 @@ class Hands(UserHands):
         name, namespace = (f"{volume.name}{SECOND}", OTHER) if second else (volume.name, NAMESPACE)
         if self._world.plan.provisions:
             claim = a_claim(name, sc=CLASS, modes=[volume.mode])
-            await self.do(f"create claim {name}", self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim, namespace))
+            await self.do(
+                f"create claim {name}", self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim, namespace)
+            )
             return
         if (made := await self.make_claim(name, volume, name, namespace)) is not None:
-            reference = {"kind": "PersistentVolumeClaim", "namespace": namespace, "name": name, "uid": made["metadata"]["uid"]}
+            reference = {
+                "kind": "PersistentVolumeClaim",
+                "namespace": namespace,
+                "name": name,
+                "uid": made["metadata"]["uid"],
+            }
             await self.make_pv(name, volume, volume.handle, reference)
 
     async def bind(self, volume: VolumePlan, *, second: bool = False) -> None:
@@ -125,11 +139,18 @@ class Hands(UserHands):
     async def make_pod(self, name: str, claims: list[str], node: str, namespace: str = NAMESPACE) -> None:
         seconds = int(self._world.plan.tolerated_s)
         tolerated = [
-            {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+            {
+                "key": f"node.kubernetes.io/{key}",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": seconds,
+            }
             for key in ("not-ready", "unreachable")
         ]
         container = {**CONTAINER, "volumeMounts": [{"name": claim, "mountPath": f"/{claim}"} for claim in claims]}
-        body = a_pod(name, *claims, tolerations=tolerated, containers=[container], **place_of(self._world.plan, name, node))
+        body = a_pod(
+            name, *claims, tolerations=tolerated, containers=[container], **place_of(self._world.plan, name, node)
+        )
         await self.do(f"create pod {name} on {node} with {claims}", self._cluster.create(PODS.whole(), body, namespace))
 
     async def taint(self, node: str) -> None:
@@ -154,7 +175,11 @@ class Hands(UserHands):
             for node, kubelet in self.kubelets.items():
                 await self._look_at(node, kubelet)
             if self._world.plan.workloads.runs:
-                for pod in [pod for pod in self._world.laws.pods.values() if not node_of(pod) and "deletionTimestamp" in pod["metadata"]]:
+                for pod in [
+                    pod
+                    for pod in self._world.laws.pods.values()
+                    if not node_of(pod) and "deletionTimestamp" in pod["metadata"]
+                ]:
                     await self.remove(pod)
 
     async def _look_at(self, node: str, kubelet: Kubelet) -> None:
@@ -179,7 +204,9 @@ class Hands(UserHands):
         """As the garbage collector of pods does: one that nobody can end any more has failed."""
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         if self._world.plan.workloads.runs and pod["status"].get("phase") not in FINISHED:
-            await self.merge(PODS, name, {"status": {"phase": "Failed", "containerStatuses": None}}, namespace, subresource="status")
+            await self.merge(
+                PODS, name, {"status": {"phase": "Failed", "containerStatuses": None}}, namespace, subresource="status"
+            )
         await self.delete(PODS, name, namespace, grace_s=0)
 
     async def _keep_out(self, node: str) -> None:
@@ -187,7 +214,9 @@ class Hands(UserHands):
         found = self._world.truth.get(NODES.whole(), node) if self._world.plan.workloads.runs else None
         if found is not None:
             taints = [one for one in found["spec"].get("taints") or () if one["key"] != NOT_READY_TAINT]
-            await self.merge(NODES, node, {"spec": {"taints": [*taints, {"key": NOT_READY_TAINT, "effect": "NoSchedule"}]}})
+            await self.merge(
+                NODES, node, {"spec": {"taints": [*taints, {"key": NOT_READY_TAINT, "effect": "NoSchedule"}]}}
+            )
 
     async def _let_in(self, node: str) -> None:
         """Every Node is born with a taint that keeps the scheduler away until it is ready."""

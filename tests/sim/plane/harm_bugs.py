@@ -110,7 +110,10 @@ def _repeats_are_blind() -> Planted:
 
     Attachments are deleted within their first second with it: no life from 4357 to 4700 is known that shows it otherwise.
     """
-    return both(mock.patch.object(Deletion, "was_reported", property(lambda self: False, lambda self, value: None)), _seconds_are_moments())
+    return both(
+        mock.patch.object(Deletion, "was_reported", property(lambda self: False, lambda self, value: None)),
+        _seconds_are_moments(),
+    )
 
 
 def _one_look_ends_a_post() -> Planted:
@@ -160,7 +163,9 @@ HARM_BUGS: Final[Mapping[str, Bug]] = {
     "unanswered-deletes-forgotten": Bug(_unanswered_deletes_are_forgotten, {"detach-reported", "I5"}, first_seed=1117),
     "repeats-are-blind": Bug(_repeats_are_blind, {"I4", "I6"}, first_seed=4357),
     "one-look-ends-post": Bug(_one_look_ends_a_post, {"post-open", "I1", "I2"}, first_seed=120),
-    "requests-end-with-error": Bug(_requests_end_with_an_error, {"post-open", "detach-reported", "I1", "I2"}, first_seed=73),
+    "requests-end-with-error": Bug(
+        _requests_end_with_an_error, {"post-open", "detach-reported", "I1", "I2"}, first_seed=73
+    ),
     "silences-are-one": Bug(_silences_are_one, {"I11", "class-word"}, first_seed=423),
     "new-nodes-empty": Bug(_new_nodes_have_nothing_mounted, {"I6"}, first_seed=342),
     "nothing-inherited": Bug(_nothing_is_inherited, {"detach-reported", "I4", "I6", "two-listed"}, first_seed=135),

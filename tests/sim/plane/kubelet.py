@@ -116,12 +116,21 @@ class Kubelet:
         node = self._truth.get(NODES, self.name)
         if node is None:
             self._tell("registers")
-            await self._cluster.create(NODES.whole(), a_node(self.name, labels={HOST: self.name}, annotations={CONTROLLED_ATTACH: "true"}))
+            await self._cluster.create(
+                NODES.whole(), a_node(self.name, labels={HOST: self.name}, annotations={CONTROLLED_ATTACH: "true"})
+            )
         if self._truth.get(CSI_NODES, self.name) is None:
             await self._cluster.create(CSI_NODES.whole(), a_csi_node(self.name, {DRIVER: self.name}))
-        if node is None or not any(one.type == "Ready" and one.status == "True" for one in node.status.conditions or ()):
+        if node is None or not any(
+            one.type == "Ready" and one.status == "True" for one in node.status.conditions or ()
+        ):
             now = rfc3339(self._world.clock.wall_s())
-            ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, **({"lastTransitionTime": now} if self.stamps else {})}
+            ready = {
+                "type": "Ready",
+                "status": "True",
+                "lastHeartbeatTime": now,
+                **({"lastTransitionTime": now} if self.stamps else {}),
+            }
             node = await self._patch_node({"conditions": [ready]})
         return node
 
@@ -133,7 +142,9 @@ class Kubelet:
                 if uid not in self.mounted.get(handle, ()) and unique_name(DRIVER, handle) in listed:
                     await self._mount(uid, handle)
             if (pod["status"]["phase"] == "Pending" or self._owes_ready(pod)) and self._has_all(pod):
-                await self._pod_status(name, namespace, {"phase": "Running", **self._ready(), "containerStatuses": [_RUNNING]})
+                await self._pod_status(
+                    name, namespace, {"phase": "Running", **self._ready(), "containerStatuses": [_RUNNING]}
+                )
         elif is_active(pod):  # its containers end first
             await self._pause()
             await self._pod_status(name, namespace, self._ended())
@@ -174,7 +185,9 @@ class Kubelet:
     def _has_all(self, pod: Json) -> bool:
         mine = self._volumes(pod)
         uid = pod["metadata"]["uid"]
-        return len(mine) == len(pod["spec"].get("volumes") or ()) and all(uid in self.mounted.get(handle, ()) for handle in mine)
+        return len(mine) == len(pod["spec"].get("volumes") or ()) and all(
+            uid in self.mounted.get(handle, ()) for handle in mine
+        )
 
     def _unmount_unwanted(self) -> None:
         active = {pod["metadata"]["uid"] for pod in self._pods() if is_active(pod)}
@@ -204,7 +217,11 @@ class Kubelet:
     # -- what it sees, and writes
 
     def _pods(self) -> list[Json]:
-        return [pod for pod in self._world.laws.pods.values() if pod["spec"].get("nodeName") == self.name and not is_gone(pod)]
+        return [
+            pod
+            for pod in self._world.laws.pods.values()
+            if pod["spec"].get("nodeName") == self.name and not is_gone(pod)
+        ]
 
     def _volumes(self, pod: Json) -> list[str]:
         """Handles of the pod's volumes whose claim is bound."""
@@ -219,7 +236,9 @@ class Kubelet:
 
     async def _patch_node(self, status: Json) -> Any:
         self._tell(f"status {status}")
-        return await self._cluster.patch(NODES, self.name, Patch(PatchType.STRATEGIC, {"status": status}), subresource="status")
+        return await self._cluster.patch(
+            NODES, self.name, Patch(PatchType.STRATEGIC, {"status": status}), subresource="status"
+        )
 
     async def _pod_status(self, name: str, namespace: str, status: Json) -> None:
         self._tell(f"pod {name}: {status}")
@@ -239,7 +258,14 @@ class Kubelet:
 
 
 def _container(state: Json) -> Json:
-    return {"name": "c", "image": "example.com/image:1", "imageID": "", "ready": "running" in state, "restartCount": 0, "state": state}
+    return {
+        "name": "c",
+        "image": "example.com/image:1",
+        "imageID": "",
+        "ready": "running" in state,
+        "restartCount": 0,
+        "state": state,
+    }
 
 
 _RUNNING: Final = _container({"running": {}})

@@ -43,7 +43,15 @@ from tests.sim.plane.stands import Json
 EVENTS_MAX: Final = 30
 """Of one type for one object in five minutes: 25 pass at once, and one more each five minutes."""
 EVENTS_S: Final = 300.0
-JUDGED: Final = ("pods", "nodes", "volumeattachments", "persistentvolumes", "persistentvolumeclaims", "events", "storageclasses")
+JUDGED: Final = (
+    "pods",
+    "nodes",
+    "volumeattachments",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "events",
+    "storageclasses",
+)
 """Kinds that laws look at."""
 
 
@@ -55,19 +63,26 @@ class Laws(AttachmentLaws):
         """Called with the node whose kubelet may see the change, "" for all."""
         self._in_flight: dict[tuple[str, int, str], PlaneWrite] = {}
         self._recent: dict[tuple[object, str], deque[float]] = defaultdict(deque)
-        self._tellers: dict[str, int] = {}  # of events, by name, the process; a provisioner's are told by their component, too
+        self._tellers: dict[
+            str, int
+        ] = {}  # of events, by name, the process; a provisioner's are told by their component, too
         self._last: dict[tuple[str, Key], Json] = {}  # the objects as they stand there, by kind
         self.on_begin: Callable[[PlaneWrite], None] = lambda write: None
         """Called with each write that a program sends."""
         self.on_answer: Callable[[PlaneWrite], None] = lambda write: None
         """Called with each that has succeeded, as its program knows."""
-        self._ended_at: dict[tuple[int, str], int] = {}  # the version of Nodes that a process of node health knew when it ended the pod
+        self._ended_at: dict[
+            tuple[int, str], int
+        ] = {}  # the version of Nodes that a process of node health knew when it ended the pod
 
     # -- programs
 
     def done(self, process: int, what: str, at_s: float) -> None:
         most = PER_SECOND_MAX * max(self._plan.controllers, self._plan.attachers)
-        if not what.startswith(("list", "create events", "patch events")) and self._often((process, ""), what, 1.0) > most:
+        if (
+            not what.startswith(("list", "create events", "patch events"))
+            and self._often((process, ""), what, 1.0) > most
+        ):
             self._fail("I10", f"{what}: more than {most} times in a second")
 
     def _often(self, who: object, what: str, within_s: float) -> int:
@@ -99,7 +114,9 @@ class Laws(AttachmentLaws):
         assert before.request is not None
         assert write.request is not None
         is_next = (before.request.verb, write.request.verb) == (Verb.DELETE, Verb.CREATE)
-        return is_next and before.knows("volumeattachments") < self._ended.get(before.name, 0) <= write.knows("volumeattachments")
+        return is_next and before.knows("volumeattachments") < self._ended.get(before.name, 0) <= write.knows(
+            "volumeattachments"
+        )
 
     def failed(self, write: PlaneWrite, error: ApiError) -> None:
         """The write was refused, or its answer is lost."""
@@ -195,7 +212,10 @@ class Laws(AttachmentLaws):
         self.silence.event_about(about.get("uid", ""))
         if about.get("namespace") != OTHER and OTHER in message:
             self._fail("I12", f"the event of {about.get('name')} shows what is elsewhere: {message}")
-        teller = event["source"].get("component"), self._tellers.get(event["metadata"]["name"])  # (a new process counts anew)
+        teller = (
+            event["source"].get("component"),
+            self._tellers.get(event["metadata"]["name"]),
+        )  # (a new process counts anew)
         whose = about.get("uid"), event.get("type"), teller
         if self._often(whose, "events", EVENTS_S) > EVENTS_MAX * 2:
             self._fail("I12", f"{about.get('kind')} {about.get('name')} has too many events; the last one: {message}")

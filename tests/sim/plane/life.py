@@ -25,7 +25,15 @@ from tests.sim.standing import outside
 
 WORKERS: Final = 4
 """Of volumes: in a world this small as good as the 64 of production, and a start is quicker."""
-OWNED: Final = ("pods", "statefulsets", "deployments", "replicasets", "jobs", "controllerrevisions", "persistentvolumeclaims")
+OWNED: Final = (
+    "pods",
+    "statefulsets",
+    "deployments",
+    "replicasets",
+    "jobs",
+    "controllerrevisions",
+    "persistentvolumeclaims",
+)
 """By the controllers of workloads."""
 FOLLOWED: Final = ("pods", "nodes", "persistentvolumeclaims", "persistentvolumes", "csidrivers", "volumeattachments")
 
@@ -36,7 +44,9 @@ def _runtime(world: Any, line: PlaneLine, mortal: Mortal, factor: int) -> Runtim
 
 def attachdetach(world: Any, mortal: Mortal) -> Made:
     line = PlaneLine(world, mortal, FOLLOWED)
-    options = AttachDetachOptions(workers=WORKERS, force_after_s=world.plan.force_after_s, disable_force_detach=not world.plan.forces)
+    options = AttachDetachOptions(
+        workers=WORKERS, force_after_s=world.plan.force_after_s, disable_force_detach=not world.plan.forces
+    )
     return AttachDetach(_runtime(world, line, mortal, 4000), options), line
 
 

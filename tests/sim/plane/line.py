@@ -72,7 +72,9 @@ class PlaneLine(WritingLine):
         self._missing: dict[str, int] = {}
         self._firsts: dict[str, int] = {}
         self._gaps: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        self._unsure: set[str] = set()  # writes whose last answer was an error: they are sent again, whatever stands there
+        self._unsure: set[str] = (
+            set()
+        )  # writes whose last answer was an error: they are sent again, whatever stands there
         self._lost: set[str] = set()  # those of them that may have been carried out
         mortal.at_begin(self._begins)
 
@@ -115,11 +117,20 @@ class PlaneLine(WritingLine):
         )
         laws = self._world.laws
         laws.begins(write)
-        if self._world.loses is not None and write.who.startswith(ATTACHDETACH) and request.kind.plural == "volumeattachments":
+        if (
+            self._world.loses is not None
+            and write.who.startswith(ATTACHDETACH)
+            and request.kind.plural == "volumeattachments"
+        ):
             lost = self._lose(request)
         else:
             lost = None
-        if self._world.meddles is not None and write.who == HEALTH and request.kind.plural == "nodes" and not request.subresource:
+        if (
+            self._world.meddles is not None
+            and write.who == HEALTH
+            and request.kind.plural == "nodes"
+            and not request.subresource
+        ):
             await self._world.meddles(request.name)
             laws.silence.went(write)  # a refusal of what moves at the same time is told as that
         token = WRITING.set(write)
@@ -153,7 +164,11 @@ class PlaneLine(WritingLine):
             self._mortal.kill("with a request on its way")
         lose(request)
         await self._mortal.point("after that")
-        raise Unreachable("timed out") if int(after_s * 1000) % 2 else ServerError("timed out", code=504, reason="Timeout")
+        raise (
+            Unreachable("timed out")
+            if int(after_s * 1000) % 2
+            else ServerError("timed out", code=504, reason="Timeout")
+        )
 
     async def _list(self, request: Request) -> Page[Any]:
         plural = request.kind.plural

@@ -28,13 +28,17 @@ def _refusals_are_moves() -> Planted:
     def quiet(self: Controller[Any], key: Any, why: Any) -> None:
         self._queue.retry(key)
 
-    return both(mock.patch.object(ObjectWriter, "_refused", refused), mock.patch.object(Controller, "_stayed_stale", quiet))
+    return both(
+        mock.patch.object(ObjectWriter, "_refused", refused), mock.patch.object(Controller, "_stayed_stale", quiet)
+    )
 
 
 def _taints_go_by_place() -> Planted:
     """A taint is removed by its place, whatever stands there by then."""
     removals: Callable[..., Iterator[dict[str, Any]]] = writes._removals
-    return mock.patch.object(writes, "_removals", lambda *args: (step for step in removals(*args) if step["op"] != "test"))
+    return mock.patch.object(
+        writes, "_removals", lambda *args: (step for step in removals(*args) if step["op"] != "test")
+    )
 
 
 def _names_say_whose_a_volume_is() -> Planted:

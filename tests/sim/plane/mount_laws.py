@@ -39,7 +39,9 @@ class MountLaws(Stands):
             return
         if verb == PUBLISH and not claimed:
             self._blind.add((handle, node))
-        elif verb != PUBLISH and claimed and not any(one.deleting for one in self._of_handle(handle) if one.node == node):
+        elif (
+            verb != PUBLISH and claimed and not any(one.deleting for one in self._of_handle(handle) if one.node == node)
+        ):
             self.excused.add((handle, node))  # one that has not been shown the new attachment under an old name
 
     def call_ends(self, process: int, verb: str, handle: str, node: str, ok: bool) -> None:
@@ -50,7 +52,11 @@ class MountLaws(Stands):
         self.untrue.discard((handle, node))
         if self._plan.attachers > 1 and any(one.name in self.late for one in self._of_handle(handle)):
             return
-        others = {other for other in self._backend.published[handle] if other != node and (handle, other) not in self.torn | self._blind}
+        others = {
+            other
+            for other in self._backend.published[handle]
+            if other != node and (handle, other) not in self.torn | self._blind
+        }
         if self._single.get(handle) and others and (handle, node) not in self._blind:
             self._fail("I2", f"{handle} becomes published on {node}, and is on {sorted(others)}")
 

@@ -50,7 +50,9 @@ class NodeActs:
 
     async def return_node(self) -> None:
         now = self._world.clock.now() if self._world.faulty else math.inf
-        if dead := [node for node, kubelet in self._hands.kubelets.items() if not kubelet.alive and now >= kubelet.down_until]:
+        if dead := [
+            node for node, kubelet in self._hands.kubelets.items() if not kubelet.alive and now >= kubelet.down_until
+        ]:
             node = self._one_of(dead)
             self._hands.tell(f"{node} returns")
             self._hands.kubelets[node].returns()

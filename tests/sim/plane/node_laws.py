@@ -18,7 +18,9 @@ from tests.sim.plane.stands import Attachment, Json, NodeStand
 class NodeLaws(MountLaws):
     def __init__(self, plan: Plan, backend: Any, now: Callable[[], float], fail: Callable[[str, str], None]) -> None:
         super().__init__(plan, backend, now, fail)
-        self._late_reports: set[int] = set()  # versions of Nodes that no process waits for: a kubelet's, too, which lists nothing
+        self._late_reports: set[int] = (
+            set()
+        )  # versions of Nodes that no process waits for: a kubelet's, too, which lists nothing
 
     def _node_changed(self, write: PlaneWrite | None, version: int, old: Json | None, new: Json | None) -> None:
         name = (new or old or {})["metadata"]["name"]
@@ -47,8 +49,12 @@ class NodeLaws(MountLaws):
         if write is not None and write.who.startswith(ATTACHDETACH):
             self._report_written(write, name, before, stand)
         elif write is not None and write.who == HEALTH and old is not None:
-            lost = {one["key"] for one in old["spec"].get("taints") or ()} - {one["key"] for one in new["spec"].get("taints") or ()}
-            if theirs := sorted(key for key in lost if not key.startswith("node.kubernetes.io/") or key == OUT_OF_SERVICE_TAINT):
+            lost = {one["key"] for one in old["spec"].get("taints") or ()} - {
+                one["key"] for one in new["spec"].get("taints") or ()
+            }
+            if theirs := sorted(
+                key for key in lost if not key.startswith("node.kubernetes.io/") or key == OUT_OF_SERVICE_TAINT
+            ):
                 self._fail("others", f"node health takes {theirs} off {name}")
 
     def _report_written(self, write: PlaneWrite, name: str, before: dict[str, int], stand: NodeStand) -> None:
@@ -73,13 +79,16 @@ class NodeLaws(MountLaws):
         """The Node of this attachment comes to list it."""
         if self.asked.is_detaching(write, found.uid):
             self._fail(
-                "detach-reported", f"{found.node} comes to list {handle}, and {write.who}#{write.process} has asked to delete {found}"
+                "detach-reported",
+                f"{found.node} comes to list {handle}, and {write.who}#{write.process} has asked to delete {found}",
             )
         for other in self._of_handle(handle) if self._single.get(handle) else ():
             stand = self.nodes.get(other.node) or NodeStand(is_there=False)
             listed_at = stand.listed.get(unique_name(DRIVER, handle))
             is_known = (
-                listed_at is not None and listed_at <= write.knows_node(other.node) and other.version <= write.knows("volumeattachments")
+                listed_at is not None
+                and listed_at <= write.knows_node(other.node)
+                and other.version <= write.knows("volumeattachments")
             )
             if other.node != found.node and other.attached and not other.deleting and is_known:
                 self._fail("two-listed", f"{found.node} comes to list {handle}, which {other.node} lists, too: {other}")

@@ -29,4 +29,8 @@ def is_waiting(plan: Any, laws: Any, claim: str) -> bool:
     if not plan.placing.waits:
         return False
     pods = (pod for pod in laws.pods.values() if node_of(pod) and not is_gone(pod))
-    return not any(volume["persistentVolumeClaim"]["claimName"] == claim for pod in pods for volume in pod["spec"].get("volumes") or ())
+    return not any(
+        volume["persistentVolumeClaim"]["claimName"] == claim
+        for pod in pods
+        for volume in pod["spec"].get("volumes") or ()
+    )

@@ -73,9 +73,14 @@ class _Life(Course[PlaneWorld]):
         await acts.prepare()
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(kubelet.run(), name=f"sim/{node}") for node, kubelet in kubelets.items()]
-            running += [group.create_task(keeper.run(), name="sim/keeper") for several in keepers.values() for keeper in several]
+            running += [
+                group.create_task(keeper.run(), name="sim/keeper") for several in keepers.values() for keeper in several
+            ]
             if self._plan.health:
-                running += [group.create_task(kubelet.renew_for_ever(), name=f"sim/{node}/lease") for node, kubelet in kubelets.items()]
+                running += [
+                    group.create_task(kubelet.renew_for_ever(), name=f"sim/{node}/lease")
+                    for node, kubelet in kubelets.items()
+                ]
             else:
                 running.append(group.create_task(hands.watch_health(), name="sim/health"))
             running.append(group.create_task(_listen(world, kubelets), name="sim/silence"))
@@ -118,7 +123,9 @@ class _Life(Course[PlaneWorld]):
         """All is well, then all is empty, then nothing happens any more."""
 
         def unsettled() -> list[Complaint]:
-            return [("unsettled", what) for several in keepers.values() for keeper in several for what in keeper.unsettled()]
+            return [
+                ("unsettled", what) for several in keepers.values() for keeper in several for what in keeper.unsettled()
+            ]
 
         if not await self._is_soon(world, acts, hands, lambda: [*complaints(world, hands), *unsettled()], "well"):
             return
@@ -129,7 +136,9 @@ class _Life(Course[PlaneWorld]):
             acts.turn_off()
             await self._rest(world, hands)
 
-    async def _is_soon(self, world: PlaneWorld, acts: Acts, hands: Hands, wrong: Callable[[], list[Complaint]], state: str) -> bool:
+    async def _is_soon(
+        self, world: PlaneWorld, acts: Acts, hands: Hands, wrong: Callable[[], list[Complaint]], state: str
+    ) -> bool:
         began, looks, given_up = world.clock.now(), 0, False
         while found := wrong():
             looks += 1

@@ -43,7 +43,9 @@ class Silence:
         self._since: dict[str, float] = {}
         self._idle_s: dict[str, float] = {}  # of these times, those in which nobody was there who could tell
         self._looked_at = 0.0
-        self._newest: dict[str, tuple[Any, bool]] = {}  # by program: its newest process, or term, and whether that has listed all
+        self._newest: dict[
+            str, tuple[Any, bool]
+        ] = {}  # by program: its newest process, or term, and whether that has listed all
         self._events: dict[str, float] = {}  # by the uid of what they are about
         self._lines: deque[tuple[float, str]] = deque(maxlen=LINES_MAX)
         self._refusals: defaultdict[tuple[int, str], Counter[str]] = defaultdict(Counter)  # by their texts
@@ -72,7 +74,8 @@ class Silence:
         count = refusals[str(error)]
         if count > REFUSALS_MAX and not any(write.name in line and str(error) in line for _, line in self._lines):
             self._fail(
-                "silent", f"{write.who}#{write.process}: {write.what} was refused {count} times, and the log does not say so: {error}"
+                "silent",
+                f"{write.who}#{write.process}: {write.what} was refused {count} times, and the log does not say so: {error}",
             )
 
     def went(self, write: PlaneWrite) -> None:
@@ -87,10 +90,16 @@ class Silence:
         can_tell = any(has_all and mortal.alive for mortal, has_all in self._newest.values())
         idle_s = 0.0 if can_tell else self._now() - self._looked_at
         self._looked_at = self._now()
-        self._idle_s = {what: self._idle_s.get(what, 0.0) + min(idle_s, self._now() - since) for what, since in self._since.items()}
+        self._idle_s = {
+            what: self._idle_s.get(what, 0.0) + min(idle_s, self._now() - since) for what, since in self._since.items()
+        }
         for what, (uids, names) in waiting.items():
             began = self._since[what]
-            if self._now() < began + self._idle_s[what] + SILENT_S or self._has_error(names) or self.is_told(began, uids, names):
+            if (
+                self._now() < began + self._idle_s[what] + SILENT_S
+                or self._has_error(names)
+                or self.is_told(began, uids, names)
+            ):
                 continue
             self._fail("silent", f"{what} waits since {began:.3f}, and nobody says why")
 
@@ -104,13 +113,29 @@ class Silence:
         """Each with the uids of what it may be told about, and the names that tell of it."""
         for pod in self._laws.pods.values():
             node = node_of(pod)
-            if node and is_alive(pod) and pod["status"]["phase"] == "Pending" and is_alive_at(node) and not self._has_all(pod, node):
-                names = {pod["metadata"]["name"], *(attachment_name(DRIVER, handle, node) for handle in self._handles(pod))}
-                yield f"pod {pod['metadata']['name']} {pod['metadata']['uid']}", ({pod["metadata"]["uid"], *self._claims(pod)}, names)
+            if (
+                node
+                and is_alive(pod)
+                and pod["status"]["phase"] == "Pending"
+                and is_alive_at(node)
+                and not self._has_all(pod, node)
+            ):
+                names = {
+                    pod["metadata"]["name"],
+                    *(attachment_name(DRIVER, handle, node) for handle in self._handles(pod)),
+                }
+                yield (
+                    f"pod {pod['metadata']['name']} {pod['metadata']['uid']}",
+                    ({pod["metadata"]["uid"], *self._claims(pod)}, names),
+                )
         wanted = {attachment_name(DRIVER, *pair) for pair in self._laws.wanted()}
         for one in self._laws.attachments.values():
             if one.deleting and one.name not in wanted:
-                claims = {claim["metadata"]["uid"] for claim in self._laws.claims.values() if claim["spec"].get("volumeName") == one.volume}
+                claims = {
+                    claim["metadata"]["uid"]
+                    for claim in self._laws.claims.values()
+                    if claim["spec"].get("volumeName") == one.volume
+                }
                 yield f"attachment {one.name} {one.uid}", (claims, {one.name})
 
     def _has_error(self, names: set[str]) -> bool:

@@ -110,7 +110,12 @@ class Stands:
     def is_silent(self, node: str) -> bool:
         """True for a Node that has not been ready for a while."""
         stand = self.nodes.get(node)
-        return stand is not None and stand.is_there and stand.unhealthy_s is not None and self._now() > stand.unhealthy_s + SILENT_S
+        return (
+            stand is not None
+            and stand.is_there
+            and stand.unhealthy_s is not None
+            and self._now() > stand.unhealthy_s + SILENT_S
+        )
 
     @staticmethod
     def _put(table: dict[Any, Json], key: object, new: Json | None) -> None:
@@ -172,7 +177,9 @@ class Stands:
             node = pod["spec"].get("nodeName", "")
             if node and is_active(pod):
                 for volume in pod["spec"].get("volumes") or ():
-                    if handle := self.handle_of((pod["metadata"]["namespace"], volume["persistentVolumeClaim"]["claimName"])):
+                    if handle := self.handle_of(
+                        (pod["metadata"]["namespace"], volume["persistentVolumeClaim"]["claimName"])
+                    ):
                         found.setdefault((handle, node), []).append(pod)
         return found
 
@@ -240,6 +247,7 @@ def is_active(pod: Json) -> bool:
     if pod["status"].get("phase") in FINISHED:
         return False
     running = any(
-        "waiting" not in one["state"] and "terminated" not in one["state"] for one in pod["status"].get("containerStatuses") or ()
+        "waiting" not in one["state"] and "terminated" not in one["state"]
+        for one in pod["status"].get("containerStatuses") or ()
     )
     return "deletionTimestamp" not in pod["metadata"] or running

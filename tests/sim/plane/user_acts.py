@@ -76,7 +76,9 @@ class UserActs:
             await self._hands.delete(PERSISTENT_VOLUMES, self._one_of(odd))
             return
         volume = self._one_of(self._world.plan.volumes)
-        await self._hands.make_pv(f"{ODD}-pv{self._count}", volume, volume.handle, self._one_of((None, {}, {"uid": "", "name": "none"})))
+        await self._hands.make_pv(
+            f"{ODD}-pv{self._count}", volume, volume.handle, self._one_of((None, {}, {"uid": "", "name": "none"}))
+        )
 
     async def rebind_volume(self) -> None:
         """The claimRef is removed, and the volume given to another claim, whoever uses it."""
@@ -119,7 +121,9 @@ class UserActs:
         left = list(self._saved)
         while left:
             kind, obj = left.pop(self._randomness.below(len(left)))
-            await self._hands.make_again(kind, {**obj, "metadata": {key: obj["metadata"][key] for key in _KEPT if key in obj["metadata"]}})
+            await self._hands.make_again(
+                kind, {**obj, "metadata": {key: obj["metadata"][key] for key in _KEPT if key in obj["metadata"]}}
+            )
             if kind is VOLUME_ATTACHMENTS:
                 self._laws.is_restored(obj["metadata"]["name"])
 
@@ -143,7 +147,9 @@ class UserActs:
         """The right to read classes is taken from the controllers, for a while or for good."""
         seconds = self._one_of((10.0, 100.0, 10_000.0))
         for program in (ATTACHDETACH, f"{ATTACHDETACH}-2"):
-            self._world.server.refuse((program, "get", "storageclasses"), lambda: Forbidden("is forbidden", reason="Forbidden"), seconds)
+            self._world.server.refuse(
+                (program, "get", "storageclasses"), lambda: Forbidden("is forbidden", reason="Forbidden"), seconds
+            )
 
     def _class(self) -> str:
         return str(self._one_of(self._hands.classes))
@@ -170,7 +176,9 @@ class UserActs:
         if request.verb is Verb.DELETE and kubelet.powered and not kubelet.alive:
             self._hands.tell(f"{kubelet.name} is back")
             kubelet.returns()
-        self._world.group.create_task(self._wants_otherwise(name), name=f"sim/otherwise/{name}/{self._world.clock.now()}")
+        self._world.group.create_task(
+            self._wants_otherwise(name), name=f"sim/otherwise/{name}/{self._world.clock.now()}"
+        )
 
     async def _wants_otherwise(self, name: str) -> None:
         handle, node = self._laws.pair_of(name)
@@ -182,7 +190,9 @@ class UserActs:
         for namespace, claim in claims[:1]:
             self._lost_count += 1
             where = others[self._lost_count % len(others)] if pods else node
-            await self._hands.make_pod(f"{namespace if namespace == OTHER else 'lost'}-pod{self._lost_count}", [claim], where, namespace)
+            await self._hands.make_pod(
+                f"{namespace if namespace == OTHER else 'lost'}-pod{self._lost_count}", [claim], where, namespace
+            )
 
     # -- nodes
 
@@ -204,7 +214,9 @@ class UserActs:
 
     async def _confuse(self, handle: str) -> None:
         """A volume that waits for force gets a second PersistentVolume, or loses its own one, finalizers and all; or neither."""
-        of_handle = [pv["metadata"]["name"] for pv in self._laws.volumes.values() if pv["spec"]["csi"]["volumeHandle"] == handle]
+        of_handle = [
+            pv["metadata"]["name"] for pv in self._laws.volumes.values() if pv["spec"]["csi"]["volumeHandle"] == handle
+        ]
         way = self._randomness.below(4)
         if way == 0 and of_handle:
             volume = next(volume for volume in self._world.plan.volumes if handle.startswith(volume.handle))
@@ -237,7 +249,9 @@ class UserActs:
     async def blink_node(self) -> None:
         """A silent Node that says when it fell silent is heard for a moment."""
         silent = [
-            node for node, kubelet in self._hands.kubelets.items() if not kubelet.alive and kubelet.stamps and self._laws.is_silent(node)
+            node
+            for node, kubelet in self._hands.kubelets.items()
+            if not kubelet.alive and kubelet.stamps and self._laws.is_silent(node)
         ]
         if silent:
             node = self._one_of(silent)
@@ -278,16 +292,26 @@ class UserActs:
             ref = pv["spec"].get("claimRef")
             names = (meta["namespace"], meta["name"])
             if ref and ref.get("uid") != meta["uid"] and (ref.get("namespace"), ref.get("name")) != names:
-                await self._hands.merge(PERSISTENT_VOLUMES, pv["metadata"]["name"], {"spec": {"claimRef": _reference(claim)}})
+                await self._hands.merge(
+                    PERSISTENT_VOLUMES, pv["metadata"]["name"], {"spec": {"claimRef": _reference(claim)}}
+                )
 
     async def _part_odd(self) -> None:
         """A claim agrees with the volume of its name alone; what was made beside those goes."""
-        agreed = {key for key, claim in self._laws.claims.items() if self._laws.handle_of(key) and claim["spec"]["volumeName"] == key[1]}
+        agreed = {
+            key
+            for key, claim in self._laws.claims.items()
+            if self._laws.handle_of(key) and claim["spec"]["volumeName"] == key[1]
+        }
         for key in [key for key in self._laws.claims if key not in agreed]:
             await self._hands.delete(PERSISTENT_VOLUME_CLAIMS, key[1], key[0])
         for name in [name for name in self._laws.volumes if name not in {name for _, name in agreed}]:
             await self._hands.delete(PERSISTENT_VOLUMES, name)
-        for one in [one for one in self._laws.attachments.values() if one.volume not in self._laws.volumes and one.volume.startswith(ODD)]:
+        for one in [
+            one
+            for one in self._laws.attachments.values()
+            if one.volume not in self._laws.volumes and one.volume.startswith(ODD)
+        ]:
             handle = self._laws.pair_of(one.name)[0]  # without its object no attacher can detach it, and it says so
             volume = next(volume for volume in self._world.plan.volumes if handle.startswith(volume.handle))
             await self._hands.make_pv(one.volume, volume, handle, None)

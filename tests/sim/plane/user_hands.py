@@ -28,7 +28,9 @@ class UserHands:
     async def do(self, what: str, request: Awaitable[Any]) -> Any:
         raise NotImplementedError
 
-    async def merge(self, kind: Kind[Any], name: str, body: Json, namespace: str = "", *, subresource: str = "") -> None:
+    async def merge(
+        self, kind: Kind[Any], name: str, body: Json, namespace: str = "", *, subresource: str = ""
+    ) -> None:
         raise NotImplementedError
 
     # -- volumes and claims
@@ -39,12 +41,16 @@ class UserHands:
         body = a_pv(name, modes=[volume.mode], source=source, storageClassName=self.class_of(name))
         if reference is not None:
             body["spec"]["claimRef"] = reference
-        await self.do(f"create PV {name} of {handle} for {reference}", self._cluster.create(PERSISTENT_VOLUMES.whole(), body))
+        await self.do(
+            f"create PV {name} of {handle} for {reference}", self._cluster.create(PERSISTENT_VOLUMES.whole(), body)
+        )
 
     async def make_claim(self, name: str, volume: VolumePlan, pv: str, namespace: str = NAMESPACE) -> Json | None:
         """For this PersistentVolume. None where it could not be made."""
         claim = a_claim(name, sc=None, modes=[volume.mode], volume=pv)
-        made = await self.do(f"create claim {name} of {pv}", self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim, namespace))
+        made = await self.do(
+            f"create claim {name} of {pv}", self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim, namespace)
+        )
         return None if made is None else dict(made)
 
     async def bind_claim(self, name: str, volume: VolumePlan, namespace: str = NAMESPACE) -> None:

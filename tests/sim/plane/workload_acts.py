@@ -36,7 +36,9 @@ class WorkloadActs:
     _ends_of_jobs: Random
 
     def __init__(self) -> None:
-        self._seen_going: dict[str, float] = {}  # claims of StatefulSets, by uid: since when a user sees in peace that they stay
+        self._seen_going: dict[
+            str, float
+        ] = {}  # claims of StatefulSets, by uid: since when a user sees in peace that they stay
         self._dropped: set[str] = set()  # those of them whose pods were deleted once more
 
     # -- the controllers
@@ -57,7 +59,9 @@ class WorkloadActs:
         for kind, body in bodies(self._world.plan, CLASS):
             name = body["metadata"]["name"]
             if self._found(kind, name) is None and (kind is not JOBS or self._world.faulty):
-                await self._hands.do(f"create {kind.name} {name}", self._world.cluster.create(kind.whole(), body, NAMESPACE))
+                await self._hands.do(
+                    f"create {kind.name} {name}", self._world.cluster.create(kind.whole(), body, NAMESPACE)
+                )
 
     async def relabel_pod(self) -> None:
         """A pod is taken from its workload."""
@@ -70,7 +74,10 @@ class WorkloadActs:
         """Pods that were taken from them go, and those that others have made with their claims."""
         volumes = {volume.name for volume in self._world.plan.volumes}
         for pod in list(self._laws.pods.values()) if self._world.plan.workloads.runs else ():
-            meta, claims = pod["metadata"], {volume["persistentVolumeClaim"]["claimName"] for volume in pod["spec"].get("volumes") or ()}
+            meta, claims = (
+                pod["metadata"],
+                {volume["persistentVolumeClaim"]["claimName"] for volume in pod["spec"].get("volumes") or ()},
+            )
             is_strange = NOTE not in (meta.get("annotations") or {}) and not claims <= volumes
             if is_strange or RELEASED in (meta.get("labels") or {}):
                 await self._hands.delete(PODS, meta["name"], meta["namespace"])
@@ -90,11 +97,15 @@ class WorkloadActs:
             if owner is None or owner["kind"] != "Job" or pod["status"].get("phase") != "Running" or not is_alive(pod):
                 continue
             if not self._world.faulty or self._ends_of_jobs.happens(0.3):
-                await self._end_pod(pod, "Failed" if self._world.faulty and self._ends_of_jobs.happens(plan.fails) else "Succeeded")
+                await self._end_pod(
+                    pod, "Failed" if self._world.faulty and self._ends_of_jobs.happens(plan.fails) else "Succeeded"
+                )
 
     async def _end_pod(self, pod: Json, phase: str) -> None:
         status = {"status": {"phase": phase, "containerStatuses": None}}
-        await self._hands.merge(PODS, pod["metadata"]["name"], status, pod["metadata"]["namespace"], subresource="status")
+        await self._hands.merge(
+            PODS, pod["metadata"]["name"], status, pod["metadata"]["namespace"], subresource="status"
+        )
 
     async def delete_workloads(self) -> None:
         for kind, body in bodies(self._world.plan, CLASS):
@@ -104,13 +115,17 @@ class WorkloadActs:
         """What was made for a workload that had gone goes, too."""
         for pod in [pod for pod in self._laws.pods.values() if is_alive(pod)]:
             await self._hands.delete(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
-        for namespace, name in [key for key, claim in self._laws.claims.items() if "deletionTimestamp" not in claim["metadata"]]:
+        for namespace, name in [
+            key for key, claim in self._laws.claims.items() if "deletionTimestamp" not in claim["metadata"]
+        ]:
             await self._hands.delete(PERSISTENT_VOLUME_CLAIMS, name, namespace)
 
     # -- StatefulSets
 
     async def scale_set(self) -> None:
-        await self._hands.merge(STATEFUL_SETS, SET, {"spec": {"replicas": self._randomness.below(REPLICAS_MAX + 1)}}, NAMESPACE)
+        await self._hands.merge(
+            STATEFUL_SETS, SET, {"spec": {"replicas": self._randomness.below(REPLICAS_MAX + 1)}}, NAMESPACE
+        )
 
     async def roll_set(self) -> None:
         await self._new_round(STATEFUL_SETS, SET)
@@ -120,7 +135,9 @@ class WorkloadActs:
 
     async def change_retention(self) -> None:
         policy = {"whenDeleted": self._one_of(("Retain", "Delete")), "whenScaled": self._one_of(("Retain", "Delete"))}
-        await self._hands.merge(STATEFUL_SETS, SET, {"spec": {"persistentVolumeClaimRetentionPolicy": policy}}, NAMESPACE)
+        await self._hands.merge(
+            STATEFUL_SETS, SET, {"spec": {"persistentVolumeClaimRetentionPolicy": policy}}, NAMESPACE
+        )
 
     async def stage_set(self) -> None:
         """A new template is for some of the pods only, at first."""
@@ -136,7 +153,9 @@ class WorkloadActs:
         been shown that. The pod is deleted once more; a controller that makes it on that claim again has been shown all by now.
         """
         now, claims = self._world.clock.now(), self._laws.claims
-        for key in [key for key, claim in claims.items() if _is_of_set(key[1]) and "deletionTimestamp" in claim["metadata"]]:
+        for key in [
+            key for key, claim in claims.items() if _is_of_set(key[1]) and "deletionTimestamp" in claim["metadata"]
+        ]:
             uid = claims[key]["metadata"]["uid"]
             if now >= self._seen_going.setdefault(uid, now) + NOTICED_S and uid not in self._dropped:
                 self._dropped.add(uid)
@@ -154,7 +173,9 @@ class WorkloadActs:
 
     async def scale_deployment(self) -> None:
         most = self._world.plan.workloads.deployment.replicas_max
-        await self._hands.merge(DEPLOYMENTS, DEPLOYMENT, {"spec": {"replicas": self._randomness.below(most + 1)}}, NAMESPACE)
+        await self._hands.merge(
+            DEPLOYMENTS, DEPLOYMENT, {"spec": {"replicas": self._randomness.below(most + 1)}}, NAMESPACE
+        )
 
     async def roll_deployment(self) -> None:
         await self._new_round(DEPLOYMENTS, DEPLOYMENT)
@@ -165,7 +186,9 @@ class WorkloadActs:
     async def change_surge(self) -> None:
         if not self._world.plan.workloads.deployment.recreates:
             rolling = {"maxSurge": self._randomness.below(3), "maxUnavailable": 1 + self._randomness.below(2)}
-            await self._hands.merge(DEPLOYMENTS, DEPLOYMENT, {"spec": {"strategy": {"rollingUpdate": rolling}}}, NAMESPACE)
+            await self._hands.merge(
+                DEPLOYMENTS, DEPLOYMENT, {"spec": {"strategy": {"rollingUpdate": rolling}}}, NAMESPACE
+            )
 
     async def delete_deployment(self) -> None:
         await self._delete_workload(DEPLOYMENTS, DEPLOYMENT)
@@ -182,10 +205,14 @@ class WorkloadActs:
         await self._hands.merge(JOBS, JOB, {"spec": {"suspend": self._randomness.happens(0.5)}}, NAMESPACE)
 
     async def change_parallelism(self) -> None:
-        await self._hands.merge(JOBS, JOB, {"spec": {"parallelism": self._randomness.below(REPLICAS_MAX + 1)}}, NAMESPACE)
+        await self._hands.merge(
+            JOBS, JOB, {"spec": {"parallelism": self._randomness.below(REPLICAS_MAX + 1)}}, NAMESPACE
+        )
 
     async def fail_job_pod(self) -> None:
-        pods = [pod for pod in self._laws.pods.values() if is_alive(pod) and (controller_of(pod) or {}).get("kind") == "Job"]
+        pods = [
+            pod for pod in self._laws.pods.values() if is_alive(pod) and (controller_of(pod) or {}).get("kind") == "Job"
+        ]
         if pods:
             await self._end_pod(self._one_of(pods), "Failed")
 

@@ -73,7 +73,10 @@ def _claims_are_of_the_first() -> Planted:
 
     def names(stateful_set: StatefulSet, pod_name: str) -> dict[str, str]:
         first = f"{stateful_set.metadata.name}-0"
-        return {one["metadata"]["name"]: f"{one['metadata']['name']}-{first}" for one in stateful_set.spec.volume_claim_templates or ()}
+        return {
+            one["metadata"]["name"]: f"{one['metadata']['name']}-{first}"
+            for one in stateful_set.spec.volume_claim_templates or ()
+        }
 
     return mock.patch.object(identity, "claim_names", names)
 
@@ -83,7 +86,9 @@ def _pods_go_at_once() -> Planted:
 
     async def delete_pod(self: Writes, pod: Pod) -> None:
         with contextlib.suppress(NotFound, Conflict):
-            await self.cluster.delete(PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid, grace_period_s=0)
+            await self.cluster.delete(
+                PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid, grace_period_s=0
+            )
 
     return mock.patch.object(Writes, "delete_pod", delete_pod)
 

@@ -34,7 +34,10 @@ def _of_set(world: Any, stateful_set: Json) -> Iterator[Complaint]:
         if status.get("currentRevision") != status.get("updateRevision"):
             yield "status-wrong", f"StatefulSet {name} says {status}"
     told = {key: status.get(key, 0) for key in ("replicas", "readyReplicas", "availableReplicas")}
-    if set(told.values()) != {spec["replicas"]} or status.get("observedGeneration") != stateful_set["metadata"]["generation"]:
+    if (
+        set(told.values()) != {spec["replicas"]}
+        or status.get("observedGeneration") != stateful_set["metadata"]["generation"]
+    ):
         yield "status-wrong", f"StatefulSet {name} wishes for {spec['replicas']}, and says {status}"
     yield from _owners(world, stateful_set, pods)
 
@@ -57,7 +60,9 @@ def _of_deployment(world: Any, deployment: Json) -> Iterator[Complaint]:
 def _of_job(world: Any, job: Json) -> Iterator[Complaint]:
     """It is over, and its counters are true."""
     name, status = job["metadata"]["name"], job.get("status", {})
-    if not any(one["type"] in ("Complete", "Failed") and one["status"] == "True" for one in status.get("conditions") or ()):
+    if not any(
+        one["type"] in ("Complete", "Failed") and one["status"] == "True" for one in status.get("conditions") or ()
+    ):
         yield "job-goes-on", f"Job {name} does not end: {status}"
     elif pods := _pods_of(world, job):
         yield "job-goes-on", f"Job {name} is over, and {sorted(pods)} run"
@@ -82,7 +87,10 @@ def _owners(world: Any, stateful_set: Json, pods: dict[str, Json]) -> Iterator[C
             claim = world.laws.claims.get((NAMESPACE, f"{template['metadata']['name']}-{pod_name}"))
             owners = {one["uid"] for one in (claim or {"metadata": {}})["metadata"].get("ownerReferences") or ()}
             if claim is not None and owners != wanted:
-                yield "owners-wrong", f"claim {claim['metadata']['name']} is owned by {owners}, and should be by {wanted}"
+                yield (
+                    "owners-wrong",
+                    f"claim {claim['metadata']['name']} is owned by {owners}, and should be by {wanted}",
+                )
 
 
 def _pods_of(world: Any, owner: Json) -> dict[str, Json]:

@@ -42,7 +42,12 @@ class CountLaws(WorkloadStands):
         """It knows what it has done."""
         if write.who == WORKLOADS and write.request is not None and write.request.kind.plural != "events":
             self.writes_count += 1
-        if write.who != WORKLOADS or write.request is None or write.request.kind.plural != "pods" or write.change is None:
+        if (
+            write.who != WORKLOADS
+            or write.request is None
+            or write.request.kind.plural != "pods"
+            or write.change is None
+        ):
             return
         stored = write.change.new or write.change.old
         if stored is not None and write.request.verb in (Verb.CREATE, Verb.DELETE):
@@ -59,18 +64,28 @@ class CountLaws(WorkloadStands):
         if kind == "ReplicaSet":
             most = max((_replicas(state) for state in states if state is not None), default=0)
             if living >= most:
-                self._fail("too-many-made", f"ReplicaSet {owner['name']} makes one more, {living} live, and {most} are wished for")
+                self._fail(
+                    "too-many-made",
+                    f"ReplicaSet {owner['name']} makes one more, {living} live, and {most} are wished for",
+                )
             return
         succeeded = sum(pod.done is not None and pod.done <= known for pod in pods)
         if not any(_has_place(state, living, succeeded) for state in states if state is not None):
-            self._fail("too-many-made", f"Job {owner['name']} makes one more, {living} live, and {succeeded} have succeeded")
+            self._fail(
+                "too-many-made", f"Job {owner['name']} makes one more, {living} live, and {succeeded} have succeeded"
+            )
 
     def _deletes_one(self, write: PlaneWrite, owner: Json) -> None:
         """A living pod of a ReplicaSet is about to be deleted."""
         known = self.known(write, "pods")
         states = list(self.since(owner["uid"], self.known(write, "replicasets")))
-        pods, own = self.pods_of(owner["uid"]), self._deleted[write.process]  # what others have done to those that it made it may not know
-        living = sum(pod.lives_for(owner["uid"]) if pod.uid in own else pod.lived_for(owner["uid"], known) for pod in pods)
+        pods, own = (
+            self.pods_of(owner["uid"]),
+            self._deleted[write.process],
+        )  # what others have done to those that it made it may not know
+        living = sum(
+            pod.lives_for(owner["uid"]) if pod.uid in own else pod.lived_for(owner["uid"], known) for pod in pods
+        )
         if all(state is not None and living <= _replicas(state) for state in states):
             self._fail("too-few-left", f"ReplicaSet {owner['name']} deletes a pod, and no more than {living} live")
 
@@ -84,7 +99,9 @@ class CountLaws(WorkloadStands):
         told = status.get("succeeded", 0) + len((status.get("uncountedTerminatedPods") or {}).get("succeeded") or ())
         if told > succeeded:
             self._fail("counted-wrong", f"Job {name} says that {told} have succeeded, and {succeeded} have")
-        is_complete = any(one["type"] == "Complete" and one["status"] == "True" for one in status.get("conditions") or ())
+        is_complete = any(
+            one["type"] == "Complete" and one["status"] == "True" for one in status.get("conditions") or ()
+        )
         if is_complete and succeeded < new["spec"].get("completions", 1):
             self._fail("job-lies", f"Job {name} is complete, and {succeeded} have succeeded")
 
@@ -113,7 +130,9 @@ class CountLaws(WorkloadStands):
             if living <= most:
                 self._beyond_since.pop(uid, None)
             elif self._now() > self._beyond_since.setdefault(uid, self._now()) + SURGE_S:
-                self._fail("surge", f"Deployment {deployment['metadata']['name']} has {living} pods, and {most} at the most")
+                self._fail(
+                    "surge", f"Deployment {deployment['metadata']['name']} has {living} pods, and {most} at the most"
+                )
 
     def _sets_of(self, deployment: str) -> list[str]:
         """Uids of its ReplicaSets."""

@@ -21,7 +21,9 @@ RELEASED: Final = "users.example.com/released"
 """A label of pods that a user took from their workloads."""
 
 
-def a_pod_template(plan: Plan, app: str, claims: tuple[str, ...] = (), *, mounts: tuple[str, ...] = (), **spec: Any) -> Json:
+def a_pod_template(
+    plan: Plan, app: str, claims: tuple[str, ...] = (), *, mounts: tuple[str, ...] = (), **spec: Any
+) -> Json:
     """claims: that all its pods use. mounts: of volumes that each gets by its workload."""
     seconds = int(plan.tolerated_s)
     tolerated = [
@@ -30,7 +32,9 @@ def a_pod_template(plan: Plan, app: str, claims: tuple[str, ...] = (), *, mounts
     ]
     container = {**CONTAINER, "volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in (*claims, *mounts)]}
     volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
-    template = a_template(labels={"app": app}, tolerations=tolerated, **({"volumes": volumes} if volumes else {}), **spec)
+    template = a_template(
+        labels={"app": app}, tolerations=tolerated, **({"volumes": volumes} if volumes else {}), **spec
+    )
     template["spec"]["containers"] = [container]
     template["metadata"]["annotations"] = {NOTE: "0"}
     return template
@@ -93,7 +97,12 @@ def bodies(plan: Plan, storage_class: str) -> list[tuple[Kind[Any], Json]]:
     if own.stateful_set is not None:
         found.append((STATEFUL_SETS, a_set(plan, own.stateful_set, storage_class)))
     if own.deployment is not None:
-        found.append((PERSISTENT_VOLUME_CLAIMS, _a_shared_claim(DEPLOYMENT, storage_class, RWO if own.deployment.single else RWX)))
+        found.append(
+            (
+                PERSISTENT_VOLUME_CLAIMS,
+                _a_shared_claim(DEPLOYMENT, storage_class, RWO if own.deployment.single else RWX),
+            )
+        )
         found.append((DEPLOYMENTS, a_deployment(plan, own.deployment)))
     if own.job is not None:
         found.append((PERSISTENT_VOLUME_CLAIMS, _a_shared_claim(JOB, storage_class, RWX)))

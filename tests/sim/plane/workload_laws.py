@@ -73,7 +73,8 @@ class WorkloadLaws(CountLaws):
             return
         if self.is_mounted(node_of(pod), pod["metadata"]["uid"]):
             self._fail(
-                "two-of-ordinal", f"pod {pod['metadata']['name']} is removed while it runs on {node_of(pod)}, and another one may follow"
+                "two-of-ordinal",
+                f"pod {pod['metadata']['name']} is removed while it runs on {node_of(pod)}, and another one may follow",
             )
 
     # -- requests
@@ -118,7 +119,10 @@ class WorkloadLaws(CountLaws):
         had = {one["uid"] for one in (claim or {"metadata": {}})["metadata"].get("ownerReferences") or ()}
         for owner in request.body.body["metadata"].get("ownerReferences") or ():
             if owner["uid"] not in had and not any(self._gives(write, owner)):
-                self._fail("owner-astray", f"claim {request.name} is given to {owner['kind']} {owner['name']}, no policy says so")
+                self._fail(
+                    "owner-astray",
+                    f"claim {request.name} is given to {owner['kind']} {owner['name']}, no policy says so",
+                )
 
     def _gives(self, write: PlaneWrite, owner: Json) -> Iterator[bool]:
         """Whether the policy gives claims to this owner, in each state that may count."""
@@ -138,7 +142,9 @@ class WorkloadLaws(CountLaws):
     def _claim_changed(self, old: Json | None, new: Json | None) -> None:
         claim = new or old or {}
         self._may_go(claim)
-        begins_to_go = (new is None or "deletionTimestamp" in new["metadata"]) and "deletionTimestamp" not in (old or claim)["metadata"]
+        begins_to_go = (new is None or "deletionTimestamp" in new["metadata"]) and "deletionTimestamp" not in (
+            old or claim
+        )["metadata"]
         if old is None or not begins_to_go or HAND.get() or LATE.get():
             return
         name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
@@ -163,7 +169,9 @@ def _wants(stateful_set: Json, pod: Json) -> bool:
     rolls = stateful_set["spec"]["updateStrategy"]["type"] == "RollingUpdate"
     rolling = stateful_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
     stays = pod["metadata"]["name"] in names[: rolling.get("partition", 0)]
-    is_newest = stateful_set["spec"]["template"]["metadata"]["annotations"][NOTE] == pod["metadata"]["annotations"].get(NOTE)
+    is_newest = stateful_set["spec"]["template"]["metadata"]["annotations"][NOTE] == pod["metadata"]["annotations"].get(
+        NOTE
+    )
     return pod["metadata"]["name"] in names and (is_newest or stays or not rolls)
 
 

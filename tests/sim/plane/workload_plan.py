@@ -15,7 +15,13 @@ _OWN: Final = 1 << 44
 _STAGED: Final = 1 << 58
 
 ALWAYS: Final = {"restore_workloads": 6, "kill_workloads": 2, "roll_workloads": 1, "relabel_pod": 1}
-DEPLOYMENT_ACTS: Final = {"scale_deployment": 8, "roll_deployment": 8, "pause_deployment": 3, "delete_deployment": 2, "change_surge": 2}
+DEPLOYMENT_ACTS: Final = {
+    "scale_deployment": 8,
+    "roll_deployment": 8,
+    "pause_deployment": 3,
+    "delete_deployment": 2,
+    "change_surge": 2,
+}
 JOB_ACTS: Final = {"remake_job": 6, "suspend_job": 3, "change_parallelism": 3, "fail_job_pod": 2}
 SET_ACTS: Final = {"scale_set": 8, "roll_set": 5, "delete_set": 3, "change_retention": 3, "drop_set_claim": 2}
 
@@ -86,7 +92,9 @@ def workloads_of(seed: int, *, placing: bool) -> WorkloadPlan:
     job = _job(randomness) if randomness.happens(0.5) or not (stateful_set or deployment) else None
     owned = ((stateful_set, SET_ACTS), (deployment, DEPLOYMENT_ACTS), (job, JOB_ACTS))
     tables = (ALWAYS, *(table for plan, table in owned if plan is not None))
-    acts = tuple(act for table in tables for act, weight in table.items() if randomness.happens(0.8) for _ in range(weight))
+    acts = tuple(
+        act for table in tables for act, weight in table.items() if randomness.happens(0.8) for _ in range(weight)
+    )
     if stateful_set is not None and Random(_STAGED + seed).happens(0.25):
         acts += ("stage_set",) * 3
     return WorkloadPlan(True, acts, stateful_set, deployment, job)

@@ -93,7 +93,9 @@ class WorkloadStands:
         if stand is None:
             stand = self.pods[uid] = PodStand(version, uid, new["metadata"]["name"])
         owner, phase = controller_of(new), phase_of(new)
-        stand.ready = any(one["type"] == "Ready" and one["status"] == "True" for one in new["status"].get("conditions") or ())
+        stand.ready = any(
+            one["type"] == "Ready" and one["status"] == "True" for one in new["status"].get("conditions") or ()
+        )
         now_of = {owner["uid"]} if owner is not None and "app" in (new["metadata"].get("labels") or {}) else set()
         for former in stand.owners - now_of:
             stand.left.setdefault(former, version)

@@ -54,7 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="the scripts, and how many points of each kind they have")
     parser.add_argument("--points", action="store_true", help="what the undisturbed runs did, with numbers")
     parser.add_argument("--bug", help="plant a bug, to see that it is found")
-    parser.add_argument("--bugs", action="store_true", help="plant each bug in turn, and show which script finds it, and how")
+    parser.add_argument(
+        "--bugs", action="store_true", help="plant each bug in turn, and show which script finds it, and how"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     return parser
 
@@ -64,7 +66,9 @@ def _list(names: Sequence[str]) -> int:
     for name in names:
         ways = Counter(trial.way.value for trial in all_trials(SCRIPTS[name], recorded(SCRIPTS[name])))
         total += ways.total()
-        print(f"{name:<18} {ways.total():5}  {SCRIPTS[name].about}\n{'':26}{', '.join(f'{way} {count}' for way, count in ways.items())}")
+        print(
+            f"{name:<18} {ways.total():5}  {SCRIPTS[name].about}\n{'':26}{', '.join(f'{way} {count}' for way, count in ways.items())}"
+        )
     print(f"{total} points in {len(names)} scripts")
     return 0
 
@@ -107,7 +111,11 @@ def _all(names: Sequence[str], bug: str | None, jobs: int) -> int:
             if time.monotonic() - shown_at > SHOWN_EVERY_S:
                 shown_at = time.monotonic()
                 rate = done / (shown_at - began)
-                print(f"{done}/{count} points, {failed} failed, {(count - done) / rate:.0f} s to go", file=sys.stderr, flush=True)
+                print(
+                    f"{done}/{count} points, {failed} failed, {(count - done) / rate:.0f} s to go",
+                    file=sys.stderr,
+                    flush=True,
+                )
     print(f"{count} points in {time.monotonic() - began:.0f} s, {failed} failed")
     for name, how_many in of_script.most_common():
         print(f"  {name}: {how_many}")

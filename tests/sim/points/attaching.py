@@ -49,7 +49,9 @@ class Attaching(Stage[SimWorld]):
     def complaints(self) -> Sequence[Complaint]:
         """A twin that is wanted is none."""
         found = complaints(self.world, self.actor)
-        return [one for one in found if one[0] != "unwanted-left" or not any(twin in one[1] for twin in self.actor.twins)]
+        return [
+            one for one in found if one[0] != "unwanted-left" or not any(twin in one[1] for twin in self.actor.twins)
+        ]
 
     def fingerprint(self) -> object:
         return fingerprint(self.world)
@@ -144,13 +146,25 @@ SCRIPTS: Final = (
     Script("attach", "a volume is attached to a node", _world, Attaching, (attach,)),
     Script("detach", "it is detached again", _world, Attaching, (attach, detach)),
     Script("move", "it goes to another node", _world, Attaching, (attach, move)),
-    Script("hasten", "its attachment to another node is there before the first one is gone", _world, Attaching, (attach, hasten)),
+    Script(
+        "hasten",
+        "its attachment to another node is there before the first one is gone",
+        _world,
+        Attaching,
+        (attach, hasten),
+    ),
     Script("tear", "its attachment is torn away, and another node gets it", _world, Attaching, (attach, tear)),
-    Script("remake", "its attachment is torn away, and comes anew under the same name", _world, Attaching, (attach, remake)),
+    Script(
+        "remake", "its attachment is torn away, and comes anew under the same name", _world, Attaching, (attach, remake)
+    ),
     Script("twin", "it gets a second attachment to its node", _world, Attaching, (attach, twin)),
-    Script("end-twin", "the second attachment goes, and the first one stays", _world, Attaching, (attach, twin, end_twin)),
+    Script(
+        "end-twin", "the second attachment goes, and the first one stays", _world, Attaching, (attach, twin, end_twin)
+    ),
     Script("share", "it is attached to two nodes at once", _shared, Attaching, (share,)),
     Script("unshare", "it is detached from one of two nodes", _shared, Attaching, (share, attach)),
-    Script("reattach", "its attachment is deleted, and made anew under the same name", _listing, Attaching, (attach, again)),
+    Script(
+        "reattach", "its attachment is deleted, and made anew under the same name", _listing, Attaching, (attach, again)
+    ),
     Script("drop", "its PersistentVolume is deleted while it is attached", _world, Attaching, (attach, drop)),
 )

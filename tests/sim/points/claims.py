@@ -72,6 +72,20 @@ def _waiting(group: WorldGroup) -> ClaimWorld:
 SCRIPTS: Final = (
     Script("provision", "a claim gets its volume", _world, Claiming, (provision,), calm_s=600.0),
     Script("delete", "the claim is deleted, and its volume with it", _world, Claiming, (provision, drop), calm_s=600.0),
-    Script("place", "a claim gets its volume on the node that the scheduler chose", _waiting, Claiming, (provision,), calm_s=600.0),
-    Script("retain", "the claim is deleted, and its volume is kept", _world, Claiming, (provision, keep, drop), calm_s=600.0),
+    Script(
+        "place",
+        "a claim gets its volume on the node that the scheduler chose",
+        _waiting,
+        Claiming,
+        (provision,),
+        calm_s=600.0,
+    ),
+    Script(
+        "retain",
+        "the claim is deleted, and its volume is kept",
+        _world,
+        Claiming,
+        (provision, keep, drop),
+        calm_s=600.0,
+    ),
 )

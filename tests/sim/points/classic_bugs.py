@@ -116,7 +116,9 @@ def _claims_are_let_go_by_name() -> contextlib.AbstractContextManager[Any]:
 
         async def without_version(kind: Any, body: Any, namespace: str = "", **options: Any) -> Any:
             if kind.plural == PERSISTENT_VOLUME_CLAIMS.plural:
-                meta = {name: value for name, value in body["metadata"].items() if name not in ("resourceVersion", "uid")}
+                meta = {
+                    name: value for name, value in body["metadata"].items() if name not in ("resourceVersion", "uid")
+                }
                 body = {**body, "metadata": meta}
             return await replace(kind, body, namespace, **options)
 
@@ -193,7 +195,9 @@ def _silent_nodes_have_looked() -> contextlib.AbstractContextManager[Any]:
 
     record = attachdetach_memory.NodeRecord
     real_heard, real_kept = record.heard, attachdetach_decide._kept
-    heard = mock.patch.object(record, "heard", lambda self, in_use, **facts: real_heard(self, in_use, **{**facts, "is_ready": True}))
+    heard = mock.patch.object(
+        record, "heard", lambda self, in_use, **facts: real_heard(self, in_use, **{**facts, "is_ready": True})
+    )
     return both(heard, mock.patch.object(attachdetach_decide, "_kept", kept))
 
 

@@ -31,11 +31,17 @@ class Copying(Claiming):
             await cluster.create(DEFINITIONS, definition)
         await super().prepare()
         ref = {"namespace": NAMESPACE, "name": SNAPSHOT}
-        spec = {"driver": DRIVER, "deletionPolicy": "Retain", "source": {"snapshotHandle": "snap/1"}, "volumeSnapshotRef": ref}
+        spec = {
+            "driver": DRIVER,
+            "deletionPolicy": "Retain",
+            "source": {"snapshotHandle": "snap/1"},
+            "volumeSnapshotRef": ref,
+        }
         body = {"metadata": {"name": "content0"}, "spec": spec}
         await self._create(VOLUME_SNAPSHOT_CONTENTS, body)
         made = await self._create(
-            VOLUME_SNAPSHOTS, {"metadata": {"name": SNAPSHOT}, "spec": {"source": {"volumeSnapshotContentName": "content0"}}}
+            VOLUME_SNAPSHOTS,
+            {"metadata": {"name": SNAPSHOT}, "spec": {"source": {"volumeSnapshotContentName": "content0"}}},
         )
         spec = {"volumeSnapshotRef": {**ref, "uid": made["metadata"]["uid"]}}
         await cluster.patch(VOLUME_SNAPSHOT_CONTENTS.whole(), "content0", Patch(PatchType.MERGE, {"spec": spec}))
@@ -45,10 +51,17 @@ class Copying(Claiming):
             {**status, "boundVolumeSnapshotContentName": "content0"},
         )
         await cluster.patch(
-            VOLUME_SNAPSHOT_CONTENTS.whole(), "content0", Patch(PatchType.MERGE, {"status": of_content}), subresource="status"
+            VOLUME_SNAPSHOT_CONTENTS.whole(),
+            "content0",
+            Patch(PatchType.MERGE, {"status": of_content}),
+            subresource="status",
         )
         await cluster.patch(
-            VOLUME_SNAPSHOTS.whole(), SNAPSHOT, Patch(PatchType.MERGE, {"status": of_snapshot}), NAMESPACE, subresource="status"
+            VOLUME_SNAPSHOTS.whole(),
+            SNAPSHOT,
+            Patch(PatchType.MERGE, {"status": of_snapshot}),
+            NAMESPACE,
+            subresource="status",
         )
 
     async def _create(self, kind: Kind[Any], body: dict[str, Any]) -> Any:
@@ -68,7 +81,10 @@ class Copying(Claiming):
         """A claim that is copied is held until it is deleted, a snapshot only as long as copies are made of it."""
         snapshots = self.world.truth.all(VOLUME_SNAPSHOTS)
         held = [one.metadata.name for one in snapshots if SNAPSHOT_FINALIZER in finalizers_of(one)]
-        return [*super().complaints(), *(("source-held", f"{name} is still held, and nobody needs it") for name in held)]
+        return [
+            *super().complaints(),
+            *(("source-held", f"{name} is still held, and nobody needs it") for name in held),
+        ]
 
 
 async def provision(stage: Copying) -> None:
@@ -102,9 +118,38 @@ CALM_S: Final = 120.0
 SWEPT_S: Final = 700.0
 """A finalizer whose PUT came late is swept from the snapshot after an interval of 300 s."""
 SCRIPTS: Final = (
-    Script("clone", "a claim gets a copy of another one's volume", _world, Copying, (provision, clone), calm_s=CALM_S, early_is_same=False),
-    Script("drop-both", "its source is deleted, and then the copy", _world, Copying, (provision, clone, drop_both), calm_s=CALM_S),
-    Script("drop-clone", "the copy is deleted, perhaps before it is there", _world, Copying, (provision, clone, drop_copy), calm_s=CALM_S),
+    Script(
+        "clone",
+        "a claim gets a copy of another one's volume",
+        _world,
+        Copying,
+        (provision, clone),
+        calm_s=CALM_S,
+        early_is_same=False,
+    ),
+    Script(
+        "drop-both",
+        "its source is deleted, and then the copy",
+        _world,
+        Copying,
+        (provision, clone, drop_both),
+        calm_s=CALM_S,
+    ),
+    Script(
+        "drop-clone",
+        "the copy is deleted, perhaps before it is there",
+        _world,
+        Copying,
+        (provision, clone, drop_copy),
+        calm_s=CALM_S,
+    ),
     Script("restore", "a claim is filled from a snapshot", _world, Copying, (restore,), calm_s=CALM_S),
-    Script("drop-restored", "it is deleted, perhaps before it is there", _world, Copying, (restore, drop_copy), calm_s=SWEPT_S),
+    Script(
+        "drop-restored",
+        "it is deleted, perhaps before it is there",
+        _world,
+        Copying,
+        (restore, drop_copy),
+        calm_s=SWEPT_S,
+    ),
 )

@@ -46,7 +46,9 @@ def directed() -> Iterator[None]:
 
     def directed_fail(self: SimWorld, invariant: str, what: str) -> None:
         director, process = DIRECTOR.get(), LED.get()
-        if ARRIVES.get() or (director is not None and process is not None and director.excuses(process, invariant, what)):
+        if ARRIVES.get() or (
+            director is not None and process is not None and director.excuses(process, invariant, what)
+        ):
             return
         if director is None or not director.excuses_leak(invariant):
             fail(self, invariant, what)

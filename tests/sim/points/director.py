@@ -113,7 +113,9 @@ class Director(Views):
         """Sends a write, as the trial has it. Raises ApiError."""
         way = await self._begun(process, what_of(request), Kind.WRITE)
         if self._is_on_old_view(process):
-            self._world.server.late_names.add(request.name)  # as one that comes late, it meets what its process can't know of
+            self._world.server.late_names.add(
+                request.name
+            )  # as one that comes late, it meets what its process can't know of
             self.acted_on_old_view = self.acted_on_old_view or request.verb is Verb.CREATE
         if way in (Way.LATE, Way.KILL_IN):
             self._tell(process, f"{what_of(request)}: given up, and on its way")
@@ -130,7 +132,9 @@ class Director(Views):
             raise Unreachable("connection reset")
         return answer
 
-    async def called(self, process: Mortal, verb: str, handle: str, about: str, send: Callable[[], Awaitable[None]]) -> None:
+    async def called(
+        self, process: Mortal, verb: str, handle: str, about: str, send: Callable[[], Awaitable[None]]
+    ) -> None:
         """Makes a call, as the trial has it. Raises DriverError."""
         what = f"call {verb} {handle} {about}"
         self.acted_on_old_view = self.acted_on_old_view or self._is_on_old_view(process)

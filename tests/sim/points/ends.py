@@ -66,7 +66,9 @@ def difference(expected: Ends, found: Ends) -> str:
         if expected[name] != found[name]:
             before, after = dict(_leaves("", json.loads(expected[name]))), dict(_leaves("", json.loads(found[name])))
             paths = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
-            return f"{name}: " + "; ".join(f"{path} is {after.get(path)}, undisturbed {before.get(path)}" for path in paths)
+            return f"{name}: " + "; ".join(
+                f"{path} is {after.get(path)}, undisturbed {before.get(path)}" for path in paths
+            )
     return ""
 
 
@@ -88,7 +90,9 @@ def _objects(store: ObjectStore) -> Iterator[tuple[str, str]]:
             for stored in store.table(resource).items():
                 obj = _without_versions(stored.whole())
                 obj["metadata"] = meta = {name: value for name, value in obj["metadata"].items() if name not in _META}
-                meta["annotations"] = {name: text for name, text in (meta.get("annotations") or {}).items() if name not in _MARKS}
+                meta["annotations"] = {
+                    name: text for name, text in (meta.get("annotations") or {}).items() if name not in _MARKS
+                }
                 if "finalizers" in meta:  # a write that comes late may add one a second time: laws judge where none may
                     meta["finalizers"] = sorted(set(meta["finalizers"]))
                 yield f"{resource.plural} {stored.key.namespace}/{stored.key.name}", _text(obj)

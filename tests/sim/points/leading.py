@@ -77,6 +77,15 @@ def _world(group: WorldGroup) -> SimWorld:
 
 
 SCRIPTS: Final = (
-    Script("lead-attach", "a volume is attached by one of two attachers", _world, Leading, (attaching.attach,), stops=True),
-    Script("lead-move", "it goes to another node, with two attachers", _world, Leading, (attaching.attach, attaching.move), stops=True),
+    Script(
+        "lead-attach", "a volume is attached by one of two attachers", _world, Leading, (attaching.attach,), stops=True
+    ),
+    Script(
+        "lead-move",
+        "it goes to another node, with two attachers",
+        _world,
+        Leading,
+        (attaching.attach, attaching.move),
+        stops=True,
+    ),
 )

@@ -24,8 +24,12 @@ from tests.support.node_habits import NodeHabits
 
 DRIVER: Final = "d0.example.com"
 NODE: Final = "node0"
-VOLUME: Final = VolumePlan("pv0", "handle0", DRIVER, RWO, block=False, bound_late=False, stage_secret="pv0-stage", publish_secret="")
-STAGES: Final = DriverPlan(DRIVER, attaches=True, stages=True, inline=False, asks_again=False, pod_info=True, leaves_folders=False)
+VOLUME: Final = VolumePlan(
+    "pv0", "handle0", DRIVER, RWO, block=False, bound_late=False, stage_secret="pv0-stage", publish_secret=""
+)
+STAGES: Final = DriverPlan(
+    DRIVER, attaches=True, stages=True, inline=False, asks_again=False, pod_info=True, leaves_folders=False
+)
 GROUPED: Final = dataclasses.replace(STAGES, habits=NodeHabits(group_policy="File"))
 PLAN: Final[Any] = without_faults(
     plan_of(0),
@@ -138,7 +142,9 @@ def _unstaged(group: WorldGroup) -> NodeWorld:
 
 
 def _script(name: str, about: str, make_world: Any, *acts: Any) -> Script:
-    return Script(name, about, make_world, Mounting, acts, calm_s=CALM_S, make_loop=NodeLoop, close=lambda world: world.close())
+    return Script(
+        name, about, make_world, Mounting, acts, calm_s=CALM_S, make_loop=NodeLoop, close=lambda world: world.close()
+    )
 
 
 SCRIPTS: Final = (
@@ -147,6 +153,8 @@ SCRIPTS: Final = (
     _script("mount-device", "a pod gets its volume as a raw device", _block, mount),
     _script("unmount-device", "the pod goes, and lets its device go", _block, mount, unmount),
     _script("mount-owned", "a pod gets its volume, and its group gets the files", _owned, own),
-    _script("hand-over-torn", "a volume is torn off its pod, and the next pod gets it", _unstaged, mount, hand_over_torn),
+    _script(
+        "hand-over-torn", "a volume is torn off its pod, and the next pod gets it", _unstaged, mount, hand_over_torn
+    ),
     _script("leave", "one of two pods goes, and the other keeps the volume", _world, mount, share, leave),
 )

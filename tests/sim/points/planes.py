@@ -66,7 +66,9 @@ class Living(Stage[PlaneWorld]):
     def begin(self, group: asyncio.TaskGroup) -> Sequence[asyncio.Task[Any]]:
         running = [group.create_task(kubelet.run(), name=f"sim/{node}") for node, kubelet in self.kubelets.items()]
         if self.world.plan.health:
-            return running + [group.create_task(one.renew_for_ever(), name=f"sim/{node}/lease") for node, one in self.kubelets.items()]
+            return running + [
+                group.create_task(one.renew_for_ever(), name=f"sim/{node}/lease") for node, one in self.kubelets.items()
+            ]
         return [*running, group.create_task(self.hands.watch_health(), name="sim/health")]
 
     async def tend(self) -> None:
@@ -82,7 +84,10 @@ class Living(Stage[PlaneWorld]):
 
     def storage(self) -> dict[str, Any]:
         mounted = {node: sorted(kubelet.mounted) for node, kubelet in self.kubelets.items()}
-        return {"published": {handle: sorted(nodes) for handle, nodes in self.world.backend.published.items() if nodes}, "mounted": mounted}
+        return {
+            "published": {handle: sorted(nodes) for handle, nodes in self.world.backend.published.items() if nodes},
+            "mounted": mounted,
+        }
 
     def _wake(self, node: str) -> None:
         for kubelet in [self.kubelets[node]] if node else self.kubelets.values():
@@ -146,7 +151,15 @@ def _script(name: str, about: str, make_world: Any, *acts: Any, dies: bool = Fal
     """dies: what a node that dies has said of its volumes before stays."""
     rest_s = UNNOTICED_S if dies else REST_S
     return Script(
-        name, about, make_world, Living, acts, calm_s=CALM_S, close=lambda world: world.close(), rest_s=rest_s, early_is_same=not dies
+        name,
+        about,
+        make_world,
+        Living,
+        acts,
+        calm_s=CALM_S,
+        close=lambda world: world.close(),
+        rest_s=rest_s,
+        early_is_same=not dies,
     )
 
 
@@ -155,6 +168,20 @@ SCRIPTS: Final = (
     _script("stop-pod", "the pod goes, and its volume is detached", _world, run, stop),
     _script("move-pod", "the pod goes, and another one on another node has its volume", _world, run, move),
     _script("node-death", "a node dies and is tainted, and another one gets the volume", _healthy, run, die, dies=True),
-    _script("node-remade-silent", "a Node is made anew, and its kubelet falls silent", _patient, run, remake_unheard, dies=True),
-    _script("node-death-unsaid", "a node dies, and another one gets the volume when the time is over", _world, run, die_unsaid, dies=True),
+    _script(
+        "node-remade-silent",
+        "a Node is made anew, and its kubelet falls silent",
+        _patient,
+        run,
+        remake_unheard,
+        dies=True,
+    ),
+    _script(
+        "node-death-unsaid",
+        "a node dies, and another one gets the volume when the time is over",
+        _world,
+        run,
+        die_unsaid,
+        dies=True,
+    ),
 )

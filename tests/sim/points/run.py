@@ -129,7 +129,12 @@ def play(script: Script, trial: Trial | None = None, *, expected: Ends | None = 
     broken, director = outcome.broken, course.director
     assert director is not None
     assert broken is not None or course.ends is not None or director.excused
-    if broken is None and expected is not None and course.ends is not None and (what := _difference(director, expected, course.ends)):
+    if (
+        broken is None
+        and expected is not None
+        and course.ends is not None
+        and (what := _difference(director, expected, course.ends))
+    ):
         broken = Broken("other-end", what, outcome.rested_s)
     name = script.name if trial is None else str(trial)
     return Outcome(name, broken, outcome.story, director.record(), course.ends, director.came)

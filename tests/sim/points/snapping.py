@@ -99,12 +99,32 @@ def _grouping(group: WorldGroup) -> SnapshotWorld:
 
 SCRIPTS: Final = (
     Script("snapshot", "a snapshot is made", _world, Snapping, (snapshot,), calm_s=400.0),
-    Script("snapshot-listed", "the same, of a driver that lists its snapshots", _listing, Snapping, (snapshot,), calm_s=400.0),
+    Script(
+        "snapshot-listed",
+        "the same, of a driver that lists its snapshots",
+        _listing,
+        Snapping,
+        (snapshot,),
+        calm_s=400.0,
+    ),
     Script("drop-snapshot", "it is deleted", _world, Snapping, (snapshot, drop), calm_s=400.0),
     Script(
-        "keep-snapshot", "it is deleted, and its content is kept", _retaining, Snapping, (snapshot, drop), calm_s=400.0, early_is_same=False
+        "keep-snapshot",
+        "it is deleted, and its content is kept",
+        _retaining,
+        Snapping,
+        (snapshot, drop),
+        calm_s=400.0,
+        early_is_same=False,
     ),
-    Script("drop-content", "then its content is deleted, too", _retaining, Snapping, (snapshot, drop, drop_content), calm_s=400.0),
+    Script(
+        "drop-content",
+        "then its content is deleted, too",
+        _retaining,
+        Snapping,
+        (snapshot, drop, drop_content),
+        calm_s=400.0,
+    ),
     Script("group", "a group snapshot is made", _grouping, Snapping, (group,), calm_s=400.0),
     Script("drop-group", "it is deleted", _grouping, Snapping, (group, drop_group), calm_s=400.0),
 )

@@ -9,5 +9,7 @@ from tests.sim.points import attaching, claims, copying, growing, leading, nodes
 from tests.sim.points.script import Script
 
 SCRIPTS: Final[Mapping[str, Script]] = {
-    script.name: script for module in (attaching, leading, claims, copying, growing, snapping, nodes, planes) for script in module.SCRIPTS
+    script.name: script
+    for module in (attaching, leading, claims, copying, growing, snapping, nodes, planes)
+    for script in module.SCRIPTS
 }

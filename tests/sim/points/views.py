@@ -40,7 +40,9 @@ class Views:
         self.came = trial is None
         self._killed: Mortal | None = None
         self._heir: Mortal | None = None
-        self._on_old_views: dict[str, dict[str, float]] = {}  # by incarnation and kind, until when its watch tells nothing
+        self._on_old_views: dict[
+            str, dict[str, float]
+        ] = {}  # by incarnation and kind, until when its watch tells nothing
         self._followed: dict[str, set[str]] = defaultdict(set)
 
     def excuses(self, process: Mortal, invariant: str, what: str) -> bool:
@@ -62,7 +64,10 @@ class Views:
 
     def _is_on_old_view(self, process: Mortal) -> bool:
         """Also while it catches up: events come one by one, and it acts on each."""
-        return self._world.clock.now() <= max(self._on_old_views.get(process.who, {}).values(), default=-CATCHES_UP_S) + CATCHES_UP_S
+        return (
+            self._world.clock.now()
+            <= max(self._on_old_views.get(process.who, {}).values(), default=-CATCHES_UP_S) + CATCHES_UP_S
+        )
 
     def version_for(self, process: Mortal, request: Request) -> int:
         """Of the view that a list shows, 0 for the newest: of each kind that a process started again begins to follow, the first."""
@@ -88,7 +93,9 @@ class Views:
             await self._world.clock.sleep(max(0.0, held_until - self._world.clock.now()))
             yield event
 
-    async def _is_hidden(self, process: Mortal, plural: str, event: WatchEvent[T], later: AsyncGenerator[WatchEvent[T], None]) -> bool:
+    async def _is_hidden(
+        self, process: Mortal, plural: str, event: WatchEvent[T], later: AsyncGenerator[WatchEvent[T], None]
+    ) -> bool:
         """Returns once the same object has changed again, or after a while."""
         name = _name_of(event)
         number = len(self.shown) + 1

@@ -60,9 +60,15 @@ class Acts:
         """The scheduler: a node for each claim that waits for one."""
         waiting = {planned.name for planned in self._world.plan.classes if planned.waits}
         for claim in self._claims():
-            if claim.spec.storage_class_name in waiting and not claim.spec.volume_name and not annotation(claim, SELECTED_NODE):
+            if (
+                claim.spec.storage_class_name in waiting
+                and not claim.spec.volume_name
+                and not annotation(claim, SELECTED_NODE)
+            ):
                 notes = {SELECTED_NODE: self._one_of(NODES)}
-                await self._merge(PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, {"metadata": {"annotations": notes}}, NAMESPACE)
+                await self._merge(
+                    PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, {"metadata": {"annotations": notes}}, NAMESPACE
+                )
         if not self._world.faulty:
             await self._give_up()
 
@@ -72,7 +78,9 @@ class Acts:
         for claim in self._claims():
             name = f"pvc-{claim.metadata.uid}"
             made, wanted = backend.handles_at(name), self._flavours.get(claim.spec.storage_class_name or "", 0)
-            is_other = any(handle in self._world.laws.imported or backend.flavours[handle] != str(wanted) for handle in made)
+            is_other = any(
+                handle in self._world.laws.imported or backend.flavours[handle] != str(wanted) for handle in made
+            )
             if is_other and self._truth.volume(name) is None:
                 await self._delete(PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, NAMESPACE)
 
@@ -106,7 +114,9 @@ class Acts:
 
     async def drop_volume(self) -> None:
         """One that is in use, or no more; who deletes one before its claim is bound to it, leaves that stuck, as in Kubernetes."""
-        unbound = {claim.metadata.uid for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS) if not claim.spec.volume_name}
+        unbound = {
+            claim.metadata.uid for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS) if not claim.spec.volume_name
+        }
         claimed = [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if pv.spec.claim_ref and not is_static(pv)]
         if volumes := [pv for pv in claimed if pv.spec.claim_ref and pv.spec.claim_ref.uid not in unbound]:
             await self._delete(PERSISTENT_VOLUMES, self._one_of(volumes).metadata.name)
@@ -128,14 +138,22 @@ class Acts:
                 {"nfs": {"server": "nfs.example.com", "path": "/"}},
             )
             ref = {"kind": "PersistentVolumeClaim", "namespace": NAMESPACE, "name": FOREIGN, "uid": FOREIGN}
-            spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain"}
+            spec = {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "persistentVolumeReclaimPolicy": "Retain",
+            }
             spec |= self._one_of(sources) | ({"claimRef": ref} if self._randomness.happens(0.5) else {})
             body = {"metadata": {"name": name, "labels": {FOREIGN: "yes"}}, "spec": spec}
             await self._do(f"take name {name}: {spec}", self._cluster.create(PERSISTENT_VOLUMES.whole(), body))
 
     async def free_name(self) -> bool:
         """True when there was one to be deleted."""
-        if foreign := [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if is_foreign(pv) and not is_static(pv) and not is_deleting(pv)]:
+        if foreign := [
+            pv
+            for pv in self._truth.all(PERSISTENT_VOLUMES)
+            if is_foreign(pv) and not is_static(pv) and not is_deleting(pv)
+        ]:
             await self._delete(PERSISTENT_VOLUMES, self._one_of(foreign).metadata.name)
         return bool(foreign)
 
@@ -146,16 +164,28 @@ class Acts:
         made = [self._world.backend.handle_of(intent.volume_name) for intent in self._world.laws.intents()]
         if handles := [handle for handle in made if handle and handle not in unwanted]:
             handle = self._one_of(handles)
-            spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain"}
+            spec = {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "persistentVolumeReclaimPolicy": "Retain",
+            }
             spec |= {"csi": {"driver": DRIVER, "volumeHandle": handle}}
-            body = {"metadata": {"name": f"imported-{handle.replace('/', '-')}", "labels": {IMPORTED: "yes"}}, "spec": spec}
+            body = {
+                "metadata": {"name": f"imported-{handle.replace('/', '-')}", "labels": {IMPORTED: "yes"}},
+                "spec": spec,
+            }
             await self._do(f"import {handle}", self._cluster.create(PERSISTENT_VOLUMES.whole(), body))
 
     async def touch(self) -> None:
         if claims := self._claims():
             self._count += 1
             notes = {"users.example.com/count": str(self._count)}
-            await self._merge(PERSISTENT_VOLUME_CLAIMS, self._one_of(claims).metadata.name, {"metadata": {"annotations": notes}}, NAMESPACE)
+            await self._merge(
+                PERSISTENT_VOLUME_CLAIMS,
+                self._one_of(claims).metadata.name,
+                {"metadata": {"annotations": notes}},
+                NAMESPACE,
+            )
 
     async def attach(self) -> None:
         if volumes := self._truth.all(PERSISTENT_VOLUMES):
@@ -195,7 +225,11 @@ class Acts:
 
     async def _make_class(self, planned: ClassPlan, provisioner: str = DRIVER) -> None:
         name = self._secrets[planned.name]
-        secret = {f"{_PREFIX}/provisioner-secret-name": name, f"{_PREFIX}/provisioner-secret-namespace": NAMESPACE, "secret": "yes"}
+        secret = {
+            f"{_PREFIX}/provisioner-secret-name": name,
+            f"{_PREFIX}/provisioner-secret-namespace": NAMESPACE,
+            "secret": "yes",
+        }
         body = {
             "metadata": {"name": planned.name},
             "provisioner": provisioner,
@@ -225,7 +259,10 @@ class Acts:
         return [claim for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS) if not is_deleting(claim)]
 
     async def _merge(self, kind: Any, name: str, body: dict[str, Any], namespace: str = "") -> None:
-        await self._do(f"patch {kind.name} {name} {body}", self._cluster.patch(kind.whole(), name, Patch(PatchType.MERGE, body), namespace))
+        await self._do(
+            f"patch {kind.name} {name} {body}",
+            self._cluster.patch(kind.whole(), name, Patch(PatchType.MERGE, body), namespace),
+        )
 
     async def _delete(self, kind: Any, name: str, namespace: str = "") -> None:
         await self._do(f"delete {kind.name} {name}", self._cluster.delete(kind, name, namespace))

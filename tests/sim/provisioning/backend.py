@@ -19,7 +19,13 @@ CREATE, DELETE = "create", "delete"
 UNSURE: Final = (Code.UNAVAILABLE, Code.ABORTED, Code.CANCELED, Code.DEADLINE_EXCEEDED)
 """What a driver may answer while its volume is there, or is about to be."""
 
-JUDGEMENTS: Final = (Code.INVALID_ARGUMENT, Code.ALREADY_EXISTS, Code.PERMISSION_DENIED, Code.OUT_OF_RANGE, Code.FAILED_PRECONDITION)
+JUDGEMENTS: Final = (
+    Code.INVALID_ARGUMENT,
+    Code.ALREADY_EXISTS,
+    Code.PERMISSION_DENIED,
+    Code.OUT_OF_RANGE,
+    Code.FAILED_PRECONDITION,
+)
 """About a request whose name was not looked up."""
 
 LINGERS_S_MAX: Final = 5.0
@@ -182,7 +188,9 @@ class VolumeBackend(Backend):
             raise DriverError(Code.UNAVAILABLE, "for ever")
         if is_after and not self.handle_of(wish.name, wish.scope):
             self._make(wish)
-            self._story.tell("backend", f"effect of create {wish.name}, with an answer that stays: {sorted(self.volumes)}")
+            self._story.tell(
+                "backend", f"effect of create {wish.name}, with an answer that stays: {sorted(self.volumes)}"
+            )
         if code == HANGS:
             await asyncio.get_running_loop().create_future()
         raise DriverError(code, "for ever")
@@ -191,7 +199,11 @@ class VolumeBackend(Backend):
         """A name that has a volume, or may be about to have one, is not taken for another's, and what nobody was told of is nobody's."""
         if name in self.volumes.values() or name in self.locks or self._late_count:
             return None
-        others = tuple(sorted(handle for handle, other in self.volumes.items() if other != name and handle in self.owed.acknowledged))
+        others = tuple(
+            sorted(
+                handle for handle, other in self.volumes.items() if other != name and handle in self.owed.acknowledged
+            )
+        )
         if not others:
             return None
         found = Found(_one_of(others, self._draws), self._draws.happens(0.5))

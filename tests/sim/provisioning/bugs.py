@@ -87,7 +87,9 @@ def _judgements_rule_out() -> contextlib.AbstractContextManager[Any]:
     of_call = outcomes.of_call
 
     def judged(error: DriverError, **asked: Any) -> Failure:
-        return msgspec.structs.replace(of_call(error, **asked), proves_absent=error.code in (Code.INVALID_ARGUMENT, Code.ALREADY_EXISTS))
+        return msgspec.structs.replace(
+            of_call(error, **asked), proves_absent=error.code in (Code.INVALID_ARGUMENT, Code.ALREADY_EXISTS)
+        )
 
     return mock.patch.object(outcomes, "of_call", judged)
 
@@ -228,7 +230,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
     "failures-final": Bug(failures_are_final, {"claim-pending", "volume-left", "claim-left", "intent-left", "leaked"}),
     "ends-unwritten": Bug(_ends_are_never_written, {"intent-left"}),
-    "let-go-too-early": Bug(_objects_go_before_the_end_is_written, {"made-again", "deleted-kept", "dying-stored"}, first_seed=17),
+    "let-go-too-early": Bug(
+        _objects_go_before_the_end_is_written, {"made-again", "deleted-kept", "dying-stored"}, first_seed=17
+    ),
     "whose-unasked": Bug(_whose_is_not_asked, {"deleted-in-use", "deleted-wanted"}, first_seed=11),
     "namesakes-ours": Bug(_namesakes_are_ours, {"leaked"}, first_seed=160),
     "unconfirmed-publishes-unwritten": Bug(_unconfirmed_publishes_are_not_written, {"leaked"}, first_seed=1_000_701),

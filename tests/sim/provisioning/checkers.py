@@ -26,7 +26,11 @@ def fingerprint(world: ClaimWorld) -> tuple[object, ...]:
 def _writes(world: ClaimWorld) -> object:
     if world.stops.replicas == 1:
         return world.store.version
-    pages = [lease["metadata"] for lease in world.truth.all(LEASES.whole()) if lease["metadata"]["name"].startswith(PLACE.label)]
+    pages = [
+        lease["metadata"]
+        for lease in world.truth.all(LEASES.whole())
+        if lease["metadata"]["name"].startswith(PLACE.label)
+    ]
     return world.truth.versions("leases"), [page["resourceVersion"] for page in pages]
 
 
@@ -44,7 +48,9 @@ def _volumes(world: ClaimWorld) -> Iterator[Complaint]:
     """Backend = cluster, but for what was kept on purpose, what an open intent is about, and what `mooring orphans` alone can know of."""
     begun = {intent.volume_name for intent in world.laws.intents()} | set(world.laws.spoilt)
     unknown = {handle for handle, name in world.backend.volumes.items() if name in begun} | untold(world)
-    handles = {pv.spec.csi.volume_handle for pv in world.laws.volumes() if pv.spec.csi is not None} | set(world.laws.imported)
+    handles = {pv.spec.csi.volume_handle for pv in world.laws.volumes() if pv.spec.csi is not None} | set(
+        world.laws.imported
+    )
     for handle in sorted(set(world.backend.volumes) - handles - world.laws.kept - world.laws.torn - unknown):
         yield "leaked", f"{handle} is in the backend, no PersistentVolume names it"
     for handle in sorted(handles - set(world.backend.volumes) - world.laws.doomed - world.laws.undone.ghosts):
@@ -79,7 +85,11 @@ def _objects(world: ClaimWorld) -> Iterator[Complaint]:
     claims = {claim.metadata.uid for claim in world.truth.all(PERSISTENT_VOLUME_CLAIMS)}
     for pv in world.laws.volumes():
         ref, retained = pv.spec.claim_ref, pv.spec.persistent_volume_reclaim_policy == "Retain"
-        if (ref is None or not ref.uid) and not is_deleting(pv) and (RESTORED in (pv.metadata.labels or {}) or world.laws.damaged_ever):
+        if (
+            (ref is None or not ref.uid)
+            and not is_deleting(pv)
+            and (RESTORED in (pv.metadata.labels or {}) or world.laws.damaged_ever)
+        ):
             continue  # somebody has made it anybody's
         if is_deleting(pv) and pv.status.phase == "Available" and world.laws.damaged_ever:
             continue  # the same, and deleted: a volume goes once it is released, as upstream has it, and this one has nobody to release it
@@ -96,9 +106,15 @@ def _nothing_is_open(world: ClaimWorld) -> Iterator[Complaint]:
         yield "later-lost", f"the intent of a later version for {uid} is gone"
     for snapshot in world.truth.all(VOLUME_SNAPSHOTS) if "make_snapshot" in world.plan.acts else ():
         if is_deleting(snapshot) and not waiting.of_snapshot(world, snapshot):
-            yield "snapshot-held", f"{snapshot.metadata.name} was deleted and is still there: {snapshot.metadata.finalizers}"
+            yield (
+                "snapshot-held",
+                f"{snapshot.metadata.name} was deleted and is still there: {snapshot.metadata.finalizers}",
+            )
     if world.backend.under_way:
         yield "still-working", f"{world.backend.under_way} calls go on"
     for name, operation in world.backend.locks.items():
         assert operation.task is not None
-        yield "still-working", f"{operation.task.get_name()} is at work for {name}"  # the task's name is this very call's
+        yield (
+            "still-working",
+            f"{operation.task.get_name()} is at work for {name}",
+        )  # the task's name is this very call's

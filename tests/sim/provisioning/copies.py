@@ -17,11 +17,17 @@ class CopyActs(StaticActs):
             spec = {"kind": "PersistentVolumeClaim", "name": source.metadata.name}
             for _ in range(2):
                 self._count += 1
-                await self._create_claim(f"c{self._count}", size, dataSource=spec, storageClassName=source.spec.storage_class_name)
+                await self._create_claim(
+                    f"c{self._count}", size, dataSource=spec, storageClassName=source.spec.storage_class_name
+                )
 
     async def drop_clone_and_source(self) -> None:
         """The clone of a source goes that has no volume yet, and the source with it."""
-        clones = [claim for claim in self._claims() if not claim.spec.volume_name and (source := source_of(claim)) and source.is_claim]
+        clones = [
+            claim
+            for claim in self._claims()
+            if not claim.spec.volume_name and (source := source_of(claim)) and source.is_claim
+        ]
         if clones:
             clone = self._one_of(clones)
             source = source_of(clone)

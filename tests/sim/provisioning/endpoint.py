@@ -21,7 +21,12 @@ _SERVICE = csi.PluginCapability.Service
 
 
 def info_of(plan: Plan) -> DriverInfo:
-    controller: set[int] = {_RPC.CREATE_DELETE_VOLUME, _RPC.LIST_VOLUMES, _RPC.CLONE_VOLUME, _RPC.CREATE_DELETE_SNAPSHOT}
+    controller: set[int] = {
+        _RPC.CREATE_DELETE_VOLUME,
+        _RPC.LIST_VOLUMES,
+        _RPC.CLONE_VOLUME,
+        _RPC.CREATE_DELETE_SNAPSHOT,
+    }
     if plan.publishes:
         controller.add(_RPC.PUBLISH_UNPUBLISH_VOLUME)
     plugin: set[int] = {_SERVICE.CONTROLLER_SERVICE}
@@ -84,7 +89,8 @@ class Endpoint:
     def _answer(self, request: csi.CreateVolumeRequest, found: Found) -> csi.CreateVolumeResponse:
         required = request.capacity_range.required_bytes
         volume = csi.Volume(
-            volume_id=found.handle or f"{request.name}/gone", capacity_bytes=required // 2 if found.is_small else required or 1 << 30
+            volume_id=found.handle or f"{request.name}/gone",
+            capacity_bytes=required // 2 if found.is_small else required or 1 << 30,
         )
         if request.HasField("volume_content_source"):
             volume.content_source.CopyFrom(request.volume_content_source)

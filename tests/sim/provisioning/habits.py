@@ -20,7 +20,14 @@ HANGS: Final = -1
 ANOTHERS: Final = -2
 """In place of a code: the answer is OK, and names another volume."""
 STUBBORN_CODES: Final = (
-    *(Code.INVALID_ARGUMENT, Code.INTERNAL, Code.ALREADY_EXISTS, Code.RESOURCE_EXHAUSTED, Code.NOT_FOUND, Code.UNAUTHENTICATED),
+    *(
+        Code.INVALID_ARGUMENT,
+        Code.INTERNAL,
+        Code.ALREADY_EXISTS,
+        Code.RESOURCE_EXHAUSTED,
+        Code.NOT_FOUND,
+        Code.UNAUTHENTICATED,
+    ),
     *(Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.OUT_OF_RANGE, Code.FAILED_PRECONDITION, HANGS, ANOTHERS),
 )
 

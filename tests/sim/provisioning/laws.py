@@ -95,14 +95,20 @@ class Laws:
         recent.append(at_s)
         while recent[0] < at_s - 1.0:
             recent.popleft()
-        users = CLAIMS_MAX if what.startswith("get secrets") else 4 if "leases" in what else 1  # (all claims share a page of the journal)
-        if len(recent) > PER_SECOND_MAX * users and "events" not in what and not what.startswith("list"):  # one request a page
+        users = (
+            CLAIMS_MAX if what.startswith("get secrets") else 4 if "leases" in what else 1
+        )  # (all claims share a page of the journal)
+        if (
+            len(recent) > PER_SECOND_MAX * users and "events" not in what and not what.startswith("list")
+        ):  # one request a page
             self._fail("hot-loop", f"{what}: {len(recent)} times in a second")
 
     def intents(self) -> list[Intent]:
         """As they are stored, on the pages that count."""
         pages = {name: self._page(body) for name, body in self._truth.bodies(LEASES).items()}
-        count = pages.get(PLACE.page_name(0), (0, ()))[0] or lease_codec.PAGES_MAX  # without the first page all are read
+        count = (
+            pages.get(PLACE.page_name(0), (0, ()))[0] or lease_codec.PAGES_MAX
+        )  # without the first page all are read
         names = [PLACE.page_name(number) for number in range(count)]
         return [intent for name in names if name in pages for intent in pages[name][1]]
 
@@ -125,7 +131,9 @@ class Laws:
         ):  # whose cache shows the claim for a while longer, may try; the next one must not
             self._fail("made-again", f"{name} is created, it was stored and deleted by another process before")
         text = _without_secrets(request)
-        is_written = any(intent.volume_name == name and is_same_request(intent.request, text) for intent in self.intents())
+        is_written = any(
+            intent.volume_name == name and is_same_request(intent.request, text) for intent in self.intents()
+        )
         if not is_written and name not in self.spoilt and not self.undone.may_call(name):
             self._fail("create-unwritten", f"{name} is created, no intent says so: {text}")
         return call
@@ -137,7 +145,9 @@ class Laws:
         name is about the same volume, the driver alone knows where it has answered with it for another name.
         """
         objects = {pv.metadata.name for pv in self._of(handle)}
-        is_passed_off = handle in self._backend.passed_off and not objects  # and so it is taken for what the driver says it is
+        is_passed_off = (
+            handle in self._backend.passed_off and not objects
+        )  # and so it is taken for what the driver says it is
         is_known = name in objects if objects else not is_passed_off
         call = self._begins(InFlight(process, name if is_known else "", handle))
         self.doomed.add(handle)
@@ -148,13 +158,17 @@ class Laws:
         is_unaware = self.undone.at_all and self.shown(process, "persistentvolumes") <= 0
         for pv in () if is_unaware else self._of(handle):
             pv_name, ref = pv.metadata.name, pv.spec.claim_ref
-            if pv_name == name:  # of another claim's object, which has got somebody's volume, nothing follows for the claim of this name
+            if (
+                pv_name == name
+            ):  # of another claim's object, which has got somebody's volume, nothing follows for the claim of this name
                 self.over[name] = process
             known = int(pv.metadata.resource_version) <= self.shown(process, "persistentvolumes")
             if pv.status.phase != "Released":
                 self._fail("deleted-in-use", f"{handle} is deleted, {pv_name} is {pv.status.phase}")
             if known and pv.spec.persistent_volume_reclaim_policy != "Delete":
-                self._fail("deleted-kept", f"{handle} is deleted, {pv_name} says {pv.spec.persistent_volume_reclaim_policy}")
+                self._fail(
+                    "deleted-kept", f"{handle} is deleted, {pv_name} says {pv.spec.persistent_volume_reclaim_policy}"
+                )
             for attachment in self._truth.all(VOLUME_ATTACHMENTS):
                 known = int(attachment.metadata.resource_version) <= self.shown(process, "volumeattachments")
                 if known and attachment.spec.source.persistent_volume_name == pv_name:
@@ -219,7 +233,9 @@ class Laws:
         elif resource.plural == LEASES.plural and new is not None:
             before = set() if old is None else {intent.volume_name for intent in readable(old)}
             for intent in readable(new):
-                if intent.volume_name not in before:  # begun anew, by one whose cache still shows the claim: whoever finds that ends it
+                if (
+                    intent.volume_name not in before
+                ):  # begun anew, by one whose cache still shows the claim: whoever finds that ends it
                     self.over.pop(intent.volume_name, None)
         elif resource.plural == "persistentvolumeclaims" and old and new:
             before, after = (obj["spec"].get("volumeName", "") for obj in (old, new))
@@ -239,7 +255,8 @@ class Laws:
         elif old is not None and new is not None:
             before, after = ((obj["spec"].get("claimRef") or {}).get("uid", "") for obj in (old, new))
             is_undone = not after and any(  # its claim has got one that a hand had taken from another
-                claim.metadata.uid == before and claim.spec.volume_name in self.freed for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS)
+                claim.metadata.uid == before and claim.spec.volume_name in self.freed
+                for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS)
             )
             if before and before != after and new["metadata"]["name"] not in self.damaged and not is_undone:
                 self._fail("bound-twice", f"{new['metadata']['name']} was of claim {before}, now of {after!r}")
@@ -249,7 +266,9 @@ class Laws:
         self.kept.discard(handle)  # it has an object again
         if LATE.get():
             return  # nobody writes it any more, and its deletion comes with its release
-        if handle in self.doomed and name not in self._backend.owed.begun_anew:  # else the page was spoilt that told of its deletion
+        if (
+            handle in self.doomed and name not in self._backend.owed.begun_anew
+        ):  # else the page was spoilt that told of its deletion
             self._fail("dying-stored", f"{name} is made of {handle}, whose deletion was begun")
         for pv in self.volumes():
             if pv.metadata.name == name or pv.spec.csi is None or pv.spec.claim_ref is None:

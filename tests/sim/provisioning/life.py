@@ -47,9 +47,13 @@ def provisioner(world: Any, mortal: Mortal) -> Made:
     )
     cluster = outside(line)
     intents = Journal(cluster, PLACE, mortal.who, clock)
-    own_clock = LoopClock(EPOCH_S + 1e-6 * mortal.number)  # events are named by their time, and no two programs write at the same one
+    own_clock = LoopClock(
+        EPOCH_S + 1e-6 * mortal.number
+    )  # events are named by their time, and no two programs write at the same one
     events = EventRecorder(cluster, mortal.who, clock=own_clock, randomness=randomness)
-    made = Provisioner(Runtime(cluster, clock, randomness, world.metrics), driver, info_of(plan), options, events, intents=intents)
+    made = Provisioner(
+        Runtime(cluster, clock, randomness, world.metrics), driver, info_of(plan), options, events, intents=intents
+    )
     return made, line
 
 

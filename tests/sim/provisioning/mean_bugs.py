@@ -111,7 +111,10 @@ def _second_volumes_are_asked_for_at_once() -> _Plant:
     async def wait_for_end(self: IntentTracker, uid: str) -> None:
         await self._intents.wait_for_end(uid)
 
-    return both(mock.patch.object(decide, "_is_going", return_value=False), mock.patch.object(IntentTracker, "wait_for_end", wait_for_end))
+    return both(
+        mock.patch.object(decide, "_is_going", return_value=False),
+        mock.patch.object(IntentTracker, "wait_for_end", wait_for_end),
+    )
 
 
 def _keepers_are_not_seen() -> _Plant:
@@ -180,11 +183,15 @@ BUGS: Final[Mapping[str, Bug]] = {
     "snapshots-held": Bug(_all_that_wait_hold_a_snapshot, {"snapshot-held"}, first_seed=274),
     "pages-count-at-once": Bug(_new_pages_count_at_once, {"create-unwritten"}, first_seed=33),
     "changed-pages-unread": Bug(_changed_pages_are_not_read, {"later-lost", "create-unwritten", "leaked"}),
-    "second-at-once": Bug(_second_volumes_are_asked_for_at_once, {"overlap", "leaked", "made-again", "deleted-kept"}, first_seed=24),
+    "second-at-once": Bug(
+        _second_volumes_are_asked_for_at_once, {"overlap", "leaked", "made-again", "deleted-kept"}, first_seed=24
+    ),
     "keepers-unseen": Bug(_keepers_are_not_seen, {"deleted-named"}, first_seed=11),
     "warnings-crowded-out": Bug(_warnings_share_their_room, {"silent"}, first_seed=2),
     "obstacles-late": Bug(_obstacles_are_told_too_late, {"silent"}, first_seed=11),
-    "damaged-references": Bug(_damaged_references_release, {"deleted-wanted", "claim-pending", "bound-twice"}, first_seed=714),
+    "damaged-references": Bug(
+        _damaged_references_release, {"deleted-wanted", "claim-pending", "bound-twice"}, first_seed=714
+    ),
     "volume-changes-unindexed": Bug(_changes_of_volumes_are_not_indexed, {"volume-unused"}, first_seed=42),
     "one-clone-frees-all": Bug(_one_clone_frees_the_source, {"source-freed"}, first_seed=297),
     "new-places-unseen": Bug(_new_places_are_not_seen, {"claim-pending", "intent-left"}, first_seed=290),

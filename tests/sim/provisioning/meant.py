@@ -50,17 +50,28 @@ class MeantLaws(Laws):
             for intent in readable(change.new.whole()):
                 self._born_s.setdefault(intent.volume_name, self._clock.now())
                 knew = self.spoilt.pop(intent.volume_name, None)
-                if knew is not None and knew != lease_codec.holder_of(change.new.whole()):  # another process has begun it anew
+                if knew is not None and knew != lease_codec.holder_of(
+                    change.new.whole()
+                ):  # another process has begun it anew
                     self._backend.owed.begun_anew.add(intent.volume_name)
 
     def _source_freed(self, name: str) -> None:
         """Of an end that is not written down yet the calls have told; whoever can't read an intent knows of no source."""
         for intent in self.intents():
-            if intent.source is None or not intent.source.is_claim or intent.source.name != name or intent.volume_name in self.spoilt:
+            if (
+                intent.source is None
+                or not intent.source.is_claim
+                or intent.source.name != name
+                or intent.volume_name in self.spoilt
+            ):
                 continue
             is_asked = intent.volume_name in self._backend.locks
-            if is_asked or (self._backend.owed.is_unsure(intent.volume_name) and self._truth.volume(intent.volume_name) is None):
-                self._fail("source-freed", f"{name} is no longer held, {intent.volume_name} may be being cloned from it")
+            if is_asked or (
+                self._backend.owed.is_unsure(intent.volume_name) and self._truth.volume(intent.volume_name) is None
+            ):
+                self._fail(
+                    "source-freed", f"{name} is no longer held, {intent.volume_name} may be being cloned from it"
+                )
 
     def delete_begins(self, process: int, name: str, handle: str) -> InFlight:
         call = super().delete_begins(process, name, handle)
@@ -69,14 +80,18 @@ class MeantLaws(Laws):
             is_shown = int(pv.metadata.resource_version) <= self.shown(process, "persistentvolumes")
             is_done_with = pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
             if is_shown and not is_done_with and pv.spec.csi is not None and pv.spec.csi.volume_handle == handle:
-                self._fail("deleted-named", f"{handle} is deleted, {pv.metadata.name} names it, and is {pv.status.phase}")
+                self._fail(
+                    "deleted-named", f"{handle} is deleted, {pv.metadata.name} names it, and is {pv.status.phase}"
+                )
         return call
 
     # -- what others do
 
     def page_is_spoilt(self, lease: dict[str, Any]) -> None:
         """Nobody can read its intents any more, unless a living provisioner knows them."""
-        self.spoilt.update(dict.fromkeys((intent.volume_name for intent in readable(lease)), lease_codec.holder_of(lease)))
+        self.spoilt.update(
+            dict.fromkeys((intent.volume_name for intent in readable(lease)), lease_codec.holder_of(lease))
+        )
         with contextlib.suppress(lease_codec.UnreadablePage):
             self.later.difference_update(lease_codec.texts_of(lease))
 
@@ -94,16 +109,26 @@ class MeantLaws(Laws):
         meant = [
             f"{pv.metadata.name} names it"
             for pv in self._truth.all(PERSISTENT_VOLUMES)
-            if pv.spec.csi is not None and pv.spec.csi.volume_handle == handle and self._is_old(pv.metadata.uid, trusted_s)
+            if pv.spec.csi is not None
+            and pv.spec.csi.volume_handle == handle
+            and self._is_old(pv.metadata.uid, trusted_s)
         ]
         for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS):
-            means = claim.spec.volume_name == name or (not claim.spec.volume_name and name == f"pvc-{claim.metadata.uid}")
+            means = claim.spec.volume_name == name or (
+                not claim.spec.volume_name and name == f"pvc-{claim.metadata.uid}"
+            )
             if means and self._is_old(claim.metadata.uid, trusted_s) and self._truth.volume(name) is None:
                 meant.append(f"claim {claim.metadata.name} means {name}")
-        meant += [f"an intent for {name} is open" for one in self.intents() if one.volume_name == name and self._is_old(name, trusted_s)]
+        meant += [
+            f"an intent for {name} is open"
+            for one in self.intents()
+            if one.volume_name == name and self._is_old(name, trusted_s)
+        ]
         pods = [pod.metadata.name for pod in self._truth.all(PODS) if name in self.pods_of.get(pod.metadata.name, ())]
         if meant or pods:
-            self._fail("orphan-meant", f"{handle} is deleted as an orphan: {'; '.join(meant)}{' of pod '.join(('', *pods))}")
+            self._fail(
+                "orphan-meant", f"{handle} is deleted as an orphan: {'; '.join(meant)}{' of pod '.join(('', *pods))}"
+            )
         self.doomed.add(handle)
         self.kept.discard(handle)
 

@@ -35,7 +35,9 @@ class Lister:
     async def get_plugin_info(self, _request: csi.GetPluginInfoRequest) -> csi.GetPluginInfoResponse:
         return csi.GetPluginInfoResponse(name=DRIVER, vendor_version="1")
 
-    async def get_plugin_capabilities(self, _request: csi.GetPluginCapabilitiesRequest) -> csi.GetPluginCapabilitiesResponse:
+    async def get_plugin_capabilities(
+        self, _request: csi.GetPluginCapabilitiesRequest
+    ) -> csi.GetPluginCapabilitiesResponse:
         return csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"type": _SERVICE.CONTROLLER_SERVICE}}])
 
     async def controller_get_capabilities(self, _request: Any) -> csi.ControllerGetCapabilitiesResponse:
@@ -44,7 +46,9 @@ class Lister:
 
     async def list_volumes(self, _request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
         listed = sorted(self._world.backend.volumes)
-        return csi.ListVolumesResponse(entries=[{"volume": {"volume_id": handle, "capacity_bytes": 1 << 30}} for handle in listed])
+        return csi.ListVolumesResponse(
+            entries=[{"volume": {"volume_id": handle, "capacity_bytes": 1 << 30}} for handle in listed]
+        )
 
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         backend, handle = self._world.backend, request.volume_id
@@ -79,7 +83,9 @@ class OrphanActs(JournalActs):
         out, err = io.StringIO(), io.StringIO()
         given = OrphansFlags(timeout_s=TIMEOUT_S, **flags)
         try:
-            code = await OrphansCommand(given, self._cluster, driver, self._world.clock, io.StringIO(f"{DRIVER}\n"), out, err).run()
+            code = await OrphansCommand(
+                given, self._cluster, driver, self._world.clock, io.StringIO(f"{DRIVER}\n"), out, err
+            ).run()
         except MooringError as error:
             self._world.story.tell("orphans", str(error))
             return

@@ -20,7 +20,11 @@ class JournalActs(ArchiveActs):
         except lease_codec.UnreadablePage:
             return
         open_uids = {intent.uid for intent in self._world.laws.intents()}
-        waiting = [claim.metadata.uid for claim in self._claims() if not claim.spec.volume_name and claim.metadata.uid not in open_uids]
+        waiting = [
+            claim.metadata.uid
+            for claim in self._claims()
+            if not claim.spec.volume_name and claim.metadata.uid not in open_uids
+        ]
         self._count += 1
         uid = self._one_of(waiting) if waiting and self._randomness.happens(0.3) else f"later-{self._count}"
         if lease is None or uid in texts or len(self._world.laws.later) >= 2:
@@ -28,11 +32,15 @@ class JournalActs(ArchiveActs):
         texts[uid] = msgspec.json.encode({"uid": uid, "request": {"form": 2}, "volume": []})
         body = lease_codec.page_body(PLACE, 0, lease, "a later version", texts.values(), self._world.clock.wall_s())
         self._world.laws.later.add(uid)
-        await self._do(f"write an intent of a later version for {uid}", self._cluster.replace(LEASES.whole(), body, NAMESPACE))
+        await self._do(
+            f"write an intent of a later version for {uid}", self._cluster.replace(LEASES.whole(), body, NAMESPACE)
+        )
 
     async def spoil_page(self) -> None:
         """Somebody edits a page by hand, and it can't be read any more; or deletes it."""
-        pages = [lease for lease in self._truth.all(LEASES.whole()) if lease["metadata"]["name"].startswith(PLACE.label)]
+        pages = [
+            lease for lease in self._truth.all(LEASES.whole()) if lease["metadata"]["name"].startswith(PLACE.label)
+        ]
         if not pages:
             return
         lease = self._one_of(pages)

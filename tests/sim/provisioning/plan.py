@@ -71,16 +71,27 @@ GROUPS: Final = (
 """More acts, with weights: each group is in some lives."""
 _DRIVERS: Final = (
     (DriverHabits(zoned=True, zonal=True, full="zone0"), ("choose_again",) * 8),
-    (DriverHabits(zoned=True, zonal=True, reuses=True, late=0.3), ("choose_again",) * 8 + ("drop_node", "restore_nodes", "restore_nodes")),
+    (
+        DriverHabits(zoned=True, zonal=True, reuses=True, late=0.3),
+        ("choose_again",) * 8 + ("drop_node", "restore_nodes", "restore_nodes"),
+    ),
     (DriverHabits(tenants=True), ("change_account",) * 5),
     (DriverHabits(tenants=True, reuses=True), ("change_account",) * 4 + ("kill_provisioner",) * 4),
-    (DriverHabits(tenants=True), ("tear_volume",) * 3 + ("restore_volume",) * 6 + ("drop_class",) * 6 + ("restore_class",) * 2),
+    (
+        DriverHabits(tenants=True),
+        ("tear_volume",) * 3 + ("restore_volume",) * 6 + ("drop_class",) * 6 + ("restore_class",) * 2,
+    ),
     (DriverHabits(odd=0.6), ("touch",)),
 )
 """Drivers whose habits come to something with certain acts."""
 _OF_NODES: Final = ("drop_csi_node",) * 2 + ("drop_node",) * 2 + ("restore_nodes",) * 4 + ("choose_again",) * 4
 _STATIC: Final = ("make_static_claim",) * 4 + ("drop_static_claim",) * 3 + ("free_static_volume",) * 3
-_COPIES: Final = ("make_claim",) * 3 + ("make_two_clones",) * 6 + ("drop_clone_and_source",) * 6 + ("restore_class", "restore_secret")
+_COPIES: Final = (
+    ("make_claim",) * 3
+    + ("make_two_clones",) * 6
+    + ("drop_clone_and_source",) * 6
+    + ("restore_class", "restore_secret")
+)
 _ALWAYS: Final = ("make_claim", "drop_claim", "restore_class", "restore_secret", "detach", "free_name")
 _ODD_SEED: Final = 1_000_000
 _MEAN_SEED: Final = 3_000_000
@@ -184,7 +195,9 @@ def plan_of(seed: int) -> Plan:
         api=api_faults(randomness),
         driver=driver_faults(randomness, timeout_s),
         acts=_acts(randomness),
-        saves=SaveFaults(perhaps(randomness, 0.4, 0.1, 0.5), perhaps(randomness, 0.4, 0.1, 0.5), perhaps(randomness, 0.5, 0.2, 0.9)),
+        saves=SaveFaults(
+            perhaps(randomness, 0.4, 0.1, 0.5), perhaps(randomness, 0.4, 0.1, 0.5), perhaps(randomness, 0.5, 0.2, 0.9)
+        ),
         page_bytes_max=2_000 + randomness.below(6_000) if randomness.happens(0.3) else PAGE_BYTES_MAX,
     )
     if randomness.happens(0.2):
@@ -198,18 +211,25 @@ def plan_of(seed: int) -> Plan:
             plan, habits=KIND, classes=classes, driver=slow, chaos_s=30.0, pause_s=0.3, worker_threads=4, acts=_COPIES
         )
     if plan.habits.zoned and Random(seed + _OUTGROWN_SEED).happens(0.25):
-        plan = dataclasses.replace(plan, habits=dataclasses.replace(plan.habits, full=plan.habits.full or ZONES[0], outgrown=True))
+        plan = dataclasses.replace(
+            plan, habits=dataclasses.replace(plan.habits, full=plan.habits.full or ZONES[0], outgrown=True)
+        )
     slow = slow_world(seed)
     return plan if slow.is_fast else _of_slow_world(plan, slow)
 
 
 def _of_slow_world(plan: Plan, slow: SlowWorld) -> Plan:
     """Nobody waits for ever there: an hour of elections is long."""
-    saves, habits = dataclasses.replace(plan.saves, forbidden=0.0), DriverHabits(lingers=plan.habits.lingers, tenants=plan.habits.tenants)
+    saves, habits = (
+        dataclasses.replace(plan.saves, forbidden=0.0),
+        DriverHabits(lingers=plan.habits.lingers, tenants=plan.habits.tenants),
+    )
     plain = tuple(act for act in plan.acts if act in ACTS and act not in ("change_class", "take_name", "free_name"))
     acts = plain + (BACK_ACTS if slow.server.set_back else SLOW_ACTS)
     limit = plan.list_limit or (2 if slow.server.set_back else 0)
-    return dataclasses.replace(plan, server=slow.server, stops=slow.stops, saves=saves, habits=habits, list_limit=limit, acts=acts)
+    return dataclasses.replace(
+        plan, server=slow.server, stops=slow.stops, saves=saves, habits=habits, list_limit=limit, acts=acts
+    )
 
 
 def _of_odd_storage(plan: Plan, randomness: Random) -> Plan:
@@ -224,7 +244,9 @@ def _of_odd_storage(plan: Plan, randomness: Random) -> Plan:
     if randomness.happens(0.25):
         classes = tuple(dataclasses.replace(one, secret=True) for one in plan.classes)
         acts = *plan.acts, *("drop_secret",) * 5, *("kill_provisioner",) * 3
-        plan = dataclasses.replace(plan, habits=dataclasses.replace(plan.habits, tenants=True), classes=classes, acts=acts)
+        plan = dataclasses.replace(
+            plan, habits=dataclasses.replace(plan.habits, tenants=True), classes=classes, acts=acts
+        )
     return plan
 
 
@@ -232,7 +254,9 @@ def _of_mean_world(plan: Plan, randomness: Random) -> Plan:
     """Drivers and users as mean as real ones; from a source of its own, too."""
     if randomness.happens(0.5):
         found = habits_of(randomness)
-        plan = dataclasses.replace(plan, habits=dataclasses.replace(found, lingers=plan.habits.lingers, tenants=plan.habits.tenants))
+        plan = dataclasses.replace(
+            plan, habits=dataclasses.replace(found, lingers=plan.habits.lingers, tenants=plan.habits.tenants)
+        )
         if found.zoned:
             plan = _zoned(plan, randomness)
         if found.lasting:
@@ -258,20 +282,28 @@ def _of_administrators(plan: Plan, randomness: Random) -> Plan:
 def _themed(plan: Plan, randomness: Random) -> Plan:
     """One group of acts above all, and not too much beside it, so that it comes to something."""
     theme = randomness.below(len(GROUPS) + len(_DRIVERS))
-    busy = ("make_claim",) * 8 + ("drop_claim",) * 4 + ("restore_class", "restore_secret", "detach", "free_name", "kill_provisioner")
+    busy = (
+        ("make_claim",) * 8
+        + ("drop_claim",) * 4
+        + ("restore_class", "restore_secret", "detach", "free_name", "kill_provisioner")
+    )
     if theme < len(GROUPS):
         habits = KIND if randomness.happens(0.6) else plan.habits
         plan = dataclasses.replace(plan, habits=habits, acts=busy + GROUPS[theme] * 3)
     else:
         habits, acts = _DRIVERS[theme - len(GROUPS)]
         secret = habits.tenants
-        classes = tuple(dataclasses.replace(one, waits=habits.zoned, secret=secret, policy="Delete") for one in plan.classes)
+        classes = tuple(
+            dataclasses.replace(one, waits=habits.zoned, secret=secret, policy="Delete") for one in plan.classes
+        )
         lost = DriverFaults(failed=0.2, lost=randomness.uniform(0.3, 0.6), hung=0.0, latency_s=0.2)
         plan = dataclasses.replace(plan, habits=habits, acts=busy + acts, classes=classes, driver=lost)
     plan = dataclasses.replace(plan, chaos_s=randomness.uniform(15.0, 30.0), pause_s=randomness.uniform(0.05, 0.4))
     if randomness.happens(0.6):
         quiet = SaveFaults(0.0, 0.0, 0.0)
-        plan = dataclasses.replace(plan, saves=quiet, api=dataclasses.replace(plan.api, refused=min(plan.api.refused, 0.1), lost=0.0))
+        plan = dataclasses.replace(
+            plan, saves=quiet, api=dataclasses.replace(plan.api, refused=min(plan.api.refused, 0.1), lost=0.0)
+        )
     return plan
 
 
@@ -296,15 +328,24 @@ def _of_changed_minds(plan: Plan, randomness: Random) -> Plan:
         crash=randomness.uniform(0.01, 0.05),
         crashes_max=10,
         restart_s=0.2,
-        api=dataclasses.replace(plan.api, refused=0.0, lost=perhaps(randomness, 0.7, 0.1, 0.3), slow=0.0, cut=0.0, gone=0.0),
-        driver=DriverFaults(failed=randomness.uniform(0.3, 0.6), lost=randomness.uniform(0.4, 0.8), hung=0.0, latency_s=0.2),
+        api=dataclasses.replace(
+            plan.api, refused=0.0, lost=perhaps(randomness, 0.7, 0.1, 0.3), slow=0.0, cut=0.0, gone=0.0
+        ),
+        driver=DriverFaults(
+            failed=randomness.uniform(0.3, 0.6), lost=randomness.uniform(0.4, 0.8), hung=0.0, latency_s=0.2
+        ),
         acts=("make_claim",) * 4 + ("drop_claim",) * 2 + ("change_class",) * 4,
         saves=SaveFaults(0.0, 0.0, 0.0),
     )
 
 
 def _class(randomness: Random, number: int) -> ClassPlan:
-    return ClassPlan(f"class{number}", "Retain" if randomness.happens(0.25) else "Delete", randomness.happens(0.3), randomness.happens(0.3))
+    return ClassPlan(
+        f"class{number}",
+        "Retain" if randomness.happens(0.25) else "Delete",
+        randomness.happens(0.3),
+        randomness.happens(0.3),
+    )
 
 
 def _acts(randomness: Random) -> tuple[str, ...]:

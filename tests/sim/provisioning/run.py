@@ -80,9 +80,16 @@ class _Life(Course[ClaimWorld]):
 
     async def _calm(self, world: ClaimWorld, acts: StillActs, keepers: Sequence[Keeper]) -> None:
         deadline = world.clock.now() + CALM_S_MAX
-        while found := [*complaints(world), *unused(world), *(("unsettled", what) for keeper in keepers for what in keeper.unsettled())]:
+        while found := [
+            *complaints(world),
+            *unused(world),
+            *(("unsettled", what) for keeper in keepers for what in keeper.unsettled()),
+        ]:
             if world.clock.now() > deadline:
-                world.fail(found[0][0], f"not well {CALM_S_MAX:g} s after the last fault: {'; '.join(text for _, text in found)}")
+                world.fail(
+                    found[0][0],
+                    f"not well {CALM_S_MAX:g} s after the last fault: {'; '.join(text for _, text in found)}",
+                )
                 return
             await acts.tend()
             await world.clock.sleep(CALM_STEP_S)

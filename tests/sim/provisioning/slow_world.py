@@ -11,9 +11,17 @@ from typing import Final
 from mooring.base.randomness import Random
 from tests.sim.habits import NO_HABITS, NO_STOPS, ServerHabits, Stops, server_habits
 
-SLOW_ACTS: Final = ("stop_provisioner",) * 4 + ("stop_binder",) * 2 + ("claim_again",) * 6 + ("drop_claim",) * 4 + ("kill_provisioner",) * 2
+SLOW_ACTS: Final = (
+    ("stop_provisioner",) * 4
+    + ("stop_binder",) * 2
+    + ("claim_again",) * 6
+    + ("drop_claim",) * 4
+    + ("kill_provisioner",) * 2
+)
 """What users and machines do beside."""
-BACK_ACTS: Final = ("back_up",) * 4 + ("set_back",) * 3 + ("make_claim",) * 4 + ("drop_claim",) * 4 + ("claim_again",) * 3
+BACK_ACTS: Final = (
+    ("back_up",) * 4 + ("set_back",) * 3 + ("make_claim",) * 4 + ("drop_claim",) * 4 + ("claim_again",) * 3
+)
 """The same where the server is set back. Who goes on without a restart has most to learn."""
 _SEED: Final = 8_000_000
 _SHARE: Final = 0.2

@@ -31,7 +31,11 @@ class StaticActs(OrphanActs):
                 await self._make_static_volume(f"{STATIC}-{number}")
 
     async def _make_static_volume(self, name: str) -> None:
-        spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain"}
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+        }
         spec |= {"storageClassName": STATIC, "nfs": {"server": "nfs.example.com", "path": f"/{name}"}}
         body = {"metadata": {"name": name, "labels": {STATIC: "yes", FOREIGN: "yes"}}, "spec": spec}
         await self._do(f"create volume {name}", self._cluster.create(PERSISTENT_VOLUMES.whole(), body))
@@ -47,12 +51,16 @@ class StaticActs(OrphanActs):
             await self._create_claim(f"c{self._count}", storageClassName=STATIC)
 
     async def drop_static_claim(self) -> None:
-        if claims := [claim for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS) if _is_of(claim) and not is_deleting(claim)]:
+        if claims := [
+            claim for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS) if _is_of(claim) and not is_deleting(claim)
+        ]:
             await self._delete(PERSISTENT_VOLUME_CLAIMS, self._one_of(claims).metadata.name, NAMESPACE)
 
     async def free_static_volume(self) -> bool:
         """True when there was one whose claim is gone."""
-        released = [pv for pv in _volumes(self._world) if pv.status.phase == "Released" and pv.spec.claim_ref is not None]
+        released = [
+            pv for pv in _volumes(self._world) if pv.status.phase == "Released" and pv.spec.claim_ref is not None
+        ]
         if released:
             await self._merge(PERSISTENT_VOLUMES, self._one_of(released).metadata.name, {"spec": {"claimRef": None}})
         return bool(released)

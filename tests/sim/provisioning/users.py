@@ -109,7 +109,10 @@ class UserActs(Acts):
         if waiting:
             notes = {SELECTED_NODE: self._one_of(NODES)}
             await self._merge(
-                PERSISTENT_VOLUME_CLAIMS, self._one_of(waiting).metadata.name, {"metadata": {"annotations": notes}}, NAMESPACE
+                PERSISTENT_VOLUME_CLAIMS,
+                self._one_of(waiting).metadata.name,
+                {"metadata": {"annotations": notes}},
+                NAMESPACE,
             )
 
     # -- claims
@@ -128,7 +131,9 @@ class UserActs(Acts):
             source = self._one_of(claims)
             spec = {"kind": "PersistentVolumeClaim", "name": source.metadata.name}
             size = (source.spec.resources.requests or {}).get("storage", "1Gi")
-            await self._create_claim(f"c{self._count}", size, dataSource=spec, storageClassName=source.spec.storage_class_name)
+            await self._create_claim(
+                f"c{self._count}", size, dataSource=spec, storageClassName=source.spec.storage_class_name
+            )
 
     # -- snapshots
 
@@ -152,7 +157,12 @@ class UserActs(Acts):
         made = self._truth.get(VOLUME_SNAPSHOTS, name, NAMESPACE)
         assert made is not None
         ref = {"namespace": NAMESPACE, "name": name, "uid": made.metadata.uid}
-        spec = {"driver": DRIVER, "deletionPolicy": "Retain", "source": {"snapshotHandle": name}, "volumeSnapshotRef": ref}
+        spec = {
+            "driver": DRIVER,
+            "deletionPolicy": "Retain",
+            "source": {"snapshotHandle": name},
+            "volumeSnapshotRef": ref,
+        }
         kind = VOLUME_SNAPSHOT_CONTENTS.whole()
         body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": spec}
         await self._do("create content", self._cluster.create(kind, body))
@@ -179,4 +189,6 @@ class UserActs(Acts):
 
     async def _status(self, kind: Any, name: str, status: dict[str, Any], namespace: str = "") -> None:
         patch = Patch(PatchType.MERGE, {"status": status})
-        await self._do(f"status of {name}", self._cluster.patch(kind.whole(), name, patch, namespace, subresource="status"))
+        await self._do(
+            f"status of {name}", self._cluster.patch(kind.whole(), name, patch, namespace, subresource="status")
+        )

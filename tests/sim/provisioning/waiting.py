@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import (
+    EVENTS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 from mooring.api.meta import is_deleting
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.base.clock import parse_rfc3339
@@ -48,10 +54,18 @@ def of_claim(world: ClaimWorld, claim: PersistentVolumeClaim) -> str:
     if source is not None and source.is_snapshot:
         snapshot = world.truth.get(VOLUME_SNAPSHOTS, source.name, NAMESPACE)
         content = world.truth.get(VOLUME_SNAPSHOT_CONTENTS, source.name)
-        return "" if snapshot is not None and not is_deleting(snapshot) and content is not None else "its snapshot is not there"
+        return (
+            ""
+            if snapshot is not None and not is_deleting(snapshot) and content is not None
+            else "its snapshot is not there"
+        )
     if source is not None and source.is_claim:
         there = world.truth.get(PERSISTENT_VOLUME_CLAIMS, source.name, NAMESPACE)
-        return "" if there is not None and there.status.phase == "Bound" and not is_deleting(there) else "its source is not there"
+        return (
+            ""
+            if there is not None and there.status.phase == "Bound" and not is_deleting(there)
+            else "its source is not there"
+        )
     return ""
 
 
@@ -61,15 +75,25 @@ def of_snapshot(world: ClaimWorld, snapshot: VolumeSnapshot) -> str:
         source = None if claim.spec.volume_name or claim.spec.storage_class_name == MISSING else source_of(claim)
         if source is not None and source.is_snapshot and source.name == snapshot.metadata.name:
             return f"{claim.metadata.name} is to be made of it"
-    begun = (one.claim_name for one in world.laws.intents() if one.source is not None and one.source.name == snapshot.metadata.name)
+    begun = (
+        one.claim_name
+        for one in world.laws.intents()
+        if one.source is not None and one.source.name == snapshot.metadata.name
+    )
     return next(begun, "")
 
 
 def of_volume(world: ClaimWorld, pv: PersistentVolume) -> str:
     """What keeps a released volume from being deleted, "" where nothing does."""
     handle = "" if pv.spec.csi is None else pv.spec.csi.volume_handle
-    others = [other for other in world.truth.all(PERSISTENT_VOLUMES) if is_imported(other) and other.spec.csi is not None]
-    return "another object names it" if any(other.spec.csi and other.spec.csi.volume_handle == handle for other in others) else ""
+    others = [
+        other for other in world.truth.all(PERSISTENT_VOLUMES) if is_imported(other) and other.spec.csi is not None
+    ]
+    return (
+        "another object names it"
+        if any(other.spec.csi and other.spec.csi.volume_handle == handle for other in others)
+        else ""
+    )
 
 
 def of_source(world: ClaimWorld, source: PersistentVolumeClaim) -> str:
@@ -102,7 +126,11 @@ def all_of(world: ClaimWorld) -> dict[str, str]:
     """The uids of claims that wait for ever, or whose intents do, each with the name that it has, or had."""
     claims = {one.metadata.uid: one for one in world.truth.all(PERSISTENT_VOLUME_CLAIMS) if not one.spec.volume_name}
     waiting = {uid: claim.metadata.name for uid, claim in claims.items() if of_claim(world, claim)}
-    volumes = [pv for pv in world.laws.volumes() if pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"]
+    volumes = [
+        pv
+        for pv in world.laws.volumes()
+        if pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
+    ]
     waiting |= {pv.metadata.uid: pv.metadata.name for pv in volumes if of_volume(world, pv)}
     return waiting | {one.uid: one.claim_name for one in world.laws.intents() if of_intent(world, one)}
 

@@ -20,8 +20,12 @@ def main() -> int:
         prog="python -m tests.sim.sizes", description="The work per object stays the same when there are more."
     )
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), help="one, else all of them in turn")
-    parser.add_argument("--size", type=int, help="the first of three sizes, each twice the one before; else the quick one")
-    parser.add_argument("--whole", action="store_true", help="up to the size of a large cluster: some minutes for each scenario")
+    parser.add_argument(
+        "--size", type=int, help="the first of three sizes, each twice the one before; else the quick one"
+    )
+    parser.add_argument(
+        "--whole", action="store_true", help="up to the size of a large cluster: some minutes for each scenario"
+    )
     parser.add_argument("--bug", choices=sorted(BUGS), help="plant a bug, to see that it is found")
     options = parser.parse_args()
     wrong = 0

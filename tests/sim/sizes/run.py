@@ -50,7 +50,9 @@ def count(name: str, size: int) -> Count:
             heaviest[0] = max(heaviest[0], len(change.new.body))
 
     async def live() -> None:
-        world = StateWorld(scenario.bodies(size), scenario.driver(), page_max=PAGE_MAX if size <= 8 * scenario.quick else 500)
+        world = StateWorld(
+            scenario.bodies(size), scenario.driver(), page_max=PAGE_MAX if size <= 8 * scenario.quick else 500
+        )
         world.store.on_change(weigh)
         log.configure(verbosity=0, stream=world.log, wall_s=lambda: 0.0)
         with steps.counting():
@@ -103,9 +105,7 @@ class Growth:
         if self.ratio > RATIO_MAX:
             return f"the work grows by {self.ratio:.2f} where the size grows by 2"
         if self.longest_at_whole > STRETCH_MAX:
-            return (
-                f"one callback of {self.counts[-1].longest_of} takes {self.longest_at_whole:,.0f} steps at {SCENARIOS[self.name].whole:,}"
-            )
+            return f"one callback of {self.counts[-1].longest_of} takes {self.longest_at_whole:,.0f} steps at {SCENARIOS[self.name].whole:,}"
         if self.heaviest_at_whole > BYTES_MAX:
             return f"one object takes {self.heaviest_at_whole:,.0f} bytes at {SCENARIOS[self.name].whole:,}"
         return ""
@@ -116,7 +116,9 @@ class Growth:
         lines = [f"{self.name}: ratio {self.ratio:.2f}, {at_whole}"]
         for one in self.counts:
             each = one.steps / one.size
-            lines.append(f"  {one.size:>6,}: {one.steps:>12,} steps, {each:>8,.0f} each; longest {one.longest:>9,} of {one.longest_of}")
+            lines.append(
+                f"  {one.size:>6,}: {one.steps:>12,} steps, {each:>8,.0f} each; longest {one.longest:>9,} of {one.longest_of}"
+            )
         replay = f"replay: .venv/bin/python -m tests.sim.sizes --scenario {self.name} --size {self.counts[0].size}"
         return "\n".join((*lines, *([f"BROKEN {self.wrong}", replay] if self.wrong else [])))
 

@@ -136,7 +136,10 @@ def _growing(size: int) -> list[Json]:
     made: list[Json] = []
     for number in range(size):
         claim = a_claim(f"claim{number:05}", size="2Gi", volume=f"pv{number:05}", uid=f"uid-{number:05}")
-        made += [{**claim, "status": claim_status(1)}, a_pv(f"pv{number:05}", f"h{number}", claim=claim, storageClassName="sc")]
+        made += [
+            {**claim, "status": claim_status(1)},
+            a_pv(f"pv{number:05}", f"h{number}", claim=claim, storageClassName="sc"),
+        ]
     return made
 
 
@@ -190,7 +193,11 @@ def _on_one_node(size: int) -> list[Json]:
         name = f"claim{number:05}"
         ref = {"namespace": "default", "name": name, "uid": f"uid-{name}"}
         pv = a_held_pv(f"pv{number:05}", f"h{number}", modes=RWX, spec={"claimRef": ref})
-        made += [a_bound_claim(name, f"pv{number:05}", annotations=BOUND_CLAIM), pv, a_pod(f"pod{number:05}", name, node="n1")]
+        made += [
+            a_bound_claim(name, f"pv{number:05}", annotations=BOUND_CLAIM),
+            pv,
+            a_pod(f"pod{number:05}", name, node="n1"),
+        ]
     return made
 
 
@@ -217,7 +224,10 @@ def _without_volume(size: int) -> list[Json]:
         node = a_ready_node(name)
         node["metadata"]["annotations"] = {MANAGED: "true"}
         node["status"]["volumesAttached"] = listed
-        made += [node, *(a_va(attachment_name(DRIVER, handle, name), f"pv-{handle}", name, **held) for handle in handles)]
+        made += [
+            node,
+            *(a_va(attachment_name(DRIVER, handle, name), f"pv-{handle}", name, **held) for handle in handles),
+        ]
     return made
 
 

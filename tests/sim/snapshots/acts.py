@@ -60,7 +60,11 @@ class Acts(Surroundings):
                 self._backend.volumes.discard(f"h-{claim['spec'].get('volumeName', '')}")
         for snapshot in self._all(SNAPSHOTS):
             owners = {owner["uid"] for owner in snapshot["metadata"].get("ownerReferences") or ()}
-            if owners and not owners & {group["metadata"]["uid"] for group in self._all(GROUPS)} and not is_going(snapshot):
+            if (
+                owners
+                and not owners & {group["metadata"]["uid"] for group in self._all(GROUPS)}
+                and not is_going(snapshot)
+            ):
                 await self._hands.remove(VOLUME_SNAPSHOTS, snapshot)
 
     async def make_peace(self) -> None:
@@ -132,7 +136,9 @@ class Acts(Surroundings):
 
     async def import_again(self) -> None:
         """A second content for a snapshot that has one, and mostly a snapshot of the user's for it."""
-        known = sorted({handle for one in self._all(CONTENTS) for handle in handles_of(one)} & set(self._backend.snapshots))
+        known = sorted(
+            {handle for one in self._all(CONTENTS) for handle in handles_of(one)} & set(self._backend.snapshots)
+        )
         if single := [one for one in known if self._backend.is_ready(one) and not self._backend.snapshots[one].group]:
             self._count += 1
             name, policy = f"s{self._count}", self._one_of(("Delete", "Retain"))
@@ -160,7 +166,11 @@ class Acts(Surroundings):
     async def _restored_content(self) -> list[Json]:
         """One that a policy had kept, from a backup of the cluster."""
         self._count += 1
-        meta = {"name": f"kept-{self._count}", "annotations": {names.BEING_DELETED: names.YES}, "finalizers": [names.CONTENT_FINALIZER]}
+        meta = {
+            "name": f"kept-{self._count}",
+            "annotations": {names.BEING_DELETED: names.YES},
+            "finalizers": [names.CONTENT_FINALIZER],
+        }
         ref = {"namespace": NAMESPACE, "name": "former", "uid": f"former-{self._count}"}
         source = {"snapshotHandle": self._backend.place("elsewhere")}
         spec = {"driver": DRIVER, "deletionPolicy": "Retain", "source": source, "volumeSnapshotRef": ref}
@@ -175,7 +185,9 @@ class Acts(Surroundings):
 
     async def tear_content(self) -> None:
         """By force, finalizers and all: whoever does that takes care of the snapshot."""
-        if found := [one for one in self._all(CONTENTS) if names.GROUP_HANDLE not in (one["metadata"].get("annotations") or {})]:
+        if found := [
+            one for one in self._all(CONTENTS) if names.GROUP_HANDLE not in (one["metadata"].get("annotations") or {})
+        ]:
             content = self._one_of(found)
             self._world.laws.torn.add(content["metadata"]["name"])
             await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, content)
@@ -220,7 +232,9 @@ class Acts(Surroundings):
         if len(self._all(GROUPS)) < 2:
             self._count += 1
             spec = {"source": {"selector": {"matchLabels": GROUPED}}, "volumeGroupSnapshotClassName": "groups"}
-            await self._hands.create(GROUP_SNAPSHOTS, {"metadata": {"name": f"g{self._count}"}, "spec": spec}, NAMESPACE)
+            await self._hands.create(
+                GROUP_SNAPSHOTS, {"metadata": {"name": f"g{self._count}"}, "spec": spec}, NAMESPACE
+            )
 
     async def drop_group(self) -> None:
         if found := self._all(GROUPS):

@@ -96,7 +96,11 @@ class SnapshotBackend(Storage):
             if found.source_volume_id:  # else nobody can know
                 self.strange.add(found.snapshot_id)
             return found
-        lent = [snap for snap in self.snapshots.values() if snap.volume != volume and not snap.group and snap.handle not in self.imported]
+        lent = [
+            snap
+            for snap in self.snapshots.values()
+            if snap.volume != volume and not snap.group and snap.handle not in self.imported
+        ]
         if not lent or not SPELLINGS[self._plan.spells]("volume"):  # type: ignore[attr-defined]
             return None
         return self.shown(lent[self._odd.below(len(lent))].handle)
@@ -108,11 +112,15 @@ class SnapshotBackend(Storage):
 
     async def _put_off(self, verb: str, name: str, what: str) -> None:
         """Raises DriverError at once; the work is done later, and holds up nobody. A name that is over by then is known as used."""
-        operation = Operation(verb, name, what, Fate(self._odd.uniform(0.0, LATE_S_MAX)), asyncio.get_running_loop().create_future())
+        operation = Operation(
+            verb, name, what, Fate(self._odd.uniform(0.0, LATE_S_MAX)), asyncio.get_running_loop().create_future()
+        )
         self.late[name] += 1
         self.going[what] += verb in (DELETE, DELETE_GROUP)
         self._made_count += 1
-        operation.task = self._group.create_task(self._later(operation), name=f"backend/late/{operation}/{self._made_count}")
+        operation.task = self._group.create_task(
+            self._later(operation), name=f"backend/late/{operation}/{self._made_count}"
+        )
         raise DriverError(_one_of(NOT_FINAL, self._odd), "it may be carried out later")
 
     async def _later(self, operation: Operation) -> None:

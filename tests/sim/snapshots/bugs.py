@@ -97,9 +97,15 @@ def _policies_are_not_read() -> contextlib.AbstractContextManager[Any]:
     def deleting(view: Any, content: Any, now: float) -> Any:
         if row_of(content) is GROUPS:
             return decided(view, content, now)
-        return decided(view, msgspec.structs.replace(content, spec=msgspec.structs.replace(content.spec, deletion_policy="Delete")), now)
+        return decided(
+            view,
+            msgspec.structs.replace(content, spec=msgspec.structs.replace(content.spec, deletion_policy="Delete")),
+            now,
+        )
 
-    return both(mock.patch.object(decide, "decide_deletion", deleting), mock.patch.object(reconcile, "DELETE_POLICY", mock.ANY))
+    return both(
+        mock.patch.object(decide, "decide_deletion", deleting), mock.patch.object(reconcile, "DELETE_POLICY", mock.ANY)
+    )
 
 
 def _answers_wake_nobody() -> contextlib.AbstractContextManager[Any]:
@@ -136,7 +142,8 @@ def _marks_stay() -> contextlib.AbstractContextManager[Any]:
         return merge_patch({"spec": {"volumeSnapshotRef": {"uid": uid}}}, of=content)
 
     return both(
-        mock.patch.object(ControllerReconciler, "_perform", performed), mock.patch.object(controller_reconcile, "bound", bound_alone)
+        mock.patch.object(ControllerReconciler, "_perform", performed),
+        mock.patch.object(controller_reconcile, "bound", bound_alone),
     )
 
 
@@ -159,7 +166,9 @@ def _only_snapshots_need_claims() -> contextlib.AbstractContextManager[Any]:
     def user(view: Any, claim: Any) -> str:
         return next((one.metadata.name for one in view.unready_of(key_of(claim))), "")
 
-    return both(mock.patch.object(decide_protection, "user_of", user), mock.patch.object(controller_reconcile, "user_of", user))
+    return both(
+        mock.patch.object(decide_protection, "user_of", user), mock.patch.object(controller_reconcile, "user_of", user)
+    )
 
 
 def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
@@ -176,7 +185,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "creations-unmarked": Bug(_creations_are_not_marked, {"create-unmarked"}, first_seed=1),
     "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}, first_seed=67),
     "refusals-proof": Bug(_refusals_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=110),
-    "group-refusals-proof": Bug(_refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=382),
+    "group-refusals-proof": Bug(
+        _refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=382
+    ),
     "spellings-strange": Bug(_spellings_are_strange, {"unready"}, first_seed=2),
     "strangers-taken": Bug(_strangers_are_taken, {"deleted-strange"}, first_seed=93),
     "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=43),
@@ -188,7 +199,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "marked-keep-nothing": Bug(_the_marked_keep_nothing, {"deleted-wanted", "deleted-kept"}, first_seed=50),
     "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}, first_seed=6),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=77),
-    "set-back-unnoticed": Bug(set_backs_are_not_noticed, {"unready", "left", "content-left", "unsettled"}, first_seed=17),
+    "set-back-unnoticed": Bug(
+        set_backs_are_not_noticed, {"unready", "left", "content-left", "unsettled"}, first_seed=17
+    ),
     "no-back-off": Bug(no_back_off, {"hot-loop"}, first_seed=2),
     **MENDED,
 }

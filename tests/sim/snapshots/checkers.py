@@ -38,7 +38,9 @@ def leftovers(world: SnapshotWorld) -> list[Complaint]:
 
 def remains(world: SnapshotWorld) -> list[Complaint]:
     """Of a world whose contents are deleted, too."""
-    left = _left(world, CONTENTS, GROUP_CONTENTS) if world.laws.is_single else ()  # else one that nobody ends may have been made
+    left = (
+        _left(world, CONTENTS, GROUP_CONTENTS) if world.laws.is_single else ()
+    )  # else one that nobody ends may have been made
     return [*left, *_storage(world)]
 
 
@@ -63,7 +65,10 @@ def _snapshots(world: SnapshotWorld) -> Iterator[Complaint]:
         content = world.laws.tables.objects[CONTENTS].get(status.get("boundVolumeSnapshotContentName", ""))
         if is_going(snapshot):
             if not _has_group(world, snapshot):
-                yield "left", f"snapshot {name} was deleted and is still there: {snapshot['metadata'].get('finalizers')}"
+                yield (
+                    "left",
+                    f"snapshot {name} was deleted and is still there: {snapshot['metadata'].get('finalizers')}",
+                )
         elif not status.get("readyToUse"):
             yield "unready", f"{name} is not ready: {status}"
         elif content is None or content["spec"]["volumeSnapshotRef"].get("uid") != snapshot["metadata"]["uid"]:
@@ -87,7 +92,13 @@ def _contents(world: SnapshotWorld) -> Iterator[Complaint]:
         marked = names.BEING_CREATED in (content["metadata"].get("annotations") or {})
         if marked and uid in alive and (content.get("status") or {}).get("readyToUse"):
             yield "mark-left", f"{name} is ready, and still marked as being created"
-        if uid and uid not in alive and name not in world.laws.was_retained and world.laws.is_single and not is_dangling(world, content):
+        if (
+            uid
+            and uid not in alive
+            and name not in world.laws.was_retained
+            and world.laws.is_single
+            and not is_dangling(world, content)
+        ):
             yield "content-left", f"{name} is there, its snapshot is not: {content['metadata']}"
         elif not uid and is_going(content):
             yield "content-left", f"{name} was deleted and is still there: {content['metadata']}"
@@ -110,19 +121,27 @@ def _volumes_of(world: SnapshotWorld, group: Json) -> int:
     if content is None:
         return 0
     source = content["spec"]["source"]
-    return len(source["volumeHandles"] if "volumeHandles" in source else source["groupSnapshotHandles"]["volumeSnapshotHandles"])
+    return len(
+        source["volumeHandles"]
+        if "volumeHandles" in source
+        else source["groupSnapshotHandles"]["volumeSnapshotHandles"]
+    )
 
 
 def _members(world: SnapshotWorld, group: Json) -> list[Json]:
     uid, snapshots = group["metadata"]["uid"], world.laws.tables.objects[SNAPSHOTS].values()
-    made = [one for one in snapshots if "volumeSnapshotContentName" not in one["spec"]["source"]]  # an import of a member is no further one
+    made = [
+        one for one in snapshots if "volumeSnapshotContentName" not in one["spec"]["source"]
+    ]  # an import of a member is no further one
     return [one for one in made if uid in {owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()}]
 
 
 def _storage(world: SnapshotWorld) -> Iterator[Complaint]:
     backend = world.backend
     named = {handle for content in world.laws.tables.objects[CONTENTS].values() for handle in handles_of(content)}
-    named |= {handle for content in world.laws.tables.objects[GROUP_CONTENTS].values() for handle in handles_of_group(content)}
+    named |= {
+        handle for content in world.laws.tables.objects[GROUP_CONTENTS].values() for handle in handles_of_group(content)
+    }
     for handle in sorted(set(backend.snapshots) - named - world.laws.kept - world.laws.loose - backend.imported):
         if world.laws.is_single and not _is_excused(world, handle):
             yield "leaked", f"{handle} is in the storage, no content names it"
@@ -137,7 +156,9 @@ def _is_excused(world: SnapshotWorld, handle: str) -> bool:
     backend, laws = world.backend, world.laws
     if laws.was_torn(_asked_as(handle)):
         return True
-    is_doubled = backend.plan_forgets and (handle in backend.forgotten or any(handle in text for text in laws.telling.texts))
+    is_doubled = backend.plan_forgets and (
+        handle in backend.forgotten or any(handle in text for text in laws.telling.texts)
+    )
     telling = (f"Snapshot {handle} is deleted without", f"Snapshot {handle} is not deleted: the driver")
     is_hidden = handle in backend.astray or any(text.startswith(telling) for text in laws.telling.texts)
     return is_doubled or is_hidden
@@ -156,7 +177,9 @@ def _claims(world: SnapshotWorld) -> Iterator[Complaint]:
     }
     contents = world.laws.tables.objects[CONTENTS].values()
     unready = [one for one in contents if not (one.get("status") or {}).get("readyToUse")]
-    dangling = {one["spec"]["source"].get("volumeHandle") for one in unready if is_dangling(world, one)}  # it may still be made
+    dangling = {
+        one["spec"]["source"].get("volumeHandle") for one in unready if is_dangling(world, one)
+    }  # it may still be made
     for name, claim in sorted(world.laws.tables.objects[CLAIMS].items()):
         is_held = names.CLAIM_FINALIZER in (claim["metadata"].get("finalizers") or ())
         if is_held and name not in needed and f"h-{claim['spec'].get('volumeName')}" not in dangling:
@@ -177,21 +200,33 @@ def silent(world: SnapshotWorld) -> list[Complaint]:
 
 def _silent_snapshots(world: SnapshotWorld) -> Iterator[Complaint]:
     objects, laws = world.laws.tables.objects, world.laws
-    told = {owner for group in objects[GROUPS].values() if laws.telling.is_told(group, TOLD_S) for owner in (group["metadata"]["uid"],)}
+    told = {
+        owner
+        for group in objects[GROUPS].values()
+        if laws.telling.is_told(group, TOLD_S)
+        for owner in (group["metadata"]["uid"],)
+    }
     for name, snapshot in sorted(objects[SNAPSHOTS].items()):
         content = _content_of(world, snapshot)
-        is_told = laws.telling.is_told(snapshot, TOLD_S) or (content is not None and laws.telling.is_told(content, TOLD_S))
+        is_told = laws.telling.is_told(snapshot, TOLD_S) or (
+            content is not None and laws.telling.is_told(content, TOLD_S)
+        )
         is_told = is_told or bool(told & {owner["uid"] for owner in snapshot["metadata"].get("ownerReferences") or ()})
         is_done = bool((snapshot.get("status") or {}).get("readyToUse"))
         if is_told or _is_held_by_others(snapshot, content) or (is_done and not is_going(snapshot)):
             continue
-        yield "silent", f"snapshot {name} waits, and nothing says for what: {snapshot.get('status')}, {snapshot['metadata']}"
+        yield (
+            "silent",
+            f"snapshot {name} waits, and nothing says for what: {snapshot.get('status')}, {snapshot['metadata']}",
+        )
 
 
 def _silent_groups(world: SnapshotWorld) -> Iterator[Complaint]:
     for name, group in sorted(world.laws.tables.objects[GROUPS].items()):
         content = world.laws.tables.objects[GROUP_CONTENTS].get(_content_name(group))
-        is_told = world.laws.telling.is_told(group, TOLD_S) or (content is not None and world.laws.telling.is_told(content, TOLD_S))
+        is_told = world.laws.telling.is_told(group, TOLD_S) or (
+            content is not None and world.laws.telling.is_told(content, TOLD_S)
+        )
         is_done = bool((group.get("status") or {}).get("readyToUse"))
         if not is_told and not _is_held_by_others(group, content) and (is_going(group) or not is_done):
             yield "silent", f"group {name} waits, and nothing says for what: {group.get('status')}"
@@ -206,7 +241,10 @@ def _silent_contents(world: SnapshotWorld) -> Iterator[Complaint]:
             waits = _has_its_group(world, content) if plural == GROUP_CONTENTS else _goes_with_snapshot(world, content)
             is_told = waits or world.laws.telling.is_told(content, TOLD_S)
             if is_going(content) and not is_told and not _is_held_by_others(content, None):
-                yield "silent", f"{plural} {name} is being deleted, and nothing says what it waits for: {content['metadata']}"
+                yield (
+                    "silent",
+                    f"{plural} {name} is being deleted, and nothing says what it waits for: {content['metadata']}",
+                )
 
 
 def _goes_with_snapshot(world: SnapshotWorld, content: Json) -> bool:
@@ -224,11 +262,15 @@ def _has_its_group(world: SnapshotWorld, content: Json) -> bool:
 
 def _content_of(world: SnapshotWorld, snapshot: Json) -> Json | None:
     named = snapshot["spec"]["source"].get("volumeSnapshotContentName") or f"snapcontent-{snapshot['metadata']['uid']}"
-    return world.laws.tables.objects[CONTENTS].get((snapshot.get("status") or {}).get("boundVolumeSnapshotContentName") or named)
+    return world.laws.tables.objects[CONTENTS].get(
+        (snapshot.get("status") or {}).get("boundVolumeSnapshotContentName") or named
+    )
 
 
 def _content_name(group: Json) -> str:
-    return group["spec"]["source"].get("volumeGroupSnapshotContentName") or f"groupsnapcontent-{group['metadata']['uid']}"
+    return (
+        group["spec"]["source"].get("volumeGroupSnapshotContentName") or f"groupsnapcontent-{group['metadata']['uid']}"
+    )
 
 
 def _is_held_by_others(obj: Json, content: Json | None) -> bool:

@@ -38,7 +38,11 @@ class Endings:
         """Users delete the snapshots that can't come to be, and administrators the contents of handles that are no more. True for some."""
         before = self._world.store.version
         for snapshot in self._all(SNAPSHOTS):
-            if not is_going(snapshot) and not snapshot["metadata"].get("ownerReferences") and self._is_hopeless(snapshot):
+            if (
+                not is_going(snapshot)
+                and not snapshot["metadata"].get("ownerReferences")
+                and self._is_hopeless(snapshot)
+            ):
                 await self._hands.remove(VOLUME_SNAPSHOTS, snapshot)
         alive = {snapshot["metadata"]["uid"] for snapshot in self._all(SNAPSHOTS)}
         for content in self._all(CONTENTS):
@@ -69,7 +73,10 @@ class Endings:
         """An administrator does as a Warning says: a content that was deleted by hand, and whose group is gone, is to take its data along,
         as far as its policy says so.
         """
-        uid, notes = content["spec"]["volumeGroupSnapshotRef"].get("uid") or "", content["metadata"].get("annotations") or {}
+        uid, notes = (
+            content["spec"]["volumeGroupSnapshotRef"].get("uid") or "",
+            content["metadata"].get("annotations") or {},
+        )
         way_out = f"annotate it {names.GROUP_BEING_DELETED}={names.YES}"
         is_told = any(way_out in text and uid in text for text in self._world.laws.telling.texts)
         if uid and is_told and names.GROUP_BEING_DELETED not in notes:
@@ -80,7 +87,10 @@ class Endings:
         """True for one that a group which is being deleted waits for, as its event says; or the log, where that was the last one of
         too many events about one object, and was not sent.
         """
-        named, now = f"VolumeSnapshotContent [{content['metadata']['name']}] stands for a snapshot of it", self._world.clock.now()
+        named, now = (
+            f"VolumeSnapshotContent [{content['metadata']['name']}] stands for a snapshot of it",
+            self._world.clock.now(),
+        )
         for group in (one for one in self._all(GROUP_CONTENTS) if is_going(one)):
             if named in self._world.laws.telling.last(group):
                 return True
@@ -99,7 +109,9 @@ class Endings:
         for plural, mark in ((CONTENTS, names.BEING_CREATED), (GROUP_CONTENTS, names.GROUP_BEING_CREATED)):
             for content in self._all(plural):
                 uid, meta = content["metadata"]["uid"], content["metadata"]
-                is_open = is_going(content) and mark in (meta.get("annotations") or {}) and not handle_in_status(content)
+                is_open = (
+                    is_going(content) and mark in (meta.get("annotations") or {}) and not handle_in_status(content)
+                )
                 if not is_open or not self._is_told(content, WAY_OUT) or not self._is_closed(content):
                     continue
                 if self._looked_at.setdefault(uid, self._world.clock.now()) + HELP_S > self._world.clock.now():
@@ -118,7 +130,9 @@ class Endings:
     def _is_closed(self, content: Json) -> bool:
         """True where the driver will refuse for ever."""
         source = content["spec"]["source"]
-        is_gone = not {source.get("volumeHandle"), *(source.get("volumeHandles") or ())} - {None} <= self._backend.volumes
+        is_gone = (
+            not {source.get("volumeHandle"), *(source.get("volumeHandles") or ())} - {None} <= self._backend.volumes
+        )
         return is_gone or self._lacks_secret(content)
 
     async def delete_all(self) -> None:
@@ -144,7 +158,9 @@ class Endings:
         """By force where nobody else ends it."""
         if not is_going(content):
             await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, content)
-        if is_dangling(self._world, content) and names.BEING_DELETED not in (content["metadata"].get("annotations") or {}):
+        if is_dangling(self._world, content) and names.BEING_DELETED not in (
+            content["metadata"].get("annotations") or {}
+        ):
             self._world.laws.torn.add(content["metadata"]["name"])
             await self._hands.merge(VOLUME_SNAPSHOT_CONTENTS, content, {"metadata": {"finalizers": None}})
 
@@ -157,7 +173,9 @@ class Endings:
         named = group["spec"]["source"].get("volumeGroupSnapshotContentName")
         content = self._objects[GROUP_CONTENTS].get(named or f"groupsnapcontent-{group['metadata']['uid']}")
         if content is None:
-            is_any = any(claim["metadata"].get("labels") == GROUPED and not is_going(claim) for claim in self._all(CLAIMS))
+            is_any = any(
+                claim["metadata"].get("labels") == GROUPED and not is_going(claim) for claim in self._all(CLAIMS)
+            )
             return not is_any or bool(named) or bool((group.get("status") or {}).get("creationTime"))
         if named:
             ref = content["spec"]["volumeGroupSnapshotRef"]
@@ -167,7 +185,9 @@ class Endings:
                 or ref.get("uid") not in (None, "", group["metadata"]["uid"])
                 or not self._has_all(content)
             )
-        gone = not set(content["spec"]["source"]["volumeHandles"]) <= self._backend.volumes or self._is_of_before(content)
+        gone = not set(content["spec"]["source"]["volumeHandles"]) <= self._backend.volumes or self._is_of_before(
+            content
+        )
         return gone or self._is_mute() or is_going(content) or bool(handles_of_group(content) & self._backend.forgotten)
 
     def _is_of_before(self, content: Json) -> bool:
@@ -183,7 +203,9 @@ class Endings:
         return self._world.plan.habits.nameless or self._world.plan.spells == "none"
 
     def _has_all(self, content: Json) -> bool:
-        return set(content["spec"]["source"]["groupSnapshotHandles"]["volumeSnapshotHandles"]) <= set(self._backend.snapshots)
+        return set(content["spec"]["source"]["groupSnapshotHandles"]["volumeSnapshotHandles"]) <= set(
+            self._backend.snapshots
+        )
 
     def _is_hopeless(self, snapshot: Json) -> bool:
         """Its claim is gone, or its content is gone or another's, or its class is another driver's."""
@@ -203,7 +225,11 @@ class Endings:
 
     def _is_hopeless_content(self, content: Json) -> bool:
         """Nothing is there that the driver could tell of, or it tells of it in words of its own."""
-        imported, habits, plan = content["spec"]["source"].get("snapshotHandle"), self._world.plan.habits, self._world.plan
+        imported, habits, plan = (
+            content["spec"]["source"].get("snapshotHandle"),
+            self._world.plan.habits,
+            self._world.plan,
+        )
         handle = handle_in_status(content) or imported
         if handle and handle not in self._backend.snapshots:
             return True

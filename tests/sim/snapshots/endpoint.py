@@ -44,11 +44,15 @@ class Endpoint:
         await self._call(DELETE, request.snapshot_id, self._backend.delete(request.snapshot_id, request.secrets))
         return csi.DeleteSnapshotResponse()
 
-    async def create_volume_group_snapshot(self, request: csi.CreateVolumeGroupSnapshotRequest) -> csi.CreateVolumeGroupSnapshotResponse:
+    async def create_volume_group_snapshot(
+        self, request: csi.CreateVolumeGroupSnapshotRequest
+    ) -> csi.CreateVolumeGroupSnapshotResponse:
         work = self._backend.create_group(request.name, request.source_volume_ids)
         return csi.CreateVolumeGroupSnapshotResponse(group_snapshot=await self._call(CREATE_GROUP, request.name, work))
 
-    async def delete_volume_group_snapshot(self, request: csi.DeleteVolumeGroupSnapshotRequest) -> csi.DeleteVolumeGroupSnapshotResponse:
+    async def delete_volume_group_snapshot(
+        self, request: csi.DeleteVolumeGroupSnapshotRequest
+    ) -> csi.DeleteVolumeGroupSnapshotResponse:
         await self._call(DELETE_GROUP, request.group_snapshot_id, self._backend.delete_group(request.group_snapshot_id))
         return csi.DeleteVolumeGroupSnapshotResponse()
 
@@ -58,8 +62,12 @@ class Endpoint:
         """A snapshot that is being cut need not be listed."""
         handle, volume = request.snapshot_id, request.source_volume_id
         await self._asked(f"list {handle or volume}")
-        wanted = [handle] if handle else [snap.handle for snap in self._backend.snapshots.values() if snap.volume == volume]
-        hidden = {one for one in wanted if not self._backend.is_ready(one) and self._world.randomness["backend"].happens(0.3)}
+        wanted = (
+            [handle] if handle else [snap.handle for snap in self._backend.snapshots.values() if snap.volume == volume]
+        )
+        hidden = {
+            one for one in wanted if not self._backend.is_ready(one) and self._world.randomness["backend"].happens(0.3)
+        }
         found = [one for one in self._backend.listed(handle, volume, request.secrets) if one not in hidden]
         return csi.ListSnapshotsResponse(entries=[{"snapshot": self._backend.shown(one, asked=True)} for one in found])
 
@@ -69,11 +77,15 @@ class Endpoint:
             raise DriverError(Code.NOT_FOUND, "no such snapshot")
         return csi.GetSnapshotResponse(snapshot=self._backend.shown(request.snapshot_id, asked=True))
 
-    async def get_volume_group_snapshot(self, request: csi.GetVolumeGroupSnapshotRequest) -> csi.GetVolumeGroupSnapshotResponse:
+    async def get_volume_group_snapshot(
+        self, request: csi.GetVolumeGroupSnapshotRequest
+    ) -> csi.GetVolumeGroupSnapshotResponse:
         await self._asked(f"get group {request.group_snapshot_id}")
         return csi.GetVolumeGroupSnapshotResponse(group_snapshot=self._backend.shown_group(request.group_snapshot_id))
 
-    async def controller_get_capabilities(self, _: csi.ControllerGetCapabilitiesRequest) -> csi.ControllerGetCapabilitiesResponse:
+    async def controller_get_capabilities(
+        self, _: csi.ControllerGetCapabilitiesRequest
+    ) -> csi.ControllerGetCapabilitiesResponse:
         able = sorted(info_of(self._world.plan).controller)
         return csi.ControllerGetCapabilitiesResponse(capabilities=[{"rpc": {"type": one}} for one in able])
 

@@ -137,7 +137,9 @@ def habits_of(seed: int, *, groups: bool, retry_max_s: float) -> Habits:
         meddling=perhaps(randomness, 0.25, 0.1, 0.6),
         crossing=perhaps(Random(seed * 1_000_003 + 41), 0.2, 0.05, 0.4),
         denied=(denied := _denial(randomness, groups=groups)),
-        obstacle_s=_obstacle_s(randomness, lasts=denied is not None or any(not quirk.once for quirk in quirks), retry_max_s=retry_max_s),
+        obstacle_s=_obstacle_s(
+            randomness, lasts=denied is not None or any(not quirk.once for quirk in quirks), retry_max_s=retry_max_s
+        ),
         long_names=randomness.happens(0.1),
         act_share=perhaps(randomness, 0.6, 0.1, 0.5),
         acts=_acts(randomness, groups=groups),
@@ -160,7 +162,9 @@ def _denial(randomness: Random, *, groups: bool) -> Denial | None:
     if not randomness.happens(0.2):
         return None
     known = [write for write in DENIED if groups or "group" not in write]
-    return Denial(known[randomness.below(len(known))], ("Invalid", "TooLarge", "Forbidden", "webhook")[randomness.below(4)])
+    return Denial(
+        known[randomness.below(len(known))], ("Invalid", "TooLarge", "Forbidden", "webhook")[randomness.below(4)]
+    )
 
 
 def _obstacle_s(randomness: Random, *, lasts: bool, retry_max_s: float) -> float:

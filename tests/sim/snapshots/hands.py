@@ -34,7 +34,9 @@ class Hands:
     async def create(self, kind: Kind[Any], body: Json, namespace: str = "") -> Json | None:
         """None where that was refused."""
         body = {"apiVersion": kind.api_version, "kind": kind.name, **body}
-        made: Json | None = await self._do(f"create {kind.name} {body}", self._cluster.create(kind.whole(), body, namespace))
+        made: Json | None = await self._do(
+            f"create {kind.name} {body}", self._cluster.create(kind.whole(), body, namespace)
+        )
         return made
 
     async def delete(self, kind: Kind[Any], name: str, namespace: str = "") -> None:
@@ -45,7 +47,9 @@ class Hands:
 
     async def merge(self, kind: Kind[Any], obj: Json, body: Json, subresource: str = "") -> None:
         name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
-        request = self._cluster.patch(kind.whole(), name, Patch(PatchType.MERGE, body), namespace, subresource=subresource)
+        request = self._cluster.patch(
+            kind.whole(), name, Patch(PatchType.MERGE, body), namespace, subresource=subresource
+        )
         await self._do(f"patch {kind.name} {name} {body}", request)
 
     async def hold(self, kind: Kind[Any], obj: Json, finalizers: Sequence[str]) -> None:

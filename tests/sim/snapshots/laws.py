@@ -67,7 +67,14 @@ class Laws(Deletions):
         if verb == CREATE:
             self._check_marked(who, name, CONTENTS, names.BEING_CREATED, "volumeSnapshotRef", "snapshotHandle")
         elif verb == CREATE_GROUP:
-            self._check_marked(who, name, GROUP_CONTENTS, names.GROUP_BEING_CREATED, "volumeGroupSnapshotRef", "volumeGroupSnapshotHandle")
+            self._check_marked(
+                who,
+                name,
+                GROUP_CONTENTS,
+                names.GROUP_BEING_CREATED,
+                "volumeGroupSnapshotRef",
+                "volumeGroupSnapshotHandle",
+            )
         elif verb == DELETE:
             self._check_deletion(who, name)
         elif verb == DELETE_GROUP:
@@ -85,13 +92,20 @@ class Laws(Deletions):
                 if content["metadata"]["name"] in self.torn:
                     return  # made anew under the name of one that went by force
                 if not marked and not (content.get("status") or {}).get(handle) and self._plan.snapshotters == 1:
-                    self._blame(who, "create-unmarked", f"{name} is created, {content['metadata']['name']} does not say so")
+                    self._blame(
+                        who, "create-unmarked", f"{name} is created, {content['metadata']['name']} does not say so"
+                    )
                 return
         if self.is_single and not self.was_torn(name):
             self._blame(who, "create-unmarked", f"{name} is created, there is no content for it")
 
     def is_made(self, name: str) -> None:
-        is_again = name in self._backend.over and self.is_single and not self.was_torn(name) and name not in self.ended_by_import
+        is_again = (
+            name in self._backend.over
+            and self.is_single
+            and not self.was_torn(name)
+            and name not in self.ended_by_import
+        )
         if is_again and not self._is_asked_for_its_end(uid_of(name)):
             self._fail("made-again", f"{name} is made, it was made and deleted before")
 
@@ -132,9 +146,17 @@ class Laws(Deletions):
             self._claim_changed(old, new)
 
     def _claim_changed(self, old: Json, new: Json | None) -> None:
-        held = [names.CLAIM_FINALIZER in (one["metadata"].get("finalizers") or ()) for one in (old, new) if one is not None]
+        held = [
+            names.CLAIM_FINALIZER in (one["metadata"].get("finalizers") or ()) for one in (old, new) if one is not None
+        ]
         write = WRITING.get()
-        if write is None or not held[0] or held[-1] or not self.is_single or self.may_precede_set_back(f"{CONTROLLER}#{write.process}"):
+        if (
+            write is None
+            or not held[0]
+            or held[-1]
+            or not self.is_single
+            or self.may_precede_set_back(f"{CONTROLLER}#{write.process}")
+        ):
             return
         for plural in (CONTENTS, GROUP_CONTENTS):
             for name, content in self.tables.objects[plural].items():
@@ -174,7 +196,11 @@ class Laws(Deletions):
             self.restored.add(uids[0])  # given away: the view of it may be an older one
         if uids[0] and uids[0] != uids[1] and WRITING.get() is not None:  # an administrator may
             self._fail("bound-twice", f"{name} was of {uids[0]}, now of {uids[1]}")
-        if status.get("readyToUse") and not before.get("readyToUse") and not self._is_ready(status.get("snapshotHandle"), new):
+        if (
+            status.get("readyToUse")
+            and not before.get("readyToUse")
+            and not self._is_ready(status.get("snapshotHandle"), new)
+        ):
             self._fail("ready-lies", f"{name} is ready, its snapshot {status.get('snapshotHandle')} is not")
 
     def _group_content_changed(self, old: Json | None, new: Json | None) -> None:

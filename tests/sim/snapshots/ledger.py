@@ -9,7 +9,17 @@ from typing import Any
 from mooring.api.snapshot_names import DELETE_POLICY
 from mooring.base.clock import Instant
 from tests.sim.snapshots.backend import SnapshotBackend
-from tests.sim.snapshots.objects import CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of, members_of, ref_of, uid_of
+from tests.sim.snapshots.objects import (
+    CONTENTS,
+    GROUP_CONTENTS,
+    GROUPS,
+    SNAPSHOTS,
+    Json,
+    handles_of,
+    members_of,
+    ref_of,
+    uid_of,
+)
 from tests.sim.snapshots.plan import Plan
 from tests.sim.snapshots.tables import Tables
 from tests.sim.snapshots.telling import Telling
@@ -29,7 +39,9 @@ class Ledger:
     policy. now: the virtual time.
     """
 
-    def __init__(self, plan: Plan, backend: SnapshotBackend, now: Callable[[], Instant], fail: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, plan: Plan, backend: SnapshotBackend, now: Callable[[], Instant], fail: Callable[[str, str], None]
+    ) -> None:
         self._plan, self._backend, self._now, self._fail = plan, backend, now, fail
         self.tables, self.telling = Tables(), Telling(now, plan.habits.obstacle_s)
         self.lines: dict[str, Any] = {}
@@ -43,7 +55,9 @@ class Ledger:
         self.again: set[str] = set()
         self.left: set[str] = set()
         self.ended: dict[str, int] = {}
-        self._releases: dict[str, int] = {}  # by the name of a content, which version of contents its releaser had been shown
+        self._releases: dict[
+            str, int
+        ] = {}  # by the name of a content, which version of contents its releaser had been shown
         self._gone: set[str] = set()
         self.retained: dict[str, Instant] = {}
         self.was_retained: set[str] = set()
@@ -51,7 +65,9 @@ class Ledger:
         self._recent: dict[tuple[str, str], deque[float]] = defaultdict(deque)
         self.counts: Counter[str] = Counter()
         self._was_set_back = False
-        self._heard: dict[str, Instant] = {}  # by the name of a process, when it was first shown contents since the server was set back
+        self._heard: dict[
+            str, Instant
+        ] = {}  # by the name of a process, when it was first shown contents since the server was set back
 
     # -- a server that is set back
 

@@ -31,7 +31,11 @@ OF_GROUPS: Final = ("volumegroupsnapshots", *OF_GROUP_CONTENTS)
 def _denial(error: str) -> ApiError:
     match error:
         case "Invalid":
-            return Invalid("not such an object", reason="Invalid", details={"causes": [{"field": "spec", "message": "not such a one"}]})
+            return Invalid(
+                "not such an object",
+                reason="Invalid",
+                details={"causes": [{"field": "spec", "message": "not such a one"}]},
+            )
         case "TooLarge":
             return TooLarge("too large", reason="RequestEntityTooLarge")
         case "Forbidden":
@@ -62,7 +66,9 @@ class SnapshotLine(WritingLine):
             self._tell(f"means to {what_of(request)} {json.dumps(request.body.body)}")
             if request.kind.plural == CONTENTS and _lets_go(request.body):
                 self._world.laws.release_begins(self._mortal.who, request.name)
-        token = WRITING.set(Write(self._mortal.number, lambda: self._mortal.alive, what_of(request), request.name, excused=False))
+        token = WRITING.set(
+            Write(self._mortal.number, lambda: self._mortal.alive, what_of(request), request.name, excused=False)
+        )
         try:
             if not self._world.laws.is_single:
                 await self._world.clock.sleep(LATENCY_S)
@@ -82,14 +88,24 @@ class SnapshotLine(WritingLine):
             if request is not None and request.kind.plural == "events":
                 self._world.laws.telling.unheard.add(request.name.rpartition(".")[0])
             raise
-        if request is not None and request.writes and self._world.faulty and self._odd.happens(self._world.plan.habits.meddling):
+        if (
+            request is not None
+            and request.writes
+            and self._world.faulty
+            and self._odd.happens(self._world.plan.habits.meddling)
+        ):
             token = WRITING.set(None)
             try:
                 meddle: Callable[[str], Awaitable[None]] = self._world.meddle_with
                 await meddle(what)
             finally:
                 WRITING.reset(token)
-        if request is not None and request.writes and self._world.faulty and self._crossing.happens(self._world.plan.habits.crossing):
+        if (
+            request is not None
+            and request.writes
+            and self._world.faulty
+            and self._crossing.happens(self._world.plan.habits.crossing)
+        ):
             token = WRITING.set(None)
             try:
                 await self._world.cross(what)

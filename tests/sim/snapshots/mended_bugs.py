@@ -96,11 +96,15 @@ def _nothing_is_looked_up() -> contextlib.AbstractContextManager[Any]:
 
 def _groups_without_volumes_are_taken() -> contextlib.AbstractContextManager[Any]:
     """The snapshots of an imported group get objects by volumes that the driver does not tell."""
-    return mock.patch.object(decide_after_group, "as_told", lambda some: Matching(tuple(one.source_volume_id for one in some)))
+    return mock.patch.object(
+        decide_after_group, "as_told", lambda some: Matching(tuple(one.source_volume_id for one in some))
+    )
 
 
 def _deletions_by_hand_wait_in_silence() -> contextlib.AbstractContextManager[Any]:
-    return mock.patch.object(decide_protection, "_waits_for_snapshot", return_value=Decision(decide_protection.why.ContentDeleting()))
+    return mock.patch.object(
+        decide_protection, "_waits_for_snapshot", return_value=Decision(decide_protection.why.ContentDeleting())
+    )
 
 
 def _groups_of_imports_wait_in_silence() -> contextlib.AbstractContextManager[Any]:
@@ -170,7 +174,9 @@ def _marks_come_late() -> contextlib.AbstractContextManager[Any]:
     def late(content: Any) -> Patch:
         return merge_patch({"metadata": {"annotations": {row_of(content).being_created: "yes"}}}, of=content)
 
-    async def patched(self: Reconciler, content: Any, change: Patch, subresource: str = "", *, strictly: bool = False) -> None:
+    async def patched(
+        self: Reconciler, content: Any, change: Patch, subresource: str = "", *, strictly: bool = False
+    ) -> None:
         await patch(self, content, change, subresource, strictly=strictly and bool(subresource))
 
     return both(mock.patch.object(reconcile, "mark", late), mock.patch.object(Reconciler, "patch", patched))
@@ -192,7 +198,9 @@ def _deletions_without_secret_are_silent() -> contextlib.AbstractContextManager[
     def quiet(view: Any, content: Any, now: float) -> Any:
         found = decided(view, content, now)
         loud = "SnapshotDeletedWithoutSecret"
-        return msgspec.structs.replace(found, actions=tuple(one for one in found.actions if getattr(one, "reason", "") != loud))
+        return msgspec.structs.replace(
+            found, actions=tuple(one for one in found.actions if getattr(one, "reason", "") != loud)
+        )
 
     return mock.patch.object(decide, "decide_deletion", quiet)
 
@@ -219,7 +227,10 @@ def _deletions_are_remembered() -> contextlib.AbstractContextManager[Any]:
         view.memory.change(uid, deleted_at=deleted_at)
         return decision
 
-    return both(mock.patch.object(Memory, "creation_begins", remembering), mock.patch.object(decide, "_decide_creation", made_again))
+    return both(
+        mock.patch.object(Memory, "creation_begins", remembering),
+        mock.patch.object(decide, "_decide_creation", made_again),
+    )
 
 
 def _releases_are_of_any_status() -> contextlib.AbstractContextManager[Any]:
@@ -239,7 +250,11 @@ def _what_is_unready_again_is_quiet() -> contextlib.AbstractContextManager[Any]:
 
     def quiet(change: Any) -> bool:
         old, new = change.old, change.new
-        if old is None or old.metadata.uid != new.metadata.uid or old.metadata.resource_version == new.metadata.resource_version:
+        if (
+            old is None
+            or old.metadata.uid != new.metadata.uid
+            or old.metadata.resource_version == new.metadata.resource_version
+        ):
             return is_news(change)
         is_told = change.cause is not Cause.OWN_WRITE and is_ready(new) and not is_ready(old)
         return is_told or snapshotter_controller._quiet(old) != snapshotter_controller._quiet(new)

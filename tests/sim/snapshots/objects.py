@@ -48,9 +48,18 @@ def foreign(obj: Json) -> tuple[Any, ...]:
     """What no program may change: finalizers and annotations of others, and the source."""
     meta = obj["metadata"]
     finalizers = [one for one in meta.get("finalizers") or () if _OURS not in one]
-    annotations = {key: text for key, text in (meta.get("annotations") or {}).items() if _OURS not in key and key != names.TOUCHED}
+    annotations = {
+        key: text for key, text in (meta.get("annotations") or {}).items() if _OURS not in key and key != names.TOUCHED
+    }
     spec = obj["spec"]
-    return finalizers, annotations, spec.get("source"), spec.get("deletionPolicy"), spec.get("driver"), spec.get("resources")
+    return (
+        finalizers,
+        annotations,
+        spec.get("source"),
+        spec.get("deletionPolicy"),
+        spec.get("driver"),
+        spec.get("resources"),
+    )
 
 
 def uid_of(name: str) -> str:
@@ -77,14 +86,19 @@ def is_going(obj: Json) -> bool:
 
 def is_given_up(content: Json) -> bool:
     """True for a content that goes because its snapshot, or its group, does, and whose handle nobody knows."""
-    of_single, of_group = {names.BEING_CREATED, names.BEING_DELETED}, {names.GROUP_BEING_CREATED, names.GROUP_BEING_DELETED}
+    of_single, of_group = (
+        {names.BEING_CREATED, names.BEING_DELETED},
+        {names.GROUP_BEING_CREATED, names.GROUP_BEING_DELETED},
+    )
     held = set(content["metadata"].get("annotations") or {})
     is_marked = of_single <= held or of_group <= held
     return is_going(content) and is_marked and not handles_of(content) and not group_handles_of(content)
 
 
 def is_imported_without_secret(content: Json) -> bool:
-    return "snapshotHandle" in content["spec"]["source"] and names.SECRET_NAME not in (content["metadata"].get("annotations") or {})
+    return "snapshotHandle" in content["spec"]["source"] and names.SECRET_NAME not in (
+        content["metadata"].get("annotations") or {}
+    )
 
 
 def is_member(content: Json) -> bool:

@@ -53,8 +53,15 @@ class OddActs:
 
     async def import_in_making(self) -> None:
         """A snapshot that is in the storage, and that its content does not have yet, or not ready."""
-        ready = {handle for one in self._all(CONTENTS) if (one.get("status") or {}).get("readyToUse") for handle in handles_of(one)}
-        if found := sorted(snap.handle for snap in self._backend.snapshots.values() if not snap.group and snap.handle not in ready):
+        ready = {
+            handle
+            for one in self._all(CONTENTS)
+            if (one.get("status") or {}).get("readyToUse")
+            for handle in handles_of(one)
+        }
+        if found := sorted(
+            snap.handle for snap in self._backend.snapshots.values() if not snap.group and snap.handle not in ready
+        ):
             await self._import(self._one_of(found))
 
     async def import_member(self) -> None:
@@ -73,7 +80,12 @@ class OddActs:
     async def write_by_hand(self) -> None:
         """An import with what stands in files that somebody wrote: "", null, empty lists."""
         name, handle = self._name(), self._backend.place("elsewhere")
-        ref = {"namespace": NAMESPACE, "name": name, "uid": self._one_of(("", None)), "resourceVersion": self._one_of(("", None))}
+        ref = {
+            "namespace": NAMESPACE,
+            "name": name,
+            "uid": self._one_of(("", None)),
+            "resourceVersion": self._one_of(("", None)),
+        }
         spec = {
             "driver": DRIVER,
             "deletionPolicy": self._one_of(("Delete", "Retain")),
@@ -81,17 +93,30 @@ class OddActs:
             "volumeSnapshotRef": ref,
             "volumeSnapshotClassName": self._one_of(("", None)),
         }
-        empty: Json = {"labels": self._one_of(({}, None)), "annotations": self._one_of(({}, None)), "finalizers": self._one_of(([], None))}
-        await self._hands.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": f"import-{name}"[:LONG], **empty}, "spec": spec})
+        empty: Json = {
+            "labels": self._one_of(({}, None)),
+            "annotations": self._one_of(({}, None)),
+            "finalizers": self._one_of(([], None)),
+        }
+        await self._hands.create(
+            VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": f"import-{name}"[:LONG], **empty}, "spec": spec}
+        )
         spec = {"source": {"volumeSnapshotContentName": f"import-{name}"[:LONG]}}
-        await self._hands.create(VOLUME_SNAPSHOTS, {"metadata": {"name": name, **empty}, "spec": spec, "status": None}, NAMESPACE)
+        await self._hands.create(
+            VOLUME_SNAPSHOTS, {"metadata": {"name": name, **empty}, "spec": spec, "status": None}, NAMESPACE
+        )
 
     async def _import(self, handle: str, of_snapshot: str = "", of_content: str = "") -> None:
         if len(self._all(SNAPSHOTS)) >= OWN_MAX:
             return
         name, policy = self._name(), self._one_of(("Delete", "Delete", "Retain"))
         content, ref = f"import-{name}"[:LONG], {"namespace": NAMESPACE, "name": name}
-        spec = {"driver": DRIVER, "deletionPolicy": policy, "source": {"snapshotHandle": handle}, "volumeSnapshotRef": ref}
+        spec = {
+            "driver": DRIVER,
+            "deletionPolicy": policy,
+            "source": {"snapshotHandle": handle},
+            "volumeSnapshotRef": ref,
+        }
         named = {"volumeSnapshotClassName": of_content} if of_content else {}
         await self._hands.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": content}, "spec": {**spec, **named}})
         if self._randomness.happens(0.8):
@@ -102,8 +127,12 @@ class OddActs:
     async def rebind(self) -> None:
         """A content whose snapshot is gone, of whatever kind, is given to another one."""
         alive = {snapshot["metadata"]["uid"] for snapshot in self._all(SNAPSHOTS)}
-        left = [one for one in self._all(CONTENTS) if one["spec"]["volumeSnapshotRef"].get("uid", "") not in ("", *alive)]
-        left = [one for one in left if handles_of(one)]  # else its name, by which alone the driver can be asked, would be lost
+        left = [
+            one for one in self._all(CONTENTS) if one["spec"]["volumeSnapshotRef"].get("uid", "") not in ("", *alive)
+        ]
+        left = [
+            one for one in left if handles_of(one)
+        ]  # else its name, by which alone the driver can be asked, would be lost
         if left and len(self._all(SNAPSHOTS)) < OWN_MAX:
             content, name = self._one_of(left), self._name()
             ref = {"namespace": NAMESPACE, "name": name, "uid": self._one_of((None, ""))}
@@ -118,13 +147,18 @@ class OddActs:
         planned = self._one_of(self._world.plan.classes)
         await self._hands.delete(VOLUME_SNAPSHOT_CLASSES, planned.name)
         driver, policy = self._one_of((OTHER_DRIVER, OTHER_DRIVER, DRIVER)), self._one_of(("Delete", "Retain"))
-        await self._hands.create(VOLUME_SNAPSHOT_CLASSES, {"metadata": {"name": planned.name}, "driver": driver, "deletionPolicy": policy})
+        await self._hands.create(
+            VOLUME_SNAPSHOT_CLASSES, {"metadata": {"name": planned.name}, "driver": driver, "deletionPolicy": policy}
+        )
 
     async def snapshot_of_other_class(self) -> None:
         claims = [claim for claim in self._all(CLAIMS) if "dataSource" not in claim["spec"]]
         if claims and len(self._all(SNAPSHOTS)) < OWN_MAX:
             source = {"persistentVolumeClaimName": self._one_of(claims)["metadata"]["name"]}
-            body = {"metadata": {"name": self._name()}, "spec": {"source": source, "volumeSnapshotClassName": OTHER_CLASS}}
+            body = {
+                "metadata": {"name": self._name()},
+                "spec": {"source": source, "volumeSnapshotClassName": OTHER_CLASS},
+            }
             await self._hands.create(VOLUME_SNAPSHOTS, body, NAMESPACE)
 
     async def swap_secret(self) -> None:
@@ -156,7 +190,9 @@ class OddActs:
 
     async def back_up(self) -> None:
         """Of the cluster's objects; the storage goes on."""
-        of_snapshots = [(VOLUME_SNAPSHOTS, one) for one in self._all(SNAPSHOTS) if not one["metadata"].get("ownerReferences")]
+        of_snapshots = [
+            (VOLUME_SNAPSHOTS, one) for one in self._all(SNAPSHOTS) if not one["metadata"].get("ownerReferences")
+        ]
         of_contents = [(VOLUME_SNAPSHOT_CONTENTS, one) for one in self._all(CONTENTS) if not is_member(one)]
         self._backup = [(kind, copy.deepcopy(one)) for kind, one in (*of_snapshots, *of_contents)]
 
@@ -165,7 +201,11 @@ class OddActs:
         backup: list[Any] = list(self._backup)
         self._randomness.shuffle(backup)
         for kind, whole in backup[: 1 + self._randomness.below(4)]:
-            kept = {key: whole["metadata"][key] for key in ("name", "annotations", "labels", "finalizers") if key in whole["metadata"]}
+            kept = {
+                key: whole["metadata"][key]
+                for key in ("name", "annotations", "labels", "finalizers")
+                if key in whole["metadata"]
+            }
             if kind is VOLUME_SNAPSHOT_CONTENTS:
                 self._world.laws.restored.add(f"{whole['spec']['volumeSnapshotRef'].get('uid', '')}")
             body = {"metadata": kept, "spec": copy.deepcopy(whole["spec"])}
@@ -179,7 +219,10 @@ class OddActs:
             return
         name = self._name()
         group = self._backend.place_group(("elsewhere", "elsewhere-2")[: 1 + self._randomness.below(2)])
-        handles = {"volumeGroupSnapshotHandle": group, "volumeSnapshotHandles": sorted(self._backend.handles_of_group(group))}
+        handles = {
+            "volumeGroupSnapshotHandle": group,
+            "volumeSnapshotHandles": sorted(self._backend.handles_of_group(group)),
+        }
         spec = {
             "driver": DRIVER,
             "deletionPolicy": self._one_of(("Delete", "Retain")),

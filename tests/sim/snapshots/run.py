@@ -42,12 +42,20 @@ class _Life(Course[SnapshotWorld]):
         self._plan = plan
 
     async def live(self, world: SnapshotWorld) -> None:
-        several = ((CONTROLLER, controller, self._plan.controllers), (SNAPSHOTTER, snapshotter, self._plan.snapshotters))
-        keepers = {who: [Keeper(world, f"{who}{'-2' * number}", make) for number in range(count)] for who, make, count in several}
+        several = (
+            (CONTROLLER, controller, self._plan.controllers),
+            (SNAPSHOTTER, snapshotter, self._plan.snapshotters),
+        )
+        keepers = {
+            who: [Keeper(world, f"{who}{'-2' * number}", make) for number in range(count)]
+            for who, make, count in several
+        }
         acts = Acts(world, keepers)
         await acts.prepare()
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(keeper.run(), name="sim/keeper") for some in keepers.values() for keeper in some]
+            running = [
+                group.create_task(keeper.run(), name="sim/keeper") for some in keepers.values() for keeper in some
+            ]
             while world.clock.now() < self._plan.chaos_s:
                 await world.clock.sleep(world.randomness["actor"].uniform(0.0, 2 * self._plan.pause_s))
                 await acts.disturb()
@@ -75,7 +83,10 @@ class _Life(Course[SnapshotWorld]):
         """All is well, then all snapshots are gone, then all contents, then nothing happens any more."""
 
         def also(found: list[Complaint]) -> list[Complaint]:
-            return [*found, *(("unsettled", what) for some in keepers.values() for keeper in some for what in keeper.unsettled())]
+            return [
+                *found,
+                *(("unsettled", what) for some in keepers.values() for keeper in some for what in keeper.unsettled()),
+            ]
 
         if not await self._is_soon(world, acts, lambda: also(complaints(world)), "well"):
             return
@@ -87,7 +98,9 @@ class _Life(Course[SnapshotWorld]):
         if await self._is_soon(world, acts, lambda: also(remains(world)), "empty"):
             await self._rest(world, lambda: remains(world))
 
-    async def _is_soon(self, world: SnapshotWorld, acts: Acts, wrong: Callable[[], list[Complaint]], state: str) -> bool:
+    async def _is_soon(
+        self, world: SnapshotWorld, acts: Acts, wrong: Callable[[], list[Complaint]], state: str
+    ) -> bool:
         deadline, looks = world.clock.now() + CALM_S_MAX, 0
         while (found := wrong()) or await acts.endings.give_up():
             looks += 1

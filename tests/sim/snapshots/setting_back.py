@@ -44,7 +44,10 @@ class SettingBack:
             self._hands.tell(f"remove {volume} from the storage: no claim is left of it")
             self._backend.volumes.discard(volume)
         for claim in list(claims.values()):
-            if "dataSource" not in claim["spec"] and f"h-{claim['spec'].get('volumeName', '')}" not in self._backend.volumes:
+            if (
+                "dataSource" not in claim["spec"]
+                and f"h-{claim['spec'].get('volumeName', '')}" not in self._backend.volumes
+            ):
                 await self._hands.remove(PERSISTENT_VOLUME_CLAIMS, claim)
                 await self._hands.merge(PERSISTENT_VOLUME_CLAIMS, claim, {"metadata": {"finalizers": None}})
                 await self._hands.delete(PERSISTENT_VOLUMES, claim["spec"].get("volumeName", ""))

@@ -88,7 +88,9 @@ class Storage(Backend):
 
     def group_of(self, name: str) -> str:
         """The handle of the group of this name, "" for none."""
-        return next((snap.group for snap in self.snapshots.values() if snap.name and snap.group.rpartition("/")[0] == name), "")
+        return next(
+            (snap.group for snap in self.snapshots.values() if snap.name and snap.group.rpartition("/")[0] == name), ""
+        )
 
     def is_ready(self, handle: str) -> bool:
         return handle in self.snapshots and self.snapshots[handle].ready_at <= self._clock.now()

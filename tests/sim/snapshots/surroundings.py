@@ -36,11 +36,19 @@ class Surroundings:
         common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
         spec = {**common, "volumeName": pv_name, "resources": {"requests": {"storage": "1Gi"}}}
         labels = GROUPED if self._randomness.happens(0.6) else {}
-        made = await self._hands.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": name, "labels": labels}, "spec": spec}, NAMESPACE)
+        made = await self._hands.create(
+            PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": name, "labels": labels}, "spec": spec}, NAMESPACE
+        )
         assert made is not None
         ref = {"kind": "PersistentVolumeClaim", "namespace": NAMESPACE, "name": name, "uid": made["metadata"]["uid"]}
         source = {"csi": {"driver": DRIVER, "volumeHandle": f"h-{pv_name}"}}
-        volume = {**common, **source, "capacity": {"storage": "1Gi"}, "claimRef": ref, "persistentVolumeReclaimPolicy": "Delete"}
+        volume = {
+            **common,
+            **source,
+            "capacity": {"storage": "1Gi"},
+            "claimRef": ref,
+            "persistentVolumeReclaimPolicy": "Delete",
+        }
         await self._hands.create(PERSISTENT_VOLUMES, {"metadata": {"name": pv_name}, "spec": volume})
         self._backend.volumes.add(f"h-{pv_name}")
         await self._hands.bind(made)
@@ -51,11 +59,21 @@ class Surroundings:
 
     async def restore(self) -> None:
         """A claim that is to be filled from a snapshot, and waits for that."""
-        ready = [one for one in self._all(SNAPSHOTS) if (one.get("status") or {}).get("readyToUse") and not is_going(one)]
+        ready = [
+            one for one in self._all(SNAPSHOTS) if (one.get("status") or {}).get("readyToUse") and not is_going(one)
+        ]
         if ready and len(self._all(CLAIMS)) < CLAIMS_MAX + 1:
             self._count += 1
-            source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": self._one_of(ready)["metadata"]["name"]}
-            spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
+            source = {
+                "apiGroup": "snapshot.storage.k8s.io",
+                "kind": "VolumeSnapshot",
+                "name": self._one_of(ready)["metadata"]["name"],
+            }
+            spec = {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "",
+                "resources": {"requests": {"storage": "1Gi"}},
+            }
             body = {"metadata": {"name": f"r{self._count}"}, "spec": {**spec, "dataSource": source}}
             await self._hands.create(PERSISTENT_VOLUME_CLAIMS, body, NAMESPACE)
 
@@ -90,12 +108,21 @@ class Surroundings:
             await self._make_class(planned)
         if self._world.plan.groups:
             policy = self._world.plan.classes[0].policy
-            await self._hands.create(GROUP_SNAPSHOT_CLASSES, {"metadata": {"name": "groups"}, "driver": DRIVER, "deletionPolicy": policy})
+            await self._hands.create(
+                GROUP_SNAPSHOT_CLASSES, {"metadata": {"name": "groups"}, "driver": DRIVER, "deletionPolicy": policy}
+            )
 
     async def _make_class(self, planned: ClassPlan, more: Mapping[str, str] | None = None) -> None:
-        secret = {f"{_PREFIX}/snapshotter-secret-name": SECRET, f"{_PREFIX}/snapshotter-secret-namespace": NAMESPACE, "secret": "yes"}
+        secret = {
+            f"{_PREFIX}/snapshotter-secret-name": SECRET,
+            f"{_PREFIX}/snapshotter-secret-namespace": NAMESPACE,
+            "secret": "yes",
+        }
         if self._world.plan.habits.list_secret:
-            secret |= {f"{_PREFIX}/snapshotter-list-secret-name": SECRET, f"{_PREFIX}/snapshotter-list-secret-namespace": NAMESPACE}
+            secret |= {
+                f"{_PREFIX}/snapshotter-list-secret-name": SECRET,
+                f"{_PREFIX}/snapshotter-list-secret-namespace": NAMESPACE,
+            }
         notes = {names.DEFAULT_CLASS: "true"} if planned.default else {}
         body = {
             "metadata": {"name": planned.name, "annotations": notes},

@@ -20,7 +20,9 @@ class Tables:
     """objects: by plural, and then by name."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Json]] = {plural: {} for plural in (SNAPSHOTS, CONTENTS, CLAIMS, GROUPS, GROUP_CONTENTS)}
+        self.objects: dict[str, dict[str, Json]] = {
+            plural: {} for plural in (SNAPSHOTS, CONTENTS, CLAIMS, GROUPS, GROUP_CONTENTS)
+        }
 
     def put(self, plural: str, old: Json | None, new: Json | None) -> None:
         """What has changed."""
@@ -51,7 +53,9 @@ class Tables:
         return snapshot if points and not is_going(content) else None
 
     def imports_of(self, handle: str) -> list[Json]:
-        return [content for content in self.contents_of(handle) if content["spec"]["source"].get("snapshotHandle") == handle]
+        return [
+            content for content in self.contents_of(handle) if content["spec"]["source"].get("snapshotHandle") == handle
+        ]
 
     def contents_of(self, handle: str) -> list[Json]:
         return [content for content in self.objects[CONTENTS].values() if handle in handles_of(content)]

@@ -15,7 +15,9 @@ from tests.sim.snapshots.plan import Plan
 from tests.sim.world import SimWorld
 from tests.support.snapshot_crds import GROUP_CRDS, SNAPSHOT_CRDS
 
-DEFINITIONS: Final[Kind[Any]] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict)
+DEFINITIONS: Final[Kind[Any]] = Kind(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict
+)
 
 
 class SnapshotWorld(SimWorld):

@@ -42,12 +42,20 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.sim.states", description="From any state, everything comes to rest.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.sim.states", description="From any state, everything comes to rest."
+    )
     parser.add_argument("--room", choices=sorted(ROOMS), help="one room, else all of them in turn")
-    parser.add_argument("--state", help="only this one, with its story: axis=value,... where it is not the ordinary value")
-    parser.add_argument("--strength", type=int, help="each choice of values of so many axes, in place of the room's own quick share")
+    parser.add_argument(
+        "--state", help="only this one, with its story: axis=value,... where it is not the ordinary value"
+    )
+    parser.add_argument(
+        "--strength", type=int, help="each choice of values of so many axes, in place of the room's own quick share"
+    )
     parser.add_argument("--whole", action="store_true", help="every state of the product")
-    parser.add_argument("--share", default="0/1", help="one part of the whole: 2/8 is every eighth state, from the third on")
+    parser.add_argument(
+        "--share", default="0/1", help="one part of the whole: 2/8 is every eighth state, from the third on"
+    )
     parser.add_argument("--bug", choices=sorted(BUGS), help="plant a bug, to see that it is found")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     return parser

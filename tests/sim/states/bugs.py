@@ -125,7 +125,9 @@ def _handles_are_told_apart_by_volume() -> contextlib.AbstractContextManager[Any
 
     def named_alike(self: Any, attachment: Any) -> Any:
         source = attachment.spec.source.persistent_volume_name
-        return tuple(one for one in of_same_volume(self, attachment) if one.spec.source.persistent_volume_name == source)
+        return tuple(
+            one for one in of_same_volume(self, attachment) if one.spec.source.persistent_volume_name == source
+        )
 
     return mock.patch.object(attacher_view.View, "of_same_volume", named_alike)
 
@@ -158,7 +160,9 @@ def _partitions_count_from_zero() -> contextlib.AbstractContextManager[Any]:
     """A lost pod below the partition comes back with the new template, where the first number is another one than 0."""
     chosen = stateful_sets._template_for
     return mock.patch.object(
-        stateful_sets, "_template_for", lambda view, ordinal: chosen(view, ordinal + view.stateful_set.spec.ordinals.start)
+        stateful_sets,
+        "_template_for",
+        lambda view, ordinal: chosen(view, ordinal + view.stateful_set.spec.ordinals.start),
     )
 
 
@@ -167,7 +171,9 @@ def _jobs_fail_early() -> contextlib.AbstractContextManager[Any]:
     decide = jobs.decide
 
     def sooner(job: Any, *args: Any) -> Any:
-        return decide(structs.replace(job, spec=structs.replace(job.spec, backoff_limit=job.spec.backoff_limit - 1)), *args)
+        return decide(
+            structs.replace(job, spec=structs.replace(job.spec, backoff_limit=job.spec.backoff_limit - 1)), *args
+        )
 
     return mock.patch.object(jobs, "decide", sooner)
 
@@ -194,12 +200,17 @@ def _nodes_unheard_of_have_nothing() -> contextlib.AbstractContextManager[Any]:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
-    **{name: Bug(*one) for name, one in (*source_bugs.BUGS.items(), *waking_bugs.BUGS.items(), *snapshot_bugs.BUGS.items())},
+    **{
+        name: Bug(*one)
+        for name, one in (*source_bugs.BUGS.items(), *waking_bugs.BUGS.items(), *snapshot_bugs.BUGS.items())
+    },
     "attach-errors-unshown": Bug("attacher", _attach_errors_are_not_shown, {"silence"}),
     "single-nodes-shared": Bug("attacher", _single_nodes_are_shared, {"two-nodes"}),
     "release-before-unpublish": Bug("attacher", ATTACHERS["release-before-unpublish"].plant, {"finalizer-dropped"}),
     "publish-before-finalizer": Bug("attacher", ATTACHERS["publish-before-finalizer"].plant, {"publish-no-finalizer"}),
-    "former-machines-forgotten": Bug("attacher", ATTACHERS["former-machines-forgotten"].plant, {"finalizer-dropped", "published-unwanted"}),
+    "former-machines-forgotten": Bug(
+        "attacher", ATTACHERS["former-machines-forgotten"].plant, {"finalizer-dropped", "published-unwanted"}
+    ),
     "handles-told-apart": Bug("attacher", _handles_are_told_apart_by_volume, {"two-nodes", "unpublish-wanted"}),
     "no-back-off": Bug("attacher", no_back_off, {"hot-loop", "runs-hot"}),
     "nobody-reminded": Bug("nodes", _nobody_is_reminded, {"silence"}),
@@ -213,7 +224,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "missing-volumes-untold": Bug("claims", _missing_volumes_are_not_told, {"silence"}),
     "finished-holders-told-once": Bug("claims", _finished_holders_are_told_once, {"claim-left"}),
     "warnings-starved": Bug("claims", _normal_events_starve_warnings, {"warning-lost", "no-rest"}),
-    "imports-unseen": Bug("claims", PROVISIONERS["imports-unseen"].plant, {"shared-volume"}, "claim=unknown-phase,pv=imported,pod=ended"),
+    "imports-unseen": Bug(
+        "claims", PROVISIONERS["imports-unseen"].plant, {"shared-volume"}, "claim=unknown-phase,pv=imported,pod=ended"
+    ),
     "claims-not-made-anew": Bug("ephemeral", _claims_are_not_made_anew, {"claim-missing"}),
     "room-asked-once": Bug("capacity", _room_is_asked_for_once, {"stale-capacity"}),
     "vanished-places-stay": Bug("capacity", _vanished_places_stay, {"published"}),

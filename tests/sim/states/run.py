@@ -90,7 +90,10 @@ def run_state(room: Room, state: State, bug: str | None = None) -> Outcome:
         world.append(StateWorld(room.bodies(state), room.driver(state)))
         log.configure(verbosity=0, stream=world[0].log, wall_s=lambda: 0.0)
         async with asyncio.TaskGroup() as group:
-            world[0].parts += [group.create_task(part, name=f"part/{number}") for number, part in enumerate(room.parts(world[0], state))]
+            world[0].parts += [
+                group.create_task(part, name=f"part/{number}")
+                for number, part in enumerate(room.parts(world[0], state))
+            ]
             await asyncio.sleep(RESYNC_S - SOON_S)
             before = world[0].objects()
             await asyncio.sleep(2 * SOON_S)
@@ -127,7 +130,9 @@ def _seldom() -> Iterator[None]:
 
 
 def _story(world: StateWorld) -> Iterator[str]:
-    lines = [(deed.at_s, f"{deed.what}{f': {deed.error}' if deed.error else ''}") for deed in world.deeds if deed.writes]
+    lines = [
+        (deed.at_s, f"{deed.what}{f': {deed.error}' if deed.error else ''}") for deed in world.deeds if deed.writes
+    ]
     lines += [(call.started_s, f"{call.method} {_about(call.request)}: {call.code}") for call in world.driver.calls]
     yield from (f"{at_s:10.3f} {line}" for at_s, line in sorted(lines))
     yield from (f"    reason {name} {key}: {because}"[:LINE_MAX] for (name, key), because in world.reasons.items())
@@ -155,7 +160,9 @@ def _restless(room: Room, world: StateWorld) -> Iterator[Complaint]:
     done: Counter[str] = Counter()
     failed: defaultdict[str, int] = defaultdict(int)
     for deed in world.deeds:
-        if deed.at_s >= REST_S and deed.writes and (deed.error or " events " not in deed.what):  # an Event that is told again is no unrest
+        if (
+            deed.at_s >= REST_S and deed.writes and (deed.error or " events " not in deed.what)
+        ):  # an Event that is told again is no unrest
             done[deed.what] += 1
             failed[deed.what] += deed.error is not None
     for call in world.driver.calls:

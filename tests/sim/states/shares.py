@@ -60,5 +60,9 @@ def where_bug_shows(name: str) -> Iterator[State]:
 def failures(room: str, states: Iterable[State], bug: str | None) -> tuple[int, list[tuple[str, tuple[str, ...]]]]:
     """How many there were; of each that failed, the report and the laws."""
     outcomes = [run_one(room, state, bug) for state in states]
-    bad = [(outcome.report(), tuple(sorted({law for law, _ in outcome.complaints}))) for outcome in outcomes if outcome.complaints]
+    bad = [
+        (outcome.report(), tuple(sorted({law for law, _ in outcome.complaints})))
+        for outcome in outcomes
+        if outcome.complaints
+    ]
     return len(outcomes), bad

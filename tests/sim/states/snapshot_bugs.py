@@ -67,11 +67,15 @@ def _marks_hold_nothing() -> Planted:
             return judged(content)
         return merge_patch({"metadata": {"annotations": {GROUPS.being_created: "yes"}}}, of=content)
 
-    async def patched(self: Reconciler, content: Any, change: Patch, subresource: str = "", *, strictly: bool = False) -> None:
+    async def patched(
+        self: Reconciler, content: Any, change: Patch, subresource: str = "", *, strictly: bool = False
+    ) -> None:
         is_loose = row_of(content) is GROUPS and not subresource
         await patch(self, content, change, subresource, strictly=strictly and not is_loose)
 
-    return both(mock.patch.object(snapshotter_reconcile, "mark", marked), mock.patch.object(Reconciler, "patch", patched))
+    return both(
+        mock.patch.object(snapshotter_reconcile, "mark", marked), mock.patch.object(Reconciler, "patch", patched)
+    )
 
 
 def _classes_are_not_compared() -> Planted:
@@ -97,13 +101,22 @@ def _groups_are_made_again() -> Planted:
         decision = decide(view, content, now)
         if row_of(content) is not GROUPS:
             return decision
-        return msgspec.structs.replace(decision, actions=tuple(one for one in decision.actions if not isinstance(one, Unmark)))
+        return msgspec.structs.replace(
+            decision, actions=tuple(one for one in decision.actions if not isinstance(one, Unmark))
+        )
 
-    return both(mock.patch.object(snapshotter_decide, "decide_deletion", marked), SNAPSHOTS["deletions-remembered"].plant())
+    return both(
+        mock.patch.object(snapshotter_decide, "decide_deletion", marked), SNAPSHOTS["deletions-remembered"].plant()
+    )
 
 
 BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str], str]]] = {
-    "empty-uids-tested": ("snapshots", SNAPSHOTS["empty-uids"].plant, {"silence"}, "snap=imports,content=blank,claim=absent,backend=made"),
+    "empty-uids-tested": (
+        "snapshots",
+        SNAPSHOTS["empty-uids"].plant,
+        {"silence"},
+        "snap=imports,content=blank,claim=absent,backend=made",
+    ),
     "classes-uncompared": ("snapshots", _classes_are_not_compared, {"silence"}, ""),
     "strangers-taken": ("snapshots", SNAPSHOTS["strangers-taken"].plant, {"deleted-strange", "strange-taken"}, ""),
     "contents-forsaken": ("snapshots", _contents_forsaken_in_silence, {"silence"}, ""),

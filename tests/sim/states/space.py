@@ -45,13 +45,18 @@ class Space:
 
     def id_of(self, state: State) -> str:
         """`pv=deleting,va=attached`: what is not ordinary."""
-        return ",".join(f"{axis.name}={state[axis.name]}" for axis in self.axes if state[axis.name] != axis.values[0]) or "ordinary"
+        return (
+            ",".join(f"{axis.name}={state[axis.name]}" for axis in self.axes if state[axis.name] != axis.values[0])
+            or "ordinary"
+        )
 
     def state_of(self, text: str) -> State:
         """The state of an id. Raises ValueError for what is none."""
         given = dict(part.split("=", 1) for part in text.split(",") if part != "ordinary")
         state = {axis.name: given.pop(axis.name, axis.values[0]) for axis in self.axes}
-        wrong = [f"{axis.name}={state[axis.name]}" for axis in self.axes if state[axis.name] not in axis.values] + list(given)
+        wrong = [f"{axis.name}={state[axis.name]}" for axis in self.axes if state[axis.name] not in axis.values] + list(
+            given
+        )
         if wrong:
             raise ValueError(f"no such state: {', '.join(wrong)}")
         return state
@@ -74,4 +79,6 @@ def _at(point: int, coefficients: tuple[int, ...], prime: int) -> int:
 
 
 def _prime_from(least: int) -> int:
-    return next(number for number in itertools.count(max(least, 2)) if all(number % divisor for divisor in range(2, number)))
+    return next(
+        number for number in itertools.count(max(least, 2)) if all(number % divisor for divisor in range(2, number))
+    )

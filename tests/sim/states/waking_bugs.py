@@ -23,7 +23,9 @@ def _members_go_unheard() -> Planted:
 def _singles_go_unheard() -> Planted:
     """A group that is kept by the content of a single snapshot does not hear that this content is gone."""
     heard = ContentController._single_changed
-    return mock.patch.object(ContentController, "_single_changed", lambda self, change: () if change.new is None else heard(self, change))
+    return mock.patch.object(
+        ContentController, "_single_changed", lambda self, change: () if change.new is None else heard(self, change)
+    )
 
 
 def _lost_contents_protect_nothing() -> Planted:

@@ -120,7 +120,11 @@ class StateWorld:
         found: dict[str, str] = {}
         for kind in (kind for kind in KINDS.values() if kind not in (EVENTS, LEASES)):
             for one in self.all(kind):
-                meta = {key: value for key, value in one["metadata"].items() if key not in ("resourceVersion", "managedFields") and value}
+                meta = {
+                    key: value
+                    for key, value in one["metadata"].items()
+                    if key not in ("resourceVersion", "managedFields") and value
+                }
                 found[f"{kind.plural} {meta['name']}"] = json.dumps([meta, one.get("spec")], sort_keys=True)
         return found
 
@@ -136,7 +140,11 @@ class StateWorld:
         for kind in _WITH_ERRORS:
             for found in self.all(kind):
                 yield from _messages(
-                    {key: value for key, value in (found.get("status") or {}).items() if "rror" in key or key == "conditions"}
+                    {
+                        key: value
+                        for key, value in (found.get("status") or {}).items()
+                        if "rror" in key or key == "conditions"
+                    }
                 )
 
     def _said(self, name: str) -> Iterator[str]:
@@ -211,7 +219,9 @@ def template() -> ObjectStore:
         clock, randomness = LoopClock(EPOCH_S), Random(1)
         store = new_store(randomness, EPOCH_S)
         cluster = LocalCluster(store, clock=clock, randomness=randomness)
-        kind: Kind[Any] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict)
+        kind: Kind[Any] = Kind(
+            "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict
+        )
         for definition in (*SNAPSHOT_CRDS, *GROUP_CRDS):
             await cluster.create(kind, definition)
         await asyncio.sleep(60.0)
@@ -262,7 +272,9 @@ def _settled_once(text: str) -> Json:
             made["metadata"][field] = meta[field]
     ref = body.get("spec", {}).get("dataSourceRef") or {}
     if "namespace" in ref:
-        made["spec"]["dataSourceRef"] = dict(ref)  # a server with the gate CrossNamespaceVolumeDataSource has kept it, ours takes it out
+        made["spec"]["dataSourceRef"] = dict(
+            ref
+        )  # a server with the gate CrossNamespaceVolumeDataSource has kept it, ours takes it out
     if body.get("status") is not None:
         made["status"] = body["status"]
     return {"apiVersion": body["apiVersion"], **made, "kind": body["kind"]}

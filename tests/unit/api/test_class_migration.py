@@ -25,7 +25,10 @@ def pairs(asked: str, answered: str) -> list[tuple[dict[str, Any], dict[str, Any
     return list(zip(json.loads((DATA / asked).read_text()), json.loads((DATA / answered).read_text()), strict=True))
 
 
-CLASSES, BACK = pairs("in-tree-classes.json", "translated-classes.json"), pairs("csi-volumes.json", "in-tree-again.json")
+CLASSES, BACK = (
+    pairs("in-tree-classes.json", "translated-classes.json"),
+    pairs("csi-volumes.json", "in-tree-again.json"),
+)
 
 
 @pytest.mark.parametrize(("given", "answer"), CLASSES, ids=range(len(CLASSES)))

@@ -14,7 +14,14 @@ import msgspec
 import pytest
 
 from mooring.api.core import CSIPersistentVolumeSource
-from mooring.api.migration import TranslationError, driver_and_handle, driver_of, is_migratable, repaired_handle, translated
+from mooring.api.migration import (
+    TranslationError,
+    driver_and_handle,
+    driver_of,
+    is_migratable,
+    repaired_handle,
+    translated,
+)
 from tests.support.builders import a_held_pv, typed
 
 DATA = Path(__file__).parent / "data"

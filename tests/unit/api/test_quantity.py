@@ -75,7 +75,8 @@ def test_a_suffix_beyond_the_largest_is_not_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "number"), [("1500m", 2), ("-1500m", -1), ("0.1n", 1), ("8Ei", 2**63 - 1), ("10E", 2**63), ("-1e9999", -(2**63))]
+    ("text", "number"),
+    [("1500m", 2), ("-1500m", -1), ("0.1n", 1), ("8Ei", 2**63 - 1), ("10E", 2**63), ("-1e9999", -(2**63))],
 )
 def test_as_a_whole_number_it_says_when_it_does_not_fit_64_bits(text: str, number: int) -> None:
     assert number == parse_quantity(text).whole

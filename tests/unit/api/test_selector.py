@@ -69,7 +69,8 @@ def test_what_is_no_label_selector_is_refused(text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "holds"), [("x=1", True), ("x==1,y=", True), ("x!=1", False), (r"z=a\,b\=c", True), ("", True), ("x=1,", True)]
+    ("text", "holds"),
+    [("x=1", True), ("x==1,y=", True), ("x!=1", False), (r"z=a\,b\=c", True), ("", True), ("x=1,", True)],
 )
 def test_a_field_selector_holds_or_not(text: str, holds: bool) -> None:
     assert holds == parse_fields(text).matches({"x": "1", "y": "", "z": "a,b=c"})

@@ -39,4 +39,6 @@ def patch(
     subresource: str = "",
     now: float = NOW + 5,
 ) -> Written:
-    return store.patch(resource, key, change_of(resource, kind, body, FieldValidation.STRICT), now, subresource=subresource)
+    return store.patch(
+        resource, key, change_of(resource, kind, body, FieldValidation.STRICT), now, subresource=subresource
+    )

@@ -21,7 +21,9 @@ PATH = "/api/v1/namespaces/default/secrets"
 
 
 @contextlib.asynccontextmanager
-async def serving(identity: ServerIdentity, store: ObjectStore | None = None, **options: Any) -> AsyncIterator[ApiServer]:
+async def serving(
+    identity: ServerIdentity, store: ObjectStore | None = None, **options: Any
+) -> AsyncIterator[ApiServer]:
     server = ApiServer(store or a_store(), identity, clock=LoopClock(), randomness=Random(1), **options)
     await server.start()
     try:

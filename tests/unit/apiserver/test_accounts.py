@@ -21,7 +21,9 @@ NOW = 1_700_000_000.0
 
 
 def pem(key: Any) -> bytes:
-    encoded: bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    encoded: bytes = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     return encoded
 
 
@@ -32,7 +34,9 @@ def a_key() -> TokenKey:
 def a_store() -> tuple[ObjectStore, dict[str, Any]]:
     """A store with one account, and the account."""
     store = new_store(Random(1), NOW)
-    store.create(SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}, "default", NOW)
+    store.create(
+        SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}, "default", NOW
+    )
     return store, store.get(SERVICE_ACCOUNTS, Key("default", "a")).whole()
 
 

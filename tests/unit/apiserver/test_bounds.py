@@ -58,14 +58,20 @@ HOSTILE: dict[str, tuple[str, bytes]] = {
         STRATEGIC_PATCH,
         a_map(metadata={"finalizers": names(HALF, "a/"), "$setElementOrder/finalizers": names(HALF, "a/")}),
     ),
-    "kept-keys": (STRATEGIC_PATCH, json.dumps({**dict.fromkeys(names(HALF, "x"), 1), "$retainKeys": names(HALF, "x")}).encode()),
+    "kept-keys": (
+        STRATEGIC_PATCH,
+        json.dumps({**dict.fromkeys(names(HALF, "x"), 1), "$retainKeys": names(HALF, "x")}).encode(),
+    ),
     "applied-data": (APPLY_PATCH, a_map(data=dict.fromkeys(names(MANY), ""))),
     "applied-owners": (APPLY_PATCH, a_map(metadata={"ownerReferences": [{"uid": name} for name in names(HALF)]})),
     "applied-finalizers": (APPLY_PATCH, a_map(metadata={"finalizers": names(MANY, "a/")})),
     "inserted-in-front": (
         JSON_PATCH,
         json.dumps(
-            [{"op": "add", "path": "/x", "value": [0] * 20_000}, *[{"op": "add", "path": "/x/0", "value": 0} for _ in range(7000)]]
+            [
+                {"op": "add", "path": "/x", "value": [0] * 20_000},
+                *[{"op": "add", "path": "/x/0", "value": 0} for _ in range(7000)],
+            ]
         ).encode(),
     ),
     "a-long-path": (JSON_PATCH, b'[{"op":"test","path":"%b","value":1}]' % (b"/a" * 1_500_000)),
@@ -138,9 +144,16 @@ def test_no_pod_holds_up_the_server(row: str) -> None:
 @pytest.mark.parametrize("kind", [JSON, YAML, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH, JSON_PATCH])
 def test_a_body_has_so_many_values_at_most(kind: str) -> None:
     metadata = {"name": "one", "labels": dict.fromkeys(names(VALUES_MAX), "")}
-    body = json.dumps([{"op": "add", "path": "/metadata", "value": metadata}]).encode() if kind == JSON_PATCH else a_map(metadata=metadata)
+    body = (
+        json.dumps([{"op": "add", "path": "/metadata", "value": metadata}]).encode()
+        if kind == JSON_PATCH
+        else a_map(metadata=metadata)
+    )
     reply = ask(a_client(), kind, body)
-    assert (413, f"Request entity too large: more than {VALUES_MAX} values") == (reply.status, json.loads(reply.body)["message"])
+    assert (413, f"Request entity too large: more than {VALUES_MAX} values") == (
+        reply.status,
+        json.loads(reply.body)["message"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +161,10 @@ def test_a_body_has_so_many_values_at_most(kind: str) -> None:
     [
         {"labelSelector": ",".join(f"!{name}" for name in names(501))},
         {"fieldSelector": ",".join(f"metadata.name!={name}" for name in names(501))},
-        {"labelSelector": ",".join(names(400)), "fieldSelector": ",".join(f"metadata.name!={name}" for name in names(101))},
+        {
+            "labelSelector": ",".join(names(400)),
+            "fieldSelector": ",".join(f"metadata.name!={name}" for name in names(101)),
+        },
     ],
 )
 def test_a_selector_has_so_many_requirements_at_most(query: dict[str, str]) -> None:
@@ -201,7 +217,12 @@ def test_exit_codes_of_a_job_are_not_each_compared_with_all_before() -> None:
 
     rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [*map(Code, range(1, 1001)), Code(7)]}}
     template = {"spec": {"containers": []}}
-    spec = {"completionMode": "NonIndexed", "podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [rule]}, "template": template}
+    spec = {
+        "completionMode": "NonIndexed",
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {"rules": [rule]},
+        "template": template,
+    }
     twice = [cause.field for cause in jobpolicies.validate(spec) if cause.reason == "FieldValueDuplicate"]
     assert ["spec.podFailurePolicy.rules[0].onExitCodes.values[1000]"] == twice
     assert compared <= 10_000
@@ -211,7 +232,10 @@ def test_an_object_has_a_largest_size_and_can_always_go() -> None:
     store, key = a_store(), Key("default", "s")
     note = {"example.com/a": "x" * 250_000}
     create(store, SECRETS, {"metadata": {"name": "s", "annotations": note, "finalizers": ["example.com/f"]}}, "default")
-    fields = [{"manager": f"m{number}", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"} for number in range(1)]
+    fields = [
+        {"manager": f"m{number}", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+        for number in range(1)
+    ]
     record = [{**fields[0], "fieldsV1": {f"f:{'x' * 1000}{number}": {} for number in range(1900)}}]
     with pytest.raises(TooLarge, match=r"an object of \d+ bytes, limit is 2097152"):
         patch(store, SECRETS, key, {"metadata": {"managedFields": record}})
@@ -254,12 +278,17 @@ def twice_in(body: bytes) -> list[str]:
 def test_what_is_there_twice_below_a_long_key_is_told_in_few_words() -> None:
     body = b'{"metadata":{"name":"x"},"data":{"%b":{%b}}}' % (b"k" * 10_000, b",".join([b'"a":1,"b":2'] * 1000))
     assert twice_in(body) == [f'duplicate field "data.{"k" * 10_000}.{name}"' for name in "ab"]
-    many = b'{"data":{"%b":{%b}}}' % (b"k" * 10_000, b",".join(b'"%x":1,"%x":1' % (number, number) for number in range(1000)))
+    many = b'{"data":{"%b":{%b}}}' % (
+        b"k" * 10_000,
+        b",".join(b'"%x":1,"%x":1' % (number, number) for number in range(1000)),
+    )
     assert sum(map(len, twice_in(many))) < 100_000
     assert ['duplicate field "a[1].b"'] == twice_in(b'{"a":[0,{"b":1,"b":2}]}')
 
 
-@pytest.mark.parametrize("body", [b'{"a":1,"a":100000.0}', b'{"a":1,"a":1e5}', b'{"a":[{"b":"x","b":"x"}]}', b'{ "a":1, "a":1 }'])
+@pytest.mark.parametrize(
+    "body", [b'{"a":1,"a":100000.0}', b'{"a":1,"a":1e5}', b'{"a":[{"b":"x","b":"x"}]}', b'{ "a":1, "a":1 }']
+)
 def test_no_body_hides_what_is_there_twice(body: bytes) -> None:
     """Also one that is as long as its value without it: `{"a":1,"a":1e5}` and `{"a":100000.0}`."""
     assert len(twice_in(body)) == 1
@@ -284,7 +313,9 @@ def test_of_very_many_choices_the_first_are_told() -> None:
     told = field_errors.not_supported("a", "x", [f"choice-{number}" for number in range(1000)]).message
     assert told.endswith('"choice-99", and 900 more')
     assert len(field_errors.not_supported("a", "x", ["c" * 1_000_000]).message) < 2000
-    assert 'Unsupported value: "x": supported values: "1", "a"' == field_errors.not_supported("a", "x", [1, "a"]).message
+    assert (
+        'Unsupported value: "x": supported values: "1", "a"' == field_errors.not_supported("a", "x", [1, "a"]).message
+    )
 
 
 def test_the_finalizers_of_an_object_that_goes_are_compared_once() -> None:
@@ -316,7 +347,11 @@ def test_a_selector_of_half_a_megabyte_is_read_once() -> None:
 def test_of_classes_only_those_are_read_that_may_be_the_default() -> None:
     store = a_store()
     create(store, STORAGE_CLASSES, a_class("plain"))
-    create(store, STORAGE_CLASSES, a_class("default", annotations={"storageclass.kubernetes.io/is-default-class": "true"}))
+    create(
+        store, STORAGE_CLASSES, a_class("default", annotations={"storageclass.kubernetes.io/is-default-class": "true"})
+    )
     view = StoreView(store._tables)
-    assert ["default"] == [found["metadata"]["name"] for found in view.all(STORAGE_CLASSES.path, word=b"is-default-class")]
+    assert ["default"] == [
+        found["metadata"]["name"] for found in view.all(STORAGE_CLASSES.path, word=b"is-default-class")
+    ]
     assert "default" == default_class(view)

@@ -111,7 +111,9 @@ def test_what_has_no_value_says_why(text: str) -> None:
         value_of(text)
 
 
-@pytest.mark.parametrize("text", ["false && m.z == 1", "m.z == 1 && false", "!(true || m.z == 1)", "!(m.z == 1 || true)"])
+@pytest.mark.parametrize(
+    "text", ["false && m.z == 1", "m.z == 1 && false", "!(true || m.z == 1)", "!(m.z == 1 || true)"]
+)
 def test_an_error_does_not_matter_where_the_other_side_decides(text: str) -> None:
     assert value_of(text) is False
 
@@ -124,7 +126,9 @@ def test_an_error_in_one_round_does_not_matter_where_another_decides(text: str) 
     assert value_of(text) is True
 
 
-@pytest.mark.parametrize("text", ["1 +", "a b", "'open", "[1, 2", "{'a': }", "1 ? 2", "x.all(1, true)", "in", "a.in", "'\\q'", "#"])
+@pytest.mark.parametrize(
+    "text", ["1 +", "a b", "'open", "[1, 2", "{'a': }", "1 ? 2", "x.all(1, true)", "in", "a.in", "'\\q'", "#"]
+)
 def test_what_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(CompileError, match="Syntax error"):
         checked(text, {"a": DYN, "b": DYN, "x": DYN})
@@ -186,7 +190,9 @@ def test_a_timestamp_keeps_its_zone() -> None:
 
 
 def test_tokens_know_their_place() -> None:
-    assert [("name", 0), ("sign", 2), ("value", 5), ("end", 7)] == [(token.kind, token.at) for token in tokens_of("a == 12")]
+    assert [("name", 0), ("sign", 2), ("value", 5), ("end", 7)] == [
+        (token.kind, token.at) for token in tokens_of("a == 12")
+    ]
     with pytest.raises(CelSyntaxError) as error:
         tokens_of("a ~ b")
     assert 2 == error.value.at

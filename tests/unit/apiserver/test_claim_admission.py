@@ -24,7 +24,9 @@ def a_default(name: str, annotation: str = DEFAULT, value: str = "true") -> Json
 
 def class_given(store: ObjectStore, **spec: Any) -> str | None:
     """The class that a new claim ends up with."""
-    found: str | None = create(store, PERSISTENT_VOLUME_CLAIMS, a_claim("c", **spec), "default")["spec"].get("storageClassName")
+    found: str | None = create(store, PERSISTENT_VOLUME_CLAIMS, a_claim("c", **spec), "default")["spec"].get(
+        "storageClassName"
+    )
     return found
 
 

@@ -19,7 +19,12 @@ def test_a_long_answer_is_packed(accept: str) -> None:
 
 @pytest.mark.parametrize(
     ("size", "accept"),
-    [(PACKED_BYTES_MIN, "gzip"), (PACKED_BYTES_MAX + 1, "gzip"), (PACKED_BYTES_MAX, ""), (PACKED_BYTES_MAX, "identity, br")],
+    [
+        (PACKED_BYTES_MIN, "gzip"),
+        (PACKED_BYTES_MAX + 1, "gzip"),
+        (PACKED_BYTES_MAX, ""),
+        (PACKED_BYTES_MAX, "identity, br"),
+    ],
 )
 def test_other_answers_are_sent_as_they_are(size: int, accept: str) -> None:
     reply = HttpReply(200, b"x" * size)

@@ -98,7 +98,11 @@ async def test_head_and_http_1_0(identity: ServerIdentity) -> None:
             assert 2 == answers.count(b"HTTP/1.1 200 OK")
             assert 1 == answers.count(b"\r\n\r\nok")
         async with connected(server, identity) as (reader, writer):
-            old = head(identity, "GET", f"{PATH}?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
+            old = head(
+                identity,
+                "GET",
+                f"{PATH}?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+            )
             writer.write(old.replace(b"watch=1", b"watch=1&allowWatchBookmarks=true").replace(b"HTTP/1.1", b"HTTP/1.0"))
             headers, _, lines = (await ended(reader)).partition(b"\r\n\r\n")
             assert b"chunked" not in headers
@@ -118,7 +122,9 @@ async def test_what_comes_during_a_watch_is_answered_after_it(identity: ServerId
 # -- slow, quiet, many
 
 
-async def test_a_head_that_comes_too_slowly_and_a_handshake_that_never_comes_are_cut_off(identity: ServerIdentity) -> None:
+async def test_a_head_that_comes_too_slowly_and_a_handshake_that_never_comes_are_cut_off(
+    identity: ServerIdentity,
+) -> None:
     async with serving(identity, limits=ConnectionLimits(slow_s=0.05)) as server:
         async with connected(server, identity) as (reader, writer):
             writer.write(b"GET / HT")
@@ -167,7 +173,9 @@ async def test_one_client_too_many_is_told_when_to_come_back(identity: ServerIde
 async def test_nobody_reads_the_body_of_a_stranger(identity: ServerIdentity) -> None:
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         writer.write(
-            head(identity, "POST", PATH, Authorization="Bearer no", Content_Length=5) + b"12345" + head(identity, "GET", "/healthz")
+            head(identity, "POST", PATH, Authorization="Bearer no", Content_Length=5)
+            + b"12345"
+            + head(identity, "GET", "/healthz")
         )
         assert 401 == (await answered(reader))[0]
         assert 200 == (await answered(reader))[0]
@@ -207,11 +215,15 @@ def login_of(folder: Path, into: Path, name: str, *groups: str) -> tuple[Path, P
     return into / "crt", into / "key"
 
 
-async def test_a_certificate_says_who_it_is_and_needs_no_token(identity: ServerIdentity, folder: Path, tmp_path: Path) -> None:
+async def test_a_certificate_says_who_it_is_and_needs_no_token(
+    identity: ServerIdentity, folder: Path, tmp_path: Path
+) -> None:
     login = login_of(folder, tmp_path, "jane", "team-a", "team-b")
     async with serving(identity) as server, connected(server, identity, login) as (reader, writer):
         body = b"{}"
-        asks = head(identity, "POST", REVIEW, Authorization="", Content_Length=len(body), Content_Type="application/json")
+        asks = head(
+            identity, "POST", REVIEW, Authorization="", Content_Length=len(body), Content_Type="application/json"
+        )
         writer.write(asks + body)
         status, answer = await answered(reader)
         assert 201 == status, answer
@@ -232,7 +244,8 @@ async def test_somebody_elses_certificate_opens_nothing(identity: ServerIdentity
 
 
 @pytest.mark.parametrize(
-    "header", ["", "Bearer", "Bearer wrong", "Basic eDp5", "bearer {token}x", "Bearer {token}x", "Bearer  {token}", "{token}"]
+    "header",
+    ["", "Bearer", "Bearer wrong", "Basic eDp5", "bearer {token}x", "Bearer {token}x", "Bearer  {token}", "{token}"],
 )
 async def test_without_the_token_it_is_401_and_a_status(identity: ServerIdentity, header: str) -> None:
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
@@ -274,7 +287,9 @@ async def test_a_nasty_request_is_refused_and_nothing_after_it_is_read(identity:
         assert 1 == answers.count(b"\r\nDate: ")
 
 
-HEADS = st.sampled_from([b"GET / HTTP/1.1\r\nHost: x\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", b""])
+HEADS = st.sampled_from(
+    [b"GET / HTTP/1.1\r\nHost: x\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", b""]
+)
 
 
 @pytest.mark.slow
@@ -315,7 +330,9 @@ def test_no_bytes_break_the_server(identity: ServerIdentity, start: bytes, noise
 # -- large answers
 
 
-async def many_secrets(server: ApiServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, identity: ServerIdentity) -> None:
+async def many_secrets(
+    server: ApiServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, identity: ServerIdentity
+) -> None:
     """Ten, of a megabyte each."""
     for number in range(10):
         body = json.dumps({**a_secret(f"s{number}"), "stringData": {"k": "x" * 700_000}}).encode()

@@ -34,7 +34,9 @@ def define(client: Client, properties: Json, *rules: str, **version: Any) -> Htt
 
 
 def make(client: Client, **fields: Any) -> HttpReply:
-    return client.ask("POST", THINGS, {"apiVersion": "bounds.test/v1", "kind": "Thing", "metadata": {"name": "one"}, **fields})
+    return client.ask(
+        "POST", THINGS, {"apiVersion": "bounds.test/v1", "kind": "Thing", "metadata": {"name": "one"}, **fields}
+    )
 
 
 RULES: dict[str, tuple[str, Json]] = {
@@ -91,7 +93,9 @@ def test_a_text_that_rules_put_together_has_a_largest_size() -> None:
     assert "the text becomes too long" in make(client, l=MANY[:1000], s="a" * 1_000_000).body.decode()
 
 
-@pytest.mark.parametrize("rule", ["self.a < " + "1" * 5000, r"self.s == '\U7fffffff'", "self.a < 1e999999999999999999999"])
+@pytest.mark.parametrize(
+    "rule", ["self.a < " + "1" * 5000, r"self.s == '\U7fffffff'", "self.a < 1e999999999999999999999"]
+)
 def test_a_literal_that_is_none_is_refused(rule: str) -> None:
     reply = define(Client(), {"a": {"type": "number"}, "s": TEXT}, rule)
     assert reply.status in (201, 422), reply.body[:500]
@@ -101,7 +105,10 @@ def test_a_definition_has_so_many_rules_at_most() -> None:
     begun = time.process_time()
     for rules in (["||".join(f"self.a=={number}" for number in range(90))] * 1100, ["self.a>0"] * 15_000):
         reply = define(Client(), {"a": {"type": "integer"}}, *rules)
-        assert (422, True) == (reply.status, "rules of more than 131072 letters take long to read" in reply.body.decode())
+        assert (422, True) == (
+            reply.status,
+            "rules of more than 131072 letters take long to read" in reply.body.decode(),
+        )
     assert time.process_time() - begun < SECONDS_MAX
 
 
@@ -112,7 +119,10 @@ def test_what_only_looks_like_rules_is_none() -> None:
 
 
 SCHEMAS: dict[str, tuple[Json, Any]] = {
-    "enum": ({"type": "array", "items": {"type": "string", "enum": [f"e{number}" for number in range(40_000)]}}, ["x"] * 40_000),
+    "enum": (
+        {"type": "array", "items": {"type": "string", "enum": [f"e{number}" for number in range(40_000)]}},
+        ["x"] * 40_000,
+    ),
     "one-of": (
         {"type": "array", "items": {"type": "string", "oneOf": [{"pattern": f"^{number}$"} for number in range(4000)]}},
         ["x"] * 40_000,
@@ -157,13 +167,23 @@ def test_defaults_make_no_object_that_a_body_could_not() -> None:
 def test_a_table_has_so_many_columns_at_most() -> None:
     columns = [{"name": "c", "type": "string", "jsonPath": ".a"} for _ in range(101)]
     assert 201 == define(Client(), {}, additionalPrinterColumns=columns[1:]).status
-    assert "Too many: 101: must have at most 100 items" in define(Client(), {}, additionalPrinterColumns=columns).body.decode()
+    assert (
+        "Too many: 101: must have at most 100 items"
+        in define(Client(), {}, additionalPrinterColumns=columns).body.decode()
+    )
 
 
 def test_a_definition_has_so_many_versions_at_most() -> None:
     schema = {"openAPIV3Schema": {"type": "object"}}
-    versions = [{"name": f"v{number}", "served": True, "storage": not number, "schema": schema} for number in range(101)]
-    spec = {"group": "bounds.test", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"}, "versions": versions}
+    versions = [
+        {"name": f"v{number}", "served": True, "storage": not number, "schema": schema} for number in range(101)
+    ]
+    spec = {
+        "group": "bounds.test",
+        "scope": "Cluster",
+        "names": {"plural": "things", "kind": "Thing"},
+        "versions": versions,
+    }
     reply = Client().ask("POST", DEFINITIONS, {"metadata": {"name": "things.bounds.test"}, "spec": spec})
     assert 422 == reply.status
     assert "spec.versions: Too many: 101: must have at most 100 items" in reply.body.decode()

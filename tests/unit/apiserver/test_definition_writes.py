@@ -99,7 +99,11 @@ def test_what_says_the_same_is_served_as_before(monkeypatch: pytest.MonkeyPatch)
 async def test_versions_are_made_where_their_writer_is(monkeypatch: pytest.MonkeyPatch) -> None:
     store, made = a_store(), list[tuple[str, int]]()
     parts_of = definitions.parts_of
-    monkeypatch.setattr(definitions, "parts_of", lambda version: made.append((version["name"], threading.get_ident())) or parts_of(version))
+    monkeypatch.setattr(
+        definitions,
+        "parts_of",
+        lambda version: made.append((version["name"], threading.get_ident())) or parts_of(version),
+    )
     await Beside().begin(lambda: define(store, "things", VERSION, a_version(spec_of(a=TEXT), "v2")))
     assert served(store, "things")
     assert ["v1", "v2"] == [name for name, _ in made], "once each"
@@ -133,15 +137,29 @@ def test_a_name_that_is_taken_is_free_when_its_holder_has_gone() -> None:
 
 def test_the_server_s_own_status_is_recorded_and_takes_nobody_s_fields() -> None:
     store = a_store()
-    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **a_definition("things", VERSION)}
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        **a_definition("things", VERSION),
+    }
 
     def applied(obj: Json) -> Json:
-        return apply(CUSTOM_RESOURCE_DEFINITIONS, obj, config=body, writer="me", now="2026-01-01T00:00:00Z", subresource="", force=False)
+        return apply(
+            CUSTOM_RESOURCE_DEFINITIONS,
+            obj,
+            config=body,
+            writer="me",
+            now="2026-01-01T00:00:00Z",
+            subresource="",
+            force=False,
+        )
 
     change = applied_change(CUSTOM_RESOURCE_DEFINITIONS, applied, body, [], FieldValidation.STRICT, [])
     store.patch(CUSTOM_RESOURCE_DEFINITIONS, key("things"), change, NOW, by=Writer("me", applies=True))
     entries = store.get(CUSTOM_RESOURCE_DEFINITIONS, key("things")).whole()["metadata"]["managedFields"]
-    assert [("me", ""), ("mooring", "status")] == [(entry["manager"], entry.get("subresource", "")) for entry in entries]
+    assert [("me", ""), ("mooring", "status")] == [
+        (entry["manager"], entry.get("subresource", "")) for entry in entries
+    ]
     assert {"f:spec"} == entries[0]["fieldsV1"].keys()
     assert {"f:status"} == entries[1]["fieldsV1"].keys()
 
@@ -150,7 +168,14 @@ def test_kinds_come_in_the_order_of_their_versions_then_of_their_coming() -> Non
     store = a_store()
     kinds = Kinds([])
     made = [
-        Resource(group="g", version=version, kind="K", plural=plural, namespaced=False, message=CUSTOM_RESOURCE_DEFINITIONS.message)
+        Resource(
+            group="g",
+            version=version,
+            kind="K",
+            plural=plural,
+            namespaced=False,
+            message=CUSTOM_RESOURCE_DEFINITIONS.message,
+        )
         for plural in ("b", "a")
         for version in ("v1beta1", "v2", "v1")
     ]

@@ -73,7 +73,11 @@ async def test_one_that_is_held_says_so_at_the_end() -> None:
     things = store.resource(GROUP, "v1", "things")
     assert things is not None
     for number in range(COUNT):
-        create(store, things, {**an_object("things", f"t{number:03}"), "metadata": {"name": f"t{number:03}", "finalizers": ["a.b/c"]}})
+        create(
+            store,
+            things,
+            {**an_object("things", f"t{number:03}"), "metadata": {"name": f"t{number:03}", "finalizers": ["a.b/c"]}},
+        )
     store.delete(CUSTOM_RESOURCE_DEFINITIONS, NAME, NOW)
     housekeeping = Housekeeping(store, clock=LoopClock())
     housekeeping.start()

@@ -72,12 +72,17 @@ def test_both_forms_tell_the_same(about: About) -> None:
     for group in items:
         name = group["metadata"].get("name", "")
         for version in group["versions"]:
-            plain = told(about, f"/apis/{name}/{version['version']}" if name else f"/api/{version['version']}")["resources"]
+            plain = told(about, f"/apis/{name}/{version['version']}" if name else f"/api/{version['version']}")[
+                "resources"
+            ]
             found = {}
             for resource in version["resources"]:
                 found[resource["resource"]] = (resource["responseKind"]["kind"], resource["verbs"])
                 for below in resource.get("subresources", []):
-                    found[f"{resource['resource']}/{below['subresource']}"] = (below["responseKind"]["kind"], below["verbs"])
+                    found[f"{resource['resource']}/{below['subresource']}"] = (
+                        below["responseKind"]["kind"],
+                        below["verbs"],
+                    )
             assert {one["name"]: (one["kind"], one["verbs"]) for one in plain} == found
 
 
@@ -126,7 +131,9 @@ def test_what_was_made_of_former_kinds_is_not_kept(path: str) -> None:
     assert SHAPE_KIND.group.encode() in ask(about, path).body
 
 
-@pytest.mark.parametrize("kind", [SHAPE_KIND, dataclasses.replace(LEASES, group="mooring.test")], ids=["custom", "built-in"])
+@pytest.mark.parametrize(
+    "kind", [SHAPE_KIND, dataclasses.replace(LEASES, group="mooring.test")], ids=["custom", "built-in"]
+)
 def test_an_index_is_told_though_a_kind_goes_meanwhile(kind: Resource) -> None:
     store = Restless(RESOURCES, Random(1))
     about = About(store)
@@ -136,11 +143,15 @@ def test_an_index_is_told_though_a_kind_goes_meanwhile(kind: Resource) -> None:
     assert not [root for root in told(about, "/openapi/v3")["paths"] if kind.group in root]
 
 
-def test_the_index_makes_no_document_of_a_custom_kind(about: About, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_makes_no_document_of_a_custom_kind(
+    about: About, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """There may be thousands of them."""
     made: list[str] = []
     document = about_module.openapi_document
-    monkeypatch.setattr(about_module, "openapi_document", lambda root, kinds: made.append(root) or document(root, kinds))
+    monkeypatch.setattr(
+        about_module, "openapi_document", lambda root, kinds: made.append(root) or document(root, kinds)
+    )
     store.serve([SHAPE_KIND])
     address = told(about, "/openapi/v3")["paths"]["apis/mooring.test/v1"]["serverRelativeURL"]
     assert "apis/mooring.test/v1" not in made
@@ -228,7 +239,9 @@ def _messages(resources: tuple[Resource, ...]) -> dict[str, Message]:
 
 def test_the_index_names_what_is_served(about: About) -> None:
     paths = told(about, "/")["paths"]
-    assert {"/api/v1", "/apis/storage.k8s.io", "/apis/storage.k8s.io/v1", "/openapi/v3", "/readyz", "/version"} <= set(paths)
+    assert {"/api/v1", "/apis/storage.k8s.io", "/apis/storage.k8s.io/v1", "/openapi/v3", "/readyz", "/version"} <= set(
+        paths
+    )
     for path in paths:
         if path.strip("/") not in ("metrics", *HEALTH):  # (those are answered elsewhere)
             ask(about, path)
@@ -260,5 +273,6 @@ def test_both_forms_of_openapi_v2_tell_the_same(about: About) -> None:
         packed[name.decode()] = (json.loads(kind), [found.decode() for found in within(patch, 8, 1, 2, 3, 4)])
     plain = {path: item["patch"] for path, item in told(about, "/openapi/v2")["paths"].items()}
     assert packed == {
-        path: (patch["x-kubernetes-group-version-kind"], [found["name"] for found in patch["parameters"]]) for path, patch in plain.items()
+        path: (patch["x-kubernetes-group-version-kind"], [found["name"] for found in patch["parameters"]])
+        for path, patch in plain.items()
     }

@@ -68,7 +68,12 @@ def test_what_is_committed_comes_back_as_it_was(tmp_path: Path) -> None:
     file.close()
     saved = durable.read(tmp_path / "o.db")
     assert 5 == saved.version
-    assert [an_entry(2, "a", b'{"a":1}'), an_entry(3, "b", b"\x00\xff"), an_entry(4, "a", None), an_entry(5, "\N{SNOWMAN}")] == [*saved.log]
+    assert [
+        an_entry(2, "a", b'{"a":1}'),
+        an_entry(3, "b", b"\x00\xff"),
+        an_entry(4, "a", None),
+        an_entry(5, "\N{SNOWMAN}"),
+    ] == [*saved.log]
     assert 0o600 == (tmp_path / "o.db").stat().st_mode & 0o777
 
 
@@ -211,7 +216,9 @@ def broken_copies(folder: Path, name: str, count: int) -> Iterator[tuple[str, Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["o.db", "o.db-wal"])
-def test_a_torn_file_gives_a_state_that_was_committed_or_is_refused(torn: tuple[Path, dict[int, Objects]], name: str) -> None:
+def test_a_torn_file_gives_a_state_that_was_committed_or_is_refused(
+    torn: tuple[Path, dict[int, Objects]], name: str
+) -> None:
     folder, states = torn
     assert {"o.db", "o.db-wal"} == {each.name for each in folder.iterdir()}
     refused = 0
@@ -231,11 +238,17 @@ def test_a_torn_file_gives_a_state_that_was_committed_or_is_refused(torn: tuple[
     ("sql", "says"),
     [
         ("DELETE FROM objects WHERE rowid = (SELECT max(rowid) FROM objects)", "objects are missing"),
-        ("UPDATE objects SET body = x'00' WHERE rowid = (SELECT max(rowid) FROM objects)", "the checksum of /persistentvolumes"),
+        (
+            "UPDATE objects SET body = x'00' WHERE rowid = (SELECT max(rowid) FROM objects)",
+            "the checksum of /persistentvolumes",
+        ),
         ("UPDATE totals SET version = version - 1", "the checksum of its totals"),
         ("DELETE FROM totals", "is damaged"),
         ("DELETE FROM log WHERE version = (SELECT min(version) FROM log)", "the log has nothing between"),
-        ("UPDATE log SET first = first - 1 WHERE version = (SELECT min(version) FROM log)", "the log has nothing between"),
+        (
+            "UPDATE log SET first = first - 1 WHERE version = (SELECT min(version) FROM log)",
+            "the log has nothing between",
+        ),
         ("UPDATE log SET changes = x'90'", "the checksum of the log's row"),
         ("DROP TABLE log", "no such table: log"),
         ("PRAGMA user_version = 2", "written by a newer Mooring: its format is 2, this one reads up to 1"),

@@ -44,7 +44,11 @@ def kept(folder: Path, **options: Any) -> contextlib.AbstractAsyncContextManager
 def state_of(store: ObjectStore) -> dict[tuple[str, str], list[bytes]]:
     """Everything, byte for byte."""
     tables = [(resource, store.table(resource)) for resource in store.kinds.storing()]
-    return {(resource.group, resource.plural): [stored.body for stored in table.items()] for resource, table in tables if len(table)}
+    return {
+        (resource.group, resource.plural): [stored.body for stored in table.items()]
+        for resource, table in tables
+        if len(table)
+    }
 
 
 # -- restarts
@@ -73,14 +77,25 @@ async def test_a_watch_goes_on_over_a_restart(tmp_path: Path) -> None:
         first = create(store, VOLUME_ATTACHMENTS, a_va("a", labels={"x": "y"}))["metadata"]["resourceVersion"]
         patch(store, VOLUME_ATTACHMENTS, Key("", "a"), {"metadata": {"labels": {"x": "z"}}})
         store.delete(VOLUME_ATTACHMENTS, Key("", "a"), NOW)
-        before = [(change.rv, change.old, change.new, change.at) for change in store.table(VOLUME_ATTACHMENTS).history.after(int(first))]
+        before = [
+            (change.rv, change.old, change.new, change.at)
+            for change in store.table(VOLUME_ATTACHMENTS).history.after(int(first))
+        ]
     async with kept(tmp_path) as (store, _):
-        after = [(change.rv, change.old, change.new, change.at) for change in store.table(VOLUME_ATTACHMENTS).history.after(int(first))]
-        told = [[(rv, old and old.body, new and new.body, at) for rv, old, new, at in changes] for changes in (before, after)]
+        after = [
+            (change.rv, change.old, change.new, change.at)
+            for change in store.table(VOLUME_ATTACHMENTS).history.after(int(first))
+        ]
+        told = [
+            [(rv, old and old.body, new and new.body, at) for rv, old, new, at in changes]
+            for changes in (before, after)
+        ]
         assert told[0] == told[1]
         watched = scope_of(VOLUME_ATTACHMENTS, None, "x=y", "")
         seen = [change.seen_by(watched.matches) for change in store.table(VOLUME_ATTACHMENTS).history.after(int(first))]
-        assert ["DELETED", None] == [one and one[0].value for one in seen], "it left the selection, and nobody there saw its end"
+        assert ["DELETED", None] == [one and one[0].value for one in seen], (
+            "it left the selection, and nobody there saw its end"
+        )
 
 
 async def test_what_the_file_has_forgotten_is_not_watched_from(tmp_path: Path) -> None:
@@ -113,7 +128,12 @@ async def test_events_end_an_hour_after_their_last_write_whatever_happens_meanwh
 
 def a_definition(plural: str, *, served: bool = True) -> Json:
     version = {"name": "v1", "served": served, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
-    spec = {"group": "example.com", "scope": "Cluster", "names": {"plural": plural, "kind": plural.title()}, "versions": [version]}
+    spec = {
+        "group": "example.com",
+        "scope": "Cluster",
+        "names": {"plural": plural, "kind": plural.title()},
+        "versions": [version],
+    }
     return {"metadata": {"name": f"{plural}.example.com"}, "spec": spec}
 
 
@@ -124,16 +144,27 @@ async def test_custom_kinds_come_back_with_their_objects(tmp_path: Path) -> None
             things = store.resource("example.com", "v1", plural)
             assert things is not None
             create(store, things, {"apiVersion": "example.com/v1", "kind": plural.title(), "metadata": {"name": "a"}})
-        patch(store, CUSTOM_RESOURCE_DEFINITIONS, Key("", "others.example.com"), {"spec": a_definition("others", served=False)["spec"]})
+        patch(
+            store,
+            CUSTOM_RESOURCE_DEFINITIONS,
+            Key("", "others.example.com"),
+            {"spec": a_definition("others", served=False)["spec"]},
+        )
         assert store.resource("example.com", "v1", "others") is None
         before, version = state_of(store), store.version
     async with kept(tmp_path) as (store, _):
         assert (before, version) == (state_of(store), store.version)
-        assert ["others", "things"] == sorted(place[1] for place in before if place[0] == "example.com"), "served or not"
-        patch(store, CUSTOM_RESOURCE_DEFINITIONS, Key("", "others.example.com"), {"spec": a_definition("others")["spec"]})
+        assert ["others", "things"] == sorted(place[1] for place in before if place[0] == "example.com"), (
+            "served or not"
+        )
+        patch(
+            store, CUSTOM_RESOURCE_DEFINITIONS, Key("", "others.example.com"), {"spec": a_definition("others")["spec"]}
+        )
         others = store.resource("example.com", "v1", "others")
         assert others is not None
-        assert ["a"] == [stored.key.name for stored in store.table(others).items()], "nobody served it, and it was there"
+        assert ["a"] == [stored.key.name for stored in store.table(others).items()], (
+            "nobody served it, and it was there"
+        )
         things = store.resource("example.com", "v1", "things")
         assert things is not None
         store.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", "things.example.com"), NOW)
@@ -256,7 +287,10 @@ async def test_a_full_disk_refuses_every_write_from_then_on_and_shows_nothing_of
 
 async def test_a_disk_that_is_full_from_the_start_is_said_in_words(tmp_path: Path) -> None:
     (tmp_path / "small").write_bytes(b"")
-    with a_full_disk(tmp_path / "small", 3000), pytest.raises(ConfigError, match=f"state folder '{tmp_path}' can't be written to: "):
+    with (
+        a_full_disk(tmp_path / "small", 3000),
+        pytest.raises(ConfigError, match=f"state folder '{tmp_path}' can't be written to: "),
+    ):
         async with kept(tmp_path):
             pass
     async with kept(tmp_path) as (store, _):
@@ -268,7 +302,9 @@ async def test_a_disk_that_is_full_from_the_start_is_said_in_words(tmp_path: Pat
 
 async def test_a_second_server_is_kept_out(tmp_path: Path) -> None:
     async with kept(tmp_path):
-        with pytest.raises(ConfigError, match=rf"'{tmp_path}' is in use by the API server of process {os.getpid()}: stop it, or choose"):
+        with pytest.raises(
+            ConfigError, match=rf"'{tmp_path}' is in use by the API server of process {os.getpid()}: stop it, or choose"
+        ):
             async with kept(tmp_path):
                 pass
     async with kept(tmp_path):
@@ -287,7 +323,9 @@ def files_in(folder: Path) -> dict[str, bytes]:
         (f"{NAME}.restored", b"", "a restore has not come to its end"),
     ],
 )
-async def test_a_folder_with_something_odd_in_it_is_refused_and_left_alone(tmp_path: Path, name: str, data: bytes, says: str) -> None:
+async def test_a_folder_with_something_odd_in_it_is_refused_and_left_alone(
+    tmp_path: Path, name: str, data: bytes, says: str
+) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(Damaged, match=says):
         async with kept(tmp_path):

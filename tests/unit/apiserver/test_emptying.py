@@ -78,7 +78,9 @@ def test_a_namespace_goes_with_all_that_it_holds(cluster: Cluster) -> None:
     assert cluster.is_there
     cluster.settle()
     assert not cluster.is_there
-    assert [] == [stored.key for kind in (SECRETS, LEASES, EVENTS) for stored in cluster.store.table(kind).items("space")]
+    assert [] == [
+        stored.key for kind in (SECRETS, LEASES, EVENTS) for stored in cluster.store.table(kind).items("space")
+    ]
     assert 1 == len(list(cluster.store.table(SECRETS).items("default")))
 
 
@@ -93,7 +95,8 @@ def test_what_finalizers_hold_is_told_and_waited_for(cluster: Cluster) -> None:
     text += "example.com/other in 2 resource instances"
     assert ("True", "SomeFinalizersRemain", text) == cluster.conditions()["NamespaceFinalizersRemaining"]
     assert ["False"] * 3 == [
-        cluster.conditions()[f"NamespaceDeletion{what}Failure"][0] for what in ("Discovery", "GroupVersionParsing", "Content")
+        cluster.conditions()[f"NamespaceDeletion{what}Failure"][0]
+        for what in ("Discovery", "GroupVersionParsing", "Content")
     ]
     patch(cluster.store, LEASES, Key("space", "lease"), {"metadata": {"finalizers": None}})
     cluster.release("one")
@@ -138,7 +141,9 @@ def test_a_namespaces_own_finalizers_hold_it_when_it_is_empty(cluster: Cluster) 
     cluster.deleted()
     space = cluster.store.get(NAMESPACES, SPACE).whole()
     assert {} == space["spec"]
-    assert ("False", "ContentRemoved", "All content successfully removed") == cluster.conditions()["NamespaceContentRemaining"]
+    assert ("False", "ContentRemoved", "All content successfully removed") == cluster.conditions()[
+        "NamespaceContentRemaining"
+    ]
     patch(cluster.store, NAMESPACES, SPACE, {"metadata": {"finalizers": None}})
     assert not cluster.is_there
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, field_set, from_json, keyed, named, shown, valued
+from mooring.apiserver.server_side_apply.fieldsets import (
+    NO_FIELDS,
+    FieldSet,
+    field_set,
+    from_json,
+    keyed,
+    named,
+    shown,
+    valued,
+)
 
 SPEC, LIST, ITEM, TEXT = named("spec"), named("list"), keyed({"name": "a", "id": 1}), named("text")
 SOME = field_set((SPEC,), (SPEC, LIST, ITEM), (SPEC, LIST, ITEM, TEXT))
@@ -44,7 +53,9 @@ def test_paths_are_told_to_people(path: tuple[str, ...], text: str) -> None:
     assert text == shown(path)
 
 
-@pytest.mark.parametrize("value", [None, [], "f:a", {"x:a": {}}, {"f:a": []}, {"f:a": {"f:b": 1}}, {"k:1": {}}, {"k:{": {}}, {"v:": {}}])
+@pytest.mark.parametrize(
+    "value", [None, [], "f:a", {"x:a": {}}, {"f:a": []}, {"f:a": {"f:b": 1}}, {"k:1": {}}, {"k:{": {}}, {"v:": {}}]
+)
 def test_what_is_no_set_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"fieldsV1|JSON|truncated"):
         from_json(value)

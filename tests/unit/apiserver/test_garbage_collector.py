@@ -69,7 +69,12 @@ def key_of(obj: Json) -> Key:
 
 
 def ref(obj: Json, *, blocking: bool = False) -> Json:
-    found = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
+    found = {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "name": obj["metadata"]["name"],
+        "uid": obj["metadata"]["uid"],
+    }
     return {**found, "blockOwnerDeletion": True} if blocking else found
 
 
@@ -99,7 +104,9 @@ def test_owners_are_meant_by_uid(cluster: Cluster) -> None:
     assert ["owner"] == cluster.names()
 
 
-@pytest.mark.parametrize("wrong", [{"name": "other"}, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}], ids=["name", "kind"])
+@pytest.mark.parametrize(
+    "wrong", [{"name": "other"}, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}], ids=["name", "kind"]
+)
 def test_a_reference_that_fits_in_the_uid_alone_names_nobody(cluster: Cluster, wrong: Json) -> None:
     owner = cluster.secret("owner")
     cluster.secret("child", {**ref(owner), **wrong})
@@ -154,7 +161,9 @@ def test_nodes_take_their_csi_nodes_along(cluster: Cluster) -> None:
 # what decides nothing
 
 
-@pytest.mark.parametrize("strange", [{"apiVersion": "example.com/v1", "kind": "Thing"}, {"apiVersion": "v9"}], ids=["kind", "version"])
+@pytest.mark.parametrize(
+    "strange", [{"apiVersion": "example.com/v1", "kind": "Thing"}, {"apiVersion": "v9"}], ids=["kind", "version"]
+)
 def test_owners_of_kinds_that_are_not_served_keep_everything_as_it_is(cluster: Cluster, strange: Json) -> None:
     child = cluster.secret("child", {**NEVER, **strange}, {**NEVER, "uid": "22222222-2222-3333-4444-555555555555"})
     cluster.settle()
@@ -190,7 +199,9 @@ def test_objects_of_the_cluster_cannot_be_owned_by_one_in_a_namespace(cluster: C
     (event,) = (stored.whole() for stored in cluster.store.table(EVENTS).items("default"))
     assert ("OwnerRefInvalidNamespace", "child") == (event["reason"], event["involvedObject"]["name"])
     uid = owner["metadata"]["uid"]
-    assert f'ownerRef [v1/Secret, namespace: , name: owner, uid: {uid}] does not exist in namespace ""' == event["message"]
+    assert (
+        f'ownerRef [v1/Secret, namespace: , name: owner, uid: {uid}] does not exist in namespace ""' == event["message"]
+    )
 
 
 def test_owners_in_other_namespaces_are_none(cluster: Cluster) -> None:
@@ -198,7 +209,9 @@ def test_owners_in_other_namespaces_are_none(cluster: Cluster) -> None:
     cluster.secret("child", ref(cluster.secret("owner")), namespace="other")
     cluster.settle()
     assert ["owner"] == cluster.names()
-    assert ["OwnerRefInvalidNamespace"] == [stored.fields["reason"] for stored in cluster.store.table(EVENTS).items("other")]
+    assert ["OwnerRefInvalidNamespace"] == [
+        stored.fields["reason"] for stored in cluster.store.table(EVENTS).items("other")
+    ]
 
 
 def test_of_many_owners_in_other_namespaces_the_first_few_are_told(cluster: Cluster) -> None:
@@ -210,7 +223,9 @@ def test_of_many_owners_in_other_namespaces_the_first_few_are_told(cluster: Clus
     assert "child" not in cluster.names(), "all the same"
 
 
-@pytest.mark.parametrize(("propagation", "size", "at_once"), [("Background", 10, 30), ("Orphan", 10, 30), ("Background", 50_000, 3)])
+@pytest.mark.parametrize(
+    ("propagation", "size", "at_once"), [("Background", 10, 30), ("Orphan", 10, 30), ("Background", 50_000, 3)]
+)
 def test_a_turn_takes_fewer_of_large_objects(cluster: Cluster, propagation: str, size: int, at_once: int) -> None:
     owner = cluster.secret("owner")
     for number in range(100):
@@ -261,7 +276,9 @@ def test_a_chain_goes_from_its_end(cluster: Cluster) -> None:
     middle = cluster.secret("middle", ref(owner, blocking=True))
     last = cluster.secret("last", ref(middle, blocking=True), finalizers=[HOLD])
     cluster.deleted(owner, "Foreground")
-    assert [["foregroundDeletion"], ["foregroundDeletion"]] == [cluster.meta(one)["finalizers"] for one in (owner, middle)]
+    assert [["foregroundDeletion"], ["foregroundDeletion"]] == [
+        cluster.meta(one)["finalizers"] for one in (owner, middle)
+    ]
     cluster.released(last)
     assert [] == cluster.names()
 

@@ -115,7 +115,9 @@ _PATTERNS = st.recursive(
     lambda inner: st.one_of(
         st.tuples(inner, inner).map("".join),
         st.tuples(inner, inner).map(lambda two: f"(?:{two[0]}|{two[1]})"),
-        st.tuples(inner, st.sampled_from(["*", "+", "?", "*?", "{2}", "{1,3}"])).map(lambda two: f"(?:{two[0]}){two[1]}"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "*?", "{2}", "{1,3}"])).map(
+            lambda two: f"(?:{two[0]}){two[1]}"
+        ),
     ),
     max_leaves=8,
 )
@@ -163,7 +165,9 @@ def calls_of(do: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("pattern", ["(a|b)" * 6000, "a" * 9000, r"\pL" * 9000, "[a-z]" * 6000], ids=lambda pattern: pattern[:5])
+@pytest.mark.parametrize(
+    "pattern", ["(a|b)" * 6000, "a" * 9000, r"\pL" * 9000, "[a-z]" * 6000], ids=lambda pattern: pattern[:5]
+)
 def test_what_is_long_to_read_is_not_read_in_the_loop(pattern: str) -> None:
     def make() -> None:
         with effort.of_request(in_the_loop()), pytest.raises(NeedsThread):

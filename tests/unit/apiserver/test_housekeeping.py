@@ -51,7 +51,13 @@ async def exists(cluster: LocalCluster, name: str, namespace: str = "default") -
 
 
 def ref(obj: Any, kind: str = "Secret") -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": kind, "name": obj.metadata.name, "uid": obj.metadata.uid, "blockOwnerDeletion": True}
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        "name": obj.metadata.name,
+        "uid": obj.metadata.uid,
+        "blockOwnerDeletion": True,
+    }
 
 
 async def test_a_change_is_followed_at_once() -> None:
@@ -135,7 +141,9 @@ def test_the_same_seed_lives_the_same_life() -> None:
         story: list[str] = []
         with a_cluster() as cluster:
             cluster.store.on_change(
-                lambda resource, change: story.append(f"{change.rv} {resource.plural} {change.key} {change.new is None}")
+                lambda resource, change: story.append(
+                    f"{change.rv} {resource.plural} {change.key} {change.new is None}"
+                )
             )
             owner = await cluster.create(SECRETS, a_secret("owner"), "default")
             async with asyncio.TaskGroup() as group:

@@ -59,7 +59,9 @@ async def test_a_taken_port_is_told(identity: ServerIdentity) -> None:
     async with serving(identity) as server:
         address = (LOOPBACK, int(server.url.rpartition(":")[2]))
         taken = ApiServer(a_store(), identity, clock=LoopClock(), randomness=Random(1), address=address)
-        with pytest.raises(ConfigError, match=r"can't listen on 127.0.0.1:\d+: the port is taken; --port 0 takes a free one$"):
+        with pytest.raises(
+            ConfigError, match=r"can't listen on 127.0.0.1:\d+: the port is taken; --port 0 takes a free one$"
+        ):
             await taken.start()
 
 
@@ -67,11 +69,16 @@ async def test_one_connection_serves_many_requests(identity: ServerIdentity) -> 
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         for _ in range(3):
             writer.write(head(identity, "GET", PATH))
-            assert (200, "SecretList") == tuple(value["kind"] if isinstance(value, dict) else value for value in await answered(reader))
+            assert (200, "SecretList") == tuple(
+                value["kind"] if isinstance(value, dict) else value for value in await answered(reader)
+            )
 
 
 async def test_a_body_that_comes_too_slowly_is_cut_off(identity: ServerIdentity) -> None:
-    async with serving(identity, limits=ConnectionLimits(slow_s=0.05)) as server, connected(server, identity) as (reader, writer):
+    async with (
+        serving(identity, limits=ConnectionLimits(slow_s=0.05)) as server,
+        connected(server, identity) as (reader, writer),
+    ):
         writer.write(head(identity, "POST", PATH, Content_Length=1000) + b'{"metadata"')
         async with asyncio.timeout(5):
             with contextlib.suppress(ConnectionError):
@@ -125,7 +132,9 @@ async def test_half_a_body_harms_nobody(store: ObjectStore, identity: ServerIden
 
 
 @pytest.mark.slow
-async def test_a_watcher_that_does_not_read_is_cut_off_and_holds_nobody_up(identity: ServerIdentity, tmp_path: Path) -> None:
+async def test_a_watcher_that_does_not_read_is_cut_off_and_holds_nobody_up(
+    identity: ServerIdentity, tmp_path: Path
+) -> None:
     """More goes to it than the sockets hold; after slow_s it is gone."""
     async with serving(identity, limits=ConnectionLimits(slow_s=0.3)) as server, client_of(server, tmp_path) as cluster:
         made = await cluster.create(SECRETS, a_secret("s"), "default")
@@ -169,7 +178,10 @@ class BrokenStore(ObjectStore):
 
 
 async def test_what_nobody_foresaw_is_an_internal_error_that_tells_nothing(identity: ServerIdentity) -> None:
-    async with serving(identity, BrokenStore([VOLUME_ATTACHMENTS], Random(1))) as server, connected(server, identity) as (reader, writer):
+    async with (
+        serving(identity, BrokenStore([VOLUME_ATTACHMENTS], Random(1))) as server,
+        connected(server, identity) as (reader, writer),
+    ):
         writer.write(head(identity, "GET", "/apis/storage.k8s.io/v1/volumeattachments/x"))
         status, answer = await answered(reader)
         assert (500, "InternalError", "Failure") == (status, answer["reason"], answer["status"])
@@ -199,7 +211,9 @@ class LateDisk:
     failed = wait_committed  # type: ignore[assignment]
 
 
-async def test_no_answer_leaves_before_the_commit_of_what_it_tells(store: ObjectStore, identity: ServerIdentity) -> None:
+async def test_no_answer_leaves_before_the_commit_of_what_it_tells(
+    store: ObjectStore, identity: ServerIdentity
+) -> None:
     """A write, a read of it, and a refusal that tells of it. Only health is told meanwhile."""
     disk, answers = LateDisk(store), list[tuple[int, bool]]()
     body = json.dumps(a_secret("a")).encode()
@@ -216,7 +230,10 @@ async def test_no_answer_leaves_before_the_commit_of_what_it_tells(store: Object
         group.create_task(ask(server, post), name="first")
         while store.version == before:  # noqa: ASYNC110 (nobody says when a request has come)
             await asyncio.sleep(0)
-        later = [group.create_task(ask(server, request), name="later") for request in (post, head(identity, "GET", f"{PATH}/a"))]
+        later = [
+            group.create_task(ask(server, request), name="later")
+            for request in (post, head(identity, "GET", f"{PATH}/a"))
+        ]
         async with connected(server, identity) as (reader, writer):
             for _ in range(10):
                 writer.write(head(identity, "GET", "/healthz"))

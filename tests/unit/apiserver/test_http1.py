@@ -19,7 +19,9 @@ def a_head(line: str = "GET / HTTP/1.1", *headers: str, host: bool = True) -> by
 
 
 def test_a_head_is_method_target_and_headers() -> None:
-    head = parse_head(a_head("PATCH /api/v1/nodes/a?x=1&x=2&y=%20 HTTP/1.1", "Content-Length: 12", "X-A:  b c \t", "x-a: d"))
+    head = parse_head(
+        a_head("PATCH /api/v1/nodes/a?x=1&x=2&y=%20 HTTP/1.1", "Content-Length: 12", "X-A:  b c \t", "x-a: d")
+    )
     assert ("PATCH", ("api", "v1", "nodes", "a"), {"x": "1", "y": " "}) == (head.method, head.path(), head.query())
     assert (12, True, "b c, d") == (head.length, head.is_persistent, head.headers["x-a"])
 
@@ -80,7 +82,10 @@ def test_targets(target: str, path: tuple[str, ...]) -> None:
         a_head("POST / HTTP/1.1", "Content-Length: 1", "Transfer-Encoding: chunked"),
         a_head("POST / HTTP/1.1", "Transfer-Encoding: chunked", "Transfer-Encoding: chunked"),
         a_head("POST / HTTP/1.1", "Authorization: a", "Authorization: b"),
-        *(a_head("POST / HTTP/1.1", f"Content-Length: {text}") for text in ("", "-1", "+1", "0x1", "1 1", "1,1", "\xb2", "9" * 16)),
+        *(
+            a_head("POST / HTTP/1.1", f"Content-Length: {text}")
+            for text in ("", "-1", "+1", "0x1", "1 1", "1,1", "\xb2", "9" * 16)
+        ),
     ],
 )
 def test_what_could_be_read_in_two_ways_is_400(raw: bytes) -> None:

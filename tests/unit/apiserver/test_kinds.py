@@ -62,7 +62,9 @@ def test_a_kind_that_is_not_served_keeps_its_objects(store: ObjectStore) -> None
     redefine(store, {**version, "served": False})
     with pytest.raises(NotServed):
         served(store)
-    assert ["x"] == [stored.key.name for kind in store.kinds.storing() if kind.custom for stored in store.table(kind).items()]
+    assert ["x"] == [
+        stored.key.name for kind in store.kinds.storing() if kind.custom for stored in store.table(kind).items()
+    ]
     redefine(store, version)
     assert ["x"] == [stored.key.name for stored in store.list(served(store), ListScope()).items]
 
@@ -109,7 +111,11 @@ def test_what_is_shown_as_it_is_stored_is_not_kept_twice(store: ObjectStore) -> 
 
 
 def test_an_event_is_the_same_object_through_both_apis(store: ObjectStore) -> None:
-    body = {"involvedObject": {"namespace": "default", "name": "p"}, "message": "m", "metadata": {"name": "e", "namespace": "default"}}
+    body = {
+        "involvedObject": {"namespace": "default", "name": "p"},
+        "message": "m",
+        "metadata": {"name": "e", "namespace": "default"},
+    }
     create(store, EVENTS, body, "default")
     shown = store.get(NEW_EVENTS, Key("default", "e")).whole()
     assert ("m", {"namespace": "default", "name": "p"}) == (shown["note"], shown["regarding"])
@@ -149,7 +155,15 @@ def test_a_schema_at_that_limit_works(store: ObjectStore, wrap: str) -> None:
 
 @pytest.mark.parametrize(
     ("part", "value"),
-    [("items", "x"), ("items", 1), ("additionalProperties", "x"), ("enum", "abc"), ("enum", {}), ("default", None), ("minimum", True)],
+    [
+        ("items", "x"),
+        ("items", 1),
+        ("additionalProperties", "x"),
+        ("enum", "abc"),
+        ("enum", {}),
+        ("default", None),
+        ("minimum", True),
+    ],
 )
 def test_parts_of_a_schema_are_of_their_type(part: str, value: Any) -> None:
     """Whatever is in there, it is refused or harmless."""

@@ -139,8 +139,12 @@ def test_a_run_repeats_exactly(seed: int) -> None:
 async def test_a_sub_resource_is_asked() -> None:
     """A pod gets its node by a POST to its binding, once."""
     cluster = a_cluster()
-    await cluster.create(PODS.whole(), {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}, "default")
-    await cluster.post(PODS, "p", "binding", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}, "default")
+    await cluster.create(
+        PODS.whole(), {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}, "default"
+    )
+    await cluster.post(
+        PODS, "p", "binding", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}, "default"
+    )
     assert "n1" == (await cluster.get(PODS, "p", "default")).spec.node_name
     with pytest.raises(Conflict):
         await cluster.post(PODS, "p", "binding", {"metadata": {"name": "p"}, "target": {"name": "n2"}}, "default")

@@ -39,7 +39,12 @@ from tests.unit.apiserver.test_custom_bounds import DEFINITIONS, THINGS
 from tests.unit.apiserver.test_service import StoppedClock
 
 Json = dict[str, Any]
-CONFIG: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}, "data": {"k": "v"}}
+CONFIG: Json = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "a", "namespace": "default"},
+    "data": {"k": "v"},
+}
 KEY = Key("default", "a")
 PATTERN = "(a|b)*a(a|b){600}$"
 
@@ -53,7 +58,11 @@ def definition(schema: Json) -> bytes:
     names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
     versions = [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]
     spec = {"group": "bounds.test", "scope": "Cluster", "names": names, "versions": versions}
-    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.bounds.test"}}
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.bounds.test"},
+    }
     return json.dumps({**body, "spec": spec}).encode()
 
 
@@ -62,7 +71,10 @@ def a_long_text() -> str:
     return "".join(letters.choice("ab") for _ in range(1000))
 
 
-PATTERNED: Json = {"type": "object", "properties": {"l": {"type": "array", "items": {"type": "string", "pattern": PATTERN}}}}
+PATTERNED: Json = {
+    "type": "object",
+    "properties": {"l": {"type": "array", "items": {"type": "string", "pattern": PATTERN}}},
+}
 RULE = f"self.l.all(x, !x.matches('{PATTERN}'))"
 RULED: Json = {
     "type": "object",
@@ -83,7 +95,9 @@ async def test_a_probe_is_answered_while_an_object_is_judged(identity: ServerIde
         connected(server, identity) as (reader, writer),
         connected(server, identity) as (probe, asking),
     ):
-        writer.write(head(identity, "POST", DEFINITIONS, Content_Length=len(made), Content_Type="application/json") + made)
+        writer.write(
+            head(identity, "POST", DEFINITIONS, Content_Length=len(made), Content_Type="application/json") + made
+        )
         assert 201 == (await answered(reader))[0]
         meter.start()
         writer.write(head(identity, "POST", THINGS, Content_Length=len(body), Content_Type="application/json") + body)
@@ -106,7 +120,9 @@ class Beside:
     """A thread beside the running loop, as the server's."""
 
     def __init__(self) -> None:
-        self._pool = concurrent.futures.ThreadPoolExecutor(1, initializer=begin_aside, initargs=(asyncio.get_running_loop(),))
+        self._pool = concurrent.futures.ThreadPoolExecutor(
+            1, initializer=begin_aside, initargs=(asyncio.get_running_loop(),)
+        )
 
     def begin(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().run_in_executor(self._pool, call)
@@ -254,7 +270,9 @@ async def test_a_collection_is_deleted_whole_where_one_object_changes_meanwhile(
     route = Route(dataclasses.replace(CONFIG_MAPS, delete=delete), "default")
     service = Service(store, clock=StoppedClock(), token="t")
     told = Beside().begin(lambda: service.answer(HttpRequest("DELETE", path, {}, {}), route, Effort()))
-    await halt.meanwhile(lambda: store.patch(CONFIG_MAPS, Key("default", "b"), lambda obj: {**obj, "data": {"k": "w"}}, NOW))
+    await halt.meanwhile(
+        lambda: store.patch(CONFIG_MAPS, Key("default", "b"), lambda obj: {**obj, "data": {"k": "w"}}, NOW)
+    )
     assert ["a", "b", "c"] == [item["metadata"]["name"] for item in json.loads((await told).body)["items"]]
     assert met == ["a", "b", "b", "c"]
     assert not len(store.table(CONFIG_MAPS))

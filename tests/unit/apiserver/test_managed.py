@@ -31,7 +31,14 @@ NOW = "2024-01-01T00:00:00Z"
 
 
 def entry(manager: str = "m", operation: str = "Update", **more: Any) -> Json:
-    whole = {"manager": manager, "operation": operation, "apiVersion": V1, "time": NOW, "fieldsType": "FieldsV1", "fieldsV1": {A: {}}}
+    whole = {
+        "manager": manager,
+        "operation": operation,
+        "apiVersion": V1,
+        "time": NOW,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {A: {}},
+    }
     return {**whole, **more}
 
 
@@ -77,7 +84,9 @@ def test_an_applier_moves_on_with_the_version_and_an_updater_does_not() -> None:
 
 def test_an_update_takes_fields_and_releases_what_is_gone() -> None:
     record = {updater("one", V1): ManagedFieldsEntry(field_set((A,), (B,)), V1, NOW)}
-    found = after_update(record, Comparison(NO_FIELDS, field_set((A,)), field_set((B,))), updater("two", V1), NO_FIELDS, NOW)
+    found = after_update(
+        record, Comparison(NO_FIELDS, field_set((A,)), field_set((B,))), updater("two", V1), NO_FIELDS, NOW
+    )
     assert {updater("two", V1): ManagedFieldsEntry(field_set((A,)), V1, NOW)} == found
 
 
@@ -94,7 +103,9 @@ def test_nobody_owns_what_the_server_keeps() -> None:
 
 
 def test_too_many_updaters_become_one() -> None:
-    record: dict[managed.FieldManager, ManagedFieldsEntry] = {applier("first"): ManagedFieldsEntry(field_set((A,)), V1, NOW)}
+    record: dict[managed.FieldManager, ManagedFieldsEntry] = {
+        applier("first"): ManagedFieldsEntry(field_set((A,)), V1, NOW)
+    }
     for number in range(managed.UPDATERS_MAX + 5):
         time = f"2024-01-01T00:00:{number:02}Z"
         record = after_update(record, changed(named(f"f{number}")), updater(f"m{number}", V1), NO_FIELDS, time)
@@ -127,7 +138,9 @@ def test_objects_that_nobody_applies_carry_no_record() -> None:
 def test_a_record_that_is_sent_at_creation_is_kept_and_the_creator_owns_the_rest() -> None:
     new = a_class("x", managedFields=[entry("old", fieldsV1={"f:parameters": {}})])
     found = record_after(STORAGE_CLASSES, None, new, Writer("restore"), 0.0)
-    assert {"old": {"f:parameters": {}}, "restore": {"f:provisioner": {}}} == {one["manager"]: one["fieldsV1"] for one in found}
+    assert {"old": {"f:parameters": {}}, "restore": {"f:provisioner": {}}} == {
+        one["manager"]: one["fieldsV1"] for one in found
+    }
 
 
 def applied_by_kubectl_before(note: str) -> Json:
@@ -147,11 +160,17 @@ def test_kubectl_may_take_what_it_has_applied_on_its_own_side() -> None:
 def test_of_an_object_without_record_kubectl_owns_what_its_note_says_and_nothing_else() -> None:
     """It would remove the rest when it moves on to the server's side."""
     note = '{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"x"},"mountOptions":["a"],"provisioner":"csi.test"}'
-    live = a_class("x", mountOptions=["a"], parameters={"others": "1"}, annotations={LAST_APPLIED: note}, finalizers=["d/x"])
+    live = a_class(
+        "x", mountOptions=["a"], parameters={"others": "1"}, annotations={LAST_APPLIED: note}, finalizers=["d/x"]
+    )
     obj = apply(STORAGE_CLASSES, live, a_class("x", mountOptions=["a"]), "kubectl", NOW)
-    fields = {one["manager"]: one["fieldsV1"] for one in obj["metadata"]["managedFields"] if one["operation"] == "Update"}
+    fields = {
+        one["manager"]: one["fieldsV1"] for one in obj["metadata"]["managedFields"] if one["operation"] == "Update"
+    }
     annotations: Json = {f"f:{LAST_APPLIED}": {}}
-    assert {"f:metadata": {"f:annotations": annotations}, "f:mountOptions": {}, "f:provisioner": {}} == fields["kubectl-client-side-apply"]
+    assert {"f:metadata": {"f:annotations": annotations}, "f:mountOptions": {}, "f:provisioner": {}} == fields[
+        "kubectl-client-side-apply"
+    ]
     kept: Json = {"f:annotations": {}, "f:finalizers": {".": {}, 'v:"d/x"': {}}}
     assert {"f:metadata": kept, "f:parameters": {".": {}, "f:others": {}}} == fields[managed.BEFORE_FIRST_APPLY]
 
@@ -163,8 +182,15 @@ def test_a_note_of_kubectl_that_is_no_longer_true_allows_nothing(note: str) -> N
 
 
 def test_a_hostile_record_harms_nobody() -> None:
-    odd: Json = {"f:provisioner": {"f:deeper": {}}, "f:mountOptions": {'v:"x"': {}}, 'k:{"a":1}': {".": {}}, "f:nothing": {"i:7": {}}}
+    odd: Json = {
+        "f:provisioner": {"f:deeper": {}},
+        "f:mountOptions": {'v:"x"': {}},
+        'k:{"a":1}': {".": {}},
+        "f:nothing": {"i:7": {}},
+    }
     live = a_class("x", mountOptions=["a"], managedFields=[entry("m", "Apply", fieldsV1=odd)])
     obj = apply(STORAGE_CLASSES, live, a_class("x"), "m", NOW)
     assert DRIVER == obj["provisioner"]
-    assert [("m", {"f:provisioner": {}})] == [(one["manager"], one["fieldsV1"]) for one in obj["metadata"]["managedFields"]]
+    assert [("m", {"f:provisioner": {}})] == [
+        (one["manager"], one["fieldsV1"]) for one in obj["metadata"]["managedFields"]
+    ]

@@ -57,7 +57,9 @@ def a_request(method: str, path: str, content_type: str = "", **query: str) -> H
         ("BREW", "/coffee", {}, ("other", "", "", "", "")),
     ],
 )
-def test_requests_have_the_real_servers_labels(method: str, path: str, query: Mapping[str, str], labels: tuple[str, ...]) -> None:
+def test_requests_have_the_real_servers_labels(
+    method: str, path: str, query: Mapping[str, str], labels: tuple[str, ...]
+) -> None:
     found = asked_for(a_request(method, path, **query))
     assert labels == (found.verb, found.scope, found.group, found.resource, found.subresource)
     assert query.get("dryRun", "") == found.dry_run
@@ -79,7 +81,9 @@ def test_counts_and_durations(store: ObjectStore) -> None:
     for bound, count in (("0.005", 2), ("0.2", 2), ("0.4", 3), ("60", 3), ("+Inf", 4)):
         assert count == page[f'apiserver_request_duration_seconds_bucket{{{labels},le="{bound}"}}']
     assert page[f"apiserver_request_duration_seconds_count{{{labels}}}"] == 4
-    assert page['apiserver_storage_objects{resource="namespaces"}'] == len(store.table(store.resource("", "v1", "namespaces")))
+    assert page['apiserver_storage_objects{resource="namespaces"}'] == len(
+        store.table(store.resource("", "v1", "namespaces"))
+    )
 
 
 def test_a_kind_of_many_versions_is_counted_once(store: ObjectStore) -> None:
@@ -91,14 +95,19 @@ def test_a_kind_of_many_versions_is_counted_once(store: ObjectStore) -> None:
 
 def test_the_series_of_a_kind_go_with_it(store: ObjectStore) -> None:
     """Also where a watch of it ends later."""
-    measured, thing = ServerMetrics(store), dataclasses.replace(SECRETS, group="example.com", kind="Thing", plural="things")
+    measured, thing = (
+        ServerMetrics(store),
+        dataclasses.replace(SECRETS, group="example.com", kind="Thing", plural="things"),
+    )
     store.serve([thing])
     request = a_request("GET", "/apis/example.com/v1/namespaces/default/things", watch="1")
     watch = asked(request, route_of(request.path, store))
     measured.answered(watch._replace(verb="LIST"), 200, 0.1)
     measured.count_events(thing.path, 3)
     measured.watching(watch, 1)
-    assert {"apiserver_request_total", "apiserver_watch_events_total", "apiserver_longrunning_requests"} <= series_of(measured, "things")
+    assert {"apiserver_request_total", "apiserver_watch_events_total", "apiserver_longrunning_requests"} <= series_of(
+        measured, "things"
+    )
     store.withdraw([thing])
     measured.watching(watch, -1)
     measured.answered(watch, 200, 0.1)
@@ -112,7 +121,11 @@ def series_of(measured: ServerMetrics, plural: str) -> set[str]:
 
 async def test_the_page_tells_of_requests_and_watches_but_no_secret(tmp_path: Path) -> None:
     identity = identity_in(tmp_path, time.time())
-    async with serving(identity) as server, connected(server, identity) as (reader, writer), connected(server, identity) as (watch, asks):
+    async with (
+        serving(identity) as server,
+        connected(server, identity) as (reader, writer),
+        connected(server, identity) as (watch, asks),
+    ):
         asks.write(head(identity, "GET", f"{PATH}?watch=1&resourceVersion=1"))
         await watch.readuntil(b"\r\n\r\n")
         body = _json({**a_secret("a-name-of-mine"), "data": {"password": "aHVudGVyMg=="}})
@@ -125,10 +138,16 @@ async def test_the_page_tells_of_requests_and_watches_but_no_secret(tmp_path: Pa
         status, page = await answered(reader)
     assert 200 == status
     lines = page.decode().splitlines()
-    assert [] == [line for line in lines if not re.fullmatch(r"# HELP .+|# TYPE \w+ \w+|\w+(\{[^{}]*\})? [0-9.e+-]+", line)]
+    assert [] == [
+        line for line in lines if not re.fullmatch(r"# HELP .+|# TYPE \w+ \w+|\w+(\{[^{}]*\})? [0-9.e+-]+", line)
+    ]
     found = values(page)
     assert found['apiserver_watch_events_total{group="",resource="secrets",version="v1"}'] == 1
-    assert [1] == [value for name, value in found.items() if name.startswith("apiserver_longrunning_requests{") and 'verb="WATCH"' in name]
+    assert [1] == [
+        value
+        for name, value in found.items()
+        if name.startswith("apiserver_longrunning_requests{") and 'verb="WATCH"' in name
+    ]
     assert found["process_resident_memory_bytes"] > 0
     assert found["mooring_apiserver_connections"] == 2
     for secret in (identity.token, "aHVudGVyMg", "hunter2", "a-name-of-mine"):

@@ -93,19 +93,40 @@ SCHEMA: Final[Json] = {
         "spec": {
             "type": "object",
             "description": "d",
-            "x-kubernetes-validations": [{"rule": "self.a > 0", "message": "m", "reason": "FieldValueInvalid", "fieldPath": ".a"}],
+            "x-kubernetes-validations": [
+                {"rule": "self.a > 0", "message": "m", "reason": "FieldValueInvalid", "fieldPath": ".a"}
+            ],
             "properties": {
                 "a": {"type": "integer", "format": "int32", "default": 1, "minimum": 0, "maximum": 9, "multipleOf": 1},
-                "b": {"type": "string", "pattern": "^a+$", "enum": ["a"], "minLength": 1, "maxLength": 9, "nullable": True},
+                "b": {
+                    "type": "string",
+                    "pattern": "^a+$",
+                    "enum": ["a"],
+                    "minLength": 1,
+                    "maxLength": 9,
+                    "nullable": True,
+                },
                 "c": {
                     "type": "array",
                     "x-kubernetes-list-type": "map",
                     "x-kubernetes-list-map-keys": ["k"],
                     "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}}},
                 },
-                "d": {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}]}},
-                "e": {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True},
-                "f": {"type": "string", "oneOf": [{"pattern": "a"}], "not": {"pattern": "b"}, "allOf": [{"minLength": 1}]},
+                "d": {
+                    "type": "object",
+                    "additionalProperties": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}]},
+                },
+                "e": {
+                    "type": "object",
+                    "x-kubernetes-embedded-resource": True,
+                    "x-kubernetes-preserve-unknown-fields": True,
+                },
+                "f": {
+                    "type": "string",
+                    "oneOf": [{"pattern": "a"}],
+                    "not": {"pattern": "b"},
+                    "allOf": [{"minLength": 1}],
+                },
             },
         },
     },
@@ -134,7 +155,10 @@ DEFINITION: Final[Json] = {
                 "deprecated": True,
                 "deprecationWarning": "old",
                 "schema": {"openAPIV3Schema": SCHEMA},
-                "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.a"}},
+                "subresources": {
+                    "status": {},
+                    "scale": {"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.a"},
+                },
                 "additionalPrinterColumns": [{"name": "A", "type": "integer", "jsonPath": ".spec.a", "priority": 0}],
                 "selectableFields": [{"jsonPath": ".spec.b"}],
             }

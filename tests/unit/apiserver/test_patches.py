@@ -121,8 +121,14 @@ def test_patches_made_by_jsonpatch_lead_where_it_says(before: Any, after: Any) -
 @given(document=DOCUMENTS, data=st.data())
 def test_single_operations_agree_with_jsonpatch(document: Any, data: st.DataObject) -> None:
     """Wherever both accept an operation they agree; where ours accepts more, it is one of the server's ways."""
-    path = "/" + "/".join(data.draw(st.lists(st.sampled_from(["a", "b", "c~0d", "e~1f", "0", "1", "-"]), min_size=1, max_size=3)))
-    operation = {"op": data.draw(st.sampled_from(["add", "remove", "replace", "test"])), "path": path, "value": data.draw(VALUES)}
+    path = "/" + "/".join(
+        data.draw(st.lists(st.sampled_from(["a", "b", "c~0d", "e~1f", "0", "1", "-"]), min_size=1, max_size=3))
+    )
+    operation = {
+        "op": data.draw(st.sampled_from(["add", "remove", "replace", "test"])),
+        "path": path,
+        "value": data.draw(VALUES),
+    }
     try:
         wanted = jsonpatch.apply_patch(document, [operation])
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError):
@@ -130,7 +136,12 @@ def test_single_operations_agree_with_jsonpatch(document: Any, data: st.DataObje
         with pytest.raises(PatchFailed):
             apply_json(document, [operation])
         return
-    assume(not (operation["op"] == "test" and json.dumps(operation["value"]) != json.dumps(jsonpointer.resolve_pointer(document, path))))
+    assume(
+        not (
+            operation["op"] == "test"
+            and json.dumps(operation["value"]) != json.dumps(jsonpointer.resolve_pointer(document, path))
+        )
+    )
     assert wanted == apply_json(document, [operation])
 
 
@@ -171,7 +182,11 @@ Driver: 1 name s!, 2 id s, 3 keys *s, 4 inner Spec?
 D, E = {"name": "d", "id": "1"}, {"name": "e", "id": "2"}
 
 STRATEGIC: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
-    "maps_merge": ({"labels": {"a": "1", "b": "2"}}, {"labels": {"a": None, "c": "3"}}, {"labels": {"b": "2", "c": "3"}}),
+    "maps_merge": (
+        {"labels": {"a": "1", "b": "2"}},
+        {"labels": {"a": None, "c": "3"}},
+        {"labels": {"b": "2", "c": "3"}},
+    ),
     "map_replaced": ({"labels": {"a": "1"}}, {"labels": {"$patch": "replace", "c": "3"}}, {"labels": {"c": "3"}}),
     "map_deleted": ({"labels": {"a": "1"}}, {"labels": {"$patch": "delete"}}, {"labels": {}}),
     "null_deletes": ({"atomic": ["a"], "labels": {}}, {"atomic": None}, {"labels": {}}),
@@ -180,24 +195,44 @@ STRATEGIC: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"atomic": ["c"], "hosts": [E]},
         {"atomic": ["c"], "hosts": [E]},
     ),
-    "items_merge_by_key": ({"drivers": [D, E]}, {"drivers": [{"name": "e", "id": "9"}]}, {"drivers": [D, {"name": "e", "id": "9"}]}),
+    "items_merge_by_key": (
+        {"drivers": [D, E]},
+        {"drivers": [{"name": "e", "id": "9"}]},
+        {"drivers": [D, {"name": "e", "id": "9"}]},
+    ),
     "new_items_come_first": ({"drivers": [D]}, {"drivers": [E]}, {"drivers": [E, D]}),
     "item_deleted": ({"drivers": [D, E]}, {"drivers": [{"name": "d", "$patch": "delete"}]}, {"drivers": [E]}),
     "list_replaced": ({"drivers": [D]}, {"drivers": [{"$patch": "replace"}, E]}, {"drivers": [E]}),
-    "list_replaced_by_an_item": ({"drivers": [D]}, {"drivers": [{"$patch": "replace", "name": "x"}, E]}, {"drivers": [E]}),
+    "list_replaced_by_an_item": (
+        {"drivers": [D]},
+        {"drivers": [{"$patch": "replace", "name": "x"}, E]},
+        {"drivers": [E]},
+    ),
     "order": (
         {"drivers": [D, E]},
         {"$setElementOrder/drivers": [{"name": "f"}, {"name": "e"}, {"name": "d"}], "drivers": [{"name": "f"}]},
         {"drivers": [{"name": "f"}, E, D]},
     ),
-    "order_alone": ({"drivers": [D, E]}, {"$setElementOrder/drivers": [{"name": "e"}, {"name": "d"}]}, {"drivers": [E, D]}),
+    "order_alone": (
+        {"drivers": [D, E]},
+        {"$setElementOrder/drivers": [{"name": "e"}, {"name": "d"}]},
+        {"drivers": [E, D]},
+    ),
     "order_leaves_others_in_place": (
         {"finalizers": ["a", "b", "c"]},
         {"$setElementOrder/finalizers": ["c", "b"], "finalizers": []},
         {"finalizers": ["a", "c", "b"]},
     ),
-    "primitives_are_a_set": ({"finalizers": ["a", "a", "b"]}, {"finalizers": ["c", "b"]}, {"finalizers": ["c", "a", "b"]}),
-    "primitive_deleted": ({"finalizers": ["a", "b"]}, {"$deleteFromPrimitiveList/finalizers": ["a", "z"]}, {"finalizers": ["b"]}),
+    "primitives_are_a_set": (
+        {"finalizers": ["a", "a", "b"]},
+        {"finalizers": ["c", "b"]},
+        {"finalizers": ["c", "a", "b"]},
+    ),
+    "primitive_deleted": (
+        {"finalizers": ["a", "b"]},
+        {"$deleteFromPrimitiveList/finalizers": ["a", "z"]},
+        {"finalizers": ["b"]},
+    ),
     "retain_keys": (
         {"labels": {"a": "1"}, "atomic": ["x"]},
         {"$retainKeys": ["labels"], "labels": {"b": "2"}},
@@ -250,14 +285,22 @@ VA = {
 
 def test_a_change_gives_a_decoded_object_and_its_warnings() -> None:
     warnings: list[str] = []
-    change = change_of(VOLUME_ATTACHMENTS, PatchType.MERGE, {"odd": 1, "metadata": {"labels": {}}}, FieldValidation.WARN, warnings)
+    change = change_of(
+        VOLUME_ATTACHMENTS, PatchType.MERGE, {"odd": 1, "metadata": {"labels": {}}}, FieldValidation.WARN, warnings
+    )
     assert VA == change(VA)
     assert ['unknown field "odd"'] == warnings
 
 
 @pytest.mark.parametrize(
     ("kind", "patch"),
-    [(PatchType.JSON, {}), (PatchType.JSON, "x"), (PatchType.JSON, [5]), (PatchType.MERGE, []), (PatchType.STRATEGIC, [])],
+    [
+        (PatchType.JSON, {}),
+        (PatchType.JSON, "x"),
+        (PatchType.JSON, [5]),
+        (PatchType.MERGE, []),
+        (PatchType.STRATEGIC, []),
+    ],
 )
 def test_what_is_no_patch_is_a_bad_request(kind: PatchType, patch: Any) -> None:
     with pytest.raises(BadRequest):
@@ -271,7 +314,13 @@ def test_a_failed_test_is_invalid_without_details() -> None:
 
 
 def test_a_refused_patch_shows_no_secret() -> None:
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "Y2FuYXJ5"}, "type": "Opaque"}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s"},
+        "data": {"a": "Y2FuYXJ5"},
+        "type": "Opaque",
+    }
     for patch in ({"data": {"b": "canary%"}}, {"odd": "canary"}, {"stringData": {"c": ["canary"]}}):
         with pytest.raises(Invalid) as refused:
             change_of(SECRETS, PatchType.MERGE, patch, FieldValidation.STRICT)(secret)

@@ -72,7 +72,12 @@ def test_an_age_is_counted_from_now() -> None:
 
 OBJECT = {
     "metadata": {"annotations": {"a.b/c": "an"}},
-    "spec": {"name": "x", "list": ["a", "b", 3], "map": {"b": 2, "a": 1}, "conditions": [{"type": "A", "n": 1}, {"type": "B", "n": 2}]},
+    "spec": {
+        "name": "x",
+        "list": ["a", "b", 3],
+        "map": {"b": 2, "a": 1},
+        "conditions": [{"type": "A", "n": 1}, {"type": "B", "n": 2}],
+    },
 }
 
 
@@ -151,7 +156,9 @@ def test_what_a_path_looks_at_is_work_of_the_request() -> None:
 
 def test_a_row_of_a_watch_is_blank_where_its_cells_are_too_much_work() -> None:
     find = parse_path("..zz")
-    columns = [CustomColumn(f"c{number}", "integer", "", "told", 0, lambda obj: len(find(obj))) for number in range(100)]
+    columns = [
+        CustomColumn(f"c{number}", "integer", "", "told", 0, lambda obj: len(find(obj))) for number in range(100)
+    ]
     resource = dataclasses.replace(SHAPE_KIND, custom=a_custom(*columns))
     wide = {"metadata": {"name": "a", "uid": "u"}, "wide": {f"k{number}": {} for number in range(2000)}}
     table = TableRendering("meta.k8s.io/v1", "None")
@@ -192,10 +199,14 @@ def test_custom_cells_have_the_declared_type(kind: str, value: Any, cell: Any) -
 
 
 def test_a_custom_kind_without_columns_shows_its_age() -> None:
-    assert [("Name", "string"), ("Age", "date")] == [(column.name, column.type) for column in _custom_columns(a_custom())]
+    assert [("Name", "string"), ("Age", "date")] == [
+        (column.name, column.type) for column in _custom_columns(a_custom())
+    ]
 
 
-@pytest.mark.parametrize("resource", [resource for resource in RESOURCES if resource.answer is None], ids=lambda resource: resource.name)
+@pytest.mark.parametrize(
+    "resource", [resource for resource in RESOURCES if resource.answer is None], ids=lambda resource: resource.name
+)
 def test_every_kind_explains_its_columns(resource: Any) -> None:
     columns: tuple[Column, ...] = columns_of(resource)
     assert columns is DEFAULT or {"Age", "Last Seen"}.intersection(column.name for column in columns)

@@ -51,7 +51,9 @@ def test_the_samples_leave_no_field_out() -> None:
     declared: set[str] = set()
     for sample in ALL:
         _walk(sample.resource.message, sample.make("x"), declared, covered)
-    left_out = {field for rules in (RULES, *(sample.rules for sample in ALL)) for field, value in rules.items() if value is OMIT}
+    left_out = {
+        field for rules in (RULES, *(sample.rules for sample in ALL)) for field, value in rules.items() if value is OMIT
+    }
     assert [] == sorted(declared - covered - left_out)
 
 
@@ -110,7 +112,14 @@ def test_the_wire_means(content: bytes, value: dict[str, Any]) -> None:
 
 
 def test_what_is_unknown_is_skipped() -> None:
-    nested = varint(99 << 3 | 3) + number(1, 1) + chunk(2, b"x") + varint(98 << 3 | 3) + varint(98 << 3 | 4) + varint(99 << 3 | 4)
+    nested = (
+        varint(99 << 3 | 3)
+        + number(1, 1)
+        + chunk(2, b"x")
+        + varint(98 << 3 | 3)
+        + varint(98 << 3 | 4)
+        + varint(99 << 3 | 4)
+    )
     rest = number(100, 1) + varint(101 << 3 | 1) + b"12345678" + varint(102 << 3 | 5) + b"1234"
     assert {"name": "a"} == told(nested + chunk(1, b"a") + rest)
 

@@ -46,7 +46,9 @@ class Client:
         return reply
 
     def answer(self, request: HttpRequest) -> HttpReply | WatchReply:
-        return self.service.refusal(request) or self.service.answer(request, route_of(request.path, self.store), Effort())
+        return self.service.refusal(request) or self.service.answer(
+            request, route_of(request.path, self.store), Effort()
+        )
 
 
 @pytest.fixture
@@ -54,7 +56,9 @@ def client() -> Client:
     return Client()
 
 
-@pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer wrong", f"Bearer  {TOKEN}", f"Basic {TOKEN}", TOKEN, "Bearer \udcff"])
+@pytest.mark.parametrize(
+    "authorization", ["", "Bearer", "Bearer wrong", f"Bearer  {TOKEN}", f"Basic {TOKEN}", TOKEN, "Bearer \udcff"]
+)
 def test_whoever_shows_no_token_is_unauthorized(client: Client, authorization: str) -> None:
     for path in ("/api/v1/nodes", "/version", "/apis", "/no/such"):
         reply = client.ask("GET", path, headers={"authorization": authorization})
@@ -109,12 +113,21 @@ def test_a_number_is_read_as_go_reads_it(client: Client, limit: str, why: str) -
 def test_what_only_lists_know_is_not_read_where_one_object_is_asked_for(client: Client) -> None:
     assert 201 == client.ask("POST", VAS, a_va("one")).status
     wrong = {"limit": "many", "timeoutSeconds": "x", "continue": "x", "resourceVersionMatch": "x"}
-    assert (200, 400) == (client.ask("GET", f"{VAS}/one", query=wrong).status, client.ask("GET", VAS, query=wrong).status)
+    assert (200, 400) == (
+        client.ask("GET", f"{VAS}/one", query=wrong).status,
+        client.ask("GET", VAS, query=wrong).status,
+    )
     assert 504 == client.ask("GET", f"{VAS}/one", query={"resourceVersion": str(10**9)}).status
 
 
 def test_a_watch_is_handed_back_with_its_options(client: Client) -> None:
-    query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "7", "resourceVersion": "0", "labelSelector": "a"}
+    query = {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "7",
+        "resourceVersion": "0",
+        "labelSelector": "a",
+    }
     reply = client.answer(HttpRequest("GET", tuple(VAS[1:].split("/")), query, {"authorization": f"Bearer {TOKEN}"}))
     assert isinstance(reply, WatchReply)
     assert (True, 7.0, "0") == (reply.options.bookmarks, reply.options.timeout_s, reply.options.resource_version)
@@ -158,7 +171,8 @@ def test_what_looks_like_a_date_in_yaml_stays_text(client: Client) -> None:
 
 
 BOMB = b"a: &a [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
-    b"%c: &%c [%s]\n" % (letter, letter, b",".join([b"*%c" % (letter - 1)] * 10)) for letter in range(ord("b"), ord("k"))
+    b"%c: &%c [%s]\n" % (letter, letter, b",".join([b"*%c" % (letter - 1)] * 10))
+    for letter in range(ord("b"), ord("k"))
 )
 
 YAML_BUT_NOT_JSON = [b"?", b"~: 1", b"null: x", b"!!bool x: 1", b"a: !!bool x", b'a: !!int ""', b"a: !!timestamp x"]
@@ -213,7 +227,10 @@ def test_any_bytes_are_an_object_or_a_clean_refusal(body: bytes) -> None:
 
 
 @pytest.mark.slow
-@given(path=st.lists(st.text(max_size=6), max_size=7), method=st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "ODD"]))
+@given(
+    path=st.lists(st.text(max_size=6), max_size=7),
+    method=st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "ODD"]),
+)
 @example(path=["", "", "", ""], method="DELETE")
 def test_any_path_and_method_get_an_answer(path: list[str], method: str) -> None:
     client = Client()
@@ -250,16 +267,31 @@ def test_discovery(client: Client, path: str, kind: str) -> None:
 
 def test_discovery_names_each_kind_with_its_verbs(client: Client) -> None:
     found = {resource["name"]: resource for resource in json.loads(client.ask("GET", "/api/v1").body)["resources"]}
-    assert {"persistentvolumes", "persistentvolumes/status", "secrets", "events", "nodes", "nodes/status", "namespaces"} < set(found)
+    assert {
+        "persistentvolumes",
+        "persistentvolumes/status",
+        "secrets",
+        "events",
+        "nodes",
+        "nodes/status",
+        "namespaces",
+    } < set(found)
     pv = found["persistentvolumes"]
-    assert ("PersistentVolume", "persistentvolume", False, ["pv"]) == (pv["kind"], pv["singularName"], pv["namespaced"], pv["shortNames"])
+    assert ("PersistentVolume", "persistentvolume", False, ["pv"]) == (
+        pv["kind"],
+        pv["singularName"],
+        pv["namespaced"],
+        pv["shortNames"],
+    )
     assert {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"} == set(pv["verbs"])
     assert "deletecollection" not in found["namespaces"]["verbs"]
 
 
 def test_openapi_says_that_patches_know_field_validation(client: Client) -> None:
     index = json.loads(client.ask("GET", "/openapi/v3").body)["paths"]
-    document = json.loads(client.ask("GET", index["apis/storage.k8s.io/v1"]["serverRelativeURL"].partition("?")[0]).body)
+    document = json.loads(
+        client.ask("GET", index["apis/storage.k8s.io/v1"]["serverRelativeURL"].partition("?")[0]).body
+    )
     operation = document["paths"]["/apis/storage.k8s.io/v1/volumeattachments/{name}"]["patch"]
     assert "fieldValidation" in [parameter["name"] for parameter in operation["parameters"]]
 
@@ -270,7 +302,16 @@ def test_the_root_names_the_paths_that_there_are(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/apis/none", "/api/v2", "/apis/none/v1", "/openapi/v3/apis/none/v1", "/apis//v1", "/apis//v1/nodes", "/metrics/x"]
+    "path",
+    [
+        "/apis/none",
+        "/api/v2",
+        "/apis/none/v1",
+        "/openapi/v3/apis/none/v1",
+        "/apis//v1",
+        "/apis//v1/nodes",
+        "/metrics/x",
+    ],
 )
 def test_what_is_not_served_is_404(client: Client, path: str) -> None:
     assert 404 == client.ask("GET", path).status

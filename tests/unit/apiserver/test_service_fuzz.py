@@ -30,7 +30,9 @@ TYPES = st.sampled_from(
         "text/plain",
     ]
 )
-ACCEPTS = st.sampled_from(["", "*/*", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;q=x", "application/yaml", ",;=,"])
+ACCEPTS = st.sampled_from(
+    ["", "*/*", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;q=x", "application/yaml", ",;=,"]
+)
 WORDS = st.sampled_from(
     [
         "api",
@@ -84,14 +86,32 @@ NAMES = st.sampled_from(
         "verbose",
     ]
 )
-VALUES = st.one_of(st.sampled_from(["1", "0", "true", "All", "-1", "9" * 30, "a=b", "a in (b", "Strict", "Exact"]), st.text(max_size=8))
+VALUES = st.one_of(
+    st.sampled_from(["1", "0", "true", "All", "-1", "9" * 30, "a=b", "a in (b", "Strict", "Exact"]), st.text(max_size=8)
+)
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=5))
 KEYS = st.sampled_from(
-    ["metadata", "spec", "status", "name", "namespace", "kind", "apiVersion", "labels", "data", "finalizers", "op", "path", "$patch"]
+    [
+        "metadata",
+        "spec",
+        "status",
+        "name",
+        "namespace",
+        "kind",
+        "apiVersion",
+        "labels",
+        "data",
+        "finalizers",
+        "op",
+        "path",
+        "$patch",
+    ]
 )
 JSON = st.recursive(
     LEAVES,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.one_of(KEYS, st.text(max_size=4)), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.one_of(KEYS, st.text(max_size=4)), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -110,7 +130,10 @@ def encoded(value: Any) -> bytes:
 
 
 BODIES = st.one_of(
-    JSON.map(encoded), objects().map(encoded), st.binary(max_size=80), st.binary(max_size=80).map(lambda data: b"k8s\0" + data)
+    JSON.map(encoded),
+    objects().map(encoded),
+    st.binary(max_size=80),
+    st.binary(max_size=80).map(lambda data: b"k8s\0" + data),
 )
 
 

@@ -37,7 +37,12 @@ def test_versions_grow_over_all_kinds_and_every_change_is_told_in_order(store: O
 def test_a_write_that_changes_nothing_is_none(store: ObjectStore) -> None:
     made = create(store, VOLUME_ATTACHMENTS, a_va("va", labels={"a": "b"}))
     version = store.version
-    for body in ({}, {"metadata": {"labels": {"a": "b"}}}, {"status": {"attached": True}}, {"metadata": {"annotations": {}}}):
+    for body in (
+        {},
+        {"metadata": {"labels": {"a": "b"}}},
+        {"status": {"attached": True}},
+        {"metadata": {"annotations": {}}},
+    ):
         assert patch(store, VOLUME_ATTACHMENTS, KEY, body).stored.whole() == made
     assert store.version == version
 
@@ -68,13 +73,18 @@ def test_a_taken_name_is_refused_with_the_plural_in_details(store: ObjectStore) 
 
 
 def test_generated_names_avoid_what_is_there(store: ObjectStore) -> None:
-    names = {create(store, SECRETS, {"metadata": {"generateName": "x" * 70}}, "default")["metadata"]["name"] for _ in range(20)}
+    names = {
+        create(store, SECRETS, {"metadata": {"generateName": "x" * 70}}, "default")["metadata"]["name"]
+        for _ in range(20)
+    }
     assert len(names) == 20
     assert {name[:58] for name in names} == {"x" * 58}
 
 
 def test_the_largest_generation_stays_and_the_object_can_go(store: ObjectStore) -> None:
-    create(store, SECRETS, {"metadata": {"name": "s", "generation": 2**63 - 1, "finalizers": ["example.com/a"]}}, "default")
+    create(
+        store, SECRETS, {"metadata": {"name": "s", "generation": 2**63 - 1, "finalizers": ["example.com/a"]}}, "default"
+    )
     store.delete(SECRETS, Key("default", "s"), NOW)
     patch(store, SECRETS, Key("default", "s"), {"metadata": {"finalizers": None}})
     with pytest.raises(NotFound):
@@ -141,7 +151,9 @@ def test_a_version_on_create_is_refused() -> None:
 
 
 def test_dry_run_shows_and_stores_nothing(store: ObjectStore) -> None:
-    shown = store.create(VOLUME_ATTACHMENTS, decoded(VOLUME_ATTACHMENTS, a_va("va")), "", NOW, dry_run=True).stored.whole()
+    shown = store.create(
+        VOLUME_ATTACHMENTS, decoded(VOLUME_ATTACHMENTS, a_va("va")), "", NOW, dry_run=True
+    ).stored.whole()
     assert shown["metadata"]["uid"]
     assert "resourceVersion" not in shown["metadata"]
     with pytest.raises(NotFound):
@@ -179,7 +191,9 @@ def test_nothing_is_made_in_a_terminating_namespace(store: ObjectStore) -> None:
     assert (False, "Terminating") == (marked.gone, marked.stored.whole()["status"]["phase"])
     with pytest.raises(Forbidden, match="because it is being terminated") as refused:
         create(store, SECRETS, {"metadata": {"name": "s"}}, "ns")
-    assert [("NamespaceTerminating", "metadata.namespace")] == [(c["reason"], c["field"]) for c in refused.value.details["causes"]]
+    assert [("NamespaceTerminating", "metadata.namespace")] == [
+        (c["reason"], c["field"]) for c in refused.value.details["causes"]
+    ]
 
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])

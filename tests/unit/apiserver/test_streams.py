@@ -79,10 +79,14 @@ class Room:
         self.store = store
         self.streams = Streams(a_hub(store), ServerMetrics(store))
 
-    def watch(self, selector: str = "", version: str = "", rendering: Rendering = WHOLE, *, is_chunked: bool = False) -> Paper:
+    def watch(
+        self, selector: str = "", version: str = "", rendering: Rendering = WHOLE, *, is_chunked: bool = False
+    ) -> Paper:
         paper = Paper()
         scope = scope_of(CONFIG_MAPS, None, selector, "")
-        reply = WatchReply(CONFIG_MAPS, scope, WatchOptions(version or str(self.store.version), timeout_s=60), rendering)
+        reply = WatchReply(
+            CONFIG_MAPS, scope, WatchOptions(version or str(self.store.version), timeout_s=60), rendering
+        )
         self.streams.begin(self.streams.prepare(reply, paper, is_chunked=is_chunked))
         return paper
 
@@ -116,7 +120,9 @@ async def test_a_step_looks_at_as_much_as_a_batch_may_take(version: str, monkeyp
         looks.clear()
         batches += 1
         found += batch.items
-    assert [f"m{number}" for number in (0, 100, 150, 200, 250, 50)] == sorted(item.stored.key.name for item in found if item.stored)
+    assert [f"m{number}" for number in (0, 100, 150, 200, 250, 50)] == sorted(
+        item.stored.key.name for item in found if item.stored
+    )
     assert batches > 5
 
 
@@ -157,7 +163,9 @@ async def test_a_watch_that_begins_takes_one_step_at_once_and_others_in_its_turn
     paper = room.watch(version="0", rendering=TABLE)
     assert 0 < len(paper.events) <= streams._BATCHES
     await turns()
-    assert [f"m{number:02}" for number in range(40)] == [event["object"]["rows"][0]["cells"][0] for event in paper.events]
+    assert [f"m{number:02}" for number in range(40)] == [
+        event["object"]["rows"][0]["cells"][0] for event in paper.events
+    ]
     assert [True] + [False] * 39 == [bool(event["object"]["columnDefinitions"]) for event in paper.events]
 
 

@@ -18,7 +18,13 @@ from tests.unit.apiserver.objects import NOW, a_store, create, patch
 
 
 def test_items_are_ordered_by_namespace_and_name(store: ObjectStore) -> None:
-    for namespace, name in [("kube-system", "a"), ("default", "b"), ("default", "a-"), ("default", "a.b"), ("default", "a")]:
+    for namespace, name in [
+        ("kube-system", "a"),
+        ("default", "b"),
+        ("default", "a-"),
+        ("default", "a.b"),
+        ("default", "a"),
+    ]:
         create(store, SECRETS, a_secret(f"{name}x"), namespace)
     found = [stored.key for stored in store.list(SECRETS, ListScope()).items]
     assert found == sorted(found)
@@ -38,7 +44,9 @@ def test_an_old_moment_is_todays_list_with_later_changes_taken_back(store: Objec
     create(store, VOLUME_ATTACHMENTS, a_va("c"))
     store.delete(VOLUME_ATTACHMENTS, Key("", "b"), NOW)
     exactly = ListOptions(str(then), "Exact")
-    assert before == {stored.key.name: stored.body for stored in store.list(VOLUME_ATTACHMENTS, ListScope(), exactly).items}
+    assert before == {
+        stored.key.name: stored.body for stored in store.list(VOLUME_ATTACHMENTS, ListScope(), exactly).items
+    }
 
 
 def test_what_goes_while_objects_are_read_is_left_out(store: ObjectStore) -> None:
@@ -87,7 +95,13 @@ def test_history_is_bounded_by_count_bytes_and_age(limits: HistoryLimits, kept: 
     store = a_store(limits)
     create(store, VOLUME_ATTACHMENTS, a_va("va"))
     for number in range(10):
-        patch(store, VOLUME_ATTACHMENTS, Key("", "va"), {"metadata": {"labels": {"n": str(number)}}}, now=NOW + 10 * number)
+        patch(
+            store,
+            VOLUME_ATTACHMENTS,
+            Key("", "va"),
+            {"metadata": {"labels": {"n": str(number)}}},
+            now=NOW + 10 * number,
+        )
     history = store.table(VOLUME_ATTACHMENTS).history
     assert kept == len(history)
     assert kept == len(history.after(history.floor))
@@ -103,7 +117,9 @@ def test_what_is_forgotten_takes_no_memory() -> None:
     for number in range(3900):
         patch(store, VOLUME_ATTACHMENTS, Key("", "forgetful"), {"metadata": {"labels": {"n": str(number)}}})
     gc.collect()
-    mine = [found for found in gc.get_objects() if isinstance(found, StoredChange) and found.key == Key("", "forgetful")]
+    mine = [
+        found for found in gc.get_objects() if isinstance(found, StoredChange) and found.key == Key("", "forgetful")
+    ]
     assert 2000 <= len(mine) <= 3000
 
 
@@ -145,7 +161,9 @@ def test_what_a_watcher_is_told_depends_on_its_selection(store: ObjectStore) -> 
     changes = store.table(VOLUME_ATTACHMENTS).history.after(0)
     one = scope_of(VOLUME_ATTACHMENTS, None, "x=1", "")
     told = [change.seen_by(one.matches) for change in changes]
-    assert [EventType.ADDED, EventType.DELETED, EventType.ADDED, EventType.DELETED] == [seen[0] for seen in told if seen]
+    assert [EventType.ADDED, EventType.DELETED, EventType.ADDED, EventType.DELETED] == [
+        seen[0] for seen in told if seen
+    ]
     left = told[1]
     assert left is not None
     assert ({"x": "1"}, changes[1].rv) == (left[1].labels, left[1].rv), "the old content, the new version"

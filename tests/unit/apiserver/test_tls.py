@@ -42,7 +42,9 @@ def test_an_identity_that_others_could_have_written_is_refused(tmp_path: Path) -
     """Whoever knows the token, or has signed the certificate, is the cluster's admin."""
     identity_in(tmp_path / "tls", NOW)
     (tmp_path / "tls" / "token").chmod(0o666)
-    with pytest.raises(ConfigError, match=r"can't be trusted: others may write to '.*/tls/token' \(mode 0666\); remove the folder"):
+    with pytest.raises(
+        ConfigError, match=r"can't be trusted: others may write to '.*/tls/token' \(mode 0666\); remove the folder"
+    ):
         identity_in(tmp_path / "tls", NOW)
 
 

@@ -28,7 +28,9 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> ServerIdentity:
     return identity_in(tmp_path_factory.mktemp("identity"), time.time())
 
 
-async def test_a_request_that_holds_the_server_is_named_in_the_log(identity: ServerIdentity, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_holds_the_server_is_named_in_the_log(
+    identity: ServerIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In mooring dev as in mooring apiserver: both serve by ApiServer. The query, which may hold anything, is left out."""
     clock = itertools.count(0.0, 2 * turns.STALL_S)
     logged = io.StringIO()
@@ -105,7 +107,9 @@ def test_many_clients_share_a_turn(tmp_path: Path, flood: str) -> None:
         context, port = ssl.create_default_context(cafile=server.ca_file), int(server.url.rpartition(":")[2])
         clients = []
         for _ in range(count):
-            clients.append(context.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="127.0.0.1"))
+            clients.append(
+                context.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="127.0.0.1")
+            )
             clients[-1].sendall(begin.replace("TOKEN", server.identity.token).encode())
         probe(context, port)
         meter.worst_s = 0.0

@@ -27,7 +27,9 @@ def paths(*names: str) -> Any:
 
 
 def test_a_value_of_its_shape_is_taken() -> None:
-    check(SHAPE, spec(text="a", items=[{"port": 1}, {"port": 1, "protocol": "UDP"}], size="1", any={"x": [1]}, whole=None))
+    check(
+        SHAPE, spec(text="a", items=[{"port": 1}, {"port": 1, "protocol": "UDP"}], size="1", any={"x": [1]}, whole=None)
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,14 +39,20 @@ def test_a_value_of_its_shape_is_taken() -> None:
         (spec(text=["a"]), '.spec.text: expected string, got &value.valueUnstructured{Value:[]interface {}{"a"}}'),
         (spec(map=[]), ".spec.map: expected map, got &{[]}"),
         (spec(list={}), ".spec.list: expected list, got &{map[]}"),
-        (spec(items=[{"port": True}]), '.spec.items[port=true,protocol="TCP"].port: expected numeric (int or float), got bool'),
+        (
+            spec(items=[{"port": True}]),
+            '.spec.items[port=true,protocol="TCP"].port: expected numeric (int or float), got bool',
+        ),
         (spec(items=[5]), ".spec.items: element 0: associative list with keys may not have non-map elements"),
         (spec(items=[{}, {}]), '.spec.items: duplicate entries for key [protocol="TCP"]'),
         (spec(items=[{"port": 1}, {"port": 1}]), '.spec.items: duplicate entries for key [port=1,protocol="TCP"]'),
         (spec(set=["a", "a"]), '.spec.set: duplicate entries for key [="a"]'),
         (spec(odd=1), ".spec.odd: field not declared in schema"),
         (spec(odd=1, text=1), "errors:\n  .spec.odd: "),
-        ({"metadata": {"labels": {"a": 1}}}, ".metadata.labels.a: expected string, got &value.valueUnstructured{Value:1}"),
+        (
+            {"metadata": {"labels": {"a": 1}}},
+            ".metadata.labels.a: expected string, got &value.valueUnstructured{Value:1}",
+        ),
     ],
 )
 def test_what_is_of_another_shape_is_told(value: Json, says: str) -> None:
@@ -55,7 +63,9 @@ def test_what_is_of_another_shape_is_told(value: Json, says: str) -> None:
 
 def test_a_time_of_a_custom_kind_is_any_scalar() -> None:
     """As the times of built-in kinds are: what is no time is told when the object is validated."""
-    shape = custom_shape({"type": "object", "properties": {"at": {"type": "string", "format": "date-time"}, "text": {"type": "string"}}})
+    shape = custom_shape(
+        {"type": "object", "properties": {"at": {"type": "string", "format": "date-time"}, "text": {"type": "string"}}}
+    )
     check(shape, {"at": 5})
     with pytest.raises(Untyped, match="expected any scalar"):
         check(shape, {"at": [5]})
@@ -104,7 +114,9 @@ def test_comparing_tells_what_came_what_went_and_what_is_another() -> None:
 
 
 def test_a_new_map_is_new_itself_and_an_empty_list_is_not_null() -> None:
-    assert paths("map") | field_set((SPEC, named("map"), named("x"))) == compare(SHAPE, spec(), spec(map={"x": "1"})).added
+    assert (
+        paths("map") | field_set((SPEC, named("map"), named("x"))) == compare(SHAPE, spec(), spec(map={"x": "1"})).added
+    )
     assert paths("set") == compare(SHAPE, spec(set=None), spec(set=[])).modified
     assert not compare(SHAPE, spec(set=None), spec(set=["a"])).modified
 
@@ -119,7 +131,9 @@ def test_items_that_are_there_twice_are_compared_together() -> None:
     one, twice = spec(set=["a"]), spec(set=["a", "a"])
     assert field_set((SPEC, named("set"), valued("a"))) == compare(SHAPE, one, twice).modified
     assert not compare(SHAPE, twice, twice).modified
-    assert field_set((SPEC, named("set"), valued("a"))) == compare(SHAPE, spec(set=["b"]), spec(set=["b", "a", "a"])).added
+    assert (
+        field_set((SPEC, named("set"), valued("a"))) == compare(SHAPE, spec(set=["b"]), spec(set=["b", "a", "a"])).added
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,7 +169,9 @@ def test_merging_writes_to_neither() -> None:
 def test_fields_are_taken_away_and_what_is_left_empty_is_null() -> None:
     value = spec(map={"x": "1"}, set=["a", "b"], text="a", items=[{"port": 1, "name": "n"}])
     item = keyed({"port": 1, "protocol": "TCP"})
-    gone = field_set((SPEC, named("map"), named("x")), (SPEC, named("set"), valued("a")), (SPEC, named("items"), item, named("name")))
+    gone = field_set(
+        (SPEC, named("map"), named("x")), (SPEC, named("set"), valued("a")), (SPEC, named("items"), item, named("name"))
+    )
     assert spec(map=None, set=["b"], text="a", items=[{"port": 1}]) == remove(SHAPE, value, gone)
 
 
@@ -176,4 +192,6 @@ def test_every_built_in_kind_has_a_shape(resource: Any) -> None:
     shape = object_shape(resource.message)
     assert Form.MAP is shape.form
     assert shape.inner("metadata") is not ANYTHING
-    assert {("f:kind",), ("f:metadata", "f:labels", "f:a")} == set(fields_of(shape, {"kind": "x", "metadata": {"labels": {"a": "b"}}}))
+    assert {("f:kind",), ("f:metadata", "f:labels", "f:a")} == set(
+        fields_of(shape, {"kind": "x", "metadata": {"labels": {"a": "b"}}})
+    )

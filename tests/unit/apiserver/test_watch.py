@@ -45,7 +45,9 @@ async def everything(batches: Batches) -> list[WatchItem]:
     return [item async for batch in batches for item in batch]
 
 
-async def test_a_quiet_watch_gets_a_bookmark_every_quarter_minute_that_covers_other_kinds(store: ObjectStore, hub: WatchHub) -> None:
+async def test_a_quiet_watch_gets_a_bookmark_every_quarter_minute_that_covers_other_kinds(
+    store: ObjectStore, hub: WatchHub
+) -> None:
     options = WatchOptions(str(store.version), bookmarks=True, timeout_s=100)
     loop = asyncio.get_running_loop()
     times: list[float] = []
@@ -61,7 +63,9 @@ async def test_a_quiet_watch_gets_a_bookmark_every_quarter_minute_that_covers_ot
 
 
 async def test_without_bookmarks_a_quiet_watch_says_nothing(store: ObjectStore, hub: WatchHub) -> None:
-    assert [] == await everything(hub.watch(VOLUME_ATTACHMENTS, ListScope(), WatchOptions(str(store.version), timeout_s=1000)))
+    assert [] == await everything(
+        hub.watch(VOLUME_ATTACHMENTS, ListScope(), WatchOptions(str(store.version), timeout_s=1000))
+    )
     assert 1000 == asyncio.get_running_loop().time()
 
 
@@ -85,7 +89,9 @@ async def test_a_bookmark_never_runs_ahead_of_a_change(store: ObjectStore, hub: 
     assert len({item.version for item in seen if item.stored}) == sum(1 for item in seen if item.stored)
 
 
-async def test_initial_events_are_closed_by_a_bookmark_if_bookmarks_are_wanted(store: ObjectStore, hub: WatchHub) -> None:
+async def test_initial_events_are_closed_by_a_bookmark_if_bookmarks_are_wanted(
+    store: ObjectStore, hub: WatchHub
+) -> None:
     for name in "ba":
         create(store, VOLUME_ATTACHMENTS, a_va(name))
     listed = WatchOptions("", "NotOlderThan", True, True, 5)
@@ -99,7 +105,9 @@ async def test_initial_events_are_closed_by_a_bookmark_if_bookmarks_are_wanted(s
 async def test_a_change_made_while_initial_events_are_read_comes_after_them(store: ObjectStore, hub: WatchHub) -> None:
     for number in range(600):
         create(store, VOLUME_ATTACHMENTS, a_va(f"va-{number:03}"))
-    async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, ListScope(), WatchOptions("", bookmarks=True))) as batches:
+    async with contextlib.aclosing(
+        hub.watch(VOLUME_ATTACHMENTS, ListScope(), WatchOptions("", bookmarks=True))
+    ) as batches:
         first = await anext(batches)
         patch(store, VOLUME_ATTACHMENTS, Key("", "va-599"), {"metadata": {"labels": {"x": "y"}}})
         seen = list(first)
@@ -156,7 +164,9 @@ async def test_a_forgotten_version_is_gone() -> None:
 async def test_closing_ends_all_watches(store: ObjectStore, hub: WatchHub) -> None:
     async with asyncio.TaskGroup() as group:
         watches = [
-            group.create_task(everything(hub.watch(kind, ListScope(), WatchOptions(str(store.version)))), name=kind.kind)
+            group.create_task(
+                everything(hub.watch(kind, ListScope(), WatchOptions(str(store.version)))), name=kind.kind
+            )
             for kind in (VOLUME_ATTACHMENTS, SECRETS, SECRETS)
         ]
         await asyncio.sleep(1)

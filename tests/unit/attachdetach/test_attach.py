@@ -40,15 +40,26 @@ async def test_AD02_the_mirror_of_a_static_pod_counts_as_any_other() -> None:
     async with attaching() as world:
         volume, node = await world.volume(), await world.node()
         mirror = a_pod("static", volume.claim, node=node)
-        mirror["metadata"] |= {"namespace": NS, "annotations": {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"}}
+        mirror["metadata"] |= {
+            "namespace": NS,
+            "annotations": {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"},
+        }
         await world.create(mirror)
         await world.attach(volume, node)
         assert [volume.unique] == await world.reported(node)
 
 
 VECTORS = {
-    "csi-4d8f42c5f953488d695504cfaf9658961d83f72b5ac9bba3e32c2ddb7708e84f": ("testvol-01", "testdriver-01", "testnode-01"),
-    "csi-c97d341c3f1da4f80af7e5d3de622e065f86af9258dee1bdb039d0b0a4ae514d": ("vol-001", "hostpath.csi.k8s.io", "node-a"),
+    "csi-4d8f42c5f953488d695504cfaf9658961d83f72b5ac9bba3e32c2ddb7708e84f": (
+        "testvol-01",
+        "testdriver-01",
+        "testnode-01",
+    ),
+    "csi-c97d341c3f1da4f80af7e5d3de622e065f86af9258dee1bdb039d0b0a4ae514d": (
+        "vol-001",
+        "hostpath.csi.k8s.io",
+        "node-a",
+    ),
 }
 
 
@@ -69,13 +80,17 @@ async def test_AD03_what_is_attached_is_told_to_the_node_and_to_the_pod() -> Non
         node, pod = await world.attached(volume)
         assert [{"name": volume.unique, "devicePath": ""}] == await world.entries(node)
         await world.settle()
-        assert [("Normal", "SuccessfulAttachVolume", f'AttachVolume.Attach succeeded for volume "{volume.pv}" ')] == await world.told(pod)
+        assert [
+            ("Normal", "SuccessfulAttachVolume", f'AttachVolume.Attach succeeded for volume "{volume.pv}" ')
+        ] == await world.told(pod)
         assert [POST, PATCH_NODE] == world.writes()
 
 
 @pytest.mark.parametrize(("workers", "posts"), [(1, 1), (2, 2)])
 @in_virtual_time
-async def test_a_request_that_hangs_holds_up_no_other_volume_unless_all_workers_are_at_work(workers: int, posts: int) -> None:
+async def test_a_request_that_hangs_holds_up_no_other_volume_unless_all_workers_are_at_work(
+    workers: int, posts: int
+) -> None:
     """Issue 27, A12."""
     async with attaching(workers=workers) as world:
         node = await world.node()
@@ -219,7 +234,9 @@ async def test_AD25_AD26_without_an_attacher_the_pod_hears_of_it_every_two_minut
         assert [] == await world.told(pod)
         await world.settle(2)
         text = f"timed out waiting for external-attacher of {volume.driver} CSI driver to attach volume {volume.handle}"
-        assert [("Warning", "FailedAttachVolume", f'AttachVolume.Attach failed for volume "{volume.pv}" : {text}')] == await world.told(pod)
+        assert [
+            ("Warning", "FailedAttachVolume", f'AttachVolume.Attach failed for volume "{volume.pv}" : {text}')
+        ] == await world.told(pod)
         await world.settle(120)
         assert 2 == (await world.events(pod))[0][3]
         assert await world.va(volume, node)
@@ -285,7 +302,11 @@ async def test_AD48_a_handle_may_hold_slashes_and_carets() -> None:
 @in_virtual_time
 async def test_AD49_a_volume_for_many_readers_is_attached_to_two_nodes() -> None:
     async with attaching() as world:
-        volume, one, two = await world.volume(modes=("ReadWriteOnce", "ReadOnlyMany")), await world.node(), await world.node()
+        volume, one, two = (
+            await world.volume(modes=("ReadWriteOnce", "ReadOnlyMany")),
+            await world.node(),
+            await world.node(),
+        )
         await world.pod(one, volume)
         await world.pod(two, volume)
         await world.attach(volume, one)
@@ -295,7 +316,12 @@ async def test_AD49_a_volume_for_many_readers_is_attached_to_two_nodes() -> None
 @in_virtual_time
 async def test_AD54_one_volume_that_leads_nowhere_does_not_hold_up_the_others() -> None:
     async with attaching() as world:
-        good, bad, fine, node = await world.volume(), await world.volume(bound=False), await world.volume(), await world.node()
+        good, bad, fine, node = (
+            await world.volume(),
+            await world.volume(bound=False),
+            await world.volume(),
+            await world.node(),
+        )
         await world.pod(node, good, bad, fine)
         await world.attach(good, node)
         await world.attach(fine, node)
@@ -305,11 +331,17 @@ async def test_AD54_one_volume_that_leads_nowhere_does_not_hold_up_the_others() 
 @in_virtual_time
 async def test_AD56_an_in_tree_volume_is_attached_by_the_driver_that_took_over() -> None:
     async with attaching() as world:
-        volume, node = await world.volume(source={"gcePersistentDisk": {"pdName": "disk", "fsType": "ext4"}}), await world.node()
+        volume, node = (
+            await world.volume(source={"gcePersistentDisk": {"pdName": "disk", "fsType": "ext4"}}),
+            await world.node(),
+        )
         await world.pod(node, volume)
         await world.settle()
         (found,) = await world.list(VOLUME_ATTACHMENTS)
-        assert ("pd.csi.storage.gke.io", {"persistentVolumeName": volume.pv}) == (found["spec"]["attacher"], found["spec"]["source"])
+        assert ("pd.csi.storage.gke.io", {"persistentVolumeName": volume.pv}) == (
+            found["spec"]["attacher"],
+            found["spec"]["source"],
+        )
 
 
 @in_virtual_time
@@ -350,7 +382,9 @@ OWN = {"publishes": (frozenset({"csi.test"}), True), "another-driver": (frozense
 
 @pytest.mark.parametrize(("own", "held"), OWN.values(), ids=OWN)
 @in_virtual_time
-async def test_an_attachment_for_an_attacher_of_this_process_has_its_finalizer_and_the_nodes_id(own: frozenset[str], held: bool) -> None:
+async def test_an_attachment_for_an_attacher_of_this_process_has_its_finalizer_and_the_nodes_id(
+    own: frozenset[str], held: bool
+) -> None:
     async with attaching(own_attachers=own) as world:
         volume, node = await world.volume(), await world.node()
         await world.create(a_csi_node(node))

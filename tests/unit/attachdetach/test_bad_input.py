@@ -89,7 +89,9 @@ async def test_an_orphan_on_a_node_that_was_deleted_waits_for_the_time_as_well(i
 
 
 @in_virtual_time
-async def test_a_persistent_volume_that_came_back_with_another_handle_does_not_take_the_attachment_of_the_first() -> None:
+async def test_a_persistent_volume_that_came_back_with_another_handle_does_not_take_the_attachment_of_the_first() -> (
+    None
+):
     """The attachment of the first handle stays as somebody else's; the pod that waits hears of it, and everything else goes on."""
     async with attaching() as world:
         volume, one, two = await world.volume(), await world.node(), await world.node()
@@ -127,7 +129,9 @@ async def test_a_pod_that_is_made_anew_at_once_under_its_name(same_node: bool) -
 
 
 @in_virtual_time
-async def test_a_claim_that_is_made_anew_at_once_under_its_name_takes_nothing_from_the_node_that_uses_the_first() -> None:
+async def test_a_claim_that_is_made_anew_at_once_under_its_name_takes_nothing_from_the_node_that_uses_the_first() -> (
+    None
+):
     """The first claim's finalizer was removed by hand while its pod ran."""
     async with attaching() as world:
         volume = await world.volume()
@@ -247,7 +251,9 @@ async def _unbound(world: AttachDetachWorld, volume: Vol) -> None:
     ],
 )
 @in_virtual_time
-async def test_a_pod_whose_claim_leads_nowhere_hears_why_once_and_gets_its_other_volumes(breaks: Any, text: str) -> None:
+async def test_a_pod_whose_claim_leads_nowhere_hears_why_once_and_gets_its_other_volumes(
+    breaks: Any, text: str
+) -> None:
     async with attaching() as world:
         lost, well, node = await world.volume(), await world.volume(), await world.node()
         await breaks(world, lost)
@@ -265,7 +271,9 @@ async def test_a_pod_whose_ephemeral_claim_is_somebody_elses_hears_it() -> None:
         node = await world.node()
         await world.volume(claim="web-scratch")
         await world.pod(node, name="web", volumes=[an_ephemeral_volume("scratch")])
-        await world.wait_told("web", FAILED, "PVC default/web-scratch was not created for pod default/web (pod is not owner)")
+        await world.wait_told(
+            "web", FAILED, "PVC default/web-scratch was not created for pod default/web (pod is not owner)"
+        )
         assert [] == await world.attachments()
 
 

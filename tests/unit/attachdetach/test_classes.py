@@ -64,9 +64,13 @@ async def test_nothing_is_forced_before_its_class_was_read(error: ApiError, caps
         assert await world.wait_told(volume.claim, "FailedDetachVolume", text)
         assert await world.wait_told(waiting, "FailedDetachVolume", text)
         assert await world.wait_told(
-            waiting, "FailedAttachVolume", "StorageClass sc, which may say when it is detached by force, can not be read"
+            waiting,
+            "FailedAttachVolume",
+            "StorageClass sc, which may say when it is detached by force, can not be read",
         )
-        assert re.search(f'^E.*"failed, trying again" err="{error}".*StorageClass', capsys.readouterr().err, re.MULTILINE)
+        assert re.search(
+            f'^E.*"failed, trying again" err="{error}".*StorageClass', capsys.readouterr().err, re.MULTILINE
+        )
         rule.times = rule.hits
         await world.settle(130)
         assert await world.va(volume, node) is None
@@ -90,7 +94,9 @@ async def test_a_class_that_can_not_be_read_any_more_keeps_what_it_said(
         assert await world.va(volume, node)
         assert rule.hits
         assert await world.wait_told(volume.claim, "FailedDetachVolume", "can not read StorageClass")
-        assert re.search("^W.*can't read the StorageClass, what it said last says when", capsys.readouterr().err, re.MULTILINE)
+        assert re.search(
+            "^W.*can't read the StorageClass, what it said last says when", capsys.readouterr().err, re.MULTILINE
+        )
 
 
 @in_virtual_time
@@ -119,7 +125,9 @@ async def test_a_class_that_is_gone_says_nothing() -> None:
 async def test_of_two_objects_of_one_volume_the_class_that_forbids_counts() -> None:
     """Whichever of both a pod used."""
     async with attaching() as world:
-        await world.create(a_class("a", annotations={FORCE_AFTER: "10s"}), a_class("b", annotations={FORCE_AFTER: "never"}))
+        await world.create(
+            a_class("a", annotations={FORCE_AFTER: "10s"}), a_class("b", annotations={FORCE_AFTER: "never"})
+        )
         volume, _ = await world.volume("h", storageClassName="a"), await world.volume("h", storageClassName="b")
         node = await falls_silent(world, volume)
         await world.settle(1000)
@@ -177,7 +185,9 @@ async def test_what_the_class_said_counts_though_the_volume_s_object_went_while_
 async def test_of_two_objects_that_go_at_once_the_last_one_s_class_counts(is_last: bool) -> None:
     watch = HeldWatch("persistentvolumes")
     async with attaching(watch) as world:
-        await world.create(a_class("a", annotations={FORCE_AFTER: "10s"}), a_class("b", annotations={FORCE_AFTER: "never"}))
+        await world.create(
+            a_class("a", annotations={FORCE_AFTER: "10s"}), a_class("b", annotations={FORCE_AFTER: "never"})
+        )
         several = [await world.volume("h", storageClassName=name) for name in ("a", "b")]
         node, pod = await world.attached(several[0])
         await world.set_in_use(node, several[0])

@@ -44,7 +44,9 @@ def wish(name: str = "pod", *, created: str = "1", namespace: str = "default", *
 
 
 def attachment(node: str = "n1", *, deleting: bool = False, **status: Any) -> VolumeAttachment:
-    found: VolumeAttachment = typed(a_va("va", "pv", node, attacher="csi.test", uid="uid", status=status or None, deleting=deleting))
+    found: VolumeAttachment = typed(
+        a_va("va", "pv", node, attacher="csi.test", uid="uid", status=status or None, deleting=deleting)
+    )
     return found
 
 
@@ -85,22 +87,39 @@ ROWS: dict[str, tuple[Place, list[type]]] = {
     "unwanted-post-may-come": (place(record=Record(open_posts=1, open_until=NOW + 1)), []),
     "unwanted-post-comes-no-more": (place(record=Record(open_posts=1, open_until=NOW)), [LookUpAttachment]),
     "may-be-wanted-post-may-come": (place(doubts=(wish().ref,), record=Record(open_posts=1, open_until=NOW + 1)), []),
-    "may-be-wanted-post-comes-no-more": (place(doubts=(wish().ref,), record=Record(open_posts=1, open_until=NOW)), [LookUpAttachment]),
+    "may-be-wanted-post-comes-no-more": (
+        place(doubts=(wish().ref,), record=Record(open_posts=1, open_until=NOW)),
+        [LookUpAttachment],
+    ),
     "may-be-wanted": (place(doubts=(wish().ref,)), []),
     "attaching": (place(wishes=(wish(),), attachment=ATTACHING, record=Record(waiting_since=NOW - 119)), []),
-    "attaching-too-long": (place(wishes=(wish(),), attachment=ATTACHING, record=Record(waiting_since=NOW - 120)), [Tell]),
+    "attaching-too-long": (
+        place(wishes=(wish(),), attachment=ATTACHING, record=Record(waiting_since=NOW - 120)),
+        [Tell],
+    ),
     "attached": (place(wishes=(wish(),), attachment=ATTACHED, record=Record(waiting_since=NOW - 1)), [Tell]),
     "attached-before": (place(wishes=(wish(),), attachment=ATTACHED), []),
     "failed": (place(wishes=(wish(),), attachment=FAILED), [Tell]),
-    "failed-and-told": (place(wishes=(wish(),), attachment=FAILED, record=Record(told={"error": Told("t boom", NOW - 599)})), []),
+    "failed-and-told": (
+        place(wishes=(wish(),), attachment=FAILED, record=Record(told={"error": Told("t boom", NOW - 599)})),
+        [],
+    ),
     "wanted-while-it-ends": (place(wishes=(wish(),), attachment=ENDING), [Tell]),
-    "wanted-while-our-delete-is-under-way": (place(wishes=(wish(),), attachment=ATTACHED, deletion=Deletion("", NOW)), [Tell]),
+    "wanted-while-our-delete-is-under-way": (
+        place(wishes=(wish(),), attachment=ATTACHED, deletion=Deletion("", NOW)),
+        [Tell],
+    ),
     "wanted-delete-unanswered": (
         place(wishes=(wish(),), attachment=ATTACHED, deletion=Deletion("", NOW, on_its_way=False, unanswered=True)),
         [Delete, Tell],  # an event that finds no room must not hold up the DELETE
     ),
     "wanted-delete-unanswered-reported-since": (
-        place(wishes=(wish(),), attachment=ATTACHED, reported=True, deletion=Deletion("", NOW, False, True, NOW + 1, was_reported=True)),
+        place(
+            wishes=(wish(),),
+            attachment=ATTACHED,
+            reported=True,
+            deletion=Deletion("", NOW, False, True, NOW + 1, was_reported=True),
+        ),
         [Tell],
     ),
     "delete-unanswered-mounted-since": (
@@ -130,11 +149,20 @@ ROWS: dict[str, tuple[Place, list[type]]] = {
     "unwanted-not-asked-lately": (place(attachment=ATTACHED, node_record=STALE), [CheckNode]),
     "unwanted-node-gone": (place(GONE, attachment=ATTACHED), [Delete]),
     "unwanted-mounted": (place(attachment=ATTACHED, mounted=True, record=UNWANTED), []),
-    "unwanted-mounted-dead": (place(DEAD, attachment=ATTACHED, mounted=True, record=UNWANTED, node_record=STALE), [Delete]),
-    "unwanted-mounted-dead-and-reported": (place(DEAD, attachment=ATTACHED, mounted=True, record=UNWANTED, reported=True), []),
+    "unwanted-mounted-dead": (
+        place(DEAD, attachment=ATTACHED, mounted=True, record=UNWANTED, node_record=STALE),
+        [Delete],
+    ),
+    "unwanted-mounted-dead-and-reported": (
+        place(DEAD, attachment=ATTACHED, mounted=True, record=UNWANTED, reported=True),
+        [],
+    ),
     "unwanted-mounted-dead-not-long": (place(DEAD, attachment=ATTACHED, mounted=True, record=YOUNG), []),
     "unwanted-mounted-gone": (place(GONE, attachment=ATTACHED, mounted=True, record=UNWANTED), [Delete]),
-    "unwanted-mounted-tainted": (place(TAINTED, attachment=ATTACHED, mounted=True, record=Record(unwanted_since=NOW)), [Delete]),
+    "unwanted-mounted-tainted": (
+        place(TAINTED, attachment=ATTACHED, mounted=True, record=Record(unwanted_since=NOW)),
+        [Delete],
+    ),
     "wanted-mounted-tainted": (place(TAINTED, wishes=(wish(),), attachment=ATTACHED, mounted=True), []),
     "may-be-wanted-and-attached": (place(doubts=(wish().ref,), attachment=ATTACHED), []),
     "ending": (place(attachment=ENDING), []),
@@ -207,7 +235,9 @@ def test_the_time_until_a_detach_is_forced(more: dict[str, Any], wake_s: float |
 
 
 @pytest.mark.parametrize(("read_at", "expected"), [(NOW - 60, []), (NOW - 61, [LookUpClass]), (None, [LookUpClass])])
-def test_the_class_is_asked_before_a_node_that_is_not_ready_loses_a_volume(read_at: float | None, expected: list[type]) -> None:
+def test_the_class_is_asked_before_a_node_that_is_not_ready_loses_a_volume(
+    read_at: float | None, expected: list[type]
+) -> None:
     classes = {} if read_at is None else {"sc": (None, read_at)}
     for record in (YOUNG, UNWANTED):
         dead = place(DEAD, attachment=ATTACHED, mounted=True, record=record)
@@ -242,11 +272,16 @@ def test_a_node_reports_what_is_attached_and_wanted_or_in_use(here: Place, expec
     assert expected is is_to_be_reported(volume, here, rules, NOW)
     marks = [action.nodes for action in decide_volume(volume, rules, NOW).actions if isinstance(action, MarkReports)]
     assert ([("n1",)] if expected != here.reported else []) == marks
-    assert not is_to_be_reported(msgspec.structs.replace(volume, handle=""), here, rules, NOW), "a volume whose name is lost"
+    assert not is_to_be_reported(msgspec.structs.replace(volume, handle=""), here, rules, NOW), (
+        "a volume whose name is lost"
+    )
 
 
 def test_a_report_keeps_others_and_drops_what_has_no_attachment() -> None:
-    listed = [{"name": name, "devicePath": path} for name, path in (("kubernetes.io/iscsi/x", "/dev/x"), ("kubernetes.io/csi/d^gone", ""))]
+    listed = [
+        {"name": name, "devicePath": path}
+        for name, path in (("kubernetes.io/iscsi/x", "/dev/x"), ("kubernetes.io/csi/d^gone", ""))
+    ]
     node = typed(a_node("n1", volumesAttached=listed))
     volume = Volume(UNIQUE, "csi.test", "h", places={"n1": REPORTS["wanted"][0]})
     report = report_of(node, [volume], Rules(AttachDetachOptions()), NOW)

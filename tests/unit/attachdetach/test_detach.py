@@ -68,7 +68,9 @@ async def test_AD06_nothing_is_deleted_before_the_node_was_surely_told(error: An
         assert [] == await world.reported(node)
 
 
-async def two_pods(world: AttachDetachWorld, volume: Vol, other: Vol | None = None, **pod: Any) -> tuple[str, str, str, str]:
+async def two_pods(
+    world: AttachDetachWorld, volume: Vol, other: Vol | None = None, **pod: Any
+) -> tuple[str, str, str, str]:
     """The volume is attached to one node, and a pod of another one wants it: node, pod, node, pod."""
     one, holder = await world.attached(volume)
     two = await world.node()
@@ -99,7 +101,10 @@ async def test_AD09_pods_of_other_namespaces_are_counted_and_not_named() -> None
         _, holder, two, pod = await two_pods(world, volume, other, namespace="far")
         await world.settle(30)
         texts = [text for _, _, text in await world.told(pod)]
-        assert f'Multi-Attach error for volume "{other.pv}" Volume is already used by 1 pod(s) in different namespaces' == texts[0]
+        assert (
+            f'Multi-Attach error for volume "{other.pv}" Volume is already used by 1 pod(s) in different namespaces'
+            == texts[0]
+        )
         assert "a pod of another namespace has it" in texts[1]
         assert not [text for text in texts if f" {holder} " in f"{text} "]
         assert await world.va(volume, two) is None
@@ -427,7 +432,10 @@ async def test_AD53_without_an_answer_about_the_node_nothing_is_deleted() -> Non
 WAITS = {
     "class": ({"sc": {"mooring.dev/force-detach-after": "90s"}}, 90.0),
     "driver": ({"driver": {"mooring.dev/force-detach-after": "2m"}}, 120.0),
-    "class-first": ({"sc": {"mooring.dev/force-detach-after": "90s"}, "driver": {"mooring.dev/force-detach-after": "2m"}}, 90.0),
+    "class-first": (
+        {"sc": {"mooring.dev/force-detach-after": "90s"}, "driver": {"mooring.dev/force-detach-after": "2m"}},
+        90.0,
+    ),
     "unreadable": ({"sc": {"mooring.dev/force-detach-after": "Never"}}, None),
     "negative": ({"sc": {"mooring.dev/force-detach-after": "-1s"}}, None),
     "never": ({"sc": {"mooring.dev/force-detach-after": "never"}}, None),
@@ -436,7 +444,9 @@ WAITS = {
 
 @pytest.mark.parametrize(("annotations", "wait_s"), WAITS.values(), ids=WAITS)
 @in_virtual_time
-async def test_a_class_or_a_driver_says_when_a_detach_is_forced(annotations: dict[str, Any], wait_s: float | None) -> None:
+async def test_a_class_or_a_driver_says_when_a_detach_is_forced(
+    annotations: dict[str, Any], wait_s: float | None
+) -> None:
     from tests.support.builders import a_class
 
     async with attaching() as world:
@@ -496,7 +506,9 @@ async def test_a_node_that_was_made_anew_and_falls_silent_has_not_said_what_is_m
         other = await world.pod(await world.node(), volume)
         await world.settle(1)
         await world.set_ready(node, False)
-        await world.wait_told(other, "FailedAttachVolume", "which is not ready, had it mounted when it was last heard of")
+        await world.wait_told(
+            other, "FailedAttachVolume", "which is not ready, had it mounted when it was last heard of"
+        )
         await world.settle(300)
         assert await world.va(volume, node)
         await world.set_ready(node, True)

@@ -67,7 +67,9 @@ async def test_each_volume_and_each_report_is_looked_at_once() -> None:
     assert COUNT == len(world.looked_at())
     assert COUNT // 2 == sum(controller == REPORTS for controller, _ in counts)
     assert {one.unique for one in volumes[-2:]} == set(world.looked_at()[:2]), "the newest first"
-    assert COUNT == world.worked_on() - before, "all reports are right, and no pod lacks a volume: only the volumes are work"
+    assert COUNT == world.worked_on() - before, (
+        "all reports are right, and no pod lacks a volume: only the volumes are work"
+    )
 
 
 @pytest.mark.parametrize("how", ["missing", "gone", "twice", "noted"])
@@ -76,7 +78,11 @@ async def test_a_report_that_is_wrong_is_looked_at_once_and_mended(how: str) -> 
     volumes = await world.settled()
     node = (await world.list(NODES))[0]["metadata"]["name"]
     entries, before = await world.entries(node), len(world.of(PATCH_NODE, node))
-    lists = {"missing": entries[:1], "gone": [*entries, {"name": GONE.unique, "devicePath": ""}], "twice": [*entries, *entries]}
+    lists = {
+        "missing": entries[:1],
+        "gone": [*entries, {"name": GONE.unique, "devicePath": ""}],
+        "twice": [*entries, *entries],
+    }
     if how in lists:
         await world.node_status(node, volumesAttached=lists[how])
     else:

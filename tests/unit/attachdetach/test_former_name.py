@@ -130,7 +130,9 @@ async def test_it_stays_under_a_pod_that_may_use_the_volume(why: str) -> None:
     pod = await world.pod(node, volume)
     await world.pod_status(pod, "Running", "running")
     if "claim" in why:
-        await world.patch(PERSISTENT_VOLUME_CLAIMS, volume.claim, {"status": {"phase": "Lost"}}, volume.namespace, "status")
+        await world.patch(
+            PERSISTENT_VOLUME_CLAIMS, volume.claim, {"status": {"phase": "Lost"}}, volume.namespace, "status"
+        )
     async with world.controlling():
         await world.settle(600)
         assert [] == world.writes()
@@ -202,7 +204,9 @@ async def test_one_that_is_in_the_way_of_a_pod_goes_by_itself() -> None:
     await world.make_va(volume, node, pv=other.pv)
     await world.pod(node, volume)
     async with world.controlling():
-        await world.shown(VOLUME_ATTACHMENTS, volume.va(node), lambda one: _names(one, volume), "about the right volume")
+        await world.shown(
+            VOLUME_ATTACHMENTS, volume.va(node), lambda one: _names(one, volume), "about the right volume"
+        )
         await world.attach(volume, node)
         assert [DELETE, POST] == [one for one in world.writes() if one in (DELETE, POST)]
 

@@ -28,7 +28,11 @@ async def test_a_pods_own_disk_is_attached_by_the_driver_that_took_over() -> Non
         csi = {"driver": GCE, "volumeHandle": DISK.handle, "fsType": "ext4", "volumeAttributes": {"partition": ""}}
         inline = {"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem", "csi": csi}
         found = made["spec"]["source"]["inlineVolumeSpec"]
-        assert (GCE, node, inline) == (made["spec"]["attacher"], made["spec"]["nodeName"], {key: found.get(key) for key in inline})
+        assert (GCE, node, inline) == (
+            made["spec"]["attacher"],
+            made["spec"]["nodeName"],
+            {key: found.get(key) for key in inline},
+        )
         await world.attach(DISK, node)
         text = f'AttachVolume.Attach succeeded for volume "{GCE}-disk" '
         assert text == await world.wait_told(pod, "SuccessfulAttachVolume")
@@ -82,7 +86,9 @@ async def test_a_request_without_an_answer_leaves_nothing_when_its_pod_goes(carr
         await world.delete_pod(pod)
         await world.pod(other, volumes=[own()])
         await world.settle(10)
-        assert ([DISK.va(other)] if carried_out == "at once" else []) == await world.attachments(), "for one node at a time"
+        assert ([DISK.va(other)] if carried_out == "at once" else []) == await world.attachments(), (
+            "for one node at a time"
+        )
         await world.settle(80)
         assert [DISK.va(other)] == await world.attachments()
 
@@ -209,8 +215,14 @@ async def test_an_attachment_of_others_holds_the_disk_and_is_left_alone() -> Non
     async with attaching() as world:
         first, second = await world.node(), await world.node()
         csi = {"driver": GCE, "volumeHandle": DISK.handle}
-        spec = {"attacher": GCE, "nodeName": first, "source": {"inlineVolumeSpec": {"accessModes": ["ReadWriteOnce"], "csi": csi}}}
-        await world.create({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "mine"}, "spec": spec})
+        spec = {
+            "attacher": GCE,
+            "nodeName": first,
+            "source": {"inlineVolumeSpec": {"accessModes": ["ReadWriteOnce"], "csi": csi}},
+        }
+        await world.create(
+            {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "mine"}, "spec": spec}
+        )
         pod = await world.pod(second, volumes=[own()])
         await world.wait_told(pod, "FailedAttachVolume", "Multi-Attach error")
         assert ["mine"] == await world.attachments()

@@ -11,7 +11,14 @@ from mooring.cluster.attachdetach.assemble import observe, volume_of
 from mooring.cluster.attachdetach.identity import MANAGED, Identity
 from mooring.cluster.attachdetach.memory import Memory
 from mooring.cluster.attachdetach.orphans import Orphans
-from mooring.cluster.attachdetach.view import ATTACHMENT_INDEXES, CLAIM_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
+from mooring.cluster.attachdetach.view import (
+    ATTACHMENT_INDEXES,
+    CLAIM_INDEXES,
+    ORPHAN,
+    POD_INDEXES,
+    VOLUME_INDEXES,
+    View,
+)
 from mooring.kube.cache.store import Store
 from tests.support.builders import DRIVER, a_node, a_pod, a_pv, a_va, typed
 
@@ -37,7 +44,17 @@ def steps_of(work: Callable[[], object]) -> int:
 def crowded(*, in_use: bool, each: int = EACH) -> tuple[View, list[str]]:
     """So many such attachments on each node, and the keys of all of them."""
     nodes, attachments = Store(), Store(ATTACHMENT_INDEXES)
-    view = View(Store(POD_INDEXES), Store(CLAIM_INDEXES), Store(VOLUME_INDEXES), nodes, Store(), attachments, Store(), Memory(), Orphans())
+    view = View(
+        Store(POD_INDEXES),
+        Store(CLAIM_INDEXES),
+        Store(VOLUME_INDEXES),
+        nodes,
+        Store(),
+        attachments,
+        Store(),
+        Memory(),
+        Orphans(),
+    )
     for node in (f"n{number}" for number in range(NODES)):
         volumes = [Identity(DRIVER, f"{node}-h{number}") for number in range(each)]
         nodes.apply(typed(a_node(node, volumesInUse=[one.unique for one in volumes] if in_use else None)))
@@ -75,7 +92,9 @@ def test_the_steps_of_a_nodes_orphans_do_not_grow_with_the_other_attachments() -
 
     def steps(count: int) -> int:
         nodes, volumes, attachments = Store(), Store(VOLUME_INDEXES), Store(ATTACHMENT_INDEXES)
-        view = View(Store(POD_INDEXES), Store(CLAIM_INDEXES), volumes, nodes, Store(), attachments, Store(), Memory(), Orphans())
+        view = View(
+            Store(POD_INDEXES), Store(CLAIM_INDEXES), volumes, nodes, Store(), attachments, Store(), Memory(), Orphans()
+        )
         for number in range(count):
             volumes.apply(typed(a_pv(f"v{number}", handle=f"h{number}")))
             attachments.apply(typed(a_va(Identity(DRIVER, f"h{number}").attachment_to("n"), f"v{number}", "n")))
@@ -93,7 +112,17 @@ def test_the_steps_of_a_nodes_orphans_do_not_grow_with_the_other_attachments() -
 def steps_of_disks(count: int) -> int:
     """Those of decisions about ten of the disks that one pod names itself, when it is known to the caches."""
     pods, nodes = Store(POD_INDEXES), Store()
-    view = View(pods, Store(CLAIM_INDEXES), Store(VOLUME_INDEXES), nodes, Store(), Store(ATTACHMENT_INDEXES), Store(), Memory(), Orphans())
+    view = View(
+        pods,
+        Store(CLAIM_INDEXES),
+        Store(VOLUME_INDEXES),
+        nodes,
+        Store(),
+        Store(ATTACHMENT_INDEXES),
+        Store(),
+        Memory(),
+        Orphans(),
+    )
     nodes.apply(typed(a_node("n", annotations={MANAGED: "true"})))
     disks = [{"name": f"v{number}", "cinder": {"volumeID": f"disk-{number}"}} for number in range(count)]
     pods.apply(typed(a_pod("user", volumes=disks, node="n")))
@@ -101,7 +130,9 @@ def steps_of_disks(count: int) -> int:
     def look() -> None:
         for number in range(10):
             volume = volume_of(view, Identity("cinder.csi.openstack.org", f"disk-{number}").unique)
-            assert ["cinder.csi.openstack.org-disk-" + str(number)] == [wish.pv_name for wish in volume.places["n"].wishes]
+            assert ["cinder.csi.openstack.org-disk-" + str(number)] == [
+                wish.pv_name for wish in volume.places["n"].wishes
+            ]
 
     return steps_of(look)
 

@@ -43,4 +43,6 @@ def test_what_was_told_is_told_again_once_it_is_over() -> None:
     record.tells("blocked", "mark", ("pod",), 1.0)
     record.tells("multi-attach", "mark", ("pod",), 1.0)
     record.untold("blocked", "never told")
-    assert (False, True) == tuple(record.has_told(subject, "mark", 2.0, "pod") for subject in ("blocked", "multi-attach"))
+    assert (False, True) == tuple(
+        record.has_told(subject, "mark", 2.0, "pod") for subject in ("blocked", "multi-attach")
+    )

@@ -40,7 +40,11 @@ def test_pods_without_claims_are_not_kept() -> None:
 def a_pod_of(name: str, kind: str, owner: str, revision: str = "") -> Pod:
     owners = [{"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": "u", "controller": True}]
     labels = {"pod-template-hash": revision} if revision else {}
-    found: Pod = typed(a_pod(name, "claim", labels=labels, ownerReferences=[*owners, {"kind": "ReplicaSet", "name": "other", "uid": "v"}]))
+    found: Pod = typed(
+        a_pod(
+            name, "claim", labels=labels, ownerReferences=[*owners, {"kind": "ReplicaSet", "name": "other", "uid": "v"}]
+        )
+    )
     return found
 
 
@@ -130,7 +134,9 @@ async def test_only_volumes_that_are_attached_to_managed_nodes_are_desired_and_o
         in_use, total = "storage_count_attachable_volumes_in_use", "attachdetach_controller_total_volumes"
         plugins = (PLUGIN, "kubernetes.io/csi:unattached.test")
         assert [None, None] == [count(in_use, node="", volume_plugin=one) for one in plugins]
-        assert [1, 1] == [count(in_use, node=on, volume_plugin=one) for on, one in zip((unmanaged, node), plugins, strict=True)]
+        assert [1, 1] == [
+            count(in_use, node=on, volume_plugin=one) for on, one in zip((unmanaged, node), plugins, strict=True)
+        ]
         assert [None, None] == [count(total, plugin_name=one, state="desired_state_of_world") for one in plugins]
 
 
@@ -147,7 +153,9 @@ async def test_a_pod_that_has_ended_uses_its_volume_and_does_not_desire_it() -> 
             return world.metrics.registry.get_sample_value(name, labels)
 
         assert 1 == count("storage_count_attachable_volumes_in_use", node=node, volume_plugin=PLUGIN)
-        assert count("attachdetach_controller_total_volumes", plugin_name=PLUGIN, state="desired_state_of_world") is None
+        assert (
+            count("attachdetach_controller_total_volumes", plugin_name=PLUGIN, state="desired_state_of_world") is None
+        )
 
 
 @in_virtual_time
@@ -165,7 +173,12 @@ async def test_failed_operations_are_counted_once_for_each_attempt() -> None:
         volume, node = await world.volume(), await world.node()
 
         def failed(operation: str) -> float | None:
-            labels = {"volume_plugin": PLUGIN, "operation_name": operation, "status": "fail-unknown", "migrated": "false"}
+            labels = {
+                "volume_plugin": PLUGIN,
+                "operation_name": operation,
+                "status": "fail-unknown",
+                "migrated": "false",
+            }
             return world.metrics.registry.get_sample_value("storage_operation_duration_seconds_count", labels)
 
         pod = await world.pod(node, volume)
@@ -177,7 +190,9 @@ async def test_failed_operations_are_counted_once_for_each_attempt() -> None:
         await world.attach(volume, node, hold=True)
         await world.delete_pod(pod)
         await world.wait_deleting(volume, node)
-        await world.va_status(volume, node, attached=True, detachError={"message": "busy", "time": "2026-01-01T00:00:00Z"})
+        await world.va_status(
+            volume, node, attached=True, detachError={"message": "busy", "time": "2026-01-01T00:00:00Z"}
+        )
         await world.settle()
         assert (2, 1) == (failed("volume_attach"), failed("volume_detach"))
 

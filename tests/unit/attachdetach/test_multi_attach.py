@@ -16,11 +16,19 @@ from tests.support.virtual_loop import in_virtual_time
 
 
 def of_a_deployment(name: str, revision: str) -> dict[str, Any]:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{name}-{revision}", "uid": revision, "controller": True}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": f"{name}-{revision}",
+        "uid": revision,
+        "controller": True,
+    }
     return {"labels": {"pod-template-hash": revision}, "ownerReferences": [owner]}
 
 
-async def blocked(world: AttachDetachWorld, holder: dict[str, Any] | None = None, pod: dict[str, Any] | None = None) -> Any:
+async def blocked(
+    world: AttachDetachWorld, holder: dict[str, Any] | None = None, pod: dict[str, Any] | None = None
+) -> Any:
     """A volume with a pod on n-one, and a pod on n-two that waits."""
     volume = await world.volume()
     await world.node("n-two")
@@ -44,7 +52,10 @@ def begins(volume: Vol, used: str) -> str:
 async def test_a_running_pod() -> None:
     async with attaching() as world:
         volume, _, _ = await blocked(world)
-        text = begins(volume, "Volume is already used by pod(s) first") + "pod first runs on node n-one; this ends only when that pod goes"
+        text = (
+            begins(volume, "Volume is already used by pod(s) first")
+            + "pod first runs on node n-one; this ends only when that pod goes"
+        )
         assert text == await heard(world)
         await world.settle(1800)
         assert 2 == len(await world.told("second")), "once as upstream, once with the reason"
@@ -58,7 +69,11 @@ async def test_pods_that_wait_too_are_not_named() -> None:
         await world.pod(await world.node("n-three"), volume, name="fourth")
         await world.settle(1)
         text = f'Multi-Attach error for volume "{volume.pv}" Volume is already used by pod(s) first'
-        assert [text] == [told for _, _, told in await world.told("second")] == [told for _, _, told in await world.told("fourth")]
+        assert (
+            [text]
+            == [told for _, _, told in await world.told("second")]
+            == [told for _, _, told in await world.told("fourth")]
+        )
 
 
 @in_virtual_time
@@ -68,7 +83,10 @@ async def test_a_pod_that_comes_to_a_node_where_others_have_waited_for_long_hear
         await world.settle(60)
         await world.pod("n-two", volume, name="third")
         await world.settle(1800)
-        text = begins(volume, "Volume is already used by pod(s) first") + "pod first runs on node n-one; this ends only when that pod goes"
+        text = (
+            begins(volume, "Volume is already used by pod(s) first")
+            + "pod first runs on node n-one; this ends only when that pod goes"
+        )
         assert [text] == [told for _, _, told in await world.told("third")]
         assert 2 == len(await world.told("second")), "it knows"
 
@@ -106,7 +124,9 @@ async def test_a_wait_that_is_over_soon_is_not_explained() -> None:
         await world.attach(volume, "n-two")
         await world.settle(60)
         assert b"multi_attach_blocked{" not in world.metrics.render()
-        assert ["FailedAttachVolume", "SuccessfulAttachVolume"] == [reason for _, reason, _ in await world.told("second")]
+        assert ["FailedAttachVolume", "SuccessfulAttachVolume"] == [
+            reason for _, reason, _ in await world.told("second")
+        ]
 
 
 @in_virtual_time
@@ -114,7 +134,10 @@ async def test_a_rolling_update_that_can_not_end() -> None:
     async with attaching() as world:
         await blocked(world, of_a_deployment("web", "old"), of_a_deployment("web", "new"))
         text = await heard(world)
-        assert "is of the same Deployment web, which waits for this pod before it deletes that one; this never ends by itself" in text
+        assert (
+            "is of the same Deployment web, which waits for this pod before it deletes that one; this never ends by itself"
+            in text
+        )
         assert text.endswith("use the update strategy Recreate")
         assert 1 == world.metrics.registry.get_sample_value("multi_attach_blocked", {"class": "rolling_update"})
 
@@ -140,7 +163,9 @@ async def test_a_pod_that_is_being_deleted() -> None:
         _, first, _ = await blocked(world)
         await world.pod_status(first, state="running")
         await world.terminate_pod(first)
-        assert "pod first on node n-one is being deleted; this ends when its containers have ended" in await heard(world)
+        assert "pod first on node n-one is being deleted; this ends when its containers have ended" in await heard(
+            world
+        )
 
 
 @in_virtual_time
@@ -150,7 +175,10 @@ async def test_a_dead_node_with_the_time_that_is_left() -> None:
         await world.set_ready("n-one", False)
         await world.delete_pod(first)
         text = await heard(world, 15)
-        assert "node n-one, which is not ready, had it mounted when it was last heard of; it is detached by force in 5m50s" in text
+        assert (
+            "node n-one, which is not ready, had it mounted when it was last heard of; it is detached by force in 5m50s"
+            in text
+        )
         assert text.endswith("at once if the node is tainted node.kubernetes.io/out-of-service")
 
 

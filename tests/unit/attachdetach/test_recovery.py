@@ -219,7 +219,9 @@ async def test_a_volume_whose_claim_ref_was_removed_stays_where_its_pod_is() -> 
         await world.wait_no_va(volume, node)
 
 
-@pytest.mark.parametrize("more", [{"name": "by-hand"}, {"name": "by-hand", "pv": "elsewhere"}], ids=["same-volume", "no-volume"])
+@pytest.mark.parametrize(
+    "more", [{"name": "by-hand"}, {"name": "by-hand", "pv": "elsewhere"}], ids=["same-volume", "no-volume"]
+)
 @in_virtual_time
 async def test_attachments_of_other_names_are_left_alone(more: dict[str, Any]) -> None:
     world = AttachDetachWorld()
@@ -280,7 +282,9 @@ async def test_an_inline_attachment_holds_its_volume_until_it_is_gone() -> None:
 
 
 @pytest.mark.parametrize("attached", [True, False])
-@pytest.mark.parametrize("kinds", [[PERSISTENT_VOLUMES], [PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS]], ids=["volume", "and-claim"])
+@pytest.mark.parametrize(
+    "kinds", [[PERSISTENT_VOLUMES], [PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS]], ids=["volume", "and-claim"]
+)
 @in_virtual_time
 async def test_a_volume_whose_object_goes_stays_until_its_pod_goes(attached: bool, kinds: list[Any]) -> None:
     """Somebody took the finalizers away, while the pod had not mounted it yet."""
@@ -336,7 +340,9 @@ async def test_an_attachment_of_our_name_that_names_the_object_of_another_volume
     await world.pod(node, other)
     pod = await world.pod(node, volume)
     async with world.controlling():
-        await world.wait_told(pod, "FailedAttachVolume", f"is about attacher csi.test, node {node} and PersistentVolume {other.pv}")
+        await world.wait_told(
+            pod, "FailedAttachVolume", f"is about attacher csi.test, node {node} and PersistentVolume {other.pv}"
+        )
         await world.settle(60)
         assert ([], [other.unique]) == (world.writes(), await world.reported(node))
         await world.delete(VOLUME_ATTACHMENTS, volume.va(node))

@@ -15,7 +15,14 @@ from mooring.cluster.attachdetach.assemble import volume_of
 from mooring.cluster.attachdetach.identity import identity_of
 from mooring.cluster.attachdetach.memory import Memory
 from mooring.cluster.attachdetach.orphans import Orphans
-from mooring.cluster.attachdetach.view import ATTACHMENT_INDEXES, CLAIM_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
+from mooring.cluster.attachdetach.view import (
+    ATTACHMENT_INDEXES,
+    CLAIM_INDEXES,
+    ORPHAN,
+    POD_INDEXES,
+    VOLUME_INDEXES,
+    View,
+)
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, ServerError, Unreachable
 from tests.support.attachdetaching import DELETE, PATCH_NODE, POST, AttachDetachWorld, attaching
@@ -106,7 +113,11 @@ async def test_a_report_is_written_to_the_very_node_that_it_is_about() -> None:
         await world.set_attached(volume, node)
         await world.wait_reported(node, volume)
         first, second = world.of(PATCH_NODE)
-        assert first.body["metadata"]["uid"] != second.body["metadata"]["uid"] == (await world.get(NODES, node))["metadata"]["uid"]
+        assert (
+            first.body["metadata"]["uid"]
+            != second.body["metadata"]["uid"]
+            == (await world.get(NODES, node))["metadata"]["uid"]
+        )
 
 
 @in_virtual_time
@@ -146,7 +157,9 @@ def test_an_attachment_whose_volume_came_back_is_no_orphan() -> None:
     assert found is not None
     va = typed(a_va(found.attachment_to("n1"), "pv", "n1"))
     volumes, attachments = Store(VOLUME_INDEXES), Store(ATTACHMENT_INDEXES)
-    view = View(Store(POD_INDEXES), Store(CLAIM_INDEXES), volumes, Store(), Store(), attachments, Store(), Memory(), Orphans())
+    view = View(
+        Store(POD_INDEXES), Store(CLAIM_INDEXES), volumes, Store(), Store(), attachments, Store(), Memory(), Orphans()
+    )
     attachments.apply(va)
     key = f"{ORPHAN}{va.metadata.name}"
     assert key == view.key_of(va)
@@ -256,7 +269,11 @@ async def test_a_pod_hears_why_its_attachment_can_not_be_made(error: ApiError) -
         await world.attach(volume, node)
         await world.settle()
         told = {(reason, text, count) for _, reason, text, count in await world.events(pod)}
-        assert ("FailedAttachVolume", f'AttachVolume.Attach failed for volume "{volume.pv}" : not now', rule.hits) in told
+        assert (
+            "FailedAttachVolume",
+            f'AttachVolume.Attach failed for volume "{volume.pv}" : not now',
+            rule.hits,
+        ) in told
 
 
 @pytest.mark.parametrize("error", [Forbidden("not now"), ServerError("not now")])
@@ -271,7 +288,11 @@ async def test_a_claim_and_the_pod_that_waits_hear_why_its_attachment_can_not_be
         await world.delete_pod(pod)
         await world.wait_no_va(volume, node)
         text = f'DetachVolume.Detach failed for volume "{volume.pv}" on node "{node}" : not now'
-        assert text == await world.wait_told(waiting, "FailedDetachVolume") == await world.wait_told(volume.claim, "FailedDetachVolume")
+        assert (
+            text
+            == await world.wait_told(waiting, "FailedDetachVolume")
+            == await world.wait_told(volume.claim, "FailedDetachVolume")
+        )
 
 
 @pytest.mark.parametrize("error", [NotFound("no"), Conflict("no"), Invalid("no"), Forbidden("no")])

@@ -83,7 +83,11 @@ class Storm(AttachDetachWorld):
         if request.verb is Verb.CREATE:
             spec = request.body["spec"]
             pv = spec["source"]["persistentVolumeName"]
-            where = {one["spec"]["nodeName"] for _, one in await self._attachments() if one["spec"]["source"]["persistentVolumeName"] == pv}
+            where = {
+                one["spec"]["nodeName"]
+                for _, one in await self._attachments()
+                if one["spec"]["source"]["persistentVolumeName"] == pv
+            }
             self.made += 1
             if pv in self.single and len(where) > 1:
                 self.broken.append(f"I1: {pv} has attachments to {sorted(where)}")

@@ -81,7 +81,9 @@ async def test_a_volume_is_not_reported_again_while_its_delete_has_no_answer(los
 
 @pytest.mark.parametrize(("late_s", "count"), [(0.3, 1), (5.0, 2), (0.0, 2)], ids=["soon", "late", "never"])
 @in_virtual_time
-async def test_a_delete_without_an_answer_is_sent_again_though_a_pod_wants_the_volume_by_now(late_s: float, count: int) -> None:
+async def test_a_delete_without_an_answer_is_sent_again_though_a_pod_wants_the_volume_by_now(
+    late_s: float, count: int
+) -> None:
     """Nobody knows whether the first one is yet to come; the volume would be taken from under the pod."""
     async with attaching() as world:
         volume = await world.volume()
@@ -185,7 +187,9 @@ async def test_a_delete_is_not_sent_again_under_a_mount_that_another_controller_
         world.cluster.refuse(DELETE, error=Unreachable("lost"), late_s=late_s)
         await world.delete_pod(pod)
         await world.until(lambda: _sent(world), what="a DELETE")
-        await world.node_status(node, volumesInUse=[volume.unique], volumesAttached=[{"name": volume.unique, "devicePath": ""}])
+        await world.node_status(
+            node, volumesInUse=[volume.unique], volumesAttached=[{"name": volume.unique, "devicePath": ""}]
+        )
         await world.settle(100)
         assert 1 == len(world.of(DELETE))
         assert (late_s > 0) == (await world.va(volume, node) is None)
@@ -236,7 +240,9 @@ async def test_a_delete_by_force_that_is_carried_out_late_is_waited_for() -> Non
 @pytest.mark.parametrize("held_s", [5.0, 0.0], ids=["held", "briefly-held"])
 @pytest.mark.parametrize("late_s", [5.0, 45.0], ids=["soon", "late"])
 @in_virtual_time
-async def test_a_delete_of_an_earlier_process_that_is_carried_out_late_meets_no_mount(late_s: float, held_s: float) -> None:
+async def test_a_delete_of_an_earlier_process_that_is_carried_out_late_meets_no_mount(
+    late_s: float, held_s: float
+) -> None:
     """The process is killed before it hears that the answer was lost, and a pod comes back to the node.
 
     Creation times are whole seconds: a pod that comes in the attachment's own second could be the one that it was made for.
@@ -314,7 +320,9 @@ async def attached_alone(world: AttachDetachWorld, volume: Vol, node: str) -> fl
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("late_s", [0.3, 3.0, 50.0], ids=["soon", "late", "very-late"])
 @in_virtual_time
-async def test_a_volume_goes_to_no_second_node_while_a_post_may_still_be_carried_out(lost: ApiError, late_s: float) -> None:
+async def test_a_volume_goes_to_no_second_node_while_a_post_may_still_be_carried_out(
+    lost: ApiError, late_s: float
+) -> None:
     async with attaching() as world:
         volume, node = await world.volume(), await world.node()
         world.cluster.refuse(POST, error=lost, late_s=late_s)
@@ -336,7 +344,9 @@ async def test_a_post_that_is_never_carried_out_holds_a_volume_for_a_minute_and_
         await world.settle(0.1)
         other, pod = await moves(world, volume, pod)
         await world.wait_told(
-            pod, "FailedAttachVolume", f"a request to attach it to node {node} was not answered, and may still be carried out"
+            pod,
+            "FailedAttachVolume",
+            f"a request to attach it to node {node} was not answered, and may still be carried out",
         )
         assert 45 < await attached_alone(world, volume, other) < 61
         assert 2 == len(world.of("get volumeattachments")), "at once, and after the minute: the watch tells the rest"

@@ -222,11 +222,20 @@ async def test_a_node_that_comes_back_loses_the_note() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "no JSON", "{}", '{"silent_since": "then", "seconds": {"v": "x"}}', '{"silent_since": "then", "seconds": {"v": -1}}']
+    "text",
+    [
+        "",
+        "no JSON",
+        "{}",
+        '{"silent_since": "then", "seconds": {"v": "x"}}',
+        '{"silent_since": "then", "seconds": {"v": -1}}',
+    ],
 )
 def test_a_note_that_can_not_be_read_counts_for_nothing(text: str) -> None:
     silence = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "then"}
-    assert {} == waited_before(typed({**a_node(conditions=[silence]), "metadata": {"name": "n1", "annotations": {WAITED: text}}}))
+    assert {} == waited_before(
+        typed({**a_node(conditions=[silence]), "metadata": {"name": "n1", "annotations": {WAITED: text}}})
+    )
 
 
 @pytest.mark.parametrize(
@@ -247,7 +256,10 @@ def test_a_note_holds_for_the_silence_in_which_it_was_written(status: str, since
     noted = typed(
         {
             **a_node(conditions=[condition]),
-            "metadata": {"name": "n1", "annotations": {WAITED: json.dumps({"silent_since": since and "then", "seconds": {"v": 90}})}},
+            "metadata": {
+                "name": "n1",
+                "annotations": {WAITED: json.dumps({"silent_since": since and "then", "seconds": {"v": 90}})},
+            },
         }
     )
     assert ({"v": 90} if counts else {}) == waited_before(noted)

@@ -25,7 +25,16 @@ from tests.support.attaching import (
     UNPUBLISH,
     AttacherWorld,
 )
-from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_secret, a_va, an_attached_va
+from tests.support.builders import (
+    DRIVER,
+    FINALIZER,
+    NODE_ID_ANNOTATION,
+    a_csi_node,
+    a_held_pv,
+    a_secret,
+    a_va,
+    an_attached_va,
+)
 from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -39,7 +48,9 @@ async def test_AT01_three_steps_and_nothing_else(world: AttacherWorld):
         va = await world.attached()
         await world.settle(200)
     assert STD_ATTACH == world.story
-    assert {"metadata": {"annotations": {NODE_ID_ANNOTATION: "nodeID1"}, "finalizers": [FINALIZER]}} == world.changes(PATCH_VA)[0]
+    assert {"metadata": {"annotations": {NODE_ID_ANNOTATION: "nodeID1"}, "finalizers": [FINALIZER]}} == world.changes(
+        PATCH_VA
+    )[0]
     assert {"status": {"attached": True}} == world.changes(PATCH_STATUS)[0]
     assert ("MERGE", "MERGE") == (world.last(PATCH_VA).patch_type, world.last(PATCH_STATUS).patch_type)
     assert [FINALIZER] == va["metadata"]["finalizers"]
@@ -229,7 +240,10 @@ async def test_AT22_a_context_that_the_server_refuses_for_good_is_told(world: At
         pytest.param(Fail(Code.UNKNOWN, "mock error"), "rpc error: code = Unknown desc = mock error", 2, id="AT23"),
         pytest.param(Wait(60.0), "rpc error: code = DeadlineExceeded desc = context deadline exceeded", 4, id="AT24"),
         pytest.param(
-            Fail(Code.RESOURCE_EXHAUSTED, "mock rpc error"), "rpc error: code = ResourceExhausted desc = mock rpc error", 8, id="AT25"
+            Fail(Code.RESOURCE_EXHAUSTED, "mock rpc error"),
+            "rpc error: code = ResourceExhausted desc = mock rpc error",
+            8,
+            id="AT25",
         ),
     ],
 )
@@ -421,7 +435,10 @@ async def test_slow_calls_do_not_hold_up_a_volume_that_needs_none():
             await world.create(a_va(f"va{number}", f"pv{number}"))
         await world.create(a_va("stuck", "missing"))
         await world.settle(0.2)
-        assert 'persistentvolume "missing" not found' == (await world.get(VOLUME_ATTACHMENTS, "stuck"))["status"]["attachError"]["message"]
+        assert (
+            'persistentvolume "missing" not found'
+            == (await world.get(VOLUME_ATTACHMENTS, "stuck"))["status"]["attachError"]["message"]
+        )
 
 
 async def test_a_single_node_volume_moves_only_after_its_detach():
@@ -433,7 +450,10 @@ async def test_a_single_node_volume_moves_only_after_its_detach():
         await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.create(a_va("pv1-node2", node="node2"))
         waiting = await world.error(name="pv1-node2")
-        assert 'volume for a single node is still being detached from node "node1" (VolumeAttachment "pv1-node1")' == waiting["message"]
+        assert (
+            'volume for a single node is still being detached from node "node1" (VolumeAttachment "pv1-node1")'
+            == waiting["message"]
+        )
         va = await world.attached("pv1-node2", wait_s=5)
     assert "attachError" not in va["status"]
     assert {"nodeID2"} == world.driver.published["handle1"]
@@ -495,7 +515,9 @@ async def test_draining_lets_a_running_call_end_and_be_stored(world: AttacherWor
         drained = await attacher.drain(20.0)
         assert drained
         assert 4 < world.clock.now() - began < 6
-        assert [True, True] == [(await world.get(VOLUME_ATTACHMENTS, f"pv{n}-node1"))["status"]["attached"] for n in (1, 2)]
+        assert [True, True] == [
+            (await world.get(VOLUME_ATTACHMENTS, f"pv{n}-node1"))["status"]["attached"] for n in (1, 2)
+        ]
 
 
 async def test_draining_gives_up_when_a_call_takes_too_long():
@@ -523,7 +545,9 @@ def without_publish(plugin: tuple[int, ...] = ()) -> ScriptedDriver:
     return ScriptedDriver(plugin=plugin, controller=())
 
 
-@pytest.mark.parametrize("plugin", [(), (csi.PluginCapability.Service.CONTROLLER_SERVICE,)], ids=["no-controller", "no-publish"])
+@pytest.mark.parametrize(
+    "plugin", [(), (csi.PluginCapability.Service.CONTROLLER_SERVICE,)], ids=["no-controller", "no-publish"]
+)
 async def test_TR01_one_status_patch_and_no_call(plugin):
     world = AttacherWorld(without_publish(plugin))
     async with world.attaching(a_va()):

@@ -303,7 +303,10 @@ async def test_an_error_of_an_old_attachment_is_not_shown_on_a_new_one_of_its_na
         await world.tear_away(VA)
         await world.create(a_va())
         await world.settle(10)
-    assert all("attachError" not in body["status"] or body["status"]["attachError"] is None for body in world.bodies(PATCH_STATUS))
+    assert all(
+        "attachError" not in body["status"] or body["status"]["attachError"] is None
+        for body in world.bodies(PATCH_STATUS)
+    )
 
 
 async def test_nothing_is_published_for_a_volume_that_is_gone():
@@ -398,7 +401,9 @@ async def test_many_attachments_of_one_volume_do_not_wake_each_other_all_the_tim
 
 
 async def test_W16_a_report_that_has_not_changed_does_not_break_the_back_off_of_a_detach():
-    world = await AttacherWorld(ScriptedDriver(controller=LISTS), reconcile_sync_s=1.0, retry_interval_start_s=30.0, resync_s=0.0).base()
+    world = await AttacherWorld(
+        ScriptedDriver(controller=LISTS), reconcile_sync_s=1.0, retry_interval_start_s=30.0, resync_s=0.0
+    ).base()
     await world.create(an_attached_va(status={"attached": False}))
     world.driver.published["handle1"].add("nodeID1")
     await world.delete(VOLUME_ATTACHMENTS, VA)
@@ -419,7 +424,9 @@ async def test_a_detach_spares_what_another_attachment_of_the_same_node_needs(wo
 
 
 @pytest.mark.parametrize("spared", [True, False])
-async def test_a_detach_spares_what_an_attachment_by_another_name_of_the_volume_needs(world: AttacherWorld, spared: bool):
+async def test_a_detach_spares_what_an_attachment_by_another_name_of_the_volume_needs(
+    world: AttacherWorld, spared: bool
+):
     """Two PersistentVolumes mean one volume of the driver."""
     handle = "handle1" if spared else "handle2"
     await world.create(a_held_pv("second", handle))

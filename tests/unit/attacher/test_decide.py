@@ -28,8 +28,23 @@ from mooring.sidecars.attacher.decision import (
 )
 from mooring.sidecars.attacher.memory import Drift, UnconfirmedPublish
 from mooring.sidecars.attacher.requests import UnpublishOrder
-from mooring.sidecars.attacher.view import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED, STATUS_OF_ANNOTATION
-from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va, typed
+from mooring.sidecars.attacher.view import (
+    BOTH_SOURCES,
+    INLINE_WITHOUT_CSI,
+    NEITHER_SOURCE,
+    NOT_MIGRATED,
+    STATUS_OF_ANNOTATION,
+)
+from tests.support.builders import (
+    DRIVER,
+    FINALIZER,
+    NODE_ID_ANNOTATION,
+    a_csi_node,
+    a_held_pv,
+    a_va,
+    an_attached_va,
+    typed,
+)
 from tests.unit.attacher.views import a_view, facts
 
 VA = "pv1-node1"
@@ -39,7 +54,9 @@ INLINE: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": DR
 RWO = ("ReadWriteOnce",)
 
 
-RELEASED: Decision[Action] = Decision(why.VolumeReleased(), (RemoveVolumeFinalizer("pv1"),), done="removed the finalizer")
+RELEASED: Decision[Action] = Decision(
+    why.VolumeReleased(), (RemoveVolumeFinalizer("pv1"),), done="removed the finalizer"
+)
 
 
 def decided(va: dict[str, Any], pvs: Any = None, nodes: Any = None, others: Any = (), **view: Any) -> Decision:
@@ -70,12 +87,18 @@ def test_AT01_a_new_attachment_is_claimed_then_published():
     decision = decided(a_va())
     assert [AddFinalizer, Publish] == steps(decision)
     assert AddFinalizer("nodeID1") == decision.actions[0]
-    assert ("handle1", "nodeID1", False) == (order_of(decision).handle, order_of(decision).node_id, order_of(decision).migrated)
+    assert ("handle1", "nodeID1", False) == (
+        order_of(decision).handle,
+        order_of(decision).node_id,
+        order_of(decision).migrated,
+    )
     assert why.Attaching("node1", "nodeID1") == decision.because
 
 
 def test_AT03_the_finalizer_goes_on_the_volume_first():
-    assert Decision(why.Holding("pv1"), (AddVolumeFinalizer("pv1"),), again=True) == decided(a_va(), [a_held_pv(finalizers=None)])
+    assert Decision(why.Holding("pv1"), (AddVolumeFinalizer("pv1"),), again=True) == decided(
+        a_va(), [a_held_pv(finalizers=None)]
+    )
 
 
 def test_the_volume_is_held_even_when_a_later_check_would_fail():
@@ -124,7 +147,9 @@ def test_AT14_a_missing_volume_is_named():
     [
         pytest.param(a_va(pv=None), NEITHER_SOURCE, id="AT16"),
         pytest.param(a_va(inline=INLINE), BOTH_SOURCES, id="AT17"),
-        pytest.param(a_va(pv=None, inline={"accessModes": ["ReadWriteOnce"]}), INLINE_WITHOUT_CSI, id="inline-without-csi"),
+        pytest.param(
+            a_va(pv=None, inline={"accessModes": ["ReadWriteOnce"]}), INLINE_WITHOUT_CSI, id="inline-without-csi"
+        ),
     ],
 )
 def test_bad_sources_are_named(va, error):
@@ -156,7 +181,9 @@ def test_AT19_a_csinode_without_the_driver_is_named_even_with_annotation(node_id
     """An empty node id would mean all nodes to the driver, so it counts as none."""
     drivers = {"other": "x"} if node_id is None else {DRIVER: node_id}
     va = a_va(annotations={NODE_ID_ANNOTATION: "nodeID1"})
-    assert f"CSINode node1 does not contain driver {DRIVER}" == error_of(decided(va, nodes=[a_csi_node(drivers=drivers)]))
+    assert f"CSINode node1 does not contain driver {DRIVER}" == error_of(
+        decided(va, nodes=[a_csi_node(drivers=drivers)])
+    )
 
 
 def test_AT27_an_inline_volume_needs_no_pv():
@@ -181,7 +208,10 @@ def test_AT29_an_in_tree_volume_is_translated():
     decision = decided(a_va(), [pv])
     assert [AddFinalizer, Publish] == steps(decision), "nothing is written to the volume"
     order = order_of(decision)
-    assert ("projects/UNSPECIFIED/zones/testZone/disks/testpd", {"partition": ""}) == (order.handle, dict(order.context))
+    assert ("projects/UNSPECIFIED/zones/testZone/disks/testpd", {"partition": ""}) == (
+        order.handle,
+        dict(order.context),
+    )
     assert (1, True) == (order.capability.access_mode.mode, order.migrated)
 
 
@@ -223,7 +253,8 @@ def test_with_every_call_taken_any_call_is_waited_for(va):
 
 
 @pytest.mark.parametrize(
-    ("modes", "waits"), [(RWO, True), (("ReadWriteOncePod",), True), (("ReadWriteMany",), False), (("ReadOnlyMany",), False)]
+    ("modes", "waits"),
+    [(RWO, True), (("ReadWriteOncePod",), True), (("ReadWriteMany",), False), (("ReadOnlyMany",), False)],
 )
 @pytest.mark.parametrize("deleting", [True, False], ids=["deleting", "staying"])
 def test_a_single_node_volume_waits_until_it_is_detached_elsewhere(modes, waits, deleting):
@@ -236,7 +267,9 @@ def test_a_single_node_volume_waits_until_it_is_detached_elsewhere(modes, waits,
 
 
 def test_an_attachment_that_was_never_claimed_holds_nothing():
-    assert [AddFinalizer, Publish] == steps(decided(a_va(), [a_held_pv(modes=RWO)], others=[a_va("pv1-node2", node="node2")]))
+    assert [AddFinalizer, Publish] == steps(
+        decided(a_va(), [a_held_pv(modes=RWO)], others=[a_va("pv1-node2", node="node2")])
+    )
 
 
 def test_an_attachment_that_may_be_claimed_holds_the_volume_too():
@@ -278,7 +311,11 @@ def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
 
 @pytest.mark.parametrize(
     ("drift", "waits"),
-    [({VA: Drift.MISSING}, True), ({VA: Drift.MISSING, "z": Drift.MISSING}, False), ({VA: Drift.MISSING, "a": Drift.MISSING}, True)],
+    [
+        ({VA: Drift.MISSING}, True),
+        ({VA: Drift.MISSING, "z": Drift.MISSING}, False),
+        ({VA: Drift.MISSING, "a": Drift.MISSING}, True),
+    ],
     ids=["published-there", "nowhere", "nowhere-and-the-lesser-name"],
 )
 def test_of_two_attached_ones_that_which_was_restored_is_not_published_again(drift: dict[str, Drift], waits: bool):
@@ -297,7 +334,9 @@ def test_a_machine_that_had_the_node_s_name_before_is_elsewhere():
     assert [AddFinalizer, Publish] == steps(decided(a_va("twin"), [a_held_pv(modes=RWO)], others=[an_attached_va()]))
 
 
-def an_unconfirmed(name: str = "torn", node: str = "node2", handle: str = "handle1", node_id: str = "nodeID2") -> UnconfirmedPublish:
+def an_unconfirmed(
+    name: str = "torn", node: str = "node2", handle: str = "handle1", node_id: str = "nodeID2"
+) -> UnconfirmedPublish:
     """A publish that may have happened; what it was made for is no more, unless the view has it."""
     return UnconfirmedPublish(UnpublishOrder(handle, node_id, None, migrated=False), typed(a_va(name, node=node)))
 
@@ -313,7 +352,9 @@ def an_unconfirmed(name: str = "torn", node: str = "node2", handle: str = "handl
     ],
 )
 def test_a_publish_that_is_to_be_taken_back_keeps_a_single_node_volume_there(modes, unconfirmed, waits):
-    decision = decided(a_va(), [a_held_pv(modes=modes)], others=[a_va("other", node="node2")], unconfirmed_publishes=[unconfirmed])
+    decision = decided(
+        a_va(), [a_held_pv(modes=modes)], others=[a_va("other", node="node2")], unconfirmed_publishes=[unconfirmed]
+    )
     assert (why.HeldElsewhere("node2", "torn", True) if waits else None) == decision.problem
     assert ([] if waits else [AddFinalizer, Publish]) == steps(decision)
 
@@ -357,7 +398,9 @@ def test_a_deleted_volume_does_not_block_the_detach():
     assert [Unpublish, RemoveFinalizer] == steps(decided(an_attached_va(deleting=True), [a_held_pv(deleting=True)]))
 
 
-@pytest.mark.parametrize(("source", "error"), [({"pv": None}, NEITHER_SOURCE), ({"inline": INLINE}, BOTH_SOURCES)], ids=["neither", "both"])
+@pytest.mark.parametrize(
+    ("source", "error"), [({"pv": None}, NEITHER_SOURCE), ({"inline": INLINE}, BOTH_SOURCES)], ids=["neither", "both"]
+)
 def test_DT09_bad_sources_block_the_detach(source, error):
     assert error == error_of(decided(an_attached_va(deleting=True, **source)))
 
@@ -375,7 +418,9 @@ def test_DT11_the_annotation_serves_a_node_that_is_gone(nodes):
 
 
 def calls(decision: Decision) -> list[tuple[type, str]]:
-    return [(type(action), action.order.node_id) for action in decision.actions if isinstance(action, Publish | Unpublish)]
+    return [
+        (type(action), action.order.node_id) for action in decision.actions if isinstance(action, Publish | Unpublish)
+    ]
 
 
 def test_a_machine_that_was_replaced_under_its_node_s_name_is_detached_too():
@@ -401,10 +446,22 @@ def test_a_twin_on_the_new_machine_does_not_keep_the_former_one():
 @pytest.mark.parametrize(
     ("va", "drift", "former"),
     [
-        pytest.param(a_va(finalizers=[FINALIZER], annotations={NODE_ID_ANNOTATION: "old"}), None, True, id="its-publish-is-unconfirmed"),
+        pytest.param(
+            a_va(finalizers=[FINALIZER], annotations={NODE_ID_ANNOTATION: "old"}),
+            None,
+            True,
+            id="its-publish-is-unconfirmed",
+        ),
         pytest.param(a_va(annotations={NODE_ID_ANNOTATION: "old"}), None, False, id="never-claimed"),
-        pytest.param(an_attached_va(annotations={NODE_ID_ANNOTATION: "old"}), Drift.MISSING, False, id="the-backend-has-it-nowhere"),
-        pytest.param(an_attached_va(annotations={NODE_ID_ANNOTATION: "old"}), Drift.MOVED, True, id="the-backend-has-it-there"),
+        pytest.param(
+            an_attached_va(annotations={NODE_ID_ANNOTATION: "old"}),
+            Drift.MISSING,
+            False,
+            id="the-backend-has-it-nowhere",
+        ),
+        pytest.param(
+            an_attached_va(annotations={NODE_ID_ANNOTATION: "old"}), Drift.MOVED, True, id="the-backend-has-it-there"
+        ),
         pytest.param(
             an_attached_va(annotations={NODE_ID_ANNOTATION: "old", STATUS_OF_ANNOTATION: "oldest"}),
             None,
@@ -413,14 +470,18 @@ def test_a_twin_on_the_new_machine_does_not_keep_the_former_one():
         ),
     ],
 )
-def test_a_former_machine_is_left_before_the_new_one_gets_the_volume(va: dict[str, Any], drift: Drift | None, former: bool):
+def test_a_former_machine_is_left_before_the_new_one_gets_the_volume(
+    va: dict[str, Any], drift: Drift | None, former: bool
+):
     """Its id stands in the claim alone, which names the new one from then on."""
     decision = decided(va, drift={VA: drift} if drift else {})
     assert [*([(Unpublish, "old")] if former else []), (Publish, "nodeID1")] == calls(decision)
     assert AddFinalizer("nodeID1") == decision.actions[1 if former else 0]
 
 
-@pytest.mark.parametrize(("drift", "left"), [(Drift.MOVED, True), (None, False)], ids=["which-leaves-it-too", "which-stays"])
+@pytest.mark.parametrize(
+    ("drift", "left"), [(Drift.MOVED, True), (None, False)], ids=["which-leaves-it-too", "which-stays"]
+)
 def test_a_former_machine_is_left_unless_a_twin_uses_it_there(drift: Drift | None, left: bool):
     """The backend contradicts both of them, or the twin's pods may use it. The first to move must leave no machine behind."""
     va, twin = (an_attached_va(name, annotations={NODE_ID_ANNOTATION: "old"}) for name in (VA, "twin"))
@@ -437,8 +498,14 @@ def test_a_former_machine_is_left_where_a_twin_does_not_tell_of_it():
 
 
 def test_DT14_an_in_tree_volume_is_detached_by_its_translated_handle():
-    pv = a_held_pv(source={"gcePersistentDisk": {"pdName": "testpd"}}, labels={"failure-domain.beta.kubernetes.io/zone": "testZone"})
-    assert "projects/UNSPECIFIED/zones/testZone/disks/testpd" == order_of(decided(an_attached_va(deleting=True), [pv])).handle
+    pv = a_held_pv(
+        source={"gcePersistentDisk": {"pdName": "testpd"}},
+        labels={"failure-domain.beta.kubernetes.io/zone": "testZone"},
+    )
+    assert (
+        "projects/UNSPECIFIED/zones/testZone/disks/testpd"
+        == order_of(decided(an_attached_va(deleting=True), [pv])).handle
+    )
 
 
 # -- the volume's finalizer
@@ -465,7 +532,9 @@ def test_PV04_a_volume_that_nobody_deleted_keeps_its_finalizer():
     assert Decision(why.VolumeKept()) == released(a_held_pv())
 
 
-@pytest.mark.parametrize("va", [a_va(), a_va(deleting=True), a_va(attacher="other")], ids=["wanted", "deleting", "foreign"])
+@pytest.mark.parametrize(
+    "va", [a_va(), a_va(deleting=True), a_va(attacher="other")], ids=["wanted", "deleting", "foreign"]
+)
 def test_PV05_an_attachment_that_names_the_volume_keeps_it(va):
     assert Decision(why.VolumeInUse((VA,))) == released(a_held_pv(deleting=True), [va])
 

@@ -11,8 +11,27 @@ from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, NotFound
 from mooring.wire.grpc.codes import Code
-from tests.support.attaching import GET_PV, GET_SECRET, GET_VA, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, AttacherWorld
-from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_secret, a_va, an_attached_va
+from tests.support.attaching import (
+    GET_PV,
+    GET_SECRET,
+    GET_VA,
+    PATCH_PV,
+    PATCH_STATUS,
+    PATCH_VA,
+    PUBLISH,
+    UNPUBLISH,
+    AttacherWorld,
+)
+from tests.support.builders import (
+    DRIVER,
+    FINALIZER,
+    NODE_ID_ANNOTATION,
+    a_csi_node,
+    a_held_pv,
+    a_secret,
+    a_va,
+    an_attached_va,
+)
 from tests.support.cluster_world import HeldWatch
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -23,7 +42,9 @@ SECRET = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default
 LIST = "ListVolumes"
 
 
-async def attached_world(world: AttacherWorld | None = None, pv: dict[str, Any] | None = None, **va: Any) -> AttacherWorld:
+async def attached_world(
+    world: AttacherWorld | None = None, pv: dict[str, Any] | None = None, **va: Any
+) -> AttacherWorld:
     """Attached by an earlier attacher, also in the backend."""
     world = await (world or AttacherWorld()).base(**(pv or {}))
     await world.create(an_attached_va(**va))
@@ -48,7 +69,9 @@ async def test_DT01_unpublish_then_one_write():
 
 
 async def test_DT01_a_surviving_object_is_marked_after_its_finalizer_went():
-    world = await attached_world(finalizers=[FINALIZER, "kit/hold"], status={"attached": True, "attachmentMetadata": {"a": "b"}})
+    world = await attached_world(
+        finalizers=[FINALIZER, "kit/hold"], status={"attached": True, "attachmentMetadata": {"a": "b"}}
+    )
     async with world.attaching():
         await world.delete(VOLUME_ATTACHMENTS, VA)
         va = await world.status(lambda status: not status["attached"])
@@ -93,7 +116,9 @@ async def test_DT04_a_missing_secret_is_told_and_keeps_the_finalizer():
     [
         pytest.param(Fail(Code.INTERNAL, "busy"), "rpc error: code = Internal desc = busy", id="DT05"),
         pytest.param(Wait(60.0), "rpc error: code = DeadlineExceeded desc = context deadline exceeded", id="DT06"),
-        pytest.param(Fail(Code.NOT_FOUND, "no such volume"), "rpc error: code = NotFound desc = no such volume", id="DT13"),
+        pytest.param(
+            Fail(Code.NOT_FOUND, "no such volume"), "rpc error: code = NotFound desc = no such volume", id="DT13"
+        ),
         pytest.param(Lose(Code.UNAVAILABLE, "lost"), "rpc error: code = Unavailable desc = lost", id="lost-answer"),
     ],
 )
@@ -218,7 +243,9 @@ async def test_PV06_only_its_own_entry_goes():
         await world.settle()
     assert ["kit/second", "kit/third"] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
     path = "/metadata/finalizers/0"
-    assert [{"op": "test", "path": path, "value": FINALIZER}, {"op": "remove", "path": path}] == world.changes(PATCH_PV)[0]
+    assert [{"op": "test", "path": path, "value": FINALIZER}, {"op": "remove", "path": path}] == world.changes(
+        PATCH_PV
+    )[0]
 
 
 async def test_a_finalizer_whose_place_has_changed_is_taken_off_at_once():
@@ -232,7 +259,9 @@ async def test_a_finalizer_whose_place_has_changed_is_taken_off_at_once():
         hold.go.set()
         await world.settle(0.1)
         assert ["kit/second"] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
-    assert ["/metadata/finalizers/2", "/metadata/finalizers/1"] == [steps[0]["path"] for steps in world.changes(PATCH_PV)]
+    assert ["/metadata/finalizers/2", "/metadata/finalizers/1"] == [
+        steps[0]["path"] for steps in world.changes(PATCH_PV)
+    ]
     assert world.clock.now() - began < 1.0
 
 
@@ -254,7 +283,9 @@ async def test_PV08_a_volume_of_another_driver_causes_no_request():
     assert [] == world.story
 
 
-@pytest.mark.parametrize(("migrated_to", "kept"), [pytest.param(None, False, id="PV09"), pytest.param(DRIVER, True, id="PV10")])
+@pytest.mark.parametrize(
+    ("migrated_to", "kept"), [pytest.param(None, False, id="PV09"), pytest.param(DRIVER, True, id="PV10")]
+)
 async def test_a_rolled_back_volume_is_released(migrated_to, kept):
     annotations = {"pv.kubernetes.io/migrated-to": migrated_to} if migrated_to else None
     world = await AttacherWorld().base(source={"gcePersistentDisk": {"pdName": "d"}}, annotations=annotations)
@@ -283,7 +314,9 @@ async def test_RC01_what_the_backend_lost_is_published_once():
     async with world.attaching():
         await world.settle(50)
         va = await world.get(VOLUME_ATTACHMENTS, VA)
-    assert [GET_VA, PUBLISH, GET_VA] == work(world)  # (nothing to write; but is there somebody who wants it, before and after?)
+    assert [GET_VA, PUBLISH, GET_VA] == work(
+        world
+    )  # (nothing to write; but is there somebody who wants it, before and after?)
     assert {"attached": True} == va["status"]
     assert 4 <= world.story.count(LIST) <= 6
 

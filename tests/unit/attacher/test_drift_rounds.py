@@ -39,7 +39,9 @@ class Woken:
 async def test_a_report_about_many_volumes_is_taken_in_by_slices() -> None:
     """Tens of thousands at once would keep Lease, health and calls waiting for seconds."""
     vas = [an_attached_va(f"va{number}", f"pv{number}") for number in range(COUNT)]
-    view = a_view(vas=vas, pvs=[a_held_pv(f"pv{number}", f"h{number}") for number in range(COUNT)], nodes=[a_csi_node()])
+    view = a_view(
+        vas=vas, pvs=[a_held_pv(f"pv{number}", f"h{number}") for number in range(COUNT)], nodes=[a_csi_node()]
+    )
     driver = ScriptedDriver()
     for number in range(COUNT):
         driver.published[f"h{number}"] = {"nodeID1"} if number % 2 else set()

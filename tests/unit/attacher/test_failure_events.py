@@ -20,7 +20,11 @@ async def test_a_failed_attach_is_an_event_on_the_attachment(world: AttacherWorl
         assert [("Warning", "FailedAttachVolume", "rpc error: code = Internal desc = no disk", 1)] == await world.told()
     (event,) = await world.list(EVENTS)
     about = event["involvedObject"]
-    assert ("storage.k8s.io/v1", "VolumeAttachment", va["metadata"]["uid"]) == (about["apiVersion"], about["kind"], about["uid"])
+    assert ("storage.k8s.io/v1", "VolumeAttachment", va["metadata"]["uid"]) == (
+        about["apiVersion"],
+        about["kind"],
+        about["uid"],
+    )
     assert ("external-attacher csi.test", "default") == (event["source"]["component"], event["metadata"]["namespace"])
 
 
@@ -30,7 +34,9 @@ async def test_a_failed_detach_is_an_event_of_another_reason(world: AttacherWorl
         await world.attached()
         await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
-        assert [("Warning", "FailedDetachVolume", "rpc error: code = Internal desc = it is busy", 1)] == await world.told()
+        assert [
+            ("Warning", "FailedDetachVolume", "rpc error: code = Internal desc = it is busy", 1)
+        ] == await world.told()
 
 
 async def test_the_same_failure_again_is_counted_in_the_same_event(world: AttacherWorld):
@@ -40,7 +46,9 @@ async def test_the_same_failure_again_is_counted_in_the_same_event(world: Attach
         await world.settle(600)
         made = len(world.driver.made(PUBLISH))
         assert 8 < made < 25
-        assert [("Warning", "FailedAttachVolume", "rpc error: code = Internal desc = no disk", made)] == await world.told()
+        assert [
+            ("Warning", "FailedAttachVolume", "rpc error: code = Internal desc = no disk", made)
+        ] == await world.told()
 
 
 async def test_failures_of_many_words_are_combined_and_do_not_flood(world: AttacherWorld):

@@ -28,7 +28,9 @@ def lines() -> Iterator[Callable[[], list[str]]]:
 
 
 @in_virtual_time
-async def test_the_line_of_a_finished_attach_says_what_is_true_by_then_and_how_long_it_took(world, lines: Callable[[], list[str]]) -> None:
+async def test_the_line_of_a_finished_attach_says_what_is_true_by_then_and_how_long_it_took(
+    world, lines: Callable[[], list[str]]
+) -> None:
     """Not "being attached: waiting for the driver", which it was before."""
     world.driver.script(PUBLISH, Wait(0.016))
     world.driver.script(UNPUBLISH, Wait(0.002))

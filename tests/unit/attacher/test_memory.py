@@ -67,7 +67,9 @@ def test_unconfirmed_publishes_are_found_by_their_volume():
     memory = remembering(first, second, other)
     assert (first, second) == memory.unconfirmed_about("handle1")
     memory.learn("a", Learnt.MARKED)
-    assert ((second,), (other,), ()) == tuple(memory.unconfirmed_about(handle) for handle in ("handle1", "handle2", "handle3"))
+    assert ((second,), (other,), ()) == tuple(
+        memory.unconfirmed_about(handle) for handle in ("handle1", "handle2", "handle3")
+    )
     moved = an_unconfirmed("b", "handle2")
     memory.mark_unconfirmed(moved)
     assert ((), (other, moved)) == (memory.unconfirmed_about("handle1"), memory.unconfirmed_about("handle2"))
@@ -111,7 +113,9 @@ SECRET = SecretReference("secret", "default")
 
 
 def undone(unconfirmed: UnconfirmedPublish, **view: Any) -> Any:
-    return decide_attachment(a_view(orphaned=[unconfirmed], pvs=[a_held_pv()], nodes=[a_csi_node()], **view), unconfirmed.name)
+    return decide_attachment(
+        a_view(orphaned=[unconfirmed], pvs=[a_held_pv()], nodes=[a_csi_node()], **view), unconfirmed.name
+    )
 
 
 ELSEWHERE = an_attached_va("other-node", node="node2", annotations={NODE_ID_ANNOTATION: "nodeID2"})

@@ -126,7 +126,9 @@ async def test_a_finalizer_that_is_there_twice_is_removed_altogether():
 async def test_an_error_beside_success_is_cleared(world: AttacherWorld):
     """A try on a cache that had not seen the success leaves its error beside it."""
     error = {"message": "mock error", "time": DELETED}
-    await world.create(an_attached_va(status={"attached": True, "attachError": error, "attachmentMetadata": {"foo": "bar"}}))
+    await world.create(
+        an_attached_va(status={"attached": True, "attachError": error, "attachmentMetadata": {"foo": "bar"}})
+    )
     async with world.attaching():
         va = await world.status(lambda status: "attachError" not in status)
         await world.settle()
@@ -306,7 +308,9 @@ async def test_an_undo_leaves_the_volume_to_a_twin_that_holds_it_on_that_node(wo
     assert set() == world.driver.published["handle1"]
 
 
-async def test_a_mark_never_goes_to_a_later_attachment_of_the_name(world: AttacherWorld, caplog: pytest.LogCaptureFixture):
+async def test_a_mark_never_goes_to_a_later_attachment_of_the_name(
+    world: AttacherWorld, caplog: pytest.LogCaptureFixture
+):
     """Torn away and made anew while the watch is late: the refusal of the mark is the first sign of it."""
     late = late_events(world, "volumeattachments")
     gate = world.driver.gate(PUBLISH)
@@ -389,7 +393,9 @@ async def test_a_claim_whose_answer_was_lost_keeps_the_volume_from_other_nodes()
     """Unknown counts as attached. Else both would be claimed, and once that is seen the lesser name attaches, whatever was published."""
     world = await AttacherWorld().base(modes=["ReadWriteOnce"])
     late = late_events(world, "volumeattachments")
-    await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}), a_va("pv1-node2", node="node2"), a_va("pv1-node1", node="node1"))
+    await world.create(
+        a_csi_node("node2", {DRIVER: "nodeID2"}), a_va("pv1-node2", node="node2"), a_va("pv1-node1", node="node1")
+    )
     world.cluster.refuse(PATCH_VA, name="pv1-node1", error=LOST, after=True)
     world.cluster.refuse(PATCH_STATUS, name="pv1-node1")
     world.driver.always(PUBLISH, Lose())

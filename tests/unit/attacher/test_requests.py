@@ -31,7 +31,11 @@ ROX_RWO = "CSI does not support ReadOnlyMany and ReadWriteOnce on the same Persi
         (["ReadWriteOnce"], 1, 7),
         (["ReadWriteOnce", "ReadWriteOnce"], 1, 7),
         ([], "unsupported AccessMode combination: []", "unsupported AccessMode combination: []"),
-        (["Foo", "Bar"], "unsupported AccessMode combination: [Foo Bar]", "unsupported AccessMode combination: [Foo Bar]"),
+        (
+            ["Foo", "Bar"],
+            "unsupported AccessMode combination: [Foo Bar]",
+            "unsupported AccessMode combination: [Foo Bar]",
+        ),
     ],
 )
 def test_AT31_the_access_mode_table(modes, plain, multi_writer):

@@ -69,7 +69,9 @@ async def test_who_waits_for_a_secret_shares_one_answer():
 async def test_who_had_to_wait_long_for_a_call_has_its_secret_still():
     """A Secret that was read again at each turn would lose the turn, again and again."""
     world = AttacherWorld(worker_threads=1)
-    await world.create(a_csi_node(), a_secret(data={"token": "eA=="}), a_held_pv(), a_held_pv("s", "handle-s", **SECRET))
+    await world.create(
+        a_csi_node(), a_secret(data={"token": "eA=="}), a_held_pv(), a_held_pv("s", "handle-s", **SECRET)
+    )
     gate = world.driver.gate(PUBLISH)
     async with world.attaching(a_va(), a_va("s-node1", "s")):
         await world.settle(14.0)

@@ -17,7 +17,9 @@ DAY_S = 86_400.0
 LOST = ServerError("etcdserver: request timed out")
 
 
-async def test_what_the_cache_has_shown_as_attached_is_not_undone_when_its_attachment_is_torn_away(world: AttacherWorld):
+async def test_what_the_cache_has_shown_as_attached_is_not_undone_when_its_attachment_is_torn_away(
+    world: AttacherWorld,
+):
     """The answer to the status patch was lost, and the patch was stored: a pod has the volume mounted since."""
     world.cluster.refuse(PATCH_STATUS, error=LOST, after=True)
     async with world.attaching(a_va()):
@@ -47,7 +49,9 @@ async def test_a_detach_elsewhere_does_not_settle_a_publish(world: AttacherWorld
         world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE), None, Fail(Code.UNAVAILABLE))
         await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.error("detachError")
-        await world.patch(VOLUME_ATTACHMENTS, "pv1-node1", {"metadata": {"annotations": {NODE_ID_ANNOTATION: "another"}}})
+        await world.patch(
+            VOLUME_ATTACHMENTS, "pv1-node1", {"metadata": {"annotations": {NODE_ID_ANNOTATION: "another"}}}
+        )
         await world.settle(0.5)
         assert ["nodeID1", "another", "nodeID1"] == [call.request.node_id for call in world.driver.made(UNPUBLISH)]
         assert {"nodeID1"} == world.driver.published["handle1"]
@@ -85,7 +89,9 @@ async def test_the_next_attachment_of_the_name_supersedes_an_undo_that_fails(wor
 
 
 @pytest.mark.parametrize(("volume", "deleted", "field"), [("pv2", False, "attachError"), ("pv1", True, "detachError")])
-async def test_an_attachment_hears_that_it_waits_for_an_undo_that_fails(world: AttacherWorld, volume: str, deleted: bool, field: str):
+async def test_an_attachment_hears_that_it_waits_for_an_undo_that_fails(
+    world: AttacherWorld, volume: str, deleted: bool, field: str
+):
     await world.create(a_held_pv("pv2", "handle2"))
     async with world.attaching():
         await torn_away(world)
@@ -103,7 +109,9 @@ async def test_an_undo_goes_on_while_the_next_attachment_of_the_name_can_not_be_
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
     async with world.attaching():
         await torn_away(world)
-        await world.create(an_attached_va("pv1-node2", node="node2", annotations={NODE_ID_ANNOTATION: "nodeID2"}), a_va())
+        await world.create(
+            an_attached_va("pv1-node2", node="node2", annotations={NODE_ID_ANNOTATION: "nodeID2"}), a_va()
+        )
         await world.settle(5.0)
         world.driver.forget_scripts()
         await world.settle(600.0)
@@ -140,7 +148,9 @@ async def test_a_detach_from_a_replaced_machine_that_fails_is_told_and_keeps_the
     async with world.attaching(a_va()):
         await world.attached()
         await replace_machine(world)
-        world.driver.always(UNPUBLISH, lambda request: Fail(Code.NOT_FOUND, "no such machine") if request.node_id == "nodeID1" else None)
+        world.driver.always(
+            UNPUBLISH, lambda request: Fail(Code.NOT_FOUND, "no such machine") if request.node_id == "nodeID1" else None
+        )
         await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         assert "no such machine" in (await world.error("detachError"))["message"]
         await world.settle(600.0)
@@ -148,7 +158,9 @@ async def test_a_detach_from_a_replaced_machine_that_fails_is_told_and_keeps_the
 
 
 async def test_a_single_node_volume_leaves_the_replaced_machine_for_the_new_one_when_the_backend_reports_it_there():
-    driver = ScriptedDriver(controller=(RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES))
+    driver = ScriptedDriver(
+        controller=(RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES)
+    )
 
     def refused_elsewhere(request: object) -> Step:
         return Fail(Code.FAILED_PRECONDITION, "in use") if driver.published["handle1"] - {"nodeID9"} else None

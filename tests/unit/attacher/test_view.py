@@ -37,7 +37,9 @@ def test_AT33_managed_fields_beside_errors_are_ignored():
 
 
 def test_AT33_empty_and_absent_collections_are_equal():
-    assert not versions(a_va(status={"attachError": ERROR}), a_va(finalizers=[], status={"attachError": {**ERROR, "message": "n"}}))
+    assert not versions(
+        a_va(status={"attachError": ERROR}), a_va(finalizers=[], status={"attachError": {**ERROR, "message": "n"}})
+    )
 
 
 def test_AT34_an_unchanged_version_is_a_resync_and_is_processed():
@@ -65,13 +67,16 @@ def test_AT02_updates_without_errors_are_processed():
 
 
 @pytest.mark.parametrize(
-    ("name", "finalizer"), [("csi/test", "external-attacher/csi-test"), ("s!a@n#i$t(i%z^e&d*", "external-attacher/s-a-n-i-t-i-z-e-d-X")]
+    ("name", "finalizer"),
+    [("csi/test", "external-attacher/csi-test"), ("s!a@n#i$t(i%z^e&d*", "external-attacher/s-a-n-i-t-i-z-e-d-X")],
 )
 def test_finalizers_are_sanitised(name, finalizer):
     assert finalizer == a_view(driver=facts(name=name)).finalizer
 
 
-@pytest.mark.parametrize(("text", "clean"), [("test!driver/foo", "test-driver-foo"), ("driver\\", "driver-X"), ("a.b.c", "a-b-c")])
+@pytest.mark.parametrize(
+    ("text", "clean"), [("test!driver/foo", "test-driver-foo"), ("driver\\", "driver-X"), ("a.b.c", "a-b-c")]
+)
 def test_names_are_sanitised(text, clean):
     assert clean == sanitised(text)
 
@@ -92,7 +97,9 @@ def kept_of(pv: dict[str, Any]) -> PersistentVolume:
     return kept
 
 
-@pytest.mark.parametrize("source", [{"azureFile": {"shareName": "s", "secretName": "n"}}, {"gcePersistentDisk": {"pdName": "d"}}])
+@pytest.mark.parametrize(
+    "source", [{"azureFile": {"shareName": "s", "secretName": "n"}}, {"gcePersistentDisk": {"pdName": "d"}}]
+)
 def test_the_claim_is_kept_where_translation_reads_its_namespace(source):
     pv = a_held_pv(source=source)
     pv["spec"]["claimRef"] = {"namespace": "ns", "name": "c"}

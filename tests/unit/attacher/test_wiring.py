@@ -72,7 +72,10 @@ async def test_AT31_the_second_table_follows_the_drivers_own_word(controller, mo
 async def test_AT31_modes_that_cannot_be_are_told_and_not_published():
     world = await AttacherWorld().base(modes=["ReadOnlyMany", "ReadWriteOnce"])
     async with world.attaching(a_va()):
-        assert "CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume" == (await world.error())["message"]
+        assert (
+            "CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume"
+            == (await world.error())["message"]
+        )
         await world.settle(100)
     assert [] == world.driver.made(PUBLISH)
 
@@ -83,7 +86,9 @@ async def test_ME03_calls_for_in_tree_volumes_are_counted_apart():
     gce = "pd.csi.storage.gke.io"
     world = AttacherWorld(ScriptedDriver(gce), call_metrics=metrics)
     await world.create(
-        a_csi_node(drivers={gce: "nodeID1"}), a_held_pv("plain", "h1"), a_held_pv("tree", source={"gcePersistentDisk": {"pdName": "d"}})
+        a_csi_node(drivers={gce: "nodeID1"}),
+        a_held_pv("plain", "h1"),
+        a_held_pv("tree", source={"gcePersistentDisk": {"pdName": "d"}}),
     )
     metrics.driver_name = gce
     async with world.attaching():
@@ -91,7 +96,10 @@ async def test_ME03_calls_for_in_tree_volumes_are_counted_apart():
             await world.create(a_va(name, name, attacher=gce))
             await world.attached(name)
     labels = {"driver_name": gce, "method_name": "/csi.v1.Controller/ControllerPublishVolume", "grpc_status_code": "OK"}
-    counts = [registry.get_sample_value("csi_sidecar_operations_seconds_count", {**labels, "migrated": m}) for m in ("true", "false")]
+    counts = [
+        registry.get_sample_value("csi_sidecar_operations_seconds_count", {**labels, "migrated": m})
+        for m in ("true", "false")
+    ]
     assert [1.0, 1.0] == counts
 
 

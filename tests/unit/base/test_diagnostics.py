@@ -51,7 +51,11 @@ async def test_a_known_path_is_answered():
     async with serving() as bound:
         status, headers, body = await asked(bound, "/healthz")
     assert ("HTTP/1.1 200 OK", "ok") == (status, body)
-    assert ("2", "close", "text/plain; charset=utf-8") == (headers["Content-Length"], headers["Connection"], headers["Content-Type"])
+    assert ("2", "close", "text/plain; charset=utf-8") == (
+        headers["Content-Length"],
+        headers["Connection"],
+        headers["Content-Type"],
+    )
 
 
 async def test_the_query_does_not_count():
@@ -73,24 +77,39 @@ async def test_HT03_an_unknown_path_is_404(path):
 
 async def test_other_methods_are_405():
     async with serving() as bound:
-        status, headers, _ = await exchange(bound, b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
+        status, headers, _ = await exchange(
+            bound, b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
+        )
     assert ("HTTP/1.1 405 Method Not Allowed", "GET, HEAD") == (status, headers["Allow"])
 
 
 async def test_a_refused_client_gets_its_answer_in_spite_of_what_it_still_sends():
     """Closing on unread bytes would reset the connection, and the answer would be lost with it."""
     async with serving() as bound:
-        status, _, body = await exchange(bound, b"POST /healthz HTTP/1.1\r\nContent-Length: 60000\r\n\r\n" + b"x" * 60_000)
+        status, _, body = await exchange(
+            bound, b"POST /healthz HTTP/1.1\r\nContent-Length: 60000\r\n\r\n" + b"x" * 60_000
+        )
     assert ("HTTP/1.1 405 Method Not Allowed", "only GET and HEAD are allowed\n") == (status, body)
 
 
 async def test_headers_of_a_usual_size_are_taken():
     async with serving() as bound:
-        assert "HTTP/1.1 200 OK" == (await exchange(bound, b"GET /healthz HTTP/1.1\r\nCookie: " + b"x" * 8_000 + b"\r\n\r\n"))[0]
+        assert (
+            "HTTP/1.1 200 OK"
+            == (await exchange(bound, b"GET /healthz HTTP/1.1\r\nCookie: " + b"x" * 8_000 + b"\r\n\r\n"))[0]
+        )
 
 
 @pytest.mark.parametrize(
-    "head", [b"rubbish", b"GET /healthz", b"GET /healthz HTTP/2", b"GET  /healthz HTTP/1.1", b"\x16\x03\x01", b"GET http://x/ HTTP/1.1"]
+    "head",
+    [
+        b"rubbish",
+        b"GET /healthz",
+        b"GET /healthz HTTP/2",
+        b"GET  /healthz HTTP/1.1",
+        b"\x16\x03\x01",
+        b"GET http://x/ HTTP/1.1",
+    ],
 )
 async def test_what_is_no_http_request_is_400(head):
     async with serving() as bound:
@@ -234,7 +253,9 @@ async def test_closing_cuts_what_is_open():
 async def test_HT02_a_taken_port_is_named():
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        with pytest.raises(ConfigError, match=f'cannot listen on "{address}": .*in use; choose another address') as refusal:
+        with pytest.raises(
+            ConfigError, match=f'cannot listen on "{address}": .*in use; choose another address'
+        ) as refusal:
             await Diagnostics({}).start(address)
     assert refusal.value.exit_code == 1
 

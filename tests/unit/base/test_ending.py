@@ -69,7 +69,10 @@ def test_who_comes_late_hears_it_at_once(world: World) -> None:
 
 def test_what_does_not_end_is_ended_by_force_also_where_the_main_thread_is_held(world: World) -> None:
     """The main thread waits here, as in a driver that blocks the event loop: nobody but the thread of the ending can do anything."""
-    with world.ending.at_last(lambda: world.done.append("folder")), world.ending.at_last(lambda: world.done.append("programs")):
+    with (
+        world.ending.at_last(lambda: world.done.append("folder")),
+        world.ending.at_last(lambda: world.done.append("programs")),
+    ):
         with world.ending.at_last(lambda: world.done.append("is over already")):
             pass
         with world.ending.on_signals():

@@ -67,7 +67,9 @@ def test_the_last_one_wins_and_is_noted_as_given():
 
 
 def test_maps_accumulate_and_later_keys_overwrite():
-    assert {"a": "3", "b": "2"} == read("--leader-election-labels=a:1,b:2", "--leader-election-labels= a : 3 ").flags.labels
+    assert {"a": "3", "b": "2"} == read(
+        "--leader-election-labels=a:1,b:2", "--leader-election-labels= a : 3 "
+    ).flags.labels
     assert {"cpu": "4", "memory": "2Gi"} == read("--capacity=cpu=1,memory=2Gi,", "--capacity= cpu = 4 ").flags.capacity
 
 
@@ -86,11 +88,20 @@ def test_FL03_a_near_name_is_proposed():
 @pytest.mark.parametrize(
     ("word", "reason"),
     [
-        ("--timeout=5", 'invalid value "5" for flag -timeout: time: missing unit .*; allowed: numbers with units, as in 15s'),
+        (
+            "--timeout=5",
+            'invalid value "5" for flag -timeout: time: missing unit .*; allowed: numbers with units, as in 15s',
+        ),
         ("--timeout=abc", 'invalid value "abc" for flag -timeout: time: invalid duration'),
-        ("--leader-election=maybe", 'invalid value "maybe" for flag -leader-election: parse error; allowed: true or false, after ='),
+        (
+            "--leader-election=maybe",
+            'invalid value "maybe" for flag -leader-election: parse error; allowed: true or false, after =',
+        ),
         ("--leader-election=", 'invalid value "" for flag -leader-election'),
-        ("--worker-threads=-1", 'invalid value "-1" for flag -worker-threads: parse error; allowed: a whole number, not negative'),
+        (
+            "--worker-threads=-1",
+            'invalid value "-1" for flag -worker-threads: parse error; allowed: a whole number, not negative',
+        ),
         ("--kube-api-qps=x", 'invalid value "x" for flag -kube-api-qps: parse error; allowed: a number'),
         ("--v=1.5", 'invalid value "1.5" for flag -v: parse error; allowed: a whole number'),
         ("--v=9223372036854775808", "value out of range"),
@@ -136,7 +147,9 @@ def test_reading_stops_at_two_dashes_and_at_the_first_word_that_is_no_flag(stop)
     assert parsed.rest == (("-v=2",) if stop == "--" else (stop, "-v=2"))
 
 
-@pytest.mark.parametrize(("text", "value"), [("0x1F", 31), ("010", 8), ("0o17", 15), ("0b101", 5), ("+7", 7), ("-7", -7), ("1_000", 1000)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("0x1F", 31), ("010", 8), ("0o17", 15), ("0b101", 5), ("+7", 7), ("-7", -7), ("1_000", 1000)]
+)
 def test_integers_are_read_in_gos_base_zero(text, value):
     assert value == read(f"--v={text}").flags.verbosity
 
@@ -187,7 +200,12 @@ FORMER = {
         (["-mode", "central", "-v=2"], True, 2, [("--mode=central", "--leader-election")]),
         (["--leader-election", "central", "-v=2"], True, 2, [("--leader-election=central", "--leader-election")]),
         (["--leader-election=old"], False, 3, [("--leader-election=old", "-v=3")]),
-        (["--leader-election=older"], True, 0, [("--leader-election=older", "--mode=central"), ("--mode=central", "--leader-election")]),
+        (
+            ["--leader-election=older"],
+            True,
+            0,
+            [("--leader-election=older", "--mode=central"), ("--mode=central", "--leader-election")],
+        ),
         (["--leader-election=true"], True, 0, []),
     ],
 )
@@ -235,7 +253,9 @@ def test_all_alpha_and_all_beta_move_what_is_not_set_itself():
 
 
 def test_an_unknown_gate_is_named_with_the_known_ones():
-    with pytest.raises(ConfigError, match="unrecognized feature gate: NoSuch; known are AllAlpha, AllBeta, Middle, Old, Young") as refusal:
+    with pytest.raises(
+        ConfigError, match="unrecognized feature gate: NoSuch; known are AllAlpha, AllBeta, Middle, Old, Young"
+    ) as refusal:
         decided("Young=true,NoSuch=true")
     assert refusal.value.exit_code == 1
 

@@ -36,12 +36,17 @@ def logged(**how):
 
 
 def a_head(**changes):
-    return LineHead(**{"letter": "I", "level": 0, "message": "m", "caller": "a.py:1", "wall_s": 1700463840.123456, "pid": 1} | changes)
+    return LineHead(
+        **{"letter": "I", "level": 0, "message": "m", "caller": "a.py:1", "wall_s": 1700463840.123456, "pid": 1}
+        | changes
+    )
 
 
 def test_LG04_a_text_line_has_klogs_header():
     shown = text_line(a_head(message="CSI driver name"), {"driver": "csi.example.com"}, None)
-    assert re.fullmatch(r'I\d{4} \d\d:\d\d:00\.123456       1 a\.py:1\] "CSI driver name" driver="csi\.example\.com"', shown), shown
+    assert re.fullmatch(
+        r'I\d{4} \d\d:\d\d:00\.123456       1 a\.py:1\] "CSI driver name" driver="csi\.example\.com"', shown
+    ), shown
 
 
 def test_the_fraction_of_the_second_is_padded_and_the_second_moves_on():
@@ -119,7 +124,9 @@ def test_bound_values_are_on_each_line_and_later_ones_win():
         bound.info(0, "one")
         bound.info(0, "two", node="m")
         _log.info(0, "three")
-    assert ['"one" driver="d" node="n"', '"two" driver="d" node="m"', '"three"'] == [line.split("] ")[1] for line in lines]
+    assert ['"one" driver="d" node="n"', '"two" driver="d" node="m"', '"three"'] == [
+        line.split("] ")[1] for line in lines
+    ]
 
 
 def test_any_name_may_be_a_key():
@@ -204,7 +211,9 @@ def endless():
 
 
 @pytest.mark.parametrize(
-    "value", [Broken(), endless(), {"k": Broken()}, [Broken()], object()], ids=["str", "endless", "in-a-map", "in-a-list", "plain"]
+    "value",
+    [Broken(), endless(), {"k": Broken()}, [Broken()], object()],
+    ids=["str", "endless", "in-a-map", "in-a-list", "plain"],
 )
 def test_a_value_that_cannot_be_shown_does_not_break_the_line(value):
     shown = text_line(a_head(), {"k": value, "next": 1}, None)
@@ -220,7 +229,12 @@ def test_an_error_that_cannot_be_shown_does_not_break_the_line():
     assert "RuntimeError" in text_line(a_head(), {}, Worse())
 
 
-@given(st.dictionaries(st.text(), st.one_of(st.text(), st.binary(), st.floats(), st.integers(), st.none(), st.lists(st.text()))), st.text())
+@given(
+    st.dictionaries(
+        st.text(), st.one_of(st.text(), st.binary(), st.floats(), st.integers(), st.none(), st.lists(st.text()))
+    ),
+    st.text(),
+)
 def test_a_record_is_always_one_line(values, message):
     shown = text_line(a_head(message=message), values, None)
     assert [shown] == shown.splitlines()
@@ -234,7 +248,11 @@ def test_lines_are_shown_as_lines_and_never_as_a_record_of_their_own():
     text = Lines('first "a\\b"\nE1120 07:04:00.123456       1 x.py:1] "forged"\n\tthird\x1b[31m\r\u2028\n')
     head, *lines, last = text_line(a_head(), {"before": 1, "k": text, "after": 2}, None).split("\n")
     assert head.endswith('] "m" before=1 k=<')
-    assert ['\tfirst "a\\b"', '\tE1120 07:04:00.123456       1 x.py:1] "forged"', "\t\tthird\\x1b[31m\\r\\u2028"] == lines
+    assert [
+        '\tfirst "a\\b"',
+        '\tE1120 07:04:00.123456       1 x.py:1] "forged"',
+        "\t\tthird\\x1b[31m\\r\\u2028",
+    ] == lines
     assert " > after=2" == last
     record = json_line(a_head(), {"k": text}, None)
     assert [record] == record.splitlines()
@@ -260,10 +278,16 @@ def test_a_stream_that_is_gone_is_no_error():
 
 
 def test_vmodule_raises_single_files_by_pattern():
-    queue, informer, other = log.logger("mooring.control.queue"), log.logger("mooring.kube.cache.informer"), log.logger("mooring.csi.grpc")
+    queue, informer, other = (
+        log.logger("mooring.control.queue"),
+        log.logger("mooring.kube.cache.informer"),
+        log.logger("mooring.csi.grpc"),
+    )
     with logged(verbosity=2, vmodule="qu*=4,informer=1,,inf*=9"):
         assert (True, False) == (queue.enabled(4), queue.enabled(5))
-        assert (True, False) == (informer.enabled(2), informer.enabled(3)), "never lower than -v; the first match counts"
+        assert (True, False) == (informer.enabled(2), informer.enabled(3)), (
+            "never lower than -v; the first match counts"
+        )
         assert (True, False) == (other.enabled(2), other.enabled(3))
     assert not queue.enabled(1)
 

@@ -13,7 +13,12 @@ from mooring.base.metrics import CONTENT_TYPE, KEPT_TIMES, Metrics
 
 def test_process_metrics_are_there_from_the_start():
     page = Metrics().render().decode()
-    for name in ("process_start_time_seconds", "process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds"):
+    for name in (
+        "process_start_time_seconds",
+        "process_resident_memory_bytes",
+        "process_cpu_seconds_total",
+        "process_open_fds",
+    ):
         assert f"\n{name} " in page
 
 
@@ -30,7 +35,10 @@ def test_bucket_bounds_are_written_as_go_writes_them():
     metrics = Metrics()
     Histogram("seconds", "Time.", buckets=[0.1, 1, 2.5, 10], registry=metrics.registry).observe(2)
     rows = [line for line in metrics.render().decode().splitlines() if line.startswith("seconds_bucket")]
-    assert [f'seconds_bucket{{le="{le}"}} {n}' for le, n in (("0.1", 0.0), ("1", 0.0), ("2.5", 1.0), ("10", 1.0), ("+Inf", 1.0))] == rows
+    assert [
+        f'seconds_bucket{{le="{le}"}} {n}'
+        for le, n in (("0.1", 0.0), ("1", 0.0), ("2.5", 1.0), ("10", 1.0), ("+Inf", 1.0))
+    ] == rows
 
 
 def test_two_registries_share_nothing():

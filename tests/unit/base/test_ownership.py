@@ -48,7 +48,9 @@ def test_a_missing_folder_is_made_for_the_owner_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["", "state", "state/tls", "state/tls/token", "state/objects.db"])
-def test_what_belongs_to_another_user_is_refused_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_what_belongs_to_another_user_is_refused_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     (tmp_path / "state" / "tls").mkdir(parents=True)
     (tmp_path / "state" / "tls" / "token").write_text("planted")
     (tmp_path / "state" / "objects.db").write_text("planted")
@@ -104,7 +106,9 @@ def test_who_used_sudo_is_nobody_else(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("members", "is_refused"), [([], False), (["me"], False), (["me", "you"], True)])
-def test_a_group_of_one_is_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: list[str], is_refused: bool) -> None:
+def test_a_group_of_one_is_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: list[str], is_refused: bool
+) -> None:
     """Some systems give each user a group, and let new folders be written by it."""
     monkeypatch.setattr(grp, "getgrgid", lambda gid: SimpleNamespace(gr_name="me", gr_mem=members))
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name="me", pw_gid=77))

@@ -19,7 +19,9 @@ def test_equal_texts_become_one() -> None:
     assert texts.shared(one) is texts.shared(other)
 
 
-@pytest.mark.skipif(not texts.INTERNED_END or not hasattr(sys, "getrefcount"), reason="this Python keeps interned texts")
+@pytest.mark.skipif(
+    not texts.INTERNED_END or not hasattr(sys, "getrefcount"), reason="this Python keeps interned texts"
+)
 def test_a_text_that_nobody_has_any_more_is_freed() -> None:
     shared = texts.shared(a_text(2))
     users = [shared] * 10

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from mooring.base.units import format_duration, parse_duration_s
 
-EXACT_NS = 2**50  # nanoseconds that seconds as a float tell apart, and that survive the way there and back; some 13 days
+EXACT_NS = (
+    2**50
+)  # nanoseconds that seconds as a float tell apart, and that survive the way there and back; some 13 days
 
 
 @pytest.mark.parametrize(

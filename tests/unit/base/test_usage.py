@@ -12,8 +12,12 @@ from mooring.cli.process import WIDTH, usage
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    timeout_s: float = flag("timeout", DURATION, 15.0, "deadline of a call, which is long enough to need more than a line of it")
-    address: str = flag("csi-address", STRING, "/run/csi/the socket", "the driver's socket, whose default stays in one piece")
+    timeout_s: float = flag(
+        "timeout", DURATION, 15.0, "deadline of a call, which is long enough to need more than a line of it"
+    )
+    address: str = flag(
+        "csi-address", STRING, "/run/csi/the socket", "the driver's socket, whose default stays in one piece"
+    )
     election: bool = flag("leader-election", BOOL, False, "elect a leader", Section.ELECTION)
     long: str = flag("a-name-that-leaves-no-room", STRING, "", "below it")
     old: bool = flag("add-dir-header", BOOL, False, "nothing", Section.COMPATIBLE)
@@ -23,7 +27,9 @@ class Table:
 
 
 def test_the_whole_of_it() -> None:
-    assert usage(Table, "csi-x", "Does this and that, and is so well described that the sentence is wrapped.", "csi-x \\\n  --y") == (
+    assert usage(
+        Table, "csi-x", "Does this and that, and is so well described that the sentence is wrapped.", "csi-x \\\n  --y"
+    ) == (
         """\
 Does this and that, and is so well described that the sentence is wrapped.
 

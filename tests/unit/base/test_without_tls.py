@@ -9,7 +9,9 @@ import pytest
 
 
 def printed(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", f"import sys\n{code}"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{code}"], capture_output=True, text=True, timeout=60, check=False
+    )
     assert "" == done.stderr
     return done.stdout.strip()
 

@@ -69,7 +69,11 @@ async def test_B21_the_scheduler_does_not_overwrite_a_node_that_was_chosen_meanw
         await world.delete(NODE, one)
         held.let_go()
         await asyncio.sleep(5)
-        written = [request.body for request in ours.cluster.writes("update persistentvolumeclaims") if request.name == world("second")]
+        written = [
+            request.body
+            for request in ours.cluster.writes("update persistentvolumeclaims")
+            if request.name == world("second")
+        ]
         assert {two} == {annotations(body).get(SELECTED_NODE) for body in written}
 
 

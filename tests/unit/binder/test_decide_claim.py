@@ -60,17 +60,27 @@ OWN = a_volume("pvc-u", annotations={PROVISIONED_BY: DRIVER})
 LARGE_OWN = a_volume("pvc-u", size="9Gi", annotations={PROVISIONED_BY: DRIVER})
 MATCHES = {
     "B05-the-smallest-that-fits": ([a_claim(size="7Gi"), *SIZES], "pv10"),
-    "B07-reserved-by-name-though-larger": ([a_claim(), a_volume("small"), a_volume("pv", size="50Gi", claim="claim")], "pv"),
+    "B07-reserved-by-name-though-larger": (
+        [a_claim(), a_volume("small"), a_volume("pv", size="50Gi", claim="claim")],
+        "pv",
+    ),
     "B08-reserved-for-another": ([a_claim(), a_volume(claim="somebody-else")], None),
     "B09-fewest-modes-first": (
-        [a_claim(), a_volume("both", size="5Gi", modes=("ReadWriteOnce", "ReadWriteMany")), a_volume("one", size="10Gi")],
+        [
+            a_claim(),
+            a_volume("both", size="5Gi", modes=("ReadWriteOnce", "ReadWriteMany")),
+            a_volume("one", size="10Gi"),
+        ],
         "one",
     ),
     "B09-all-modes-are-needed": ([a_claim(modes=("ReadWriteOnce", "ReadWriteMany")), a_volume()], None),
     "B10-selector": ([a_claim(selector=A_B), a_volume("plain"), a_volume("pv", size="5Gi", labels={"a": "b"})], "pv"),
     "B10-nothing-selected": ([a_claim(selector=A_B), a_volume("plain")], None),
     "B11-not-yet-available": ([a_claim(), a_volume(phase="Pending")], None),
-    "B11-released": ([a_claim(), a_volume(phase="Released", claim={"metadata": {"name": "claim", "uid": "gone"}})], None),
+    "B11-released": (
+        [a_claim(), a_volume(phase="Released", claim={"metadata": {"name": "claim", "uid": "gone"}})],
+        None,
+    ),
     "B11-released-but-reserved-by-name": ([a_claim(), a_volume(phase="Released", claim="claim")], "pv"),
     "B11-pending-but-reserved-by-name": ([a_claim(), a_volume(phase="Pending", claim="claim")], "pv"),
     "B11-reserved-but-being-deleted": ([a_claim(), a_volume(claim="claim", **DELETED)], None),
@@ -81,9 +91,15 @@ MATCHES = {
     "B12-said-or-not-it-is-a-file-system": ([a_claim(volumeMode="Filesystem"), a_volume()], "pv"),
     "B13-attributes-of-the-volume": ([a_claim(), a_volume(volumeAttributesClassName="gold")], None),
     "B13-attributes-of-the-claim": ([a_claim(volumeAttributesClassName="gold"), a_volume()], None),
-    "B13-the-same-attributes": ([a_claim(volumeAttributesClassName="gold"), a_volume(volumeAttributesClassName="gold")], "pv"),
+    "B13-the-same-attributes": (
+        [a_claim(volumeAttributesClassName="gold"), a_volume(volumeAttributesClassName="gold")],
+        "pv",
+    ),
     "B04-no-class-takes-no-class": ([a_claim(sc=""), a_volume("classy"), a_volume("plain", sc="")], "plain"),
-    "the-old-annotation-wins": ([a_claim(sc="sc", annotations={CLASS_BETA: "old"}), a_volume("new"), a_volume("pv", sc="old")], "pv"),
+    "the-old-annotation-wins": (
+        [a_claim(sc="sc", annotations={CLASS_BETA: "old"}), a_volume("new"), a_volume("pv", sc="old")],
+        "pv",
+    ),
     "B22-static-volume-waits-for-a-pod": ([a_claim(), a_class(wffc=True), a_volume()], None),
     "B22-also-when-a-node-is-chosen": ([a_claim(selected="n1"), a_class(wffc=True), a_volume()], None),
     "its-own-whose-claimRef-was-taken": ([OWNER, a_class(wffc=True), OWN], "pvc-u"),
@@ -180,7 +196,9 @@ def test_B18_external_class() -> None:
     assert (Ask(DRIVER),) == writes_of(decision)
     assert event is not None
     assert ("Normal", "ExternalProvisioning") == event[:2]
-    assert event[2].startswith(f"Waiting for a volume to be created either by the external provisioner '{DRIVER}' or manually")
+    assert event[2].startswith(
+        f"Waiting for a volume to be created either by the external provisioner '{DRIVER}' or manually"
+    )
 
 
 def test_B18_who_has_been_asked_is_not_asked_again() -> None:
@@ -191,8 +209,14 @@ FIRST = "waiting for first consumer to be created before binding"
 PODS: dict[str, tuple[list[Json], tuple[str, str]]] = {
     "B20-no-pod": ([], ("WaitForFirstConsumer", FIRST)),
     "B20-one-pod": ([a_pod("a", "claim")], ("WaitForPodScheduled", "waiting for pod a to be scheduled")),
-    "B20-two-pods": ([a_pod("b", "claim"), a_pod("a", "claim")], ("WaitForPodScheduled", "waiting for pods a,b to be scheduled")),
-    "B20-scheduled-or-over": ([a_pod("a", "claim", node="n1"), a_pod("b", "claim", phase="Failed")], ("WaitForFirstConsumer", FIRST)),
+    "B20-two-pods": (
+        [a_pod("b", "claim"), a_pod("a", "claim")],
+        ("WaitForPodScheduled", "waiting for pods a,b to be scheduled"),
+    ),
+    "B20-scheduled-or-over": (
+        [a_pod("a", "claim", node="n1"), a_pod("b", "claim", phase="Failed")],
+        ("WaitForFirstConsumer", FIRST),
+    ),
 }
 
 
@@ -211,7 +235,10 @@ def test_B21_a_node_is_chosen() -> None:
 
 def test_B14_named_volume_missing() -> None:
     decision = decided(a_claim(volume="pv"))
-    assert (UNCHANGED, ("Normal", "FailedBinding", 'volume "pv" does not exist')) == (writes_of(decision), told(decision))
+    assert (UNCHANGED, ("Normal", "FailedBinding", 'volume "pv" does not exist')) == (
+        writes_of(decision),
+        told(decision),
+    )
     assert [MISSING_S] == [action.patience_s for action in decision.actions if isinstance(action, Tell)], (
         "a volume may come soon after its claim"
     )
@@ -221,7 +248,11 @@ def test_B14_named_volume_missing() -> None:
 MISMATCHES = {
     "B15-too-small": (a_claim(volume="pv", size="2Gi"), a_volume(), "requested PV is too small"),
     "B15-class": (a_claim(volume="pv", sc="other"), a_volume(), "storageClassName does not match"),
-    "B15-attributes": (a_claim(volume="pv", volumeAttributesClassName="gold"), a_volume(), "volumeAttributesClassName does not match"),
+    "B15-attributes": (
+        a_claim(volume="pv", volumeAttributesClassName="gold"),
+        a_volume(),
+        "volumeAttributesClassName does not match",
+    ),
     "B15-volume-mode": (a_claim(volume="pv", volumeMode="Block"), a_volume(), "incompatible volumeMode"),
     "B15-access-mode": (a_claim(volume="pv", modes=("ReadWriteMany",)), a_volume(), "incompatible accessMode"),
     "B15-deleting": (a_claim(volume="pv"), a_volume(**DELETED), 'the volume is marked for deletion "pv"'),
@@ -241,7 +272,10 @@ def test_B15_reserved_for_it_is_bound_whatever_it_is() -> None:
 
 @pytest.mark.parametrize("ours", [False, True])
 def test_B16_named_volume_of_someone_else(ours: bool) -> None:
-    decision = decided(a_claim(volume="pv", annotations={BOUND_BY_CONTROLLER: "yes"} if ours else None), a_volume(claim="somebody-else"))
+    decision = decided(
+        a_claim(volume="pv", annotations={BOUND_BY_CONTROLLER: "yes"} if ours else None),
+        a_volume(claim="somebody-else"),
+    )
     assert ("Warning", "FailedBinding", 'volume "pv" already bound to a different claim.') == told(decision)
     assert ours is (decision.problem is not None)
 
@@ -283,7 +317,11 @@ LOST = {
 @pytest.mark.parametrize(("bodies", "reason", "text"), LOST.values(), ids=LOST)
 def test_lost_is_told_once(bodies: list[Json], reason: str, text: str) -> None:
     decision = decided(*bodies, absent=Absent(pv_name="pv"))
-    assert ((SetClaimPhase("Lost"),), ("Warning", reason, text), False) == (writes_of(decision), told(decision), is_old(decision))
+    assert ((SetClaimPhase("Lost"),), ("Warning", reason, text), False) == (
+        writes_of(decision),
+        told(decision),
+        is_old(decision),
+    )
     lost = {**bodies[0], "status": {"phase": "Lost"}}
     again = decided(lost, *bodies[1:])
     assert (UNCHANGED, True) == (writes_of(again), is_old(again))

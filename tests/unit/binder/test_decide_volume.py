@@ -8,7 +8,16 @@ from mooring.api.binding import BOUND_BY_CONTROLLER, PROVISIONED_BY
 from mooring.api.meta import Key
 from mooring.cluster.binder.reasons import EventText
 from mooring.cluster.binder.volumes.decide import decide_volume
-from mooring.cluster.binder.volumes.decision import Action, GiveBack, LookUpClaim, SetVolumePhase, Tell, TellClaim, WakeClaim, writes_of
+from mooring.cluster.binder.volumes.decision import (
+    Action,
+    GiveBack,
+    LookUpClaim,
+    SetVolumePhase,
+    Tell,
+    TellClaim,
+    WakeClaim,
+    writes_of,
+)
 from tests.support.builders import DRIVER, NS, Json, a_bound_claim, a_claim, a_volume
 from tests.support.stores import Stores
 
@@ -32,7 +41,10 @@ ROWS: dict[str, tuple[list[Json], tuple[Action, ...]]] = {
     "B28-new-claim-of-the-same-name": ([a_volume(phase="Bound", claim=OURS), a_claim(uid="uid-new")], (LOOK_UP,)),
     "B27-reference-without-a-namespace": ([NOWHERE, OURS], (SetVolumePhase("Released"),)),
     "B27-released-before": ([a_volume(phase="Released", claim=OURS)], ()),
-    "B30-second-volume-for-one-claim": ([a_volume(phase="Pending", claim=BOUND, **PROVISIONED), ELSEWHERE], (SetVolumePhase("Released"),)),
+    "B30-second-volume-for-one-claim": (
+        [a_volume(phase="Pending", claim=BOUND, **PROVISIONED), ELSEWHERE],
+        (SetVolumePhase("Released"),),
+    ),
     "B31-claim-bound-to-a-static-one": (
         [a_volume(phase="Available", claim=BOUND, **PROVISIONED), ELSEWHERE],
         (SetVolumePhase("Released"),),
@@ -42,7 +54,10 @@ ROWS: dict[str, tuple[list[Json], tuple[Action, ...]]] = {
         [a_volume(phase="Bound", claim=BOUND, annotations={BOUND_BY_CONTROLLER: "yes"}), ELSEWHERE],
         (GiveBack(whole=True), SetVolumePhase("Available")),
     ),
-    "B31-reserved-by-a-user": ([a_volume(phase="Bound", claim=BOUND), ELSEWHERE], (GiveBack(whole=False), SetVolumePhase("Available"))),
+    "B31-reserved-by-a-user": (
+        [a_volume(phase="Bound", claim=BOUND), ELSEWHERE],
+        (GiveBack(whole=False), SetVolumePhase("Available")),
+    ),
     "B31-provisioned-but-retained": (
         [a_volume(phase="Bound", claim=BOUND, annotations={PROVISIONED_BY: DRIVER}), ELSEWHERE],
         (GiveBack(whole=False), SetVolumePhase("Available")),
@@ -77,9 +92,14 @@ def test_an_unknown_policy_is_told_once() -> None:
 
 def test_B19_modes_that_differ_are_told_on_both() -> None:
     decision = decide_volume(Stores(a_volume(claim=OURS, volumeMode="Block"), OURS).binder(), "pv")
-    of_volume = 'Cannot bind PersistentVolume to requested PersistentVolumeClaim "claim" due to incompatible volumeMode.'
+    of_volume = (
+        'Cannot bind PersistentVolume to requested PersistentVolumeClaim "claim" due to incompatible volumeMode.'
+    )
     of_claim = 'Cannot bind PersistentVolume "pv" to requested PersistentVolumeClaim due to incompatible volumeMode.'
-    tells = Tell(EventText("Warning", "VolumeMismatch", of_volume)), TellClaim(EventText("Warning", "VolumeMismatch", of_claim))
+    tells = (
+        Tell(EventText("Warning", "VolumeMismatch", of_volume)),
+        TellClaim(EventText("Warning", "VolumeMismatch", of_claim)),
+    )
     assert tells == decision.actions
 
 

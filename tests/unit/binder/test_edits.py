@@ -34,7 +34,9 @@ def annotations(body: Json) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(("before", "ours"), [(None, True), ("claim", False), (CLAIM, False), (a_claim("damaged", uid="uid-claim"), False)])
+@pytest.mark.parametrize(
+    ("before", "ours"), [(None, True), ("claim", False), (CLAIM, False), (a_claim("damaged", uid="uid-claim"), False)]
+)
 def test_B05_B07_a_volume_says_who_chose_it(before: Any, ours: bool) -> None:
     volume = edited(a_volume(claim=before), edits.claim_volume(typed(CLAIM)))
     assert {**a_reference(CLAIM), "resourceVersion": "7"} == volume["spec"]["claimRef"]
@@ -48,7 +50,9 @@ def test_B08_a_volume_of_another_claim_is_not_claimed(before: Any) -> None:
 
 
 def test_B14_a_claim_says_who_chose() -> None:
-    assert {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"} == annotations(edited(a_claim(), edits.name_volume("pv")))
+    assert {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"} == annotations(
+        edited(a_claim(), edits.name_volume("pv"))
+    )
     assert {BIND_COMPLETED: "yes"} == annotations(edited(a_claim(volume="pv"), edits.name_volume("pv")))
 
 
@@ -56,7 +60,12 @@ def test_B19_the_status_tells_of_the_volume() -> None:
     pv = typed(a_volume(size="3Gi", modes=("ReadWriteOnce", "ReadOnlyMany"), volumeAttributesClassName="gold"))
     status = edited(a_claim(), edits.mark_claim(pv))["status"]
     modes = ["ReadWriteOnce", "ReadOnlyMany"]
-    expected = {"phase": "Bound", "accessModes": modes, "capacity": {"storage": "3Gi"}, "currentVolumeAttributesClassName": "gold"}
+    expected = {
+        "phase": "Bound",
+        "accessModes": modes,
+        "capacity": {"storage": "3Gi"},
+        "currentVolumeAttributesClassName": "gold",
+    }
     assert expected == status
 
 

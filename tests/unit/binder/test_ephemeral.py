@@ -18,7 +18,14 @@ POD = a_pod("pod", uid="uid-pod", volumes=(SCRATCH,))
 def test_B38_a_pod_brings_its_claims() -> None:
     (action,) = decide_pod(typed(POD), lambda _: None).actions
     body = action.body
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": "uid-pod", "controller": True, "blockOwnerDeletion": True}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "pod",
+        "uid": "uid-pod",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
     assert ("pod-scratch", [owner]) == (body["metadata"]["name"], body["metadata"]["ownerReferences"])
     assert ({"l": "1"}, {"a": "2"}) == (body["metadata"]["labels"], body["metadata"]["annotations"])
     assert SCRATCH["ephemeral"]["volumeClaimTemplate"]["spec"] == msgspec.json.decode(msgspec.json.encode(body["spec"]))
@@ -29,7 +36,9 @@ def test_B38_a_claim_that_is_there_is_not_made_again() -> None:
     assert () == decide_pod(typed(POD), lambda _: mine).actions
 
 
-@pytest.mark.parametrize("pod", [{**POD, "metadata": {**POD["metadata"], **DELETED}}, {**POD, "status": {"phase": "Succeeded"}}])
+@pytest.mark.parametrize(
+    "pod", [{**POD, "metadata": {**POD["metadata"], **DELETED}}, {**POD, "status": {"phase": "Succeeded"}}]
+)
 def test_B40_a_pod_that_goes_needs_no_claim(pod: Json) -> None:
     assert () == decide_pod(typed(pod), lambda _: None).actions
 

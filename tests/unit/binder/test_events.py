@@ -39,7 +39,10 @@ async def test_what_found_no_room_is_owed() -> None:
     running.cancel()
 
 
-CROWDS = {"claims-that-wait": lambda name: a_claim(name, sc=""), "claims-that-are-lost": lambda name: a_bound_claim(name, "none")}
+CROWDS = {
+    "claims-that-wait": lambda name: a_claim(name, sc=""),
+    "claims-that-are-lost": lambda name: a_bound_claim(name, "none"),
+}
 
 
 @in_virtual_time

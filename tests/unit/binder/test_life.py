@@ -15,7 +15,19 @@ from mooring.cluster.binder import options
 from mooring.cluster.binder.controller import make_binder
 from mooring.cluster.binder.protection.reconcile import LOOK_AGAIN_S
 from mooring.kube.errors import Conflict, ServerError, Unreachable
-from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Forbids, HeldWrites, Tenant, annotations, binding, finalizers
+from tests.support.binding import (
+    NODE,
+    POD,
+    PV,
+    PVC,
+    BinderWorld,
+    Forbids,
+    HeldWrites,
+    Tenant,
+    annotations,
+    binding,
+    finalizers,
+)
 from tests.support.builders import (
     Json,
     a_capacity,
@@ -100,7 +112,9 @@ async def test_B17_any_write_may_be_lost(lost: int, happened: bool) -> None:
 
 
 @pytest.mark.parametrize("write", sorted({PUT_PV, PUT_PV_STATUS, PUT_PVC, PUT_PVC_STATUS}))
-@pytest.mark.parametrize("error", [Conflict("changed", reason="Conflict"), ServerError("timed out", code=500)], ids=["conflict", "error"])
+@pytest.mark.parametrize(
+    "error", [Conflict("changed", reason="Conflict"), ServerError("timed out", code=500)], ids=["conflict", "error"]
+)
 async def test_B17_a_write_is_refused(write: str, error: Exception) -> None:
     ours = BinderWorld()
     ours.cluster.refuse(write, error=error, times=2)  # type: ignore[arg-type]
@@ -125,7 +139,9 @@ def test_no_volume_is_bound_twice_whatever_the_order(seed: int) -> None:
             for claim in claims:
                 volume = await world.phase(PV, claim["spec"]["volumeName"], "Bound")
                 assert claim["metadata"]["uid"] == volume["spec"]["claimRef"]["uid"]
-                assert 4 == len(ours.writes(claim["metadata"]["name"], volume["metadata"]["name"])) - 1, "and Available before"
+                assert 4 == len(ours.writes(claim["metadata"]["name"], volume["metadata"]["name"])) - 1, (
+                    "and Available before"
+                )
 
     run_virtual(main(), seed)
 
@@ -155,7 +171,9 @@ def test_killed_again_and_again(seed: int) -> None:
         async with ours.binding():
             await world.provision(await world.asked(world("dynamic")), "made")
             await world.scheduled(world("pod"), node)
-            names = [(await world.phase(PVC, world(f"static{number}"), "Bound"))["spec"]["volumeName"] for number in range(3)]
+            names = [
+                (await world.phase(PVC, world(f"static{number}"), "Bound"))["spec"]["volumeName"] for number in range(3)
+            ]
             assert 3 == len(set(names))
 
     run_virtual(main(), seed)
@@ -174,7 +192,12 @@ async def test_B03_B04_a_default_appears() -> None:
     async with binding() as (ours, world):
         unset = await world.create(a_claim(world("unset"), sc=None))
         await world.create(a_claim(world("empty"), sc=""))
-        await world.told(unset, "Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+        await world.told(
+            unset,
+            "Normal",
+            "FailedBinding",
+            "no persistent volumes available for this claim and no storage class is set",
+        )
         await world.make_class(default=True)
         assert world("sc") == (await world.asked(world("unset")))["spec"]["storageClassName"]
         assert "" == (await world.get(PVC, world("empty")))["spec"]["storageClassName"]
@@ -298,7 +321,9 @@ async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
         assert ["Bound"] == phases
 
 
-@pytest.mark.parametrize("damage", [{"namespace": None}, {"name": None}, {"name": None, "namespace": None}, {"name": "another"}], ids=str)
+@pytest.mark.parametrize(
+    "damage", [{"namespace": None}, {"name": None}, {"name": None, "namespace": None}, {"name": "another"}], ids=str
+)
 async def test_B27_a_claim_keeps_its_volume_whatever_somebody_does_to_the_names_in_claimRef(damage: Json) -> None:
     async with binding(parts=WITHOUT_SCHEDULER) as (ours, world):
         await world.make_pair()
@@ -397,7 +422,9 @@ async def test_B38_an_ephemeral_claim_is_made_again_and_counted() -> None:
         await world.make_pod(volumes=(an_ephemeral_volume(sc=world("sc")),))
         first = await world.asked(f"{world('pod')}-scratch")
         await world.delete(PVC, first["metadata"]["name"])
-        await world.shown(PVC, first["metadata"]["name"], lambda one: one["metadata"]["uid"] != first["metadata"]["uid"], "made again")
+        await world.shown(
+            PVC, first["metadata"]["name"], lambda one: one["metadata"]["uid"] != first["metadata"]["uid"], "made again"
+        )
     assert b"ephemeral_volume_controller_create_total 2.0" in ours.metrics.render()
 
 
@@ -479,7 +506,9 @@ async def test_a_kind_that_it_may_not_list_is_named() -> None:
         running = group.create_task(binder.run())
         await asyncio.sleep(60)
         assert not binder.has_synced
-        assert ["pods", "nodes"] == [told.removeprefix("can't follow ").partition(":")[0] for told in binder.obstacle.split("; ")]
+        assert ["pods", "nodes"] == [
+            told.removeprefix("can't follow ").partition(":")[0] for told in binder.obstacle.split("; ")
+        ]
         running.cancel()
 
 
@@ -521,10 +550,18 @@ def test_B06_volumes_that_come_late_find_the_claims_that_wait(seed: int) -> None
             for number in range(6):
                 await world.create(a_volume(world(f"pv{number}"), size="5Gi"))
                 await world.create(a_volume(world(f"pv{number + 6}")))
-            names = [world(f"small{number}") for number in range(1, 6)] + [world(f"large{number}") for number in range(6)]
+            names = [world(f"small{number}") for number in range(1, 6)] + [
+                world(f"large{number}") for number in range(6)
+            ]
             await asyncio.sleep(1)
-            free = [one for one in [await world.get(PV, world(f"pv{number}")) for number in range(12)] if one["status"]["phase"] != "Bound"]
-            waiting = [one for one in [await world.get(PVC, name) for name in names] if one["status"]["phase"] == "Pending"]
+            free = [
+                one
+                for one in [await world.get(PV, world(f"pv{number}")) for number in range(12)]
+                if one["status"]["phase"] != "Bound"
+            ]
+            waiting = [
+                one for one in [await world.get(PVC, name) for name in names] if one["status"]["phase"] == "Pending"
+            ]
             large = [one for one in free if one["spec"]["capacity"]["storage"] == "5Gi"]
             assert not (large and waiting), "a large volume is free, and somebody waits"
             assert not [one for one in waiting if one["spec"]["resources"]["requests"]["storage"] == "1Gi" and free]

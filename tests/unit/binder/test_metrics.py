@@ -22,8 +22,14 @@ async def test_metrics_count_claims_and_volumes() -> None:
         page = ours.metrics.render().decode()
     sc = world("sc")
     assert f'pv_collector_bound_pv_count{{storage_class="{sc}"}} 1.0' in page
-    assert f'pv_collector_bound_pvc_count{{namespace="default",storage_class="{sc}",volume_attributes_class=""}} 1.0' in page
-    assert 'pv_collector_unbound_pvc_count{namespace="default",storage_class="none",volume_attributes_class=""} 1.0' in page
+    assert (
+        f'pv_collector_bound_pvc_count{{namespace="default",storage_class="{sc}",volume_attributes_class=""}} 1.0'
+        in page
+    )
+    assert (
+        'pv_collector_unbound_pvc_count{namespace="default",storage_class="none",volume_attributes_class=""} 1.0'
+        in page
+    )
     assert 'pv_collector_total_pv_count{plugin_name="kubernetes.io/csi:csi.test",volume_mode="Filesystem"} 1.0' in page
 
 
@@ -85,4 +91,7 @@ async def test_metrics_time_provisioning_and_deletion() -> None:
     for operation in ("provision", "delete"):
         series = f'operation_name="{operation}",plugin_name="{world.driver}"'
         assert f"volume_operation_total_seconds_count{{{series}}} 1.0" in page
-    assert f'volume_operation_total_seconds_bucket{{le="1",operation_name="provision",plugin_name="{world.driver}"}} 0.0' in page
+    assert (
+        f'volume_operation_total_seconds_bucket{{le="1",operation_name="provision",plugin_name="{world.driver}"}} 0.0'
+        in page
+    )

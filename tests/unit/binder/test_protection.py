@@ -82,7 +82,9 @@ def test_B36_a_cache_that_may_be_behind_lets_nothing_go() -> None:
 
 
 def test_B35_it_is_told_which_pod_holds_the_claim() -> None:
-    decision = decide_claim(typed(a_claim(**GOING)), (typed(a_pod("p", "claim", node="n1", phase="Failed")),), is_fresh=True)
+    decision = decide_claim(
+        typed(a_claim(**GOING)), (typed(a_pod("p", "claim", node="n1", phase="Failed")),), is_fresh=True
+    )
     assert (TellInUse(ENDED),) == decision.actions
     assert 'still used by pod "p", which is finished and counts until it is deleted' == str(decision.because)
 

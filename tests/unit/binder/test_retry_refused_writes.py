@@ -98,6 +98,8 @@ async def test_B38_a_claim_that_may_not_be_made_is_told_at_its_pod() -> None:
     async with ours.binding() as world:
         pod = await world.make_pod(volumes=(an_ephemeral_volume(),))
         name = f"{world('pod')}-scratch"
-        text = f'ephemeral volume scratch: create PVC {name}: persistentvolumeclaims "x" is forbidden: exceeded quota: q'
+        text = (
+            f'ephemeral volume scratch: create PVC {name}: persistentvolumeclaims "x" is forbidden: exceeded quota: q'
+        )
         await world.told(pod, "Warning", "FailedBinding", text)
         await world.shown(PVC, name, lambda _: True, "made in the end")

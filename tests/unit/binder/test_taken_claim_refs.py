@@ -22,7 +22,9 @@ pytestmark = in_virtual_time
 def made_for(world: Tenant, claim: Json, **more: Any) -> Json:
     """Its volume, without a claimRef."""
     noted = {"pv.kubernetes.io/provisioned-by": world.driver}
-    return a_volume(f"pvc-{claim['metadata']['uid']}", **{"sc": world("sc"), "phase": "Pending", "annotations": noted, **more})
+    return a_volume(
+        f"pvc-{claim['metadata']['uid']}", **{"sc": world("sc"), "phase": "Pending", "annotations": noted, **more}
+    )
 
 
 def name_of(body: Json) -> str:
@@ -161,8 +163,12 @@ async def test_once_its_node_is_gone_the_claim_goes_to_another_one() -> None:
         gone = await world.make_node("n1")
         claim = await a_waiting_claim(world, gone)
         await world.remove(NODE, gone)
-        await world.shown(PVC, world("claim"), lambda body: "volume.kubernetes.io/selected-node" not in annotations(body))
+        await world.shown(
+            PVC, world("claim"), lambda body: "volume.kubernetes.io/selected-node" not in annotations(body)
+        )
         there = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [gone]}]}
-        await world.create(made_for(world, claim, phase="Available", nodeAffinity={"required": {"nodeSelectorTerms": [there]}}))
+        await world.create(
+            made_for(world, claim, phase="Available", nodeAffinity={"required": {"nodeSelectorTerms": [there]}})
+        )
         await world.available("local")
         await world.scheduled(world("pod"), await world.make_node("n2"))

@@ -31,7 +31,9 @@ def claims_of(sizes: list[str]) -> list[PersistentVolumeClaim]:
 
 def a_random_claim(random: random.Random, name: str) -> PersistentVolumeClaim:
     body = a_claim(name, uid=f"uid-{name}", size=random.choice(["1Gi", "2Gi", "3Gi"]), sc=random.choice(["a", "b"]))
-    body["spec"]["accessModes"] = random.choice([["ReadWriteOnce"], ["ReadWriteMany", "ReadWriteOnce"], ["ReadOnlyMany"]])
+    body["spec"]["accessModes"] = random.choice(
+        [["ReadWriteOnce"], ["ReadWriteMany", "ReadWriteOnce"], ["ReadOnlyMany"]]
+    )
     if random.random() < 0.3:
         body["spec"]["selector"] = {"matchLabels": {"tier": random.choice("xy")}}
     if random.random() < 0.2:
@@ -64,8 +66,15 @@ def test_the_first_is_the_one_that_a_walk_over_all_finds(seed: int) -> None:
             arrived.remove(key)
         elif looks and key not in arrived:
             arrived.append(key)
-        body = a_volume("pv", size=dice.choice(["1Gi", "2Gi", "3Gi"]), sc=dice.choice(["a", "b"]), labels={"tier": dice.choice("xy")})
-        body["spec"]["accessModes"] = dice.choice([["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"], ["ReadOnlyMany"]])
+        body = a_volume(
+            "pv",
+            size=dice.choice(["1Gi", "2Gi", "3Gi"]),
+            sc=dice.choice(["a", "b"]),
+            labels={"tier": dice.choice("xy")},
+        )
+        body["spec"]["accessModes"] = dice.choice(
+            [["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"], ["ReadOnlyMany"]]
+        )
         pv = typed(body)
         expected = next((one for one in arrived if one not in away and could_take(there[one], pv)), None)
         assert expected == index.first(pv, lambda one, pv=pv: could_take(there[one], pv))  # type: ignore[misc]

@@ -44,7 +44,9 @@ async def test_what_has_changed_since_is_not_written() -> None:
         assert again is not None
         ours.cluster.requests.clear()
         await caches.whole_claims.put(again, edits.select_node("n2"))
-        assert ["update persistentvolumeclaims"] == [one.short for one in ours.cluster.requests], "the last answer is remembered"
+        assert ["update persistentvolumeclaims"] == [one.short for one in ours.cluster.requests], (
+            "the last answer is remembered"
+        )
         await world.delete(PVC, "claim")
         await world.patch(PVC, "claim", {"metadata": {"finalizers": None}})
         await world.gone(PVC, "claim")

@@ -123,7 +123,13 @@ class SidecarInProcess:
         sidecar = Sidecar("csi-test", "lock-", 15.0, self._work)
         setup = Setup("csi-test", parsed.flags, parsed.given, {})
         self.life = SidecarLife(
-            sidecar, setup, machine or Machine(environ={}), self.ports, clock=self.clock, randomness=Random(seed), metrics=self.metrics
+            sidecar,
+            setup,
+            machine or Machine(environ={}),
+            self.ports,
+            clock=self.clock,
+            randomness=Random(seed),
+            metrics=self.metrics,
         )
 
     def _work(self, context: Context) -> SlowWork:

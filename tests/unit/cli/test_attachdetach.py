@@ -21,7 +21,12 @@ def options(*argv: str) -> AttachDetachOptions:
 def test_defaults_are_kube_controller_managers() -> None:
     flags, default = parse(AttachDetachFlags, [], {}).flags, options()
     assert (60.0, False, False) == (flags.sync_period_s, flags.disable_sync, flags.disable_force_detach)
-    assert (True, 15.0, 10.0, 2.0) == (flags.leader_election, flags.lease_duration_s, flags.renew_deadline_s, flags.retry_period_s)
+    assert (True, 15.0, 10.0, 2.0) == (
+        flags.leader_election,
+        flags.lease_duration_s,
+        flags.renew_deadline_s,
+        flags.retry_period_s,
+    )
     assert ("kube-system", "mooring-attachdetach") == (flags.leader_election_namespace, flags.lock_name)
     assert (64, AttachDetachOptions()) == (flags.workers, default)
 
@@ -52,5 +57,7 @@ def test_what_can_not_be_used_is_refused(argv: list[str], problem: str) -> None:
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == run(["--help"], "mooring attachdetach")
     said = capsys.readouterr().out
-    assert all(f"--{name}" in said for name in ("disable-force-detach-on-timeout", "leader-elect", "force-detach-after"))
+    assert all(
+        f"--{name}" in said for name in ("disable-force-detach-on-timeout", "leader-elect", "force-detach-after")
+    )
     assert "--leader-election" not in said, "a flag has one name"

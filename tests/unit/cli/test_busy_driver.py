@@ -63,9 +63,13 @@ async def watched(folder: Path, by: str) -> AsyncGenerator[tuple[WireDriver, Pro
     runs = ("driver", "run", f"{folder}/busy.py:Busy")
     async with contextlib.AsyncExitStack() as stack:
         if by == "driver run":
-            running = await stack.enter_async_context(program((*runs, f"--endpoint=unix://{socket}"), socket, folder / "log"))
+            running = await stack.enter_async_context(
+                program((*runs, f"--endpoint=unix://{socket}"), socket, folder / "log")
+            )
         else:
-            await stack.enter_async_context(program((*runs, f"--endpoint=unix://{behind}", "--rules=false"), behind, folder / "driver"))
+            await stack.enter_async_context(
+                program((*runs, f"--endpoint=unix://{behind}", "--rules=false"), behind, folder / "driver")
+            )
             words = ("proxy", f"--listen=unix://{socket}", f"--to=unix://{behind}")
             running = await stack.enter_async_context(program(words, socket, folder / "log"))
         client = WireDriver(str(socket), clock=LoopClock())

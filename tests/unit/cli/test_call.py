@@ -56,7 +56,9 @@ def said_in(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
 async def test_the_answer_as_yaml_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == await typed(tmp_path, "GetPluginInfo")
     assert {"name": "folders.csi.test", "vendor_version": "1"} == yaml.safe_load(capsys.readouterr().out)
-    assert 0 == await typed(tmp_path, "CreateVolume", "-o", "json", "name=data", "capacity_range.required_bytes=1Mi", *WRITER)
+    assert 0 == await typed(
+        tmp_path, "CreateVolume", "-o", "json", "name=data", "capacity_range.required_bytes=1Mi", *WRITER
+    )
     out, err = said_in(capsys)
     assert 2**20 == json.loads(out)["volume"]["capacity_bytes"]
     assert "" == err, "no rule is broken"
@@ -115,7 +117,10 @@ async def test_a_request_from_a_file_and_words_on_top(
         (["GetPluginInfo", "-o", "table"], "must be yaml or json"),
         (["CreateVolume", "--from-pvc=data", "--from-pv=pv"], "give --from-pvc or --from-pv"),
         (["CreateVolume", "--from-pvc=data", "-f=x"], "of a file or of an object"),
-        (["CreateSnapshot", "--from-pvc=data", "--from-snapshot=then"], "from-snapshot: the request is of one object: give --from-pvc or"),
+        (
+            ["CreateSnapshot", "--from-pvc=data", "--from-snapshot=then"],
+            "from-snapshot: the request is of one object: give --from-pvc or",
+        ),
         (["CreateSnapshot", "--from-snapshot=then", "--from-content=x"], "give --from-snapshot or --from-content"),
         (["CreateSnapshot", "--from-content=x", "-f=x"], "of a file or of an object"),
         (["CreateSnapshot", "--from-snapshot=then", "--node=n1"], "node: only with --from-pvc or --from-pv"),
@@ -133,7 +138,9 @@ def test_a_wrong_command_line(words: list[str], said: str, capsys: pytest.Captur
     assert "hunter22" not in err
 
 
-def test_the_address_is_that_of_csi_endpoint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_address_is_that_of_csi_endpoint(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     monkeypatch.delenv("CSI_ENDPOINT", raising=False)
     assert 2 == call.run(["GetPluginInfo"], "mooring call")
     assert "CSI_ENDPOINT" in capsys.readouterr().err
@@ -153,7 +160,16 @@ def test_a_request_from_the_objects_of_a_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over HTTPS, with words on top; the objects' names are found as kubectl finds them."""
-    state = ["--endpoint", f"unix://{tmp_path}/csi.sock", "--node-id", "n1", "--state", str(tmp_path / "state"), "--mounts", "link"]
+    state = [
+        "--endpoint",
+        f"unix://{tmp_path}/csi.sock",
+        "--node-id",
+        "n1",
+        "--state",
+        str(tmp_path / "state"),
+        "--mounts",
+        "link",
+    ]
     program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *state], tmp_path / "log")
     socket = tmp_path / "csi.sock"
     eventually(socket.exists, 20, "the driver serves")
@@ -169,8 +185,13 @@ def test_a_request_from_the_objects_of_a_cluster(
         asked = yaml.safe_load(capsys.readouterr().out)
         assert ["other", 16 * 2**20] == [asked["name"], asked["capacity_range"]["required_bytes"]]
         pv = claim.volume["metadata"]["name"]
-        assert 0 == command.run(["call", "ControllerPublishVolume", f"--from-pv={pv}", "--node=n1", "--dry-run", address])
-        assert [claim.handle, "n1"] == [(asked := yaml.safe_load(capsys.readouterr().out))["volume_id"], asked["node_id"]]
+        assert 0 == command.run(
+            ["call", "ControllerPublishVolume", f"--from-pv={pv}", "--node=n1", "--dry-run", address]
+        )
+        assert [claim.handle, "n1"] == [
+            (asked := yaml.safe_load(capsys.readouterr().out))["volume_id"],
+            asked["node_id"],
+        ]
         assert 2 == command.run(["call", "ControllerPublishVolume", f"--from-pv={pv}", address])
         assert "give --node" in capsys.readouterr().err
         cluster.pod("web", claim, node="n1").running()
@@ -191,16 +212,35 @@ def test_a_request_from_the_objects_of_a_cluster(
 def test_a_request_from_a_snapshot_of_a_cluster_shows_no_secret(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = ["--endpoint", f"unix://{tmp_path}/csi.sock", "--node-id", "n1", "--state", str(tmp_path / "state"), "--mounts", "link"]
+    state = [
+        "--endpoint",
+        f"unix://{tmp_path}/csi.sock",
+        "--node-id",
+        "n1",
+        "--state",
+        str(tmp_path / "state"),
+        "--mounts",
+        "link",
+    ]
     program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *state], tmp_path / "log")
     socket = tmp_path / "csi.sock"
     eventually(socket.exists, 20, "the driver serves")
     address = f"--csi-address=unix://{socket}"
     with a_cluster(f"unix://{socket}", nodes=1, serves=True) as cluster:
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-        cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "stringData": {"pass": "hunter22"}})
-        parameters = {f"csi.storage.k8s.io/{kind}-secret-{part}": value for kind in SNAPSHOT_SECRETS for part, value in KEY.items()}
-        head = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass", "metadata": {"name": "secretive"}}
+        cluster.create(
+            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "stringData": {"pass": "hunter22"}}
+        )
+        parameters = {
+            f"csi.storage.k8s.io/{kind}-secret-{part}": value
+            for kind in SNAPSHOT_SECRETS
+            for part, value in KEY.items()
+        }
+        head = {
+            "apiVersion": "snapshot.storage.k8s.io/v1",
+            "kind": "VolumeSnapshotClass",
+            "metadata": {"name": "secretive"},
+        }
         driver = cluster.aio.plane.info.name
         cluster.create({**head, "driver": driver, "deletionPolicy": "Delete", "parameters": parameters})
         cluster.claim("data", "16Mi").bound()
@@ -216,12 +256,18 @@ def test_a_request_from_a_snapshot_of_a_cluster_shows_no_secret(
                 said += out + err
                 assert "it would not be sent now: ready to use" in err
                 shown = yaml.safe_load(out)
-                assert f"snapshot-{found['metadata']['uid']}" == shown["name"] if more else shown["snapshot"]["ready_to_use"]
+                assert (
+                    f"snapshot-{found['metadata']['uid']}" == shown["name"]
+                    if more
+                    else shown["snapshot"]["ready_to_use"]
+                )
                 assert not more or "***stripped***" == shown["secrets"]
         assert 0 == command.run(["call", "ListSnapshots", f"--from-content={content}", address, "-o=json"])
         out, err = capsys.readouterr()
         handle = json.loads(out)["entries"][0]["snapshot"]["snapshot_id"]
-        assert 0 == command.run(["call", "DeleteSnapshot", f"--from-content={content}", address, "--dry-run", "-o=json"])
+        assert 0 == command.run(
+            ["call", "DeleteSnapshot", f"--from-content={content}", address, "--dry-run", "-o=json"]
+        )
         deleting, told = capsys.readouterr()
         assert handle == json.loads(deleting)["snapshot_id"]
         assert "hunter22" not in said + out + err + deleting + told
@@ -229,7 +275,9 @@ def test_a_request_from_a_snapshot_of_a_cluster_shows_no_secret(
         assert "give --from-snapshot or --from-content" in capsys.readouterr().err
         assert 1 == command.run(["call", "CreateSnapshot", "--from-snapshot=then", "-n=elsewhere", address])
         assert 'volumesnapshots.snapshot.storage.k8s.io "then" not found' in capsys.readouterr().err
-        assert ["hunter22"] == list(cluster.calls("CreateSnapshot")[0].request.secrets.values()), "there was one to show"
+        assert ["hunter22"] == list(cluster.calls("CreateSnapshot")[0].request.secrets.values()), (
+            "there was one to show"
+        )
     program.kill()
 
 

@@ -69,19 +69,29 @@ def test_the_shell_reads_its_script(shell: str, capsys: pytest.CaptureFixture[st
         (["call", "NodeStageVolume", "--csi-address", "/x", "volume_id", "=", "a", "publ"], ["publish_context."]),
         (["call", "CreateVolume", "capacity_range.r"], ["capacity_range.required_bytes="]),
         (["call", "CreateVolume", "volume_capabilities.access_mode.m"], ["volume_capabilities.access_mode.mode="]),
-        (["call", "CreateVolume", "volume_capabilities.access_mode.mode", "=", "MULTI_NODE_R"], ["MULTI_NODE_READER_ONLY"]),
+        (
+            ["call", "CreateVolume", "volume_capabilities.access_mode.mode", "=", "MULTI_NODE_R"],
+            ["MULTI_NODE_READER_ONLY"],
+        ),
         (["conform", "--only", "=", "snapshot-tw"], ["snapshot-twice"]),
         (["node-agent", "--l"], ["--logging-format"]),
         (["node-agent", "--f"], ["--feature-gates"]),
     ],
 )
-def test_bash_completes(words: list[str], expected: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_bash_completes(
+    words: list[str], expected: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     file = tmp_path / "script"
     file.write_text(script("bash", capsys))
     line = f'source {file}; COMP_WORDS=(mooring "$@"); COMP_CWORD=$#; $(complete -p mooring | grep -o "_[a-z_]*mooring") mooring'
     line += '; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(
-        ["bash", "-c", line, "bash", *words], capture_output=True, text=True, check=True, timeout=30, env=with_namespaces(tmp_path)
+        ["bash", "-c", line, "bash", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+        env=with_namespaces(tmp_path),
     )
     assert expected == done.stdout.split()
 
@@ -121,7 +131,9 @@ def test_zsh_completes_values_behind_an_equals_sign(capsys: pytest.CaptureFixtur
     assert '  "--watch[Look again' in text, "a flag without a value"
 
 
-def test_the_namespaces_are_those_of_the_cluster_that_the_line_names(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_namespaces_are_those_of_the_cluster_that_the_line_names(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     with EmbeddedServer(tmp_path / "server") as server:
         for words in (
             ["--kubeconfig", str(server.kubeconfig)],
@@ -145,7 +157,9 @@ def test_another_shell_is_refused(words: list[str], text: str, capsys: pytest.Ca
     assert text in capsys.readouterr().err
 
 
-def test_without_the_package_it_says_what_to_install(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_it_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert 1 == command.run(["completion", "bash"])
     assert "needs the package shtab, which is not installed" in capsys.readouterr().err

@@ -45,7 +45,12 @@ def test_without_flags_each_has_the_options_of_its_own_program():
 
 
 def test_a_flag_that_two_have_is_each_ones_own():
-    both = setup("--enable=attacher,provisioner", "--attacher-timeout=3s", "--provisioner-timeout=4s", "--provisioner-worker-threads=7")
+    both = setup(
+        "--enable=attacher,provisioner",
+        "--attacher-timeout=3s",
+        "--provisioner-timeout=4s",
+        "--provisioner-worker-threads=7",
+    )
     attacher, provisioner = (setup_of(COMPONENTS[name], both) for name in ("attacher", "provisioner"))
     assert (3.0, 4.0) == (attacher.flags.timeout_s, provisioner.flags.timeout_s)
     assert (10, 7) == (attacher.flags.worker_threads, provisioner.flags.worker_threads)
@@ -59,15 +64,29 @@ def test_a_flag_that_one_has_keeps_its_name():
 
 
 def test_a_controller_of_two_words_has_its_flags_under_both():
-    found = setup("--enable=snapshot-controller,snapshotter", "--snapshot-controller-worker-threads=7", "--snapshotter-worker-threads=8")
-    assert [7, 8] == [setup_of(COMPONENTS[name], found).flags.worker_threads for name in ("snapshot-controller", "snapshotter")]
+    found = setup(
+        "--enable=snapshot-controller,snapshotter",
+        "--snapshot-controller-worker-threads=7",
+        "--snapshotter-worker-threads=8",
+    )
+    assert [7, 8] == [
+        setup_of(COMPONENTS[name], found).flags.worker_threads for name in ("snapshot-controller", "snapshotter")
+    ]
 
 
 def test_what_is_the_process_is_said_once_and_holds_for_all():
-    given = ("--kube-api-qps=7", "--kube-api-burst=9", "--csi-address=/x/s", "--leader-election", "--leader-election-retry-period=3s")
+    given = (
+        "--kube-api-qps=7",
+        "--kube-api-burst=9",
+        "--csi-address=/x/s",
+        "--leader-election",
+        "--leader-election-retry-period=3s",
+    )
     found = setup("--enable=attacher,attachdetach", *given)
     flags = [setup_of(COMPONENTS[name], found).flags for name in ("attacher", "attachdetach")]
-    assert [(7.0, 9, True, 3.0)] * 2 == [(one.kube_api_qps, one.kube_api_burst, one.leader_election, one.retry_period_s) for one in flags]
+    assert [(7.0, 9, True, 3.0)] * 2 == [
+        (one.kube_api_qps, one.kube_api_burst, one.leader_election, one.retry_period_s) for one in flags
+    ]
     assert "/x/s" == flags[0].csi_address
 
 
@@ -88,23 +107,49 @@ def test_every_flag_that_does_something_is_there():
 
 
 def test_they_run_in_one_order_however_they_are_named():
-    assert ["attacher", "provisioner", "binder"] == [one.name for one in enabled(setup("--enable=binder, provisioner,attacher").flags)]
+    assert ["attacher", "provisioner", "binder"] == [
+        one.name for one in enabled(setup("--enable=binder, provisioner,attacher").flags)
+    ]
 
 
 @pytest.mark.parametrize(
     ("argv", "problem"),
     [
-        ([], "enable: name the controllers that are to run, as in --enable=attacher,provisioner; there are attacher, provisioner,"),
+        (
+            [],
+            "enable: name the controllers that are to run, as in --enable=attacher,provisioner; there are attacher, provisioner,",
+        ),
         (["--enable="], "enable: name the controllers that are to run"),
-        (["--enable=attacher,resiser"], "enable: 'resiser' is not known; there are attacher, provisioner, resizer, snapshotter,"),
+        (
+            ["--enable=attacher,resiser"],
+            "enable: 'resiser' is not known; there are attacher, provisioner, resizer, snapshotter,",
+        ),
         (["--enable=attacher,binder,attacher"], "enable: attacher is named twice"),
-        (["--enable=attacher", "--provisioner-timeout=3s"], "provisioner-timeout: is a flag of provisioner, which is not enabled"),
-        (["--enable=binder", "--csi-address=/x"], "csi-address: of the controllers that are enabled none calls a driver; drop it"),
+        (
+            ["--enable=attacher", "--provisioner-timeout=3s"],
+            "provisioner-timeout: is a flag of provisioner, which is not enabled",
+        ),
+        (
+            ["--enable=binder", "--csi-address=/x"],
+            "csi-address: of the controllers that are enabled none calls a driver; drop it",
+        ),
         (["--enable=attacher", "--attacher-timeout=0s"], "attacher: timeout: must be greater than zero"),
-        (["--enable=attachdetach", "--force-detach-after=-1s"], "attachdetach: force-detach-after: must not be negative"),
-        (["--enable=nodehealth", "--unhealthy-zone-threshold=2"], "nodehealth: unhealthy-zone-threshold: must be between 0 and 1, got 2"),
-        (["--enable=nodehealth", "--node-monitor-grace-period=0s"], "nodehealth: node-monitor-grace-period: must be greater than zero"),
-        (["--enable=nodehealth", "--node-eviction-rate=-1"], "nodehealth: node-eviction-rate: must not be negative, got -1"),
+        (
+            ["--enable=attachdetach", "--force-detach-after=-1s"],
+            "attachdetach: force-detach-after: must not be negative",
+        ),
+        (
+            ["--enable=nodehealth", "--unhealthy-zone-threshold=2"],
+            "nodehealth: unhealthy-zone-threshold: must be between 0 and 1, got 2",
+        ),
+        (
+            ["--enable=nodehealth", "--node-monitor-grace-period=0s"],
+            "nodehealth: node-monitor-grace-period: must be greater than zero",
+        ),
+        (
+            ["--enable=nodehealth", "--node-eviction-rate=-1"],
+            "nodehealth: node-eviction-rate: must not be negative, got -1",
+        ),
         (["--enable=binder", "--leader-election-lease-each"], "leader-election-lease-each: needs --leader-election"),
         (["--enable=binder", "--http-endpoint=x"], "http-endpoint"),
         (
@@ -126,7 +171,9 @@ def test_a_wrong_command_line_is_exit_code_2_and_one_line(capsys):
 
 def test_a_node_of_ones_own_has_to_be_named(capsys):
     """As csi-provisioner: it serves the node that it runs on."""
-    assert 1 == run(["--enable=provisioner", "--provisioner-node-deployment"], "mooring controller", Machine(environ={}))
+    assert 1 == run(
+        ["--enable=provisioner", "--provisioner-node-deployment"], "mooring controller", Machine(environ={})
+    )
     assert "NODE_NAME" in capsys.readouterr().err
 
 

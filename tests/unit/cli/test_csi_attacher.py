@@ -117,7 +117,11 @@ def test_SG_C9_it_answers_probes_before_the_driver_does_and_ends_with_0(tmp_path
     """Differs from upstream, which listens only when the driver is ready, and dies by the signal."""
     (tmp_path / "kubeconfig").write_text(KUBECONFIG)
     (port,) = free_ports(1)
-    flags = [f"--kubeconfig={tmp_path}/kubeconfig", f"--csi-address={tmp_path}/csi.sock", f"--http-endpoint=127.0.0.1:{port}"]
+    flags = [
+        f"--kubeconfig={tmp_path}/kubeconfig",
+        f"--csi-address={tmp_path}/csi.sock",
+        f"--http-endpoint=127.0.0.1:{port}",
+    ]
     with subprocess.Popen([*PROGRAM, *flags], stderr=subprocess.PIPE, text=True) as process:
         try:
             status, text = eventually(lambda: _get(port, "/readyz"), 20, "the probe is answered")

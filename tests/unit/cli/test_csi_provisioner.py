@@ -69,7 +69,12 @@ def test_flags_and_defaults_are_upstreams():
 def a_setup(*words):
     parsed = parse(ProvisionerFlags, words, COMMAND.removed, COMMAND.spellings)
     check(parsed)
-    return Setup("x", parsed.flags, parsed.given, {name: gate.default for name, gate in COMMAND.gates.items()} | parsed.flags.feature_gates)
+    return Setup(
+        "x",
+        parsed.flags,
+        parsed.given,
+        {name: gate.default for name, gate in COMMAND.gates.items()} | parsed.flags.feature_gates,
+    )
 
 
 def options(*words, **environ):
@@ -104,9 +109,18 @@ def test_flags_reach_the_controller():
         changed.snapshot_orphan_sweep_interval_s,
     )
     assert ("vol", 8, "xfs") == (rules.volume_name_prefix, rules.volume_name_uuid_length, rules.default_fstype)
-    switches = (rules.extra_create_metadata, rules.strict_topology, rules.controller_publish_readonly, rules.cross_namespace_data_source)
+    switches = (
+        rules.extra_create_metadata,
+        rules.strict_topology,
+        rules.controller_publish_readonly,
+        rules.cross_namespace_data_source,
+    )
     assert (True, True, True, True) == switches
-    assert (False, False, False) == (rules.immediate_topology, rules.prevent_volume_mode_conversion, rules.volume_attributes_class)
+    assert (False, False, False) == (
+        rules.immediate_topology,
+        rules.prevent_volume_mode_conversion,
+        rules.volume_attributes_class,
+    )
     assert (None, None) == (changed.capacity, changed.node)
 
 
@@ -119,7 +133,11 @@ def test_capacity_and_nodes_are_told_by_the_environment():
 
 @pytest.mark.parametrize(
     ("environ", "namespace"),
-    [({"POD_NAMESPACE": "pod's"}, "pod's"), ({"NAMESPACE": "named", "POD_NAMESPACE": "pod's"}, "named"), ({}, "mounted")],
+    [
+        ({"POD_NAMESPACE": "pod's"}, "pod's"),
+        ({"NAMESPACE": "named", "POD_NAMESPACE": "pod's"}, "named"),
+        ({}, "mounted"),
+    ],
 )
 def test_27a3_capacity_is_published_where_the_pod_is_by_whichever_name_it_learns_that(environ, namespace, tmp_path):
     """The README of external-provisioner says POD_NAMESPACE, its program reads NAMESPACE alone."""
@@ -190,7 +208,13 @@ class Living(ProvisioningWorld):
         setup, machine = a_setup(*words), Machine(environ={"POD_NAMESPACE": "default"}, host_name=lambda: "host")
         self.ports = PortsInProcess(self.driver, self.clock, cluster=self.cluster)
         life = SidecarLife(
-            sidecar(setup, machine), setup, machine, self.ports, clock=self.clock, randomness=Random(3), metrics=self.metrics
+            sidecar(setup, machine),
+            setup,
+            machine,
+            self.ports,
+            clock=self.clock,
+            randomness=Random(3),
+            metrics=self.metrics,
         )
         async with self.running(life.run()):
             yield life
@@ -213,7 +237,9 @@ async def test_without_the_kind_attributes_classes_are_passed_over(is_served, er
     world = Living(AnsweringDriver(controller=(RPC.MODIFY_VOLUME,)))
     await world.base(volumeAttributesClassName="gold")
     if not is_served:
-        world.store.kinds.remove([(VOLUME_ATTRIBUTES_CLASSES.group, VOLUME_ATTRIBUTES_CLASSES.version, VOLUME_ATTRIBUTES_CLASSES.plural)])
+        world.store.kinds.remove(
+            [(VOLUME_ATTRIBUTES_CLASSES.group, VOLUME_ATTRIBUTES_CLASSES.version, VOLUME_ATTRIBUTES_CLASSES.plural)]
+        )
     if error is not None:
         world.cluster.refuse(ASK, times=None, error=error)
     async with world.living(*words):

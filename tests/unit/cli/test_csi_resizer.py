@@ -67,7 +67,12 @@ def test_flags_gates_and_defaults_are_upstreams():
 def a_setup(*words):
     parsed = parse(ResizerFlags, words)
     check(parsed)
-    return Setup("x", parsed.flags, parsed.given, {name: gate.default for name, gate in COMMAND.gates.items()} | parsed.flags.feature_gates)
+    return Setup(
+        "x",
+        parsed.flags,
+        parsed.given,
+        {name: gate.default for name, gate in COMMAND.gates.items()} | parsed.flags.feature_gates,
+    )
 
 
 def test_flags_reach_the_controllers():
@@ -81,7 +86,8 @@ def test_flags_reach_the_controllers():
 
 
 @pytest.mark.parametrize(
-    "words", ["--workers=0", "--timeout=0s", "--retry-interval-start=0s", "--retry-interval-max=-1s", "--resync-period=-1s"]
+    "words",
+    ["--workers=0", "--timeout=0s", "--retry-interval-start=0s", "--retry-interval-max=-1s", "--resync-period=-1s"],
 )
 def test_what_can_not_be_used_is_said_at_the_start(words):
     with pytest.raises(ConfigError, match=words.removeprefix("--").partition("=")[0]):
@@ -96,7 +102,9 @@ class Living(ResizerWorld):
         setup, machine = a_setup(*words), Machine(environ={"POD_NAMESPACE": "default"}, host_name=lambda: host)
         cluster = self.cluster if process is None else MortalCluster(self.cluster, process)
         self.ports, metrics = PortsInProcess(self.driver, self.clock, cluster=cluster), Metrics()
-        life = SidecarLife(sidecar(setup), setup, machine, self.ports, clock=self.clock, randomness=Random(3), metrics=metrics)
+        life = SidecarLife(
+            sidecar(setup), setup, machine, self.ports, clock=self.clock, randomness=Random(3), metrics=metrics
+        )
         self.metrics = metrics
         async with self.running(life.run()):
             yield life
@@ -202,7 +210,11 @@ async def test_events_are_of_the_drivers_resizer():
     await world.volume(2, 1)
     async with world.living():
         await world.event("FileSystemResizeRequired")
-        (source,) = {event["source"]["component"] for event in await world.list(EVENTS) if event["involvedObject"]["name"] == "claim"}
+        (source,) = {
+            event["source"]["component"]
+            for event in await world.list(EVENTS)
+            if event["involvedObject"]["name"] == "claim"
+        }
     assert "external-resizer csi.test" == source
 
 

@@ -18,12 +18,19 @@ def begin(*argv: str) -> int:
     return run(["new", *argv], "mooring driver")
 
 
-def test_a_new_driver_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_driver_is_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert 0 == begin("shelf-driver")
-    assert "cd shelf-driver\n  pytest\n  mooring dev --driver driver:ShelfDriver --option folder=/tmp/volumes\n" in capsys.readouterr().out
+    assert (
+        "cd shelf-driver\n  pytest\n  mooring dev --driver driver:ShelfDriver --option folder=/tmp/volumes\n"
+        in capsys.readouterr().out
+    )
     folder = tmp_path / "shelf-driver"
-    assert ["README.md", "driver.py", "pyproject.toml", "test_driver.py"] == sorted(path.name for path in folder.iterdir())
+    assert ["README.md", "driver.py", "pyproject.toml", "test_driver.py"] == sorted(
+        path.name for path in folder.iterdir()
+    )
     texts = {path.name: path.read_text() for path in folder.iterdir()}
     assert "skeleton" not in "".join(texts.values()).lower()
     assert 'name = "shelf-driver.example.com"' in texts["driver.py"]
@@ -74,7 +81,9 @@ def test_the_class_has_the_drivers_name(name: str, expected: str) -> None:
         (["x", "--folder=FOLDER/file/x"], 1, "can't be used: Not a directory"),
     ],
 )
-def test_words_that_do_not_work(argv: list[str], code: int, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_that_do_not_work(
+    argv: list[str], code: int, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("precious")
     assert code == begin(*(word.replace("FOLDER", str(tmp_path)) for word in argv))
     out, err = capsys.readouterr()
@@ -94,7 +103,13 @@ def test_what_comes_next_is_written_there(tmp_path: Path) -> None:
     """B3 of what hurt drivers' authors."""
     assert 0 == begin("shelf", f"--folder={tmp_path / 'a'}")
     text = (tmp_path / "a" / "README.md").read_text()
-    for words in ("mooring dev --driver driver:Shelf", "folder=/tmp/volumes/{node}", "mooring orphans", "csi-sanity", "--examples"):
+    for words in (
+        "mooring dev --driver driver:Shelf",
+        "folder=/tmp/volumes/{node}",
+        "mooring orphans",
+        "csi-sanity",
+        "--examples",
+    ):
         assert words in text
 
 

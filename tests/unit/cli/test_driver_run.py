@@ -79,28 +79,59 @@ class Mine(Plugin):
         (["run", "--endpoint=FOLDER/none/csi.sock"], 2, "the driver is missing: mooring driver run module:Class"),
         (["run", "nothing:Here", "--endpoint=FOLDER/none/csi.sock"], 1, "there is no module 'nothing' here"),
         (["run", "a:B", "c", "--endpoint=FOLDER/none/csi.sock"], 2, "'c' is no flag"),
-        (["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--option=folder"], 2, "a name and a value, as in folder=/data"),
+        (
+            ["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--option=folder"],
+            2,
+            "a name and a value, as in folder=/data",
+        ),
         (
             ["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--kubelet-registration-path=/k"],
             2,
             "of no use without --plugin-registration-path",
         ),
-        (["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--socket-mode=rw"], 2, "file permissions in octal, as in 0660"),
-        (["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--socket-mode=7777"], 2, "file permissions in octal, as in 0660"),
-        (["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--grace-period=-1s"], 2, "grace-period: must be greater than zero"),
+        (
+            ["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--socket-mode=rw"],
+            2,
+            "file permissions in octal, as in 0660",
+        ),
+        (
+            ["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--socket-mode=7777"],
+            2,
+            "file permissions in octal, as in 0660",
+        ),
+        (
+            ["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--grace-period=-1s"],
+            2,
+            "grace-period: must be greater than zero",
+        ),
         (["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--http-endpoint=here"], 2, "http-endpoint: "),
-        (["run", "./DRIVER:Controller", "--endpoint=FOLDER/none/csi.sock", "--plugin-registration-path=/r"], 1, "has no node service"),
+        (
+            ["run", "./DRIVER:Controller", "--endpoint=FOLDER/none/csi.sock", "--plugin-registration-path=/r"],
+            1,
+            "has no node service",
+        ),
         (["run", "./DRIVER:Mine", "--endpoint=FOLDER/none/csi.sock", "--option=folder=/d"], 1, "the folder of socket"),
-        (["run", "./DRIVER:Mine", "--endpoint=FOLDER/csi.sock", "--option=folder=/d", "--option=node_id="], 1, "Mine has no node_id"),
+        (
+            ["run", "./DRIVER:Mine", "--endpoint=FOLDER/csi.sock", "--option=folder=/d", "--option=node_id="],
+            1,
+            "Mine has no node_id",
+        ),
     ],
 )
 def test_words_that_do_not_work(
-    argv: list[str], code: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    argv: list[str],
+    code: int,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "mine.py").write_text(DRIVER)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CSI_ENDPOINT", raising=False)
-    assert code == run([word.replace("DRIVER", "mine.py").replace("FOLDER", str(tmp_path)) for word in argv], "mooring driver")
+    assert code == run(
+        [word.replace("DRIVER", "mine.py").replace("FOLDER", str(tmp_path)) for word in argv], "mooring driver"
+    )
     out, err = capsys.readouterr()
     assert text in out + err
     assert "Traceback" not in err
@@ -123,9 +154,18 @@ async def the_driver(tmp_path: Path, *flags: str) -> AsyncIterator[tuple[Program
     (tmp_path / "mine.py").write_text(DRIVER)
     (tmp_path / "registry").mkdir()
     socket = tmp_path / "csi.sock"
-    command = [sys.executable, "-m", "mooring.cli.mooring", "driver", "run", f"{tmp_path}/mine.py:Mine", f"--endpoint=unix://{socket}"]
+    command = [
+        sys.executable,
+        "-m",
+        "mooring.cli.mooring",
+        "driver",
+        "run",
+        f"{tmp_path}/mine.py:Mine",
+        f"--endpoint=unix://{socket}",
+    ]
     program = Program(
-        [*command, f"--option=folder={tmp_path}", f"--plugin-registration-path={tmp_path / 'registry'}", *flags], tmp_path / "log"
+        [*command, f"--option=folder={tmp_path}", f"--plugin-registration-path={tmp_path / 'registry'}", *flags],
+        tmp_path / "log",
     )
     try:
         registration = tmp_path / "registry" / "mine.example.com-reg.sock"
@@ -179,7 +219,9 @@ async def test_a_refused_driver_goes_on_and_is_registered_anew(tmp_path: Path) -
             await registration.notify(registered=False, error="NodeGetInfo: code = Unavailable", timeout_s=10)
         finally:
             await registration.close()
-        await asyncio.to_thread(eventually, lambda: path.exists() and path.stat().st_ctime_ns != first, 20, "a new socket")
+        await asyncio.to_thread(
+            eventually, lambda: path.exists() and path.stat().st_ctime_ns != first, 20, "a new socket"
+        )
         program.assert_alive()
         assert "can't reach the driver" in program.output()
 
@@ -199,7 +241,9 @@ async def test_a_call_in_flight_ends_before_the_process_does(tmp_path: Path) -> 
         call = asyncio.ensure_future(driver.node_publish_volume(request, Call(timeout_s=60)))
         await asyncio.to_thread(eventually, (tmp_path / "begun").exists, 20, "the call runs")
         program.send(signal.SIGTERM)
-        await asyncio.to_thread(eventually, lambda: not list((tmp_path / "registry").iterdir()), 20, "the kubelet is told first")
+        await asyncio.to_thread(
+            eventually, lambda: not list((tmp_path / "registry").iterdir()), 20, "the kubelet is told first"
+        )
         program.assert_alive()
         (tmp_path / "go").touch()
         await call
@@ -265,9 +309,13 @@ async def life_of_a_broken_driver(tmp_path: Path, *flags: str) -> str:
         driver = WireDriver(str(socket), clock=LoopClock())
         await driver.connect(20)
         for _ in range(3):
-            await driver.create_volume(csi.CreateVolumeRequest(name="a", volume_capabilities=[a_capability()]), Call(20))
+            await driver.create_volume(
+                csi.CreateVolumeRequest(name="a", volume_capabilities=[a_capability()]), Call(20)
+            )
         with pytest.raises(DriverError):
-            await driver.create_volume(csi.CreateVolumeRequest(name="slow", volume_capabilities=[a_capability()]), Call(5))
+            await driver.create_volume(
+                csi.CreateVolumeRequest(name="slow", volume_capabilities=[a_capability()]), Call(5)
+            )
         target = tmp_path / "target"
         target.mkdir()
         publish = csi.NodePublishVolumeRequest(volume_id="v", target_path=str(target), volume_capability=a_capability())

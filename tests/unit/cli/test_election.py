@@ -65,7 +65,9 @@ def host(name, **environ):
 
 async def test_LE05_the_lease_is_in_the_pods_namespace_with_the_labels():
     server = Server()
-    world = server.sidecar("--leader-election-labels=team:storage,tier:gold", machine=host("web.0", POD_NAMESPACE="kube-system"))
+    world = server.sidecar(
+        "--leader-election-labels=team:storage,tier:gold", machine=host("web.0", POD_NAMESPACE="kube-system")
+    )
     async with world.living():
         await server.until(lambda: world.works)
         assert await server.lease() is None

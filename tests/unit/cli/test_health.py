@@ -55,7 +55,9 @@ async def test_the_page_has_the_type_of_its_format():
 
 @pytest.mark.parametrize("path", ["/healthz", "/healthz/leader-election"])
 async def test_LE07_a_lease_held_and_long_not_renewed_is_unhealthy(path):
-    sick = a_health(overdue="internal server error: failed election").routes("/metrics", with_probes=True, with_election=True)
+    sick = a_health(overdue="internal server error: failed election").routes(
+        "/metrics", with_probes=True, with_election=True
+    )
     answer = await sick[path]()
     assert (500, "internal server error: failed election") == (answer.status, answer.body)
 

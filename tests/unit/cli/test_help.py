@@ -108,7 +108,9 @@ def test_every_command_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", [*OURS, *DROP_INS])
-def test_help_says_what_the_command_does_then_shows_an_example_then_the_flags(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_says_what_the_command_does_then_shows_an_example_then_the_flags(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = answer(capsys, *name.split(), "--help")
     assert (0, "") == (code, err)
     about, example, own = out.split("\n\n")[:3]
@@ -136,13 +138,17 @@ def test_the_example_can_be_typed(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_command_of_our_own_knows_no_flag_that_does_nothing(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert TAKEN_OVER.get(name, set()) == {row.name for row in flags_of(OURS[name].table).values() if row.section in IDLE}
+    assert TAKEN_OVER.get(name, set()) == {
+        row.name for row in flags_of(OURS[name].table).values() if row.section in IDLE
+    }
     for flag in ("--automaxprocs", "--log-flush-frequency=5s", "--logtostderr", "--metrics-address=:1"):
         assert 2 == answer(capsys, *name.split(), flag)[0]
 
 
 @pytest.mark.parametrize("name", DROP_INS)
-def test_in_the_place_of_a_go_program_they_are_taken_and_stand_last(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_the_place_of_a_go_program_they_are_taken_and_stand_last(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     idle = [row.name for row in flags_of(DROP_INS[name].table).values() if row.section in IDLE]
     assert {"automaxprocs", "log-flush-frequency"} <= set(idle)
     out = answer(capsys, name, "--help")[1]
@@ -203,7 +209,9 @@ def test_a_word_that_is_no_command(word: str, capsys: pytest.CaptureFixture[str]
         ("apiservr", "apiserver"),
     ],
 )
-def test_27b6_a_slip_of_the_finger_means_the_command_that_is_nearest(word: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_27b6_a_slip_of_the_finger_means_the_command_that_is_nearest(
+    word: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert f" (did you mean {near}?);" in answer(capsys, word)[2]
 
 
@@ -220,7 +228,9 @@ def test_without_a_word_the_commands_are_listed(capsys: pytest.CaptureFixture[st
     assert all(len(line) < WIDTH for line in listed.splitlines())
 
 
-def test_as_the_go_program_a_wrong_flag_comes_with_the_usage(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_the_go_program_a_wrong_flag_comes_with_the_usage(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "argv", ["csi-attacher", "--nonsense"])
     assert 2 == csi_attacher.main()
     assert "\nUsage of csi-attacher:\n" in capsys.readouterr().err

@@ -26,7 +26,13 @@ pytestmark = pytest.mark.slow
 
 def start(folder: Path, endpoint: str, *flags: str) -> Program:
     """csi-driver-host-path's names for flags are taken, too."""
-    words = ["driver", "hostpath", f"--endpoint={endpoint}", f"--statedir={folder / 'state'}", *(flags or ["-nodeid=node-1"])]
+    words = [
+        "driver",
+        "hostpath",
+        f"--endpoint={endpoint}",
+        f"--statedir={folder / 'state'}",
+        *(flags or ["-nodeid=node-1"]),
+    ]
     log = folder / f"driver-{len(list(folder.glob('*.log')))}.log"
     return Program([sys.executable, "-m", "mooring.cli.mooring", *words], log)
 
@@ -38,7 +44,9 @@ def serves(program: Program) -> None:
 async def ask(target: str, method: str, request: Any, answer: Any) -> Any:
     async with grpc.aio.insecure_channel(target) as channel:
         call = channel.unary_unary(
-            f"/csi.v1.{method}", request_serializer=lambda message: message.SerializeToString(), response_deserializer=answer.FromString
+            f"/csi.v1.{method}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=answer.FromString,
         )
         return await call(request, timeout=30)
 
@@ -72,13 +80,17 @@ async def test_HP23_it_serves_on_tcp_too_and_takes_the_place_of_a_socket_that_no
 async def test_HP24_a_call_that_runs_when_it_is_told_to_end_is_answered_first(tmp_path: Path) -> None:
     path, faults = tmp_path / "csi.sock", tmp_path / "faults"
     faults.write_text(json.dumps([{"match": {"method": "GetCapacity"}, "do": {"delay_s": 2}}]))
-    program = start(tmp_path, f"unix://{path}", "--node-id=node-1", f"--faults={faults}", f"--call-log={tmp_path / 'calls'}")
+    program = start(
+        tmp_path, f"unix://{path}", "--node-id=node-1", f"--faults={faults}", f"--call-log={tmp_path / 'calls'}"
+    )
     try:
         serves(program)
         await node_id(f"unix:{path}")
         async with asyncio.TaskGroup() as group:
             request = csi.GetCapacityRequest()
-            call = group.create_task(ask(f"unix:{path}", "Controller/GetCapacity", request, csi.GetCapacityResponse), name="call")
+            call = group.create_task(
+                ask(f"unix:{path}", "Controller/GetCapacity", request, csi.GetCapacityResponse), name="call"
+            )
             await asyncio.sleep(0.7)
             assert not call.done()
             program.send(signal.SIGTERM)

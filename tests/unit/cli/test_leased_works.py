@@ -44,7 +44,9 @@ class Double(SidecarInProcess):
             return self._made[name][-1]
 
         works = tuple(LeasedWork(name, f"lock-{name}", lambda name=name: made(name)) for name in self._made)
-        self.life._sidecar = dataclasses.replace(self.life._sidecar, works=lambda context: LeasedWorks(works, self._beside))
+        self.life._sidecar = dataclasses.replace(
+            self.life._sidecar, works=lambda context: LeasedWorks(works, self._beside)
+        )
 
     async def _beside(self):
         self.beside.append("began")

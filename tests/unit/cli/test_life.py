@@ -62,9 +62,13 @@ async def test_ready_when_driver_and_caches_are():
         await world.clock.sleep(6)
         assert (503, "not ready: the caches are not filled yet\n") == _answer(await world.asked("/readyz"))
         work.obstacle = "can't follow pods: pods is forbidden"
-        assert (503, f"not ready: the caches are not filled yet: {work.obstacle}\n") == _answer(await world.asked("/readyz"))
+        assert (503, f"not ready: the caches are not filled yet: {work.obstacle}\n") == _answer(
+            await world.asked("/readyz")
+        )
         work.has_synced = True
-        assert (503, f"not ready: the caches are not up to date: {work.obstacle}\n") == _answer(await world.asked("/readyz"))
+        assert (503, f"not ready: the caches are not up to date: {work.obstacle}\n") == _answer(
+            await world.asked("/readyz")
+        )
         work.obstacle = ""
         assert (200, "ok") == _answer(await world.asked("/readyz"))
         world.ports.connection.lose()
@@ -295,7 +299,9 @@ async def test_a_life_that_may_not_stand_for_election_is_not_ready():
     refusal = cluster.refuse("get leases", times=None, error=Forbidden("leases is forbidden"))
     async with world.living():
         await world.clock.sleep(1)
-        assert (503, "not ready: may not stand for leader election: leases is forbidden\n") == _answer(await world.asked("/readyz"))
+        assert (503, "not ready: may not stand for leader election: leases is forbidden\n") == _answer(
+            await world.asked("/readyz")
+        )
         refusal.times = 0
         await world.clock.sleep(30)
         assert 200 == (await world.asked("/readyz")).status

@@ -58,7 +58,11 @@ class Probe:
 
     def __init__(self, folder: Path, *flags: str) -> None:
         (self.port,) = free_ports(1)
-        endpoint = () if any(flag.startswith("--health-port") for flag in flags) else (f"--http-endpoint=127.0.0.1:{self.port}",)
+        endpoint = (
+            ()
+            if any(flag.startswith("--health-port") for flag in flags)
+            else (f"--http-endpoint=127.0.0.1:{self.port}",)
+        )
         words = [f"--csi-address={folder}/csi.sock", *endpoint, *(flag.format(port=self.port) for flag in flags)]
         self.program = Program([sys.executable, "-m", "mooring.cli.livenessprobe", *words], folder / "log")
 
@@ -164,7 +168,9 @@ class Opened:
 
 @pytest.mark.parametrize(("is_connected", "opened"), [(False, [2.0]), (True, [])])
 @in_virtual_time
-async def test_LIV2_LV02_after_two_seconds_the_server_opens_unless_a_driver_is_connected(is_connected: bool, opened: list[float]) -> None:
+async def test_LIV2_LV02_after_two_seconds_the_server_opens_unless_a_driver_is_connected(
+    is_connected: bool, opened: list[float]
+) -> None:
     servers, began = Opened(), asyncio.get_running_loop().time()
     await _open_unconnected(LoopClock(), SimpleNamespace(is_connected=is_connected), servers)  # type: ignore[arg-type]
     await asyncio.sleep(3600)

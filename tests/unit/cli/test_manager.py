@@ -50,7 +50,10 @@ def test_the_environments_kubeconfig_counts_after_the_flags(file):
     """Here no upstream program has another habit."""
     off = "--flight-recorder=false"
     assert "http://127.0.0.1:1" == served([off], {"KUBECONFIG": f"{file}:{file}"}).cluster.config.server
-    assert "http://127.0.0.1:1" == served([off, f"--kubeconfig={file}"], {"KUBECONFIG": "/nonexistent"}).cluster.config.server
+    assert (
+        "http://127.0.0.1:1"
+        == served([off, f"--kubeconfig={file}"], {"KUBECONFIG": "/nonexistent"}).cluster.config.server
+    )
 
 
 # -- the flight recorder
@@ -63,7 +66,10 @@ def records_in(folder):
 def test_a_crash_writes_the_flight_record(file):
     served([f"--kubeconfig={file}", f"--flight-recorder-dir={file.parent}"], {})
     (record,) = records_in(file.parent)
-    assert ("a-manager", "the program ended by ZeroDivisionError: the end") == (record.header.program, record.header.why)
+    assert ("a-manager", "the program ended by ZeroDivisionError: the end") == (
+        record.header.program,
+        record.header.why,
+    )
     (path,) = file.parent.glob("mooring-flight-*")
     assert 0o600 == path.stat().st_mode & 0o777
 
@@ -96,7 +102,12 @@ def test_an_object_that_fails_for_long_writes_one_file_an_hour(file):
     parsed = parse(ManagerFlags, [f"--kubeconfig={file}", f"--flight-recorder-dir={file.parent}"], {})
     setup = Setup("x", parsed.flags, parsed.given, {})
     with pytest.raises(ZeroDivisionError):
-        run_manager("a-manager", setup, Machine(environ={}), lambda _: TroubledWork(LoopClock(), fail=ZeroDivisionError("the end")))
+        run_manager(
+            "a-manager",
+            setup,
+            Machine(environ={}),
+            lambda _: TroubledWork(LoopClock(), fail=ZeroDivisionError("the end")),
+        )
     assert ["keys: bad has failed for 900 s: the array is full", "the program ended by ZeroDivisionError: the end"] == [
         record.header.why for record in records_in(file.parent)
     ]

@@ -61,18 +61,24 @@ def test_who_reads_no_further_gets_no_traceback(name: str, monkeypatch: pytest.M
         ("--node-id=a,,b", 2, "mooring dev: node-id: '' can't be an object's name"),
     ],
 )
-def test_dev_that_can_not_start_says_why(flag: str, code: int, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dev_that_can_not_start_says_why(
+    flag: str, code: int, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert code == command.run(["dev", flag])
     assert problem in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("line", ["dev", "apiserver", "driver hostpath --endpoint=unix:///nowhere/csi.sock --node-id=a"])
+@pytest.mark.parametrize(
+    "line", ["dev", "apiserver", "driver hostpath --endpoint=unix:///nowhere/csi.sock --node-id=a"]
+)
 def test_a_state_that_is_a_file_is_told(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "state"
     file.write_text("")
     assert 1 == command.run([*line.split(), f"--state={file}"])
     prog = " ".join(word for word in line.split() if not word.startswith("-"))
-    assert f"mooring {prog}: state folder '{file}' can't be used: it is a file; give a folder\n" == capsys.readouterr().err
+    assert (
+        f"mooring {prog}: state folder '{file}' can't be used: it is a file; give a folder\n" == capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("name", ["dev", "demo"])
@@ -87,7 +93,9 @@ def test_without_the_extra_for_the_server_one_line_says_what_to_install(
     assert 1 == said.count("\n")
 
 
-def test_a_thread_s_log_is_part_of_the_demo_s_story(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_s_log_is_part_of_the_demo_s_story(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As the one that names a driver which holds the event loop: a thread has no loop whose clock it could read."""
 
     async def slow(*_: Any) -> None:
@@ -113,7 +121,11 @@ INDEX_FORM, FOLDER_FORM = "pip install 'mooring[server,ui]'\n", "pip install '.[
     ids=["index", "wheel", "folder", "editable"],
 )
 def test_what_to_install_is_told_by_where_mooring_came_from(
-    origin: dict[str, object] | None, wanted: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    origin: dict[str, object] | None,
+    wanted: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     info = tmp_path / "mooring-0.1.0.dist-info"
     info.mkdir()
@@ -128,7 +140,9 @@ def test_what_to_install_is_told_by_where_mooring_came_from(
 
 @pytest.mark.slow
 def test_the_command_itself_loads_no_part() -> None:
-    code = "import sys, mooring.cli.mooring; print(*[one for one in sys.modules if one.startswith(('grpc', 'mooring.'))])"
+    code = (
+        "import sys, mooring.cli.mooring; print(*[one for one in sys.modules if one.startswith(('grpc', 'mooring.'))])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ["mooring.cli", "mooring.base", "mooring.base.interrupts", "mooring.cli.mooring"] == done.stdout.split()
 
@@ -189,8 +203,15 @@ def test_a_driver_that_can_not_start_says_why(
         ("--state=/dev/null/state", "can't be used: Not a directory"),
     ],
 )
-def test_a_driver_that_can_not_serve_says_why(tmp_path: Path, flag: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = [f"--endpoint=unix://{tmp_path}/csi.sock", f"--state={tmp_path / 'state'}", "--node-id=node-1", *flag.split()]
+def test_a_driver_that_can_not_serve_says_why(
+    tmp_path: Path, flag: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = [
+        f"--endpoint=unix://{tmp_path}/csi.sock",
+        f"--state={tmp_path / 'state'}",
+        "--node-id=node-1",
+        *flag.split(),
+    ]
     assert 1 == command.run(["driver", "hostpath", *argv])
     assert problem in capsys.readouterr().err
 
@@ -202,7 +223,11 @@ def test_a_driver_runs_until_it_is_stop_requested(tmp_path: Path, sign: signal.S
     flags = ["--endpoint", f"unix://{socket}", "--state", str(tmp_path / "state"), "--node-id", "a,b"]
     program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *flags], tmp_path / "log")
     try:
-        eventually(lambda: f'"Serving" driver="hostpath.csi.mooring" socket="{socket}"' in program.output_alive(), 20, "it serves")
+        eventually(
+            lambda: f'"Serving" driver="hostpath.csi.mooring" socket="{socket}"' in program.output_alive(),
+            20,
+            "it serves",
+        )
         program.send(sign)
         assert 0 == program.wait_exit(), program.log_tail()
     finally:

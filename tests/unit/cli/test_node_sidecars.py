@@ -45,20 +45,30 @@ def folder() -> Iterator[Path]:
     [
         pytest.param(run_registrar, [], 1, "kubelet-registration-path: required", id="NDR-2"),
         pytest.param(run_registrar, [PATH_FLAG, "--health-port=1", "--http-endpoint=:2"], 1, "only one of", id="NDR-7"),
-        pytest.param(run_registrar, [PATH_FLAG, "--mode=kubelet-registration-probe", "--csi-address=/no"], 0, "deprecated", id="NDR-8"),
+        pytest.param(
+            run_registrar,
+            [PATH_FLAG, "--mode=kubelet-registration-probe", "--csi-address=/no"],
+            0,
+            "deprecated",
+            id="NDR-8",
+        ),
         pytest.param(run_registrar, ["--mode=kubelet-registration-probe"], 1, "required", id="NDR-8-NDR-2"),
         pytest.param(run_probe, ["--http-endpoint=:1", "--health-port=2"], 1, "only one of", id="probe-port"),
         pytest.param(run_probe, ["--http-endpoint=:1", "--metrics-address=:2"], 1, "only one of", id="probe-metrics"),
     ],
 )
-def test_flags_that_end_it(run: Any, words: list[str], code: int, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_that_end_it(
+    run: Any, words: list[str], code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert code == run(words, "x")
     assert text in capsys.readouterr().err
 
 
 @contextlib.contextmanager
 def program(module: str, folder: Path, *flags: str) -> Iterator[Program]:
-    running = Program([sys.executable, "-m", f"mooring.cli.{module}", f"--csi-address={folder}/csi.sock", *flags], folder / "log")
+    running = Program(
+        [sys.executable, "-m", f"mooring.cli.{module}", f"--csi-address={folder}/csi.sock", *flags], folder / "log"
+    )
     try:
         yield running
     finally:
@@ -120,7 +130,9 @@ class Failing(ScriptedDriver):
     ],
     ids=["no-folder", "no-place", "driver-fails", "no-name", "HT02"],
 )
-def test_what_keeps_the_registrar_from_starting_is_named(folder: Path, driver: ScriptedDriver, flags: tuple[str, ...], text: str) -> None:
+def test_what_keeps_the_registrar_from_starting_is_named(
+    folder: Path, driver: ScriptedDriver, flags: tuple[str, ...], text: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, driver_on(folder / "csi.sock", driver):
         words = [flag.format(folder=folder, taken=taken.getsockname()[1]) for flag in flags]
         with program("registrar", folder, PATH_FLAG, f"--plugin-registration-path={folder}", *words) as running:
@@ -128,8 +140,12 @@ def test_what_keeps_the_registrar_from_starting_is_named(folder: Path, driver: S
             assert text in running.output()
 
 
-@pytest.mark.parametrize(("run", "needed"), [(run_registrar, [PATH_FLAG]), (run_probe, []), (run_cluster_registrar, [])])
-def test_FL01_FL02_FL03_flags_are_read_as_everywhere(run: Any, needed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("run", "needed"), [(run_registrar, [PATH_FLAG]), (run_probe, []), (run_cluster_registrar, [])]
+)
+def test_FL01_FL02_FL03_flags_are_read_as_everywhere(
+    run: Any, needed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     for words in (["-v=5", "--version"], ["--v=5", "-version"], ["--v", "5", "--version=true"]):
         assert 0 == run([*needed, *words], "x")
         assert f"x v{mooring.__version__}\n" == capsys.readouterr().out
@@ -141,7 +157,10 @@ def test_FL01_FL02_FL03_flags_are_read_as_everywhere(run: Any, needed: list[str]
 @pytest.mark.parametrize(("number", "code", "stays"), [(signal.SIGINT, 1, False), (signal.SIGTERM, 0, True)])
 def test_CDR1_sigint_deletes_the_object_and_sigterm_keeps_it(folder: Path, number: int, code: int, stays: bool) -> None:
     """The driver comes after the registrar."""
-    with EmbeddedServer(folder) as server, program("cluster_registrar", folder, f"--kubeconfig={server.kubeconfig}") as running:
+    with (
+        EmbeddedServer(folder) as server,
+        program("cluster_registrar", folder, f"--kubeconfig={server.kubeconfig}") as running,
+    ):
         with driver_on(folder / "csi.sock"):
             eventually(lambda: "CSIDriver object created" in running.output_alive(), 20, "the object")
             running.send(number)
@@ -174,7 +193,11 @@ MODULES_MAX = 250
 @pytest.mark.parametrize(
     ("module", "flags", "pages"),
     [
-        ("registrar", (PATH_FLAG, "--plugin-registration-path={folder}", "--enable-pprof"), ("/healthz", "/debug/pprof/")),
+        (
+            "registrar",
+            (PATH_FLAG, "--plugin-registration-path={folder}", "--enable-pprof"),
+            ("/healthz", "/debug/pprof/"),
+        ),
         ("livenessprobe", (), ("/healthz", "/metrics")),
     ],
 )
@@ -183,7 +206,11 @@ def test_what_runs_for_each_driver_on_each_node_loads_only_what_it_needs(
 ) -> None:
     """Memory is a budget. Asked of the program itself, once it has served all its pages."""
     (port,) = free_ports(1)
-    words = [f"--csi-address={folder}/csi.sock", f"--http-endpoint=127.0.0.1:{port}", *(flag.format(folder=folder) for flag in flags)]
+    words = [
+        f"--csi-address={folder}/csi.sock",
+        f"--http-endpoint=127.0.0.1:{port}",
+        *(flag.format(folder=folder) for flag in flags),
+    ]
     running = Program([sys.executable, "-X", "importtime", "-m", f"mooring.cli.{module}", *words], folder / "log")
     try:
         with driver_on(folder / "csi.sock"):
@@ -193,7 +220,9 @@ def test_what_runs_for_each_driver_on_each_node_loads_only_what_it_needs(
             assert 0 == running.wait_exit()
     finally:
         running.kill()
-    loaded = {line.rpartition("|")[2].strip() for line in running.output().splitlines() if line.startswith("import time:")}
+    loaded = {
+        line.rpartition("|")[2].strip() for line in running.output().splitlines() if line.startswith("import time:")
+    }
     assert {"asyncio.events", "hpack", f"mooring.cli.{module}_program"} <= loaded
     assert set() == HEAVY & loaded
     assert len(loaded) <= MODULES_MAX, sorted(loaded)
@@ -216,12 +245,16 @@ class Left(Exception):
 
 
 @pytest.mark.slow
-def test_a_registrar_whose_socket_is_gone_ends(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_registrar_whose_socket_is_gone_ends(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A new start makes it again. No probe is needed for that, nor a port."""
     monkeypatch.setattr(watchdog, "BEAT_S", 0.01)
     path = folder / "csi.test-reg.sock"
     flags = RegistrarFlags(
-        csi_address=str(folder / "csi.sock"), kubelet_registration_path="/k/csi.sock", plugin_registration_path=str(folder)
+        csi_address=str(folder / "csi.sock"),
+        kubelet_registration_path="/k/csi.sock",
+        plugin_registration_path=str(folder),
     )
 
     def leave(code: int) -> NoReturn:

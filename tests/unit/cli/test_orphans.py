@@ -26,7 +26,9 @@ async def test_where_everything_has_its_place_the_exit_code_is_0():
     world = OrphansWorld(Listing("h1"))
     await world.own("pv1", "h1")
     assert CLEAN == await world.run()
-    assert "csi.test: 1 volume, 0 leaked, 0 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful\n" == world.out.getvalue()
+    assert (
+        "csi.test: 1 volume, 0 leaked, 0 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful\n" == world.out.getvalue()
+    )
 
 
 async def test_what_is_found_is_shown_and_stays():
@@ -67,7 +69,10 @@ async def test_all_that_had_leaked_is_gone_and_the_exit_code_is_0():
     assert CLEAN == await world.run(delete=True, yes=True, prefix="h", older_than_s=0.0)
     assert {"kept"} == set(world.driver.volumes)
     assert "leaked  h2      1Gi" in world.out.getvalue()
-    assert "csi.test: 1 volume, 0 leaked, 0 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful; 1 deleted\n" in world.out.getvalue()
+    assert (
+        "csi.test: 1 volume, 0 leaked, 0 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful; 1 deleted\n"
+        in world.out.getvalue()
+    )
 
 
 async def test_another_word_than_the_drivers_name_deletes_nothing():

@@ -60,21 +60,31 @@ def test_FL01_a_bad_format_wins_over_the_version(attempt):
 
 
 @pytest.mark.parametrize(
-    "flag", ["--no-such", "--time=5s", "--timeout=5", "--worker-threads=-1", "--kube-api-qps=x", "--leader-election=maybe"]
+    "flag",
+    ["--no-such", "--time=5s", "--timeout=5", "--worker-threads=-1", "--kube-api-qps=x", "--leader-election=maybe"],
 )
 def test_FL03_what_cannot_be_read_is_said_with_the_usage(attempt, flag):
     code, out, err, _ = attempt(flag)
     assert (2, "") == (code, out)
     assert err.splitlines()[0].startswith(("flag provided but not defined", "invalid value"))
     assert "Usage of /bin/csi-attacher:" in err
-    assert f"/bin/csi-attacher: {err.splitlines()[0]}" == err.splitlines()[-1], "the usage has scrolled the first line away"
+    assert f"/bin/csi-attacher: {err.splitlines()[0]}" == err.splitlines()[-1], (
+        "the usage has scrolled the first line away"
+    )
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_FL03_help_is_no_error(attempt, flag):
     code, out, err, _ = attempt(flag)
     assert (0, "") == (code, err)
-    for name in ("csi-address", "worker-threads", "leader-election-lease-duration", "reconcile-sync", "max-entries", "feature-gates"):
+    for name in (
+        "csi-address",
+        "worker-threads",
+        "leader-election-lease-duration",
+        "reconcile-sync",
+        "max-entries",
+        "feature-gates",
+    ):
         assert f"--{name}" in out
 
 
@@ -94,14 +104,17 @@ def test_FL04_a_rate_without_a_burst_is_refused(attempt, flags, reason):
 
 
 @pytest.mark.parametrize(
-    ("flag", "code", "on"), [("--automaxprocs", 0, True), ("--automaxprocs=false", 0, False), ("--automaxprocs=error", 2, None)]
+    ("flag", "code", "on"),
+    [("--automaxprocs", 0, True), ("--automaxprocs=false", 0, False), ("--automaxprocs=error", 2, None)],
 )
 def test_FL05_automaxprocs(attempt, flag, code, on):
     ended, _, _, setup = attempt(flag)
     assert (code, on) == (ended, setup and setup.flags.automaxprocs)
 
 
-@pytest.mark.parametrize("flag", ["--leader-election-type=leases", "--leader-election-identity=me", "--dummy", "--logtostderr=true"])
+@pytest.mark.parametrize(
+    "flag", ["--leader-election-type=leases", "--leader-election-identity=me", "--dummy", "--logtostderr=true"]
+)
 def test_FL_removed_flags_are_taken_with_a_warning(attempt, flag):
     code, _, err, setup = attempt(flag)
     assert 0 == code
@@ -125,9 +138,13 @@ def test_words_after_the_flags_are_told(attempt):
             "only one of `--metrics-address` and `--http-endpoint` can be set",
             id="HT01-two-addresses",
         ),
-        pytest.param(["--logging-format=xml"], 1, 'unsupported log format \\"xml\\"; use text or json', id="LG05-log-format"),
+        pytest.param(
+            ["--logging-format=xml"], 1, 'unsupported log format \\"xml\\"; use text or json', id="LG05-log-format"
+        ),
         pytest.param(["--vmodule=queue"], 2, "pattern=N", id="LG-vmodule"),
-        pytest.param(["--worker-threads=0"], 1, "Option -worker-threads must be greater than zero", id="ST01-no-workers"),
+        pytest.param(
+            ["--worker-threads=0"], 1, "Option -worker-threads must be greater than zero", id="ST01-no-workers"
+        ),
         pytest.param(["--leader-election-labels=a"], 2, "leader-election-labels", id="LE06-no-pair"),
         pytest.param(["--leader-election-labels=a:b:c"], 2, "leader-election-labels", id="LE06-three"),
         pytest.param(["--leader-election-labels=a:b,c"], 2, "leader-election-labels", id="LE06-pair-and-none"),
@@ -219,7 +236,9 @@ def test_ST04_bad_gates(attempt, gates, code):
 
 
 def test_ST04_gates_reach_the_set_up(attempt):
-    setup = attempt("--feature-gates=AllAlpha=true, AllBeta=true", "--feature-gates=MutableCSINodeAllocatableCount=false,")[3]
+    setup = attempt(
+        "--feature-gates=AllAlpha=true, AllBeta=true", "--feature-gates=MutableCSINodeAllocatableCount=false,"
+    )[3]
     assert {"MutableCSINodeAllocatableCount": False, "ReleaseLeaderElectionOnExit": True} == setup.gates
 
 
@@ -293,7 +312,9 @@ def test_SG_a_signal_before_the_loop_runs_ends_with_0(number):
         "import sys, time; from mooring.cli import csi_attacher; from mooring.cli.process import run_command;"
         "run_command(csi_attacher.COMMAND, [], 'x', lambda setup: print('serving', flush=True) or time.sleep(60) or 1)"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert "serving\n" == process.stdout.readline()
             process.send_signal(number)

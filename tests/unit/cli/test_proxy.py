@@ -51,7 +51,16 @@ def test_a_call_in_a_line() -> None:
 
     def line(**end: object) -> str:
         return proxy.line_of(
-            Passed(1, rpc.path, rpc, request, **{"answer": None, "error": None, **end}, began_s=0.0, seconds=0.25, fault=None)
+            Passed(
+                1,
+                rpc.path,
+                rpc,
+                request,
+                **{"answer": None, "error": None, **end},
+                began_s=0.0,
+                seconds=0.25,
+                fault=None,
+            )
         )  # type: ignore[arg-type]
 
     asked = 'DeleteVolume {"secrets":"***stripped***","volume_id":"a\\u001b[2J"} -> '
@@ -64,7 +73,10 @@ def test_a_call_in_a_line() -> None:
 
 
 def test_the_end_counts_faults() -> None:
-    faults = Faults([Fault(Kind.CUT, "f:1", times=2), Fault(Kind.HANG, "f:2", rpcs=("Probe",)), Fault(Kind.DROP, "f:3", nth=(4,))], 0)
+    faults = Faults(
+        [Fault(Kind.CUT, "f:1", times=2), Fault(Kind.HANG, "f:2", rpcs=("Probe",)), Fault(Kind.DROP, "f:3", nth=(4,))],
+        0,
+    )
     for _ in range(4):
         faults.pick(Driver.create_volume.path, None)
     assert [

@@ -68,7 +68,11 @@ class ReleaseWorld(ClusterWorld):
         return [one["what"] for one in (await self.report())["obstacles"]]
 
     async def holders(self, kind: Kind[Any]) -> list[str]:
-        return [one["metadata"]["name"] for one in await self.list(kind) if FINALIZER in one["metadata"].get("finalizers", ())]
+        return [
+            one["metadata"]["name"]
+            for one in await self.list(kind)
+            if FINALIZER in one["metadata"].get("finalizers", ())
+        ]
 
     async def deleted(self, kind: Kind[Any], name: str) -> None:
         """Wanted gone, and held."""
@@ -82,7 +86,9 @@ async def a_world(node: bool = True, **attachment: Any) -> ReleaseWorld:
         await world.create(a_node("node1"))
     await world.create(a_held_pv("pv1"), an_attached_va("pv1-node1", **attachment))
     await world.deleted(VOLUME_ATTACHMENTS, "pv1-node1")
-    await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"finalizers": [FINALIZER]}})  # protection has done its part
+    await world.patch(
+        PERSISTENT_VOLUMES, "pv1", {"metadata": {"finalizers": [FINALIZER]}}
+    )  # protection has done its part
     await world.deleted(PERSISTENT_VOLUMES, "pv1")
     return world
 
@@ -140,7 +146,9 @@ async def test_one_with_the_finalizer_and_without_a_node_s_id_may_be_attached():
 
 async def test_a_publish_that_may_have_happened_counts():
     world = await a_world(status={"attached": False})
-    wanted = "its volume may be attached to node1 (node id nodeID1): it is not marked attached, but the attach had begun"
+    wanted = (
+        "its volume may be attached to node1 (node id nodeID1): it is not marked attached, but the attach had begun"
+    )
     assert wanted == (await world.kept())["pv1-node1"]
 
 
@@ -168,7 +176,9 @@ async def test_a_new_attachment_without_the_finalizer_keeps_the_volume_too():
 
 async def test_what_a_kubelet_reports_as_in_use_stays_whatever_is_said():
     world = await a_world()
-    await world.patch(NODES, "node1", {"status": {"volumesInUse": [unique_name(DRIVER, "handle1")]}}, subresource="status")
+    await world.patch(
+        NODES, "node1", {"status": {"volumesInUse": [unique_name(DRIVER, "handle1")]}}, subresource="status"
+    )
     kept = await world.kept(detached="pv1-node1")
     assert 2 * ["the kubelet of node1 reports it as in use"] == list(kept.values())
 
@@ -183,14 +193,18 @@ async def test_where_the_volume_is_unknown_any_of_the_driver_counts():
 
 async def test_another_drivers_volume_in_use_keeps_nothing():
     world = await a_world()
-    await world.patch(NODES, "node1", {"status": {"volumesInUse": [unique_name("csi.other", "handle1")]}}, subresource="status")
+    await world.patch(
+        NODES, "node1", {"status": {"volumesInUse": [unique_name("csi.other", "handle1")]}}, subresource="status"
+    )
     assert {"pv1-node1": "", "pv1": ""} == await world.kept(detached="pv1-node1")
 
 
 async def test_a_pod_with_the_volume_keeps_it_also_where_its_claim_was_forced_away():
     world = ReleaseWorld()
     claim = await world.create(a_bound_claim("claim", "pv1"))
-    await world.create(a_held_pv("pv1", spec={"claimRef": a_reference(claim)}), a_pod("web", "claim", node="node1", phase="Running"))
+    await world.create(
+        a_held_pv("pv1", spec={"claimRef": a_reference(claim)}), a_pod("web", "claim", node="node1", phase="Running")
+    )
     assert {"pv1": "it is in use by pod default/web on node1"} == await world.kept()
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"metadata": {"finalizers": None}})
     await world.remove(PERSISTENT_VOLUME_CLAIMS, "claim")
@@ -201,14 +215,18 @@ async def test_a_pod_with_the_volume_keeps_it_also_where_its_claim_was_forced_aw
 
 async def test_a_pod_with_a_later_claim_of_the_same_name_keeps_nothing():
     world = ReleaseWorld()
-    await world.create(a_bound_claim("claim", "pv2"), a_held_pv("pv1", spec={"claimRef": a_reference("claim", "an-old-uid")}))
+    await world.create(
+        a_bound_claim("claim", "pv2"), a_held_pv("pv1", spec={"claimRef": a_reference("claim", "an-old-uid")})
+    )
     await world.create(a_pod("web", "claim", node="node1", phase="Running"))
     assert {"pv1": ""} == await world.kept()
 
 
 async def test_a_driver_that_is_registered_or_installed_is_not_gone():
     world = await a_world(node=False)
-    await world.create(a_csi_node("node1", {DRIVER: "i-1"}), a_csi_node("node2", {"csi.other": "i-2"}), a_csi_driver(DRIVER))
+    await world.create(
+        a_csi_node("node1", {DRIVER: "i-1"}), a_csi_node("node2", {"csi.other": "i-2"}), a_csi_driver(DRIVER)
+    )
     assert ["its CSIDriver object csi.test is there", "it is registered on node1"] == await world.obstacles()
     assert CANNOT == await world.run(remove=True, yes=True)
     assert "nothing is released: the driver is not gone\n" == world.err.getvalue()
@@ -264,7 +282,9 @@ async def test_a_lease_for_hours_is_not_waited_for():
     world = await a_world(node=False)
     await world.create(a_lease(LOCK, leaseDurationSeconds=7200))
     began = world.clock.now()
-    assert [f"the Lease default/{LOCK} is held by me: it holds for 2h0m0s, which nobody waited for"] == await world.obstacles()
+    assert [
+        f"the Lease default/{LOCK} is held by me: it holds for 2h0m0s, which nobody waited for"
+    ] == await world.obstacles()
     assert world.clock.now() == began
 
 
@@ -316,7 +336,9 @@ async def test_an_object_that_was_written_since_the_look_stays_and_its_volume_to
 async def test_the_same_finalizer_of_a_driver_with_another_name_stays():
     """csi.test and csi-test have one finalizer between them."""
     world = ReleaseWorld()
-    await world.create(a_held_pv("other", source={"csi": {"driver": "csi-test", "volumeHandle": "h"}}), a_held_pv("pv1"))
+    await world.create(
+        a_held_pv("other", source={"csi": {"driver": "csi-test", "volumeHandle": "h"}}), a_held_pv("pv1")
+    )
     await world.create(an_attached_va("other-node1", "other", attacher="csi-test"))
     assert CLEAN == await world.run(remove=True, yes=True)
     assert ["other"] == await world.holders(PERSISTENT_VOLUMES)

@@ -28,12 +28,19 @@ CAPABILITY = csi.VolumeCapability(
 )
 CREATE = csi.CreateVolumeRequest(name="a", volume_capabilities=[CAPABILITY], secrets={"pass": "hunter22"})
 CREATED = csi.CreateVolumeResponse(volume=csi.Volume(volume_id="old", capacity_bytes=5, volume_context={"at": "then"}))
-PUBLISH = csi.ControllerPublishVolumeRequest(volume_id="old", node_id="n", volume_context={"at": "then"}, volume_capability=CAPABILITY)
+PUBLISH = csi.ControllerPublishVolumeRequest(
+    volume_id="old", node_id="n", volume_context={"at": "then"}, volume_capability=CAPABILITY
+)
 PUBLISHED = csi.ControllerPublishVolumeResponse(publish_context={"device": "/dev/a"})
 STORY = (
     (Driver.create_volume, CREATE, CREATED, None),
     (Driver.controller_publish_volume, PUBLISH, PUBLISHED, None),
-    (Driver.delete_volume, csi.DeleteVolumeRequest(volume_id="old"), None, DriverError(Code.FAILED_PRECONDITION, "old is in use")),
+    (
+        Driver.delete_volume,
+        csi.DeleteVolumeRequest(volume_id="old"),
+        None,
+        DriverError(Code.FAILED_PRECONDITION, "old is in use"),
+    ),
 )
 
 
@@ -47,9 +54,13 @@ class Today:
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
         self.asked.append(request)
         context = {"at": "now"}
-        return csi.CreateVolumeResponse(volume=csi.Volume(volume_id="new", capacity_bytes=self._size, volume_context=context))
+        return csi.CreateVolumeResponse(
+            volume=csi.Volume(volume_id="new", capacity_bytes=self._size, volume_context=context)
+        )
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
         self.asked.append(request)
         return csi.ControllerPublishVolumeResponse(publish_context={self._device: "/dev/b"})
 
@@ -69,7 +80,10 @@ def a_record(folder: Path) -> Path:
 
 def a_flight_record(folder: Path) -> Path:
     def entry(
-        rpc: Rpc[csi.CreateVolumeRequest, csi.CreateVolumeResponse], request: object, answer: object, error: DriverError | None
+        rpc: Rpc[csi.CreateVolumeRequest, csi.CreateVolumeResponse],
+        request: object,
+        answer: object,
+        error: DriverError | None,
     ) -> Entry:
         asked = Asked("call", rpc.attribute, body=redacted(request))  # type: ignore[arg-type]
         if error is not None:
@@ -109,7 +123,10 @@ async def test_where_the_answers_differ(tmp_path: Path, capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert "    volume.capacity_bytes: was 5, is 6\n" in out
     assert "    the keys of publish_context: was 'device', is 'disk'\n" in out
-    assert "was rpc error: code = FailedPrecondition desc = old is in use, is rpc error: code = Internal desc = new is in use\n" in out
+    assert (
+        "was rpc error: code = FailedPrecondition desc = old is in use, is rpc error: code = Internal desc = new is in use\n"
+        in out
+    )
     assert "3 of 3 calls were answered otherwise" in out
     assert 1 == await replayed(tmp_path, tmp_path / "record", Today("disk"), "-o", "json")
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -118,7 +135,9 @@ async def test_where_the_answers_differ(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("make", [a_record, a_flight_record])
-def test_secrets_that_nobody_gives_are_asked_for(make: type, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_secrets_that_nobody_gives_are_asked_for(
+    make: type, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert 2 == replay.run([str(make(tmp_path)), "--driver=unix:///tmp/none.sock"], "mooring replay")
     assert "give them with --secrets-file=FILE" in capsys.readouterr().err
 

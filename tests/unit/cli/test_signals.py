@@ -23,7 +23,9 @@ class LifeOfEvents(Life):
     """A life that ends when the test says so."""
 
     def __init__(self, machine=None):
-        super().__init__("a-life", None, machine or Machine(), clock=LoopClock(), randomness=Random(), metrics=Metrics())
+        super().__init__(
+            "a-life", None, machine or Machine(), clock=LoopClock(), randomness=Random(), metrics=Metrics()
+        )
         self.told = self._stop_requested
         self.over = asyncio.Event()
 

@@ -53,7 +53,11 @@ COMMON = {
     "worker-threads": 10,
     "leader-election-labels": {},
 }
-CONTROLLER = {"enable-distributed-snapshotting": False, "prevent-volume-mode-conversion": True, "retry-crd-interval-max": 30.0}
+CONTROLLER = {
+    "enable-distributed-snapshotting": False,
+    "prevent-volume-mode-conversion": True,
+    "retry-crd-interval-max": 30.0,
+}
 SIDECAR = {
     "csi-address": "/run/csi/socket",
     "extra-create-metadata": False,
@@ -78,13 +82,25 @@ OURS = {"connection-timeout": 30.0, "exit-on-lost-connection": False, **MANAGER}
 
 
 def test_flags_and_defaults_are_upstreams():
-    assert {**COMMON, **CONTROLLER, **MANAGER} == {name: row.default for name, row in flags_of(SnapshotControllerFlags).items()}
+    assert {**COMMON, **CONTROLLER, **MANAGER} == {
+        name: row.default for name, row in flags_of(SnapshotControllerFlags).items()
+    }
     assert {**COMMON, **SIDECAR, **OURS} == {name: row.default for name, row in flags_of(SnapshotterFlags).items()}
 
 
 def test_every_program_of_upstream_is_a_subcommand():
-    programs = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]) - {"mooring", "kubectl-mooring"}
-    assert {"csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter", "snapshot-controller", "livenessprobe"} <= programs
+    programs = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]) - {
+        "mooring",
+        "kubectl-mooring",
+    }
+    assert {
+        "csi-attacher",
+        "csi-provisioner",
+        "csi-resizer",
+        "csi-snapshotter",
+        "snapshot-controller",
+        "livenessprobe",
+    } <= programs
     assert programs <= {*UPSTREAM, *COMMANDS}
     assert set(UPSTREAM.values()) <= set(COMMANDS)
 
@@ -98,13 +114,23 @@ def setup_of(command, *words):
 
 def test_every_flag_reaches_the_controller():
     words = ["--worker-threads=4", "--retry-interval-start=2s", "--retry-interval-max=7s", "--resync-period=8s"]
-    words += ["--enable-distributed-snapshotting", "--prevent-volume-mode-conversion=false", "--feature-gates=CSIVolumeGroupSnapshot=true"]
+    words += [
+        "--enable-distributed-snapshotting",
+        "--prevent-volume-mode-conversion=false",
+        "--feature-gates=CSIVolumeGroupSnapshot=true",
+    ]
     options = setup_of(snapshot_controller.COMMAND, *words).options(SnapshotControllerOptions)
     assert (4, 2.0, 7.0, 8.0, True, False, True) == dataclasses.astuple(options)
 
 
 def test_every_flag_reaches_the_snapshotter():
-    words = ["--timeout=3s", "--worker-threads=4", "--retry-interval-start=2s", "--retry-interval-max=7s", "--resync-period=8s"]
+    words = [
+        "--timeout=3s",
+        "--worker-threads=4",
+        "--retry-interval-start=2s",
+        "--retry-interval-max=7s",
+        "--resync-period=8s",
+    ]
     words += ["--snapshot-name-prefix=s", "--snapshot-name-uuid-length=9", "--groupsnapshot-name-prefix=g"]
     words += ["--groupsnapshot-name-uuid-length=10", "--extra-create-metadata", "--node-deployment"]
     words += ["--feature-gates=CSIVolumeGroupSnapshot=true"]
@@ -144,7 +170,8 @@ def test_S56_the_name_of_groups_counts_only_where_groups_do():
     csi_snapshotter.options(setup_of(csi_snapshotter.COMMAND, *words), Machine(environ={}))
     with pytest.raises(ConfigError, match="groupsnapshot-name-prefix"):
         csi_snapshotter.options(
-            setup_of(csi_snapshotter.COMMAND, *words, "--feature-gates=CSIVolumeGroupSnapshot=true"), Machine(environ={})
+            setup_of(csi_snapshotter.COMMAND, *words, "--feature-gates=CSIVolumeGroupSnapshot=true"),
+            Machine(environ={}),
         )
 
 
@@ -155,7 +182,15 @@ async def test_S53_a_driver_without_snapshots_ends_the_program():
     setup = setup_of(csi_snapshotter.COMMAND)
     sidecar = csi_snapshotter.sidecar(setup, Machine(environ={}))
     ports = PortsInProcess(ScriptedDriver("csi.test", controller=()), world.clock, cluster=world.users)
-    life = SidecarLife(sidecar, setup, Machine(environ={}), ports, clock=world.clock, randomness=world.randomness, metrics=world.metrics)
+    life = SidecarLife(
+        sidecar,
+        setup,
+        Machine(environ={}),
+        ports,
+        clock=world.clock,
+        randomness=world.randomness,
+        metrics=world.metrics,
+    )
     with pytest.raises(ConfigError, match="does not support ControllerCreateSnapshot"):
         await life.run()
 

@@ -88,7 +88,9 @@ async def test_a_process_that_ends_in_good_order_leaves_its_note_and_one_that_fa
     async with world.living():
         await server.until(lambda: world.works)
     assert left_in(log).startswith("leader election: this was a_")
-    failing = server.sidecar(machine=container("a", log), make=lambda: SlowWork(world.clock, fail=ValueError("no")), seed=3)
+    failing = server.sidecar(
+        machine=container("a", log), make=lambda: SlowWork(world.clock, fail=ValueError("no")), seed=3
+    )
     with pytest.raises(ValueError, match="no"):
         await failing.life.run()
     assert "" == left_in(log)
@@ -138,6 +140,8 @@ def test_a_log_that_cannot_be_written_is_no_reason_to_end(log: Path, monkeypatch
         (ElectionFlags(early_takeover=False), {"POD_NAMESPACE": "storage"}, ""),
     ],
 )
-def test_pods_are_looked_for_in_the_processs_own_namespace(flags: ElectionFlags, environ: dict[str, str], pods_in: str, tmp_path: Path):
+def test_pods_are_looked_for_in_the_processs_own_namespace(
+    flags: ElectionFlags, environ: dict[str, str], pods_in: str, tmp_path: Path
+):
     machine = Machine(environ, lambda: "a", service_account=tmp_path)
     assert pods_in == candidate(flags, machine, "lock", Random(1)).pods_in

@@ -83,7 +83,14 @@ def config_of(folder) -> str:
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
     users = [{"name": "u", "user": {}}]
     path = folder / "config"
-    config = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [context], "clusters": [cluster], "users": users}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [context],
+        "clusters": [cluster],
+        "users": users,
+    }
     path.write_text(json.dumps(config))
     return str(path)
 
@@ -105,7 +112,9 @@ def test_another_protocol_is_refused(variable: str, monkeypatch) -> None:
 @pytest.mark.usefixtures("library")
 def test_a_variable_that_can_not_be_used_is_refused(monkeypatch) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "-1")
-    with pytest.raises(ConfigError, match="tracing: a variable of OpenTelemetry can't be used: max_queue_size must be a positive"):
+    with pytest.raises(
+        ConfigError, match="tracing: a variable of OpenTelemetry can't be used: max_queue_size must be a positive"
+    ):
         started()
 
 
@@ -170,7 +179,10 @@ def test_a_collector_that_is_away_is_told_again_after_a_while(caplog) -> None:
         log.handle(record)
     told = [line for line in caplog.messages if "Traces" in line]
     assert [(0, 1), (3, 3), (5, 2)] == [
-        (number, count) for number in range(6) for count in range(9) if any(f'refused {number}" warnings={count}' in one for one in told)
+        (number, count)
+        for number in range(6)
+        for count in range(9)
+        if any(f'refused {number}" warnings={count}' in one for one in told)
     ]
     assert 3 == len(told)
     spans.close()

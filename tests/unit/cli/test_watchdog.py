@@ -68,7 +68,9 @@ async def alive_under(clock: Beats, unwell: Callable[[], str]) -> None:
 @pytest.mark.slow
 def test_a_process_without_stderr_runs_on() -> None:
     done = subprocess.run(
-        ["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, HANGS.replace("hang_here()", "pass", 1)], timeout=60, check=False
+        ["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, HANGS.replace("hang_here()", "pass", 1)],
+        timeout=60,
+        check=False,
     )
     assert 0 == done.returncode
 

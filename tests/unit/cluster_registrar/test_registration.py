@@ -21,7 +21,9 @@ NAME = "csi.test"
 
 
 def a_registration(world: ClusterWorld, *, attaches: bool = True, pod_info: bool = True) -> ClusterRegistration:
-    return ClusterRegistration(world.cluster, NAME, attach_required=attaches, pod_info_on_mount=pod_info, clock=world.clock)
+    return ClusterRegistration(
+        world.cluster, NAME, attach_required=attaches, pod_info_on_mount=pod_info, clock=world.clock
+    )
 
 
 @asynccontextmanager
@@ -88,7 +90,9 @@ async def test_CDR1_a_conflict_is_sent_again_soon() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [Forbidden("no create"), ServerError("starting"), Conflict("always")], ids=lambda error: type(error).__name__
+    "error",
+    [Forbidden("no create"), ServerError("starting"), Conflict("always")],
+    ids=lambda error: type(error).__name__,
 )
 async def test_CDR1_a_refusal_is_logged_and_asked_again(capsys: pytest.CaptureFixture[str], error: Exception) -> None:
     world = ClusterWorld()
@@ -122,5 +126,7 @@ async def test_CDR1_the_object_is_removed_on_demand_and_may_be_gone() -> None:
 def test_CDR1_what_is_not_set_counts_as_the_servers_default(
     present: tuple[bool | None, bool | None], wanted: tuple[bool, bool], expected: list[str]
 ) -> None:
-    driver = CSIDriver(metadata=ObjectMeta(name=NAME), spec=CSIDriverSpec(attach_required=present[0], pod_info_on_mount=present[1]))
+    driver = CSIDriver(
+        metadata=ObjectMeta(name=NAME), spec=CSIDriverSpec(attach_required=present[0], pod_info_on_mount=present[1])
+    )
     assert expected == differences(driver, {"attachRequired": wanted[0], "podInfoOnMount": wanted[1]})

@@ -48,7 +48,9 @@ def test_fields_by_their_paths() -> None:
         name="data",
         capacity_range=csi.CapacityRange(required_bytes=2**30, limit_bytes=2**31),
         parameters={"type": "fast", "csi.storage.k8s.io/fstype": "a=b"},
-        volume_content_source=csi.VolumeContentSource(snapshot=csi.VolumeContentSource.SnapshotSource(snapshot_id="s1")),
+        volume_content_source=csi.VolumeContentSource(
+            snapshot=csi.VolumeContentSource.SnapshotSource(snapshot_id="s1")
+        ),
     )
 
 
@@ -68,11 +70,16 @@ def test_a_field_that_an_element_has_begins_the_next_element() -> None:
     mount, block = made.volume_capabilities
     assert (["noatime", "ro"], Mode.SINGLE_NODE_WRITER) == (list(mount.mount.mount_flags), mount.access_mode.mode)
     assert ("block", Mode.MULTI_NODE_MULTI_WRITER) == (block.WhichOneof("access_type"), block.access_mode.mode)
-    assert [{"zone": "a"}, {"zone": "b", "rack": "r"}] == [dict(one.segments) for one in made.accessibility_requirements.requisite]
+    assert [{"zone": "a"}, {"zone": "b", "rack": "r"}] == [
+        dict(one.segments) for one in made.accessibility_requirements.requisite
+    ]
 
 
 def test_a_message_as_one_word() -> None:
-    made = of_words(csi.NodePublishVolumeRequest(), "volume_capability={mount: {fs_type: xfs}, access_mode: {mode: SINGLE_NODE_WRITER}}")
+    made = of_words(
+        csi.NodePublishVolumeRequest(),
+        "volume_capability={mount: {fs_type: xfs}, access_mode: {mode: SINGLE_NODE_WRITER}}",
+    )
     assert ("xfs", 1) == (made.volume_capability.mount.fs_type, made.volume_capability.access_mode.mode)
 
 
@@ -82,7 +89,10 @@ def test_a_message_as_one_word() -> None:
         ("nam=x", "did you mean name?"),
         ("size=1Gi", "did you mean capacity_range.required_bytes?"),
         ("fs_type=ext4", "did you mean volume_capabilities.mount.fs_type?"),
-        ("volume_capabilities.mount.fstype=x", "volume_capabilities.mount: MountVolume has no field 'fstype' (did you mean fs_type?)"),
+        (
+            "volume_capabilities.mount.fstype=x",
+            "volume_capabilities.mount: MountVolume has no field 'fstype' (did you mean fs_type?)",
+        ),
         ("zzz=1", "there are name, capacity_range"),
         ("volume_capabilities.block.x=1", "BlockVolume has no fields"),
         ("name.x=1", "name: it has no fields, and none 'x'"),
@@ -107,7 +117,9 @@ def test_what_excludes_each_other_is_refused() -> None:
     assert "block and mount exclude each other" in said
 
 
-@pytest.mark.parametrize("word", ["secrets.password=hunter2", "secrets={a: hunter2}", f"volume_context.{TOKENS_KEY}=hunter2"])
+@pytest.mark.parametrize(
+    "word", ["secrets.password=hunter2", "secrets={a: hunter2}", f"volume_context.{TOKENS_KEY}=hunter2"]
+)
 def test_no_secret_is_taken_from_a_command_line(word: str) -> None:
     said = refusal(csi.NodePublishVolumeRequest(), word)
     assert "--secrets-file" in said
@@ -121,12 +133,16 @@ def test_no_secret_is_taken_from_a_request() -> None:
 
 def test_a_request_that_was_printed_is_taken_with_its_secrets_left_out() -> None:
     """--secrets-file brings them, as it did when the request was printed."""
-    printed = csi.NodePublishVolumeRequest(volume_id="a", secrets={"password": "hunter2"}, volume_context={TOKENS_KEY: "t", "shelf": "b"})
+    printed = csi.NodePublishVolumeRequest(
+        volume_id="a", secrets={"password": "hunter2"}, volume_context={TOKENS_KEY: "t", "shelf": "b"}
+    )
     read = csi.NodePublishVolumeRequest()
     fill(read, yaml.safe_load(as_yaml(shown(printed))))
     assert read == csi.NodePublishVolumeRequest(volume_id="a", volume_context={"shelf": "b"})
     with pytest.raises(ConfigError, match="--secrets-file"):
-        fill(csi.DeleteVolumeRequest(), {"volume_id": "a", "secrets": {"user": "***stripped***", "password": "hunter2"}})
+        fill(
+            csi.DeleteVolumeRequest(), {"volume_id": "a", "secrets": {"user": "***stripped***", "password": "hunter2"}}
+        )
 
 
 def test_an_answer_that_was_printed_is_a_document() -> None:
@@ -134,7 +150,9 @@ def test_an_answer_that_was_printed_is_a_document() -> None:
         name="a",
         capacity_range=csi.CapacityRange(required_bytes=5),
         volume_capabilities=[
-            csi.VolumeCapability(block=csi.VolumeCapability.BlockVolume(), access_mode=Mode(mode=Mode.SINGLE_NODE_WRITER))
+            csi.VolumeCapability(
+                block=csi.VolumeCapability.BlockVolume(), access_mode=Mode(mode=Mode.SINGLE_NODE_WRITER)
+            )
         ],
         parameters={"type": "fast"},
     )
@@ -162,7 +180,10 @@ def test_an_answer_that_was_printed_is_a_document() -> None:
         ({"parameters": {"fast": True}}, "parameters.fast: must be a text"),
         ({"parameters": ["a"]}, "parameters: must be a map"),
         ({"volume_capabilities": "x"}, "volume_capabilities: must be a list"),
-        ({"volume_capabilities": [{"mont": {}}]}, "volume_capabilities[0]: VolumeCapability has no field 'mont' (did you mean mount?)"),
+        (
+            {"volume_capabilities": [{"mont": {}}]},
+            "volume_capabilities[0]: VolumeCapability has no field 'mont' (did you mean mount?)",
+        ),
         ({"capacity_range": {"required_bytes": True}}, "capacity_range.required_bytes: must be a whole number"),
     ],
 )
@@ -180,7 +201,9 @@ def test_half_a_pair_in_json_is_no_text() -> None:
 
 def test_the_file_of_secrets() -> None:
     assert {"user": "me", "pass": "x"} == secrets_in("user: me\npass: x\n", "file")
-    secret = yaml.safe_dump({"kind": "Secret", "data": {"pass": base64.b64encode(b"x").decode()}, "stringData": {"user": "me"}})
+    secret = yaml.safe_dump(
+        {"kind": "Secret", "data": {"pass": base64.b64encode(b"x").decode()}, "stringData": {"user": "me"}}
+    )
     assert {"user": "me", "pass": "x"} == secrets_in(secret, "file")
     request = csi.DeleteVolumeRequest()
     fill_secrets(request, {"pass": "x"})
@@ -191,7 +214,9 @@ def test_the_file_of_secrets() -> None:
         fill_secrets(csi.GetPluginInfoRequest(), {"pass": "x"})
 
 
-@pytest.mark.parametrize("text", ["hunter2", "a: [hunter2", "a: {hunter2: hunter2}", "kind: Secret\ndata: {a: hunter2}"])
+@pytest.mark.parametrize(
+    "text", ["hunter2", "a: [hunter2", "a: {hunter2: hunter2}", "kind: Secret\ndata: {a: hunter2}"]
+)
 def test_a_wrong_file_of_secrets_is_told_without_them(text: str) -> None:
     with pytest.raises(ConfigError) as told:
         secrets_in(text, "the file")

@@ -86,7 +86,9 @@ async def test_a_rule_that_another_check_met_first_is_told_with_its_own_check(tm
     """The introduction hears of the name, too; what only it and other checks have met would be told with none that asks about it."""
     report = await conform(tmp_path, BadName, only=("plugin-info", "probe"))
     assert [("CSI101", "plugin-info")] == [(one.breach.rule.number, one.check) for one in report.findings]
-    cases = {one.get("name"): one for one in ElementTree.fromstring(as_junit(report, "").split("\n", 1)[1]).iter("testcase")}
+    cases = {
+        one.get("name"): one for one in ElementTree.fromstring(as_junit(report, "").split("\n", 1)[1]).iter("testcase")
+    }
     failure = cases["plugin-info"].find("failure")
     assert failure is not None
     assert "CSI101" == failure.get("type")
@@ -98,7 +100,9 @@ async def test_a_rule_that_no_check_has_met_is_a_case_of_its_own_in_junit_and_ta
     assert ["introduction"] == [one.check for one in report.findings]
     suite = ElementTree.fromstring(as_junit(report, "").split("\n", 1)[1])
     assert ("2", "1") == (suite.get("tests"), suite.get("failures"))
-    assert [("CSI711", "probe"), ("CSI101", "introduction")] == [(one.get("classname"), one.get("name")) for one in suite.iter("testcase")]
+    assert [("CSI711", "probe"), ("CSI101", "introduction")] == [
+        (one.get("classname"), one.get("name")) for one in suite.iter("testcase")
+    ]
     assert ["1..2", "ok 1 - probe", "not ok 2 - introduction"] == as_tap(report, "").splitlines()[1:4]
 
 
@@ -116,7 +120,12 @@ class SpeaksToTheTerminal(Bent):
 
 async def test_a_drivers_words_move_no_cursor_and_tell_no_secret_in_any_form(tmp_path: Path) -> None:
     report = await conform(tmp_path, SpeaksToTheTerminal, only=("create-twice", "create-from-volume"))
-    texts = [as_text(report, ""), as_junit(report, ""), as_tap(report, ""), json.dumps(as_values(report, ""), ensure_ascii=False)]
+    texts = [
+        as_text(report, ""),
+        as_junit(report, ""),
+        as_tap(report, ""),
+        json.dumps(as_values(report, ""), ensure_ascii=False),
+    ]
     texts += [line(one) for one in report.results]
     assert {"CSI702"} == numbers(report)
     for text in texts:
@@ -162,4 +171,7 @@ async def test_unknown_parameters_are_tried_without_known_ones(tmp_path: Path) -
 async def test_a_volume_grows_of_which_nobody_says_when_it_can(tmp_path: Path) -> None:
     """EXPAND_VOLUME alone promises the call, and the resizer of a cluster asks for no more; csi-driver-host-path is such a driver."""
     report = await conform(tmp_path, GrowsSometime, only=("expand", "expand-while-published"))
-    assert [(one.check.name, one.end) for one in report.results] == [("expand", End.KEPT), ("expand-while-published", End.SKIPPED)]
+    assert [(one.check.name, one.end) for one in report.results] == [
+        ("expand", End.KEPT),
+        ("expand-while-published", End.SKIPPED),
+    ]

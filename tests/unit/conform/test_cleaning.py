@@ -28,7 +28,9 @@ async def test_a_cleanup_that_fails_is_charged_to_no_check(tmp_path: Path) -> No
     assert {"snapshot-twice": End.KEPT, "create-with-size": End.KEPT, "volume-after-kill": End.SKIPPED} == {
         one.check.name: one.end for one in report.results
     }
-    assert [("CSI709", "DeleteSnapshot", "cleaning up")] == [(one.breach.rule.number, one.breach.rpc, one.check) for one in report.findings]
+    assert [("CSI709", "DeleteSnapshot", "cleaning up")] == [
+        (one.breach.rule.number, one.breach.rpc, one.check) for one in report.findings
+    ]
     assert ["snapshot"] == [left.split()[0] for left in report.left]
     assert not report.is_good
     assert 2 == len(KeepsSnapshots.calls), "after the check, and at the end"

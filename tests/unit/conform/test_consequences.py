@@ -33,7 +33,13 @@ class PutsOff(Bent):
 
 
 async def test_unavailable_is_asked_again(tmp_path: Path) -> None:
-    only = ("create-volume-without-name", "publish-unknown-volume", "create-with-other-size", "list-with-bad-token", "delete-unknown")
+    only = (
+        "create-volume-without-name",
+        "publish-unknown-volume",
+        "create-with-other-size",
+        "list-with-bad-token",
+        "delete-unknown",
+    )
     report = await conform(tmp_path, PutsOff, only=only)
     assert [] == lines(report)
     assert {End.KEPT} == {one.end for one in report.results}
@@ -69,7 +75,9 @@ class HidesStaging(Bent):
 
 
 async def test_a_driver_that_hides_its_staging_gets_a_hint_and_no_other_rule(tmp_path: Path) -> None:
-    report = await conform(tmp_path, HidesStaging, only=("life", "life-with-lost-answers", "node-publish-volume-without-volume-capability"))
+    report = await conform(
+        tmp_path, HidesStaging, only=("life", "life-with-lost-answers", "node-publish-volume-without-volume-capability")
+    )
     assert {"CSI709"} == numbers(report), lines(report)
     (finding,) = report.findings
     assert "advertise STAGE_UNSTAGE_VOLUME" in finding.breach.found

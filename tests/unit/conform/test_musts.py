@@ -30,7 +30,9 @@ def places(text: str) -> Iterator[str]:
         if line:
             comment = ""
         if line.endswith("{"):
-            owners.append(line.split()[1].rstrip("{") if line.split()[0] in ("message", "enum", "service") else line.split()[0])
+            owners.append(
+                line.split()[1].rstrip("{") if line.split()[0] in ("message", "enum", "service") else line.split()[0]
+            )
         if line.startswith("}") or (line.endswith("}") and "{" not in line):
             owners.pop()
 

@@ -86,7 +86,13 @@ class Table:
     async def proxied(self, *faults: Fault) -> AsyncGenerator[WireDriver, None]:
         clock = LoopClock()
         watch = Watch(Watcher(lambda breach: self.breaches.append(breach.rule.number)), "", None)
-        wanted = {"faults": Faults(faults, 0), "watch": watch, "tell": self.passed.append, "clock": clock, "drivers_s": self.drivers_s}
+        wanted = {
+            "faults": Faults(faults, 0),
+            "watch": watch,
+            "tell": self.passed.append,
+            "clock": clock,
+            "drivers_s": self.drivers_s,
+        }
         proxy = Proxy(str(self.folder / "b.sock"), **wanted)  # type: ignore[arg-type]
         async with proxy.serving(self.folder / "a.sock"):
             client = WireDriver(self.socket, clock=clock)
@@ -136,12 +142,15 @@ async def test_unknown_fields_and_calls_pass_unchanged(table: Table) -> None:
     table.backend.act = lambda message: asyncio.sleep(0, message)
     async with table.proxied():
         assert (
-            REQUEST.SerializeToString() + field_1000 == (await raw(table.socket, CREATE, REQUEST.SerializeToString() + field_1000)).payload
+            REQUEST.SerializeToString() + field_1000
+            == (await raw(table.socket, CREATE, REQUEST.SerializeToString() + field_1000)).payload
         )
         assert b"whatever\xff" == (await raw(table.socket, "/csi.v1.Future/Do", b"whatever\xff")).payload
         assert b"\xff" == (await raw(table.socket, CREATE, b"\xff")).payload, "what can't be read passes, too"
         gone = await raw(table.socket, "/csi.v1.Future/Undo", b"")
-        assert (Code.UNIMPLEMENTED, "unknown method Undo for service csi.v1.Future") == (gone.code, gone.text), "the driver's own words"
+        assert (Code.UNIMPLEMENTED, "unknown method Undo for service csi.v1.Future") == (gone.code, gone.text), (
+            "the driver's own words"
+        )
     assert [True, False, False, False] == [one.rpc is not None for one in table.passed]
 
 
@@ -185,7 +194,9 @@ async def test_a_caller_who_gives_up_ends_the_call_at_the_driver(table: Table) -
 
 
 @pytest.mark.parametrize(("pace", "broken"), [(1.0, []), (60.0, ["CSI704"])])
-async def test_a_deadline_as_long_as_kubernetes_gives_is_held_against_the_driver(table: Table, pace: float, broken: list[str]) -> None:
+async def test_a_deadline_as_long_as_kubernetes_gives_is_held_against_the_driver(
+    table: Table, pace: float, broken: list[str]
+) -> None:
     """Ten seconds, in the time that the driver has. A caller with less patience breaks its call off as well, and that tells nothing."""
     table.pace = pace
     table.backend.act = lambda _: asyncio.Event().wait()  # type: ignore[assignment,return-value]

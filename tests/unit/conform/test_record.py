@@ -18,14 +18,22 @@ from mooring.csi.redact import TOKENS_KEY
 from mooring.wire.grpc.codes import Code
 
 STAGE, CREATE = Driver.node_stage_volume, Driver.create_volume
-REQUEST = csi.CreateVolumeRequest(name="a", secrets={"pass": "hunter22", "user": "me-myself"}, parameters={"type": "fast"})
+REQUEST = csi.CreateVolumeRequest(
+    name="a", secrets={"pass": "hunter22", "user": "me-myself"}, parameters={"type": "fast"}
+)
 ANSWER = csi.CreateVolumeResponse(volume=csi.Volume(volume_id="v", volume_context={"url": "x?p=hunter22"}))
 
 
 def passed(
-    number: int, *, answer: csi.CreateVolumeResponse | None = None, error: DriverError | None = None, reached: bool = True
+    number: int,
+    *,
+    answer: csi.CreateVolumeResponse | None = None,
+    error: DriverError | None = None,
+    reached: bool = True,
 ) -> Passed:
-    return Passed(number, CREATE.path, CREATE, REQUEST, answer, error, 100.0 + number, 0.5, Fault(Kind.DROP, "f:1"), reached)
+    return Passed(
+        number, CREATE.path, CREATE, REQUEST, answer, error, 100.0 + number, 0.5, Fault(Kind.DROP, "f:1"), reached
+    )
 
 
 def recorded(*calls: Passed) -> str:
@@ -59,7 +67,10 @@ def test_tokens_in_a_context_are_left_out() -> None:
     call = Passed(1, STAGE.path, STAGE, request, csi.NodeStageVolumeResponse(), None, 0.0, 0.0, None)
     text = recorded(call)
     assert "hunter22" not in text
-    assert csi.NodeStageVolumeRequest(volume_id="v", volume_context={"a": "b"}) == read(text.splitlines(), "file")[0].request
+    assert (
+        csi.NodeStageVolumeRequest(volume_id="v", volume_context={"a": "b"})
+        == read(text.splitlines(), "file")[0].request
+    )
 
 
 def test_unknown_fields_are_left_out() -> None:
@@ -79,10 +90,14 @@ def test_calls_that_reached_nobody_or_that_nobody_knows_are_not_read() -> None:
         ("", "file: holds no call"),
         ("{}", "file: is no record of calls"),
         ("hello", "file:1: is no line"),
-        (recorded().replace('"format": 1', '"format": 2'), "file: has format 2; this version of mooring reads format 1"),
+        (
+            recorded().replace('"format": 1', '"format": 2'),
+            "file: has format 2; this version of mooring reads format 1",
+        ),
         (recorded() + "{}", "file:2: is no line"),
         (
-            recorded() + '{"call": 1, "path": "/csi.v1.Controller/CreateVolume", "reached": true, "request": {"nam": ""}}',
+            recorded()
+            + '{"call": 1, "path": "/csi.v1.Controller/CreateVolume", "reached": true, "request": {"nam": ""}}',
             "did you mean name?",
         ),
     ],

@@ -34,7 +34,10 @@ def report() -> Report:
     """One rule, broken by two calls."""
     findings = tuple(
         Finding(Breach(RULE, rpc, "", f"{rpc} takes anything", request=request), CHECKS[0].name)
-        for rpc, request in (("DeleteVolume", csi.DeleteVolumeRequest()), ("CreateVolume", csi.CreateVolumeRequest(name="a")))
+        for rpc, request in (
+            ("DeleteVolume", csi.DeleteVolumeRequest()),
+            ("CreateVolume", csi.CreateVolumeRequest(name="a")),
+        )
     )
     result = Result(CHECKS[0], End.BROKEN, 0.0, "", findings, (RULE.number,))
     return Report("csi.example.com 1", [result], list(findings), [], True)
@@ -43,7 +46,11 @@ def report() -> Report:
 def test_a_rules_words_come_once_above_all_calls_that_broke_it() -> None:
     text = as_text(report(), "unix:///csi.sock")
     assert [text.count(words) for words in (RULE.mend, RULE.kubernetes[:40], RULE.source)] == [1, 1, 1]
-    assert text.index(RULE.mend) < text.index("  - CreateVolume: CreateVolume takes anything") < text.index("  - DeleteVolume: ")
+    assert (
+        text.index(RULE.mend)
+        < text.index("  - CreateVolume: CreateVolume takes anything")
+        < text.index("  - DeleteVolume: ")
+    )
     assert "By hand: mooring call DeleteVolume --csi-address unix:///csi.sock -f - <<< '{}'" in text
     assert "CSI_ENDPOINT" not in text
 
@@ -58,7 +65,11 @@ def test_a_call_by_hand_names_no_socket_that_is_gone() -> None:
 @pytest.mark.parametrize(
     ("rpc", "request_", "makes"),
     [
-        ("NodeStageVolume", csi.NodeStageVolumeRequest(staging_target_path="/t/my stage"), "mkdir -p '/t/my stage' && "),
+        (
+            "NodeStageVolume",
+            csi.NodeStageVolumeRequest(staging_target_path="/t/my stage"),
+            "mkdir -p '/t/my stage' && ",
+        ),
         (
             "NodePublishVolume",
             csi.NodePublishVolumeRequest(staging_target_path="/t/s", target_path="/t/p/target"),
@@ -94,7 +105,9 @@ def test_an_interrupted_run_looks_like_none_that_went_well() -> None:
     assert "the run did not come to its end: 2 checks were not made" == error.get("message")
     lines = as_tap(cut(), "").splitlines()
     assert ("1..3", "Bail out! the run did not come to its end: 2 checks were not made") == (lines[1], lines[-1])
-    assert as_text(cut(), "").endswith("it broke no rule of CSI; the run did not come to its end: 2 checks were not made\n")
+    assert as_text(cut(), "").endswith(
+        "it broke no rule of CSI; the run did not come to its end: 2 checks were not made\n"
+    )
     assert not cut().is_good
 
 
@@ -108,7 +121,9 @@ def test_a_finding_says_how_many_more_checks_have_met_it_and_which_call_comes_tw
     request = csi.CreateVolumeRequest(name="a")
     findings = [
         Finding(Breach(BOOK["CSI201"], "CreateVolume", "", "another one", request=request), "create-twice", others=3),
-        Finding(Breach(RULE, "CreateVolume", "", "it takes all", request=request), "create-volume-without-name", others=1),
+        Finding(
+            Breach(RULE, "CreateVolume", "", "it takes all", request=request), "create-volume-without-name", others=1
+        ),
     ]
     text = as_text(Report("csi.example.com 1", [], findings, [], True), "")
     assert "    Check: create-twice (and 3 checks more)\n    By hand, twice: mooring call CreateVolume" in text

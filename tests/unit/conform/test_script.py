@@ -35,7 +35,15 @@ faults:
     assert script.faults == (
         Fault(Kind.DELAY, "f.yaml:4", ("CreateVolume", "Node*"), seconds=1.5, when=When.AFTER),
         Fault(Kind.DROP, "f.yaml:5", ("CreateVolume",), (("name", "pvc-*"), ("parameters.type", "fast")), (1, 3)),
-        Fault(Kind.FAIL, "f.yaml:9", code=Code.RESOURCE_EXHAUSTED, message="full", when=When.AFTER, probability=0.5, times=2),
+        Fault(
+            Kind.FAIL,
+            "f.yaml:9",
+            code=Code.RESOURCE_EXHAUSTED,
+            message="full",
+            when=When.AFTER,
+            probability=0.5,
+            times=2,
+        ),
         Fault(Kind.TWICE, "f.yaml:10", at_once=True, every=3),
         Fault(Kind.HANG, "f.yaml:11", ("/csi.v1.Future/*",)),
         Fault(Kind.CUT, "f.yaml:12"),
@@ -52,20 +60,32 @@ faults:
         ("\nfault:\n- {do: cut}", "f.yaml:2: a script has no 'fault' (did you mean faults?)"),
         ("faults: {do: cut}", "f.yaml:1: faults must be a list: begin each with a dash"),
         ("faults:\n- cut", "f.yaml:2: a fault must be a map"),
-        ("faults:\n- {rpc: CreateVolume}", "f.yaml:2: a fault says what it does: give `do`, one of delay, drop, fail, twice, hang, cut"),
+        (
+            "faults:\n- {rpc: CreateVolume}",
+            "f.yaml:2: a fault says what it does: give `do`, one of delay, drop, fail, twice, hang, cut",
+        ),
         ("faults:\n- {do: dealy, for: 1s}", "f.yaml:2: do has no 'dealy' (did you mean delay?)"),
-        ("faults:\n- do: drop\n  rpc: CreateVolum", "f.yaml:3: there is no call 'CreateVolum' in CSI (did you mean CreateVolume?)"),
+        (
+            "faults:\n- do: drop\n  rpc: CreateVolum",
+            "f.yaml:3: there is no call 'CreateVolum' in CSI (did you mean CreateVolume?)",
+        ),
         (
             "faults:\n- do: dropp\n- do: cut\n- do: drop\n  for: 1s",
             "f.yaml:2: do has no 'dropp' (did you mean drop?)\nf.yaml:5: the fault drop has no 'for'; it belongs to delay",
         ),
         ("faults:\n- do: drop\n  for: 1s", "f.yaml:3: the fault drop has no 'for'; it belongs to delay"),
-        ("faults:\n- do: drop\n  probabilty: 1", "f.yaml:3: the fault drop has no 'probabilty' (did you mean probability?)"),
+        (
+            "faults:\n- do: drop\n  probabilty: 1",
+            "f.yaml:3: the fault drop has no 'probabilty' (did you mean probability?)",
+        ),
         ("faults:\n- do: cut\n- do: delay", "f.yaml:3: the fault delay needs `for`, as in `for: 2s`"),
         ("faults:\n- do: fail", "f.yaml:2: the fault fail needs `code`, as in `code: Unavailable`"),
         ("faults:\n- do: fail\n  code: NOT_FOUND", "f.yaml:3: code has no 'NOT_FOUND' (did you mean NotFound?)"),
         ("faults:\n- do: fail\n  code: OK", "f.yaml:3: code has no 'OK'"),
-        ("faults:\n- do: delay\n  for: 2", "f.yaml:3: for must be a duration with its unit, as in 300ms or 2s, got '2'"),
+        (
+            "faults:\n- do: delay\n  for: 2",
+            "f.yaml:3: for must be a duration with its unit, as in 300ms or 2s, got '2'",
+        ),
         ("faults:\n- do: cut\n  nth: 0", "f.yaml:3: nth must be a whole number, 1 or more, got '0'"),
         ("faults:\n- do: cut\n  probability: 2", "f.yaml:3: probability must be more than 0 and 1 at the most"),
         ("faults:\n- do: cut\n  when: later", "f.yaml:3: when has no 'later'"),
@@ -74,7 +94,10 @@ faults:
             "faults:\n- do: drop\n  rpc: CreateVolume\n  request:\n    nam: x",
             "f.yaml:5: no request of CreateVolume has a field 'nam' (did you mean name?)",
         ),
-        ("faults:\n- do: drop\n  rpc: CreateVolume\n  request: {secrets.a: x}", "f.yaml:4: no request of CreateVolume has a field"),
+        (
+            "faults:\n- do: drop\n  rpc: CreateVolume\n  request: {secrets.a: x}",
+            "f.yaml:4: no request of CreateVolume has a field",
+        ),
         ("faults:\n- do: drop\n  rpc: CreateVolume\n  request: {name: [x]}", "f.yaml:4: name must be one word"),
         ("faults: [{do: cut}", "f.yaml:1: is no YAML: "),
         ("faults:\n- do: cut\n bad", "f.yaml:3: is no YAML: "),
@@ -96,12 +119,16 @@ def created(name: str, **parameters: str) -> tuple[str, csi.CreateVolumeRequest]
     capability = csi.VolumeCapability(
         access_mode=csi.VolumeCapability.AccessMode(mode=csi.VolumeCapability.AccessMode.MULTI_NODE_MULTI_WRITER)
     )
-    return CREATE, csi.CreateVolumeRequest(name=name, parameters=parameters, volume_capabilities=[csi.VolumeCapability(), capability])
+    return CREATE, csi.CreateVolumeRequest(
+        name=name, parameters=parameters, volume_capabilities=[csi.VolumeCapability(), capability]
+    )
 
 
 def test_a_call_is_chosen_by_its_name_or_path() -> None:
     faults = Faults([Fault(Kind.CUT, rpcs=("Node*", "/csi.v1.Controller/Del*"))], 0)
-    assert ["", "cut", "cut", ""] == picks(faults, (CREATE, None), (DELETE, None), (STAGE, None), ("/csi.v1.Future/Do", None))
+    assert ["", "cut", "cut", ""] == picks(
+        faults, (CREATE, None), (DELETE, None), (STAGE, None), ("/csi.v1.Future/Do", None)
+    )
 
 
 def test_a_call_is_chosen_by_its_fields() -> None:

@@ -19,7 +19,9 @@ def seen(path: Path, *, before: Mapping[str, int] | None = None, **mounts: str) 
     lines = []
     for name, text in mounts.items():
         options, fs_type, super_options = text.split()
-        lines.append(LINE.format(point=path.parent / name, options=options, fs_type=fs_type, super_options=super_options))
+        lines.append(
+            LINE.format(point=path.parent / name, options=options, fs_type=fs_type, super_options=super_options)
+        )
     return Sight(lambda: MountTable(parse("\n".join(lines)))).at(str(path), before or {})
 
 
@@ -45,7 +47,11 @@ def test_a_file_below_a_mount_is_told_from_a_folder(tmp_path: Path) -> None:
 def test_what_is_no_mount_is_a_folder_a_file_or_nothing(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
-    assert [seen(tmp_path / name) for name in ("folder", "file", "nothing")] == [Place("folder"), Place("file"), Place("")]
+    assert [seen(tmp_path / name) for name in ("folder", "file", "nothing")] == [
+        Place("folder"),
+        Place("file"),
+        Place(""),
+    ]
 
 
 def test_mounts_that_came_elsewhere_are_named_without_those_that_were_there(tmp_path: Path) -> None:
@@ -60,14 +66,20 @@ def test_a_second_mount_on_the_path_covers_the_first(tmp_path: Path) -> None:
     point = tmp_path / "target"
     line = LINE.format(point=point, options="rw", fs_type="ext4", super_options="rw")
     sight = Sight(lambda: MountTable(parse(f"{line}\n{line}")))
-    assert [sight.at(str(point), before).covers for before in ({}, {str(point): 1}, {str(point): 2})] == [False, True, False]
+    assert [sight.at(str(point), before).covers for before in ({}, {str(point): 1}, {str(point): 2})] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_links_above_the_path_are_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "target").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    table = MountTable(parse(LINE.format(point=tmp_path / "real" / "target", options="rw", fs_type="ext4", super_options="rw")))
+    table = MountTable(
+        parse(LINE.format(point=tmp_path / "real" / "target", options="rw", fs_type="ext4", super_options="rw"))
+    )
     assert Sight(lambda: table).at(str(tmp_path / "link" / "target"), {}).is_mount
 
 

@@ -68,5 +68,7 @@ def test_only_a_decision_that_asks_for_nothing_gives_its_reason() -> None:
         (Decision(Nothing(), after_s=0.0), False),
     ],
 )
-def test_a_decision_asks_for_nothing_without_anything_to_do_to_tell_or_to_wait_for(decision: Decision[str], asks_nothing: bool) -> None:
+def test_a_decision_asks_for_nothing_without_anything_to_do_to_tell_or_to_wait_for(
+    decision: Decision[str], asks_nothing: bool
+) -> None:
     assert asks_nothing == decision.asks_nothing

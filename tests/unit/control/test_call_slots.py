@@ -112,7 +112,9 @@ class EveryWishComesTrue(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.queue: list[str] = []
-        self.slots: CallSlots[str] = CallSlots(lambda topic: None, calls_max=2, call_up=self._call_up, rank=lambda name: name)
+        self.slots: CallSlots[str] = CallSlots(
+            lambda topic: None, calls_max=2, call_up=self._call_up, rank=lambda name: name
+        )
         self.wishes: dict[str, Wish] = {}
         self.number = 0
 

@@ -93,7 +93,9 @@ async def test_a_failure_waits_for_its_back_off_and_success_ends_it():
 
 async def test_people_who_watch_hear_every_reason():
     heard = []
-    runtime = msgspec.structs.replace(a_runtime(), explained=lambda name, key, because: heard.append((name, key, str(because))))
+    runtime = msgspec.structs.replace(
+        a_runtime(), explained=lambda name, key, because: heard.append((name, key, str(because)))
+    )
     reconcile = Reconciler(Retry("no"), SETTLED)
     controller = Controller(runtime, "test", reconcile, workers=1, backoff=BACK_OFF)
     reconcile.during = lambda key: controller.explain(key, "asks the driver")
@@ -150,7 +152,9 @@ async def test_a_key_does_not_wake_itself_out_of_its_back_off():
     assert [0, 10, 11] == reconcile.times
 
 
-@pytest.mark.parametrize("outcome", [Result("waiting", waits_for=frozenset({"volume/1"})), Retry("no", heals=["volume/1"])])
+@pytest.mark.parametrize(
+    "outcome", [Result("waiting", waits_for=frozenset({"volume/1"})), Retry("no", heals=["volume/1"])]
+)
 async def test_what_is_told_between_judgement_and_parking_is_not_lost(outcome):
     reconcile = Reconciler(outcome, SETTLED)
     reconcile.takes_s = 0.1
@@ -225,7 +229,9 @@ async def test_what_stays_stale_is_told_from_the_second_back_off_on(capsys: pyte
         assert line.startswith("E")
         assert "again and again: the uid is another" in line
         assert 'Claim="a" retry_in_s=2' in line
-        assert ["what is stored is another than the cache shows, again and again: the uid is another; next try in 2 s"] == said
+        assert [
+            "what is stored is another than the cache shows, again and again: the uid is another; next try in 2 s"
+        ] == said
         await asyncio.sleep(2)
         assert 3 == count()
 
@@ -354,7 +360,9 @@ async def test_one_kind_is_watched_once_for_all_its_readers_and_keeps_what_each_
     cluster = FakeCluster()
     caches = Caches(a_runtime(cluster))
     one = caches.of(
-        NODES, keeps=always(slim(metadata=slim("labels"))), indexes={"zone": lambda node: (node.metadata.labels or {}).values()}
+        NODES,
+        keeps=always(slim(metadata=slim("labels"))),
+        indexes={"zone": lambda node: (node.metadata.labels or {}).values()},
     )
     other = caches.of(NODES, keeps=always(slim(metadata=slim("annotations"))), resync_s=60)
     assert one is other
@@ -400,7 +408,9 @@ async def test_the_very_thing_that_was_waited_for_begins_the_back_off_anew():
 
 async def test_what_another_controller_came_to_counts_as_if_it_was_reconciled_here(caplog):
     reconcile = Reconciler(SETTLED)
-    controller = Controller(a_runtime(), "test", reconcile, workers=1, backoff=BACK_OFF, about=lambda key: {"Letter": key})
+    controller = Controller(
+        a_runtime(), "test", reconcile, workers=1, backoff=BACK_OFF, about=lambda key: {"Letter": key}
+    )
     async with running(controller):
         controller.apply_result("a", Retry("no", heals={"some"}))
         controller.apply_result("b", Result("rests", after_s=5))
@@ -422,7 +432,9 @@ async def test_a_watched_change_wakes_its_keys_and_tells_its_topics_unless_only_
     nodes = caches.of(NODES, keeps=always(slim(metadata=slim("labels"))))
     reconcile = Reconciler(Result("waiting", waits_for=frozenset({"labels"})))
     controller: Controller[str] = Controller(runtime, "test", reconcile, workers=1)
-    controller.watch(nodes, lambda change: [change.key.name] if change.old is None else None, tells=lambda change: ["labels"])
+    controller.watch(
+        nodes, lambda change: [change.key.name] if change.old is None else None, tells=lambda change: ["labels"]
+    )
     async with asyncio.TaskGroup() as group:
         running = group.create_task(Manager(caches, controller).run())
         cluster.put(NODES, "n1")

@@ -86,7 +86,12 @@ async def test_a_decision_is_explained_before_it_is_performed():
 
 async def test_a_decision_that_waits_wakes_by_its_topic_and_keeps_the_back_off():
     waits: Decision[str] = Decision("waits", waits_for=frozenset({"call/v1"}))
-    room = Room(Decision("grows", ("call",)), waits, Decision("grows", ("call",)), outcomes=(Failed("no"), None, Failed("no"), None))
+    room = Room(
+        Decision("grows", ("call",)),
+        waits,
+        Decision("grows", ("call",)),
+        outcomes=(Failed("no"), None, Failed("no"), None),
+    )
     room.backoff = BackOff(1.0, 60.0, jitter=0.0)
     async with room.working(100) as controller:
         assert [0, 1] == room.performed_at

@@ -32,7 +32,9 @@ async def recording(
     *, cluster: FakeCluster | None = None, asks_first: bool = False, rests: bool = False
 ) -> AsyncIterator[tuple[FakeCluster, EventRecorder]]:
     cluster = cluster or FakeCluster()
-    recorder = EventRecorder(cluster, "mooring-test", clock=LoopClock(EPOCH_S), randomness=Random(1), asks_first=asks_first, rests=rests)
+    recorder = EventRecorder(
+        cluster, "mooring-test", clock=LoopClock(EPOCH_S), randomness=Random(1), asks_first=asks_first, rests=rests
+    )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(recorder.run(), name="events")
         yield cluster, recorder
@@ -55,7 +57,14 @@ async def test_an_event_has_all_that_clients_show():
     assert event == {
         "apiVersion": "v1",
         "kind": "Event",
-        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "web-0", "uid": "u1", "resourceVersion": "7"},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": "ns",
+            "name": "web-0",
+            "uid": "u1",
+            "resourceVersion": "7",
+        },
         "type": "Warning",
         "reason": "FailedAttach",
         "message": "the node is gone",
@@ -102,7 +111,9 @@ class Reviewing(FakeCluster):
         if self.allowed is None:
             raise Forbidden("no reviews here", reason="Forbidden")
         asked = body["spec"]["resourceAttributes"]
-        assert {"group": "", "resource": "events", "namespace": "ns"} == {name: asked[name] for name in ("group", "resource", "namespace")}
+        assert {"group": "", "resource": "events", "namespace": "ns"} == {
+            name: asked[name] for name in ("group", "resource", "namespace")
+        }
         return {**body, "status": {"allowed": asked["verb"] in self.allowed}}
 
 
@@ -162,14 +173,20 @@ async def test_the_same_again_is_counted_up_by_a_patch():
     async with recording() as (cluster, recorder):
         for version in ("7", "8", "9"):
             recorder.event(
-                ObjectReference(api_version="v1", kind="Pod", namespace="ns", name="web-0", uid="u1", resource_version=version),
+                ObjectReference(
+                    api_version="v1", kind="Pod", namespace="ns", name="web-0", uid="u1", resource_version=version
+                ),
                 "Warning",
                 "FailedAttach",
                 "the node is gone",
             )
             await asyncio.sleep(10)
     (event,) = events_of(cluster)
-    assert (event["count"], event["firstTimestamp"], event["lastTimestamp"]) == (3, "2027-01-15T08:00:00Z", "2027-01-15T08:00:20Z")
+    assert (event["count"], event["firstTimestamp"], event["lastTimestamp"]) == (
+        3,
+        "2027-01-15T08:00:00Z",
+        "2027-01-15T08:00:20Z",
+    )
     patches = [request.body for request in cluster.asked("patch")]
     assert [patch.type for patch in patches] == [PatchType.STRATEGIC] * 2
     assert patches[-1].body == {"count": 3, "lastTimestamp": "2027-01-15T08:00:20Z", "message": "the node is gone"}
@@ -202,7 +219,10 @@ async def test_the_tenth_similar_event_is_combined_with_those_after_it():
             recorder.event(POD, "Warning", "Failed", f"try {number}")
         await recorder.drain(5)
     events = events_of(cluster)
-    assert [event["message"] for event in events] == [*(f"try {number}" for number in range(9)), f"{COMBINED_PREFIX}try 11"]
+    assert [event["message"] for event in events] == [
+        *(f"try {number}" for number in range(9)),
+        f"{COMBINED_PREFIX}try 11",
+    ]
     assert events[-1]["count"] == 3
 
 
@@ -418,6 +438,8 @@ def test_an_object_with_endless_messages_does_not_fill_memory():
     for number in range(3000):
         correlator.correlate(Occurrence(POD, "Normal", "A", f"message {number}", ""), now=0.0)
     assert len(correlator._tallies) <= 10
-    messages = correlator._similar.get(((POD.api_version, POD.kind, POD.namespace, POD.name, POD.uid), "Normal", "A"), 0.0)
+    messages = correlator._similar.get(
+        ((POD.api_version, POD.kind, POD.namespace, POD.name, POD.uid), "Normal", "A"), 0.0
+    )
     assert messages is not None
     assert len(messages) < 10

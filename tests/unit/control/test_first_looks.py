@@ -209,7 +209,9 @@ async def test_the_snapshot_controller_looks_at_each_snapshot_and_each_content_o
 
 
 @pytest.mark.parametrize("is_late", [True, False], ids=["while-the-caches-are-filled", "once-they-are"])
-async def test_a_snapshot_that_is_deleted_soon_after_a_start_waits_for_what_the_former_process_may_have_sent(is_late: bool) -> None:
+async def test_a_snapshot_that_is_deleted_soon_after_a_start_waits_for_what_the_former_process_may_have_sent(
+    is_late: bool,
+) -> None:
     """Else the content that comes late stays for ever, and so does the driver's snapshot."""
     faults = Forbids()
     world = await SnapshotWorld(faults=faults).base()

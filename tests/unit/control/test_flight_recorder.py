@@ -63,8 +63,16 @@ def file_of(recorder: Recorder) -> bytes:
 def an_event(number: int, version: int | None = None) -> WatchEvent[VolumeAttachment]:
     """version: of an object that there was before."""
     rv, type = (str(number), EventType.ADDED) if version is None else (str(version), EventType.MODIFIED)
-    meta = {"name": f"va-{number}", "uid": f"uid-{number}", "resourceVersion": rv, "annotations": {"text": f"{number:0500}"}}
-    values = {"metadata": meta, "spec": {"attacher": "a", "nodeName": f"node-{number}", "source": {"persistentVolumeName": f"pv-{number}"}}}
+    meta = {
+        "name": f"va-{number}",
+        "uid": f"uid-{number}",
+        "resourceVersion": rv,
+        "annotations": {"text": f"{number:0500}"},
+    }
+    values = {
+        "metadata": meta,
+        "spec": {"attacher": "a", "nodeName": f"node-{number}", "source": {"persistentVolumeName": f"pv-{number}"}},
+    }
     return WatchEvent(type, msgspec.convert(values, VolumeAttachment), rv)
 
 
@@ -176,19 +184,25 @@ async def test_no_secret_is_kept() -> None:
     await cluster.list(SECRETS.whole())
     await cluster.list(VOLUME_ATTACHMENTS.whole())
     about = {"metadata": {"uid": (await cluster.get(SECRETS, "a-secret", "default")).metadata.uid}}
-    await cluster.patch(SECRETS, "a-secret", Patch(PatchType.MERGE, {**about, "stringData": {"password": SECRET}}), "default")
+    await cluster.patch(
+        SECRETS, "a-secret", Patch(PatchType.MERGE, {**about, "stringData": {"password": SECRET}}), "default"
+    )
     async with contextlib.aclosing(cluster.watch(SECRETS, resource_version="1")) as events:
         await anext(events)
 
     class Plugin:
-        async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+        async def controller_publish_volume(
+            self, request: csi.ControllerPublishVolumeRequest
+        ) -> csi.ControllerPublishVolumeResponse:
             return csi.ControllerPublishVolumeResponse(publish_context={"device": "sdb"})
 
         async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
             return csi.NodePublishVolumeResponse()
 
     driver = RecordedDriver(InProcessDriver(Plugin(), clock=world.clock), recorder)
-    await driver.controller_publish_volume(csi.ControllerPublishVolumeRequest(volume_id="v", secrets={"password": SECRET}), Call(1.0))
+    await driver.controller_publish_volume(
+        csi.ControllerPublishVolumeRequest(volume_id="v", secrets={"password": SECRET}), Call(1.0)
+    )
     token = {"csi.storage.k8s.io/serviceAccount.tokens": f'{{"aud": {{"token": "{SECRET}"}}}}'}
     await driver.node_publish_volume(csi.NodePublishVolumeRequest(volume_id="v", volume_context=token), Call(1.0))
     text = gzip.decompress(file_of(recorder)).decode()
@@ -337,7 +351,9 @@ async def test_of_an_error_nothing_is_kept_but_what_it_says() -> None:
 async def test_a_decision_is_kept_without_what_changes_later() -> None:
     recorder, because = Recorder(LoopClock()), Wanted("n1")
     volume = Volume("v", "d", "h", places={"n1": Place(NodeFacts("n1"))})
-    decision = Decision(because, (MarkReports(("n1",)), TakeSteps(volume, (Step("n1", because, (Create("n1", "pv"),)),))))
+    decision = Decision(
+        because, (MarkReports(("n1",)), TakeSteps(volume, (Step("n1", because, (Create("n1", "pv"),)),)))
+    )
     recorder.decided("volumes", "v", decision)
     (note,) = recorder.ring.now.notes
     before = shown(decision)

@@ -122,7 +122,12 @@ async def test_the_first_candidate_creates_the_lease_and_works():
         assert a.leads == 1
         (event,) = a.events
         assert event[1:] == ("Normal", "LeaderElection", "a became leader")
-        assert (event[0].kind, event[0].api_version, event[0].namespace, event[0].name) == ("Lease", "coordination.k8s.io/v1", "ns", "lock")
+        assert (event[0].kind, event[0].api_version, event[0].namespace, event[0].name) == (
+            "Lease",
+            "coordination.k8s.io/v1",
+            "ns",
+            "lock",
+        )
         assert event[0].uid
 
 
@@ -616,7 +621,12 @@ async def test_busy_workers_do_not_delay_renewal():
 
 def test_LE04_impossible_times_are_refused_at_once():
     with pytest.raises(ConfigError) as caught:
-        LeaderElector(FakeCluster(), Candidate("lock", "ns", "a", LeaseTimes(15, 15, 5), {}), clock=LoopClock(), randomness=Random(1))
+        LeaderElector(
+            FakeCluster(),
+            Candidate("lock", "ns", "a", LeaseTimes(15, 15, 5), {}),
+            clock=LoopClock(),
+            randomness=Random(1),
+        )
     assert caught.value.exit_code == 2
 
 

@@ -56,7 +56,10 @@ class Program:
 
     async def act(self) -> None:
         name = f"va{len(self.outcomes)}"
-        for act in (self.world.cluster.create(VOLUME_ATTACHMENTS, a_va(name)), self._port.controller_publish_volume(REQUEST, Call(5.0))):
+        for act in (
+            self.world.cluster.create(VOLUME_ATTACHMENTS, a_va(name)),
+            self._port.controller_publish_volume(REQUEST, Call(5.0)),
+        ):
             try:
                 await act
                 self.outcomes.append("done")
@@ -68,7 +71,9 @@ class Program:
 async def leading() -> AsyncIterator[Program]:
     program = Program()
     world = program.world
-    elector = LeaderElector(world.users, Candidate("lock", "default", "me", TIMES, {}), clock=world.clock, randomness=Random(3))
+    elector = LeaderElector(
+        world.users, Candidate("lock", "default", "me", TIMES, {}), clock=world.clock, randomness=Random(3)
+    )
     async with asyncio.TaskGroup() as group:
         standing = group.create_task(elector.run(program.run), name="elector")
         await asyncio.sleep(12)

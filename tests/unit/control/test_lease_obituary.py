@@ -37,7 +37,15 @@ def ended(identity: str = HOLDER, reason: str = "Error", **more: Any) -> dict[st
 
 
 def status(state: dict[str, Any], last: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    one = {"name": "attacher", "image": "i", "imageID": "i", "ready": False, "restartCount": 0, "state": state, "lastState": last or {}}
+    one = {
+        "name": "attacher",
+        "image": "i",
+        "imageID": "i",
+        "ready": False,
+        "restartCount": 0,
+        "state": state,
+        "lastState": last or {},
+    }
     return {"containerStatuses": [one], **more}
 
 
@@ -161,7 +169,9 @@ class Counting(Cluster):
 
 
 def counted(world: World, *, allows: bool = True) -> Counting:
-    world.cluster = counting = Counting(LocalCluster(world.store, clock=world.clock, randomness=Random(1)), allows=allows)  # type: ignore[assignment]
+    world.cluster = counting = Counting(
+        LocalCluster(world.store, clock=world.clock, randomness=Random(1)), allows=allows
+    )  # type: ignore[assignment]
     return counting
 
 

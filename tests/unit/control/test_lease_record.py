@@ -17,7 +17,13 @@ NOW = "2026-11-20T07:04:00.000000Z"
 
 
 def a_candidate(**options: object) -> Candidate:
-    values: dict[str, object] = {"lock_name": "lock", "namespace": "ns", "identity": "me", "times": LeaseTimes(), "labels": {}}
+    values: dict[str, object] = {
+        "lock_name": "lock",
+        "namespace": "ns",
+        "identity": "me",
+        "times": LeaseTimes(),
+        "labels": {},
+    }
     return Candidate(**{**values, **options})  # type: ignore[arg-type]
 
 
@@ -84,7 +90,13 @@ def test_a_new_lease_is_ours_from_the_start():
 
 def a_lease(holder: str = "other", **spec: object) -> dict[str, object]:
     return {
-        "metadata": {"name": "lock", "namespace": "ns", "resourceVersion": "7", "labels": {"theirs": "kept", "team": "old"}, "future": [1]},
+        "metadata": {
+            "name": "lock",
+            "namespace": "ns",
+            "resourceVersion": "7",
+            "labels": {"theirs": "kept", "team": "old"},
+            "future": [1],
+        },
         "spec": {
             "holderIdentity": holder,
             "leaseDurationSeconds": 15,
@@ -187,7 +199,12 @@ def test_what_a_look_shows(record: LeaseRecord | None, since: float | None, expe
 
 @pytest.mark.parametrize(
     ("holder", "since", "expected"),
-    [("other", 90, Observed.HELD), ("other", 80, Observed.MISSING), ("me", 90, Observed.MISSING), ("", 90, Observed.MISSING)],
+    [
+        ("other", 90, Observed.HELD),
+        ("other", 80, Observed.MISSING),
+        ("me", 90, Observed.MISSING),
+        ("", 90, Observed.MISSING),
+    ],
 )
 def test_a_deleted_lease_holds_for_as_long_as_it_said(holder: str, since: float, expected: Observed):
     """Its holder learns of the deletion at its next renewal only."""
@@ -205,8 +222,12 @@ def test_nothing_is_written_once_the_lease_is_lost():
 
 
 def test_only_what_is_ours_is_given_back_and_only_what_nobody_holds_is_taken():
-    assert [(role, what) for (role, what), step in STEPS.items() if step is Step.RELEASE] == [(Role.RELEASING, Observed.OURS)]
-    taken = {what for (role, what), step in STEPS.items() if step is Step.WRITE and role in (Role.STANDBY, Role.CLAIMING)}
+    assert [(role, what) for (role, what), step in STEPS.items() if step is Step.RELEASE] == [
+        (Role.RELEASING, Observed.OURS)
+    ]
+    taken = {
+        what for (role, what), step in STEPS.items() if step is Step.WRITE and role in (Role.STANDBY, Role.CLAIMING)
+    }
     assert taken == {Observed.MISSING, Observed.FREE, Observed.OURS, Observed.EXPIRED}
     for role in HOLDING:
         assert STEPS[role, Observed.HELD] is STEPS[role, Observed.EXPIRED] is Step.GIVE_UP

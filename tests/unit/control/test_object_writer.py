@@ -82,12 +82,18 @@ async def test_the_answer_enters_the_cache_at_once():
     writing = Writing()
     claim = await writing.begin()
     answer = await writing.writer.patch(claim, marks(claim))
-    assert "yes" == annotation(answer, "example.com/mark") == annotation(writing.writer.current(claim), "example.com/mark")
+    assert (
+        "yes" == annotation(answer, "example.com/mark") == annotation(writing.writer.current(claim), "example.com/mark")
+    )
     assert [PATCH] == writing.world.story
 
 
-@pytest.mark.parametrize("form", [marks, lambda claim: json_patch([add("/metadata/annotations/a", "b")], of=claim)], ids=["merge", "json"])
-async def test_a_write_to_what_has_changed_is_decided_anew_on_what_is_there(form: Callable[[PersistentVolumeClaim], Patch]):
+@pytest.mark.parametrize(
+    "form", [marks, lambda claim: json_patch([add("/metadata/annotations/a", "b")], of=claim)], ids=["merge", "json"]
+)
+async def test_a_write_to_what_has_changed_is_decided_anew_on_what_is_there(
+    form: Callable[[PersistentVolumeClaim], Patch],
+):
     writing = Writing()
     claim = await writing.begin()
     await writing.annotate("example.com/other", "there")
@@ -175,7 +181,10 @@ async def test_both_refusals_are_told_where_the_object_can_t_be_read_either(erro
     writing.world.cluster.refuse(GET, error=Forbidden("no right to get"))
     failed = await failure(writing.writer.patch(claim, marks(claim)))
     assert PATIENCE == failed.patience
-    assert f"PersistentVolumeClaim books could not be saved: {error}; it could not be read anew: no right to get" == str(failed)
+    assert (
+        f"PersistentVolumeClaim books could not be saved: {error}; it could not be read anew: no right to get"
+        == str(failed)
+    )
 
 
 async def test_what_must_not_be_lost_is_sent_again_after_a_conflict_without_a_change():
@@ -202,7 +211,10 @@ async def test_a_server_that_was_set_back_refuses_what_is_known_for_a_while():
     writing.world.cluster.refuse(PATCH, error=Conflict("modified", reason="Conflict"))
     ahead = type(newer)(metadata=_of_version(newer, "999999"), spec=newer.spec, status=newer.status)
     failed = await failure(writing.writer.patch(ahead, marks(ahead)))
-    assert "PersistentVolumeClaim books could not be saved: modified; it could not be read anew: the API server was set back" == str(failed)
+    assert (
+        "PersistentVolumeClaim books could not be saved: modified; it could not be read anew: the API server was set back"
+        == str(failed)
+    )
 
 
 def _of_version(claim: PersistentVolumeClaim, version: str) -> Any:

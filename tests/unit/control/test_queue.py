@@ -17,8 +17,12 @@ from tests.support.virtual_loop import in_virtual_time
 pytestmark = in_virtual_time
 
 
-def a_queue(*, base_s: float = 1.0, cap_s: float = 300.0, jitter: float = 0.0, metrics: QueueMetrics | None = None) -> WorkQueue[str]:
-    return WorkQueue("test", clock=LoopClock(), randomness=Random(1), backoff=BackOff(base_s, cap_s, jitter), metrics=metrics)
+def a_queue(
+    *, base_s: float = 1.0, cap_s: float = 300.0, jitter: float = 0.0, metrics: QueueMetrics | None = None
+) -> WorkQueue[str]:
+    return WorkQueue(
+        "test", clock=LoopClock(), randomness=Random(1), backoff=BackOff(base_s, cap_s, jitter), metrics=metrics
+    )
 
 
 def now() -> float:
@@ -269,7 +273,18 @@ async def test_metrics_have_upstreams_names_and_buckets():
     queue.done(key)
     assert value('workqueue_work_duration_seconds_sum{name="test"}') == pytest.approx(0.75)
     assert value('workqueue_work_duration_seconds_bucket{le="1",name="test"}') == 1
-    for bound in ("1e-08", "1e-07", "1e-06", "9.999999999999999e-06", "9.999999999999999e-05", "0.001", "0.01", "0.1", "10", "+Inf"):
+    for bound in (
+        "1e-08",
+        "1e-07",
+        "1e-06",
+        "9.999999999999999e-06",
+        "9.999999999999999e-05",
+        "0.001",
+        "0.01",
+        "0.1",
+        "10",
+        "+Inf",
+    ):
         assert value(f'workqueue_queue_duration_seconds_bucket{{le="{bound}",name="test"}}') >= 0
     assert value('workqueue_unfinished_work_seconds{name="test"}') == pytest.approx(0.5)
 
@@ -369,7 +384,9 @@ async def test_all_workers_together_take_a_share_of_a_turn_for_a_backlog(queue: 
     await asyncio.gather(*workers)
 
 
-async def test_a_worker_that_is_cancelled_while_others_have_their_turn_leaves_the_backlog_to_the_next(queue: WorkQueue[str]):
+async def test_a_worker_that_is_cancelled_while_others_have_their_turn_leaves_the_backlog_to_the_next(
+    queue: WorkQueue[str],
+):
     handled: list[str] = []
 
     async def handle(key: str) -> None:
@@ -428,7 +445,9 @@ async def test_a_key_in_hand_that_is_due_comes_again_after_done(queue: WorkQueue
     assert "a" == await queue.get()
 
 
-async def test_the_collector_leaves_alone_what_a_long_backlog_has_made(queue: WorkQueue[str], monkeypatch: pytest.MonkeyPatch):
+async def test_the_collector_leaves_alone_what_a_long_backlog_has_made(
+    queue: WorkQueue[str], monkeypatch: pytest.MonkeyPatch
+):
     settled: list[str] = []
     monkeypatch.setattr(heap, "settle", lambda: settled.append("settled"))
 
@@ -487,7 +506,9 @@ async def test_others_get_their_turn_while_a_backlog_is_looked_up(queue: WorkQue
             await asyncio.sleep(0)
 
     async with asyncio.TaskGroup() as group:
-        queue.add_later((f"k{number}" for number in range(1000)), itertools.chain(itertools.repeat("same", 100_000), ["last"]))
+        queue.add_later(
+            (f"k{number}" for number in range(1000)), itertools.chain(itertools.repeat("same", 100_000), ["last"])
+        )
         group.create_task(other())
         working = group.create_task(queue.work(handle))
         await asyncio.sleep(1)

@@ -52,7 +52,9 @@ async def test_secrets_of_one_name_in_two_namespaces_are_two():
     cluster.put(SECRETS, "s", "one", data={"word": encoded(b"3")})
     cluster.put(SECRETS, "s", "other", data={"word": encoded(b"4")})
     cache.invalidate(one)
-    assert [{"word": "3"}, {"word": "2"}] == [await cache.get(ref) for ref in (one, other)], "the other one is remembered still"
+    assert [{"word": "3"}, {"word": "2"}] == [await cache.get(ref) for ref in (one, other)], (
+        "the other one is remembered still"
+    )
 
 
 @in_virtual_time

@@ -183,7 +183,10 @@ async def test_what_one_share_leaves_out_it_is_not_told_though_another_keeps_it(
         cluster.put(NODES, "n1")
         cluster.put(NODES, "n2")
         await settled()
-        assert (["n2"], ["n1", "n2"]) == ([change.key.name for change in one.told], [change.key.name for change in other.told])
+        assert (["n2"], ["n1", "n2"]) == (
+            [change.key.name for change in one.told],
+            [change.key.name for change in other.told],
+        )
 
 
 async def test_a_resync_is_told_those_who_asked_for_one() -> None:

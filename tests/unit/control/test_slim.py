@@ -22,7 +22,9 @@ PV = PersistentVolume(
         annotations={"note": "1"},
     ),
     spec=PersistentVolumeSpec(
-        csi=CSIPersistentVolumeSource(driver="d", volume_handle="h"), storage_class_name="fast", access_modes=("ReadWriteOnce",)
+        csi=CSIPersistentVolumeSource(driver="d", volume_handle="h"),
+        storage_class_name="fast",
+        access_modes=("ReadWriteOnce",),
     ),
 )
 
@@ -48,7 +50,10 @@ def test_what_is_said_of_the_type_holds_with_fewer_fields():
 
 
 def test_an_object_with_fewer_fields_compares_and_is_written_like_one_with_all():
-    kept, whole = slim(metadata=slim("labels")).of(PV), PersistentVolume(msgspec.structs.replace(PV.metadata, finalizers=None))
+    kept, whole = (
+        slim(metadata=slim("labels")).of(PV),
+        PersistentVolume(msgspec.structs.replace(PV.metadata, finalizers=None)),
+    )
     assert kept != whole
     assert whole != kept
     same = PersistentVolume(ObjectMeta(name="pv", uid="u", resource_version="7", labels=PV.metadata.labels))
@@ -92,7 +97,11 @@ def test_two_readers_get_what_both_need():
     one = slim(metadata=slim("finalizers", labels=only("zone")), spec=slim("csi"))
     other = slim(metadata=slim("annotations", labels=only("team")), spec=slim("storage_class_name"))
     assert (
-        slim(metadata=slim("finalizers", "annotations", labels=only("zone", "team")), spec=slim("csi", "storage_class_name")) == one | other
+        slim(
+            metadata=slim("finalizers", "annotations", labels=only("zone", "team")),
+            spec=slim("csi", "storage_class_name"),
+        )
+        == one | other
     )
     assert one | other == other | one
     assert WHOLE == one | WHOLE
@@ -119,7 +128,9 @@ class OfDriver:
 
 
 def test_items_of_one_test_join_and_those_of_two_keep_all():
-    node = CSINode(metadata=ObjectMeta(name="n"), spec=CSINodeSpec(drivers=(CSINodeDriver(name="a"), CSINodeDriver(name="b"))))
+    node = CSINode(
+        metadata=ObjectMeta(name="n"), spec=CSINodeSpec(drivers=(CSINodeDriver(name="a"), CSINodeDriver(name="b")))
+    )
     a, b = (slim(metadata=slim(), spec=slim(drivers=items(OfDriver(name)))) for name in "ab")
     assert ("a",) == tuple(driver.name for driver in (a | a).of(node).spec.drivers)
     assert ("a", "b") == tuple(driver.name for driver in (a | b).of(node).spec.drivers)

@@ -77,7 +77,9 @@ async def test_it_follows_does_nothing_and_begins_with_what_is_there(make) -> No
         assert [] == room.seen
         running = group.create_task(work.run())
         await asyncio.sleep(1)
-        assert (["meanwhile", "before"], True) == ([key.name for key in room.seen], work.has_synced), "the newest comes first"
+        assert (["meanwhile", "before"], True) == ([key.name for key in room.seen], work.has_synced), (
+            "the newest comes first"
+        )
         await room.add("later")
         await asyncio.sleep(1)
         assert "later" == room.seen[-1].name

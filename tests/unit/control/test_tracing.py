@@ -71,16 +71,25 @@ BOUND = an_object(PERSISTENT_VOLUMES, "static", claimRef=REF, csi={"driver": "d"
 FREE = an_object(PERSISTENT_VOLUMES, "free", OWN)
 ATTACHMENT = an_object(VOLUME_ATTACHMENTS, "csi-1", source={"persistentVolumeName": f"pvc-{UID}"})
 INLINE = an_object(VOLUME_ATTACHMENTS, "csi-2", OWN, source={"inlineVolumeSpec": {}})
-POD = an_object(PODS, "web", namespace="ns", volumes=[{"name": n, "persistentVolumeClaim": {"claimName": n}} for n in ("data", "log")])
+POD = an_object(
+    PODS,
+    "web",
+    namespace="ns",
+    volumes=[{"name": n, "persistentVolumeClaim": {"claimName": n}} for n in ("data", "log")],
+)
 SNAPSHOT = an_object(VOLUME_SNAPSHOTS, "snap", OWN, "ns", source={"persistentVolumeClaimName": "data"})
-CONTENT = an_object(VOLUME_SNAPSHOT_CONTENTS, "content", OTHER, volumeSnapshotRef={"namespace": "ns", "name": "snap", "uid": OWN})
+CONTENT = an_object(
+    VOLUME_SNAPSHOT_CONTENTS, "content", OTHER, volumeSnapshotRef={"namespace": "ns", "name": "snap", "uid": OWN}
+)
 
 
 @pytest.mark.parametrize(
     ("known", "label", "key", "expected"),
     [
         pytest.param([CLAIM], "PersistentVolumeClaim", Key("ns", "data"), [UID], id="claim"),
-        pytest.param([CLAIM], "PersistentVolumeClaim", (Key("ns", "data"), "n1"), [UID], id="claim and something beside it"),
+        pytest.param(
+            [CLAIM], "PersistentVolumeClaim", (Key("ns", "data"), "n1"), [UID], id="claim and something beside it"
+        ),
         pytest.param([], "PersistentVolumeClaim", Key("ns", "data"), [], id="unknown"),
         pytest.param([], "uid", UID, [UID], id="a claim's uid"),
         pytest.param([], "PersistentVolume", f"pvc-{UID}", [UID], id="the name says it"),
@@ -95,7 +104,9 @@ CONTENT = an_object(VOLUME_SNAPSHOT_CONTENTS, "content", OTHER, volumeSnapshotRe
         pytest.param([CLAIM, POD], "pod", Key("ns", "web"), [UID], id="pod, one claim unknown"),
         pytest.param([CLAIM, SNAPSHOT], "VolumeSnapshot", Key("ns", "snap"), [OWN, UID], id="snapshot"),
         pytest.param([CONTENT], "VolumeSnapshotContent", "content", [OWN], id="content, beside a driver"),
-        pytest.param([CLAIM, SNAPSHOT, CONTENT], "VolumeSnapshotContent", "content", [OWN, UID], id="content, all known"),
+        pytest.param(
+            [CLAIM, SNAPSHOT, CONTENT], "VolumeSnapshotContent", "content", [OWN, UID], id="content, all known"
+        ),
         pytest.param([], "node", "n1", [], id="no volume's"),
         pytest.param([], "pod_uid", UID, [], id="a pod's uid is no volume's"),
     ],
@@ -150,14 +161,24 @@ class Scene(ClusterWorld):
         return csi.CreateVolumeResponse(volume=csi.Volume(volume_id="v"))
 
     @contextlib.asynccontextmanager
-    async def at_work(self, how: Callable[[Runtime, Driver], Any], order: Any = None, label: str = "uid") -> AsyncIterator[Controller[Any]]:
+    async def at_work(
+        self, how: Callable[[Runtime, Driver], Any], order: Any = None, label: str = "uid"
+    ) -> AsyncIterator[Controller[Any]]:
         """how: makes the reconcile, or what decides and performs, on the ports that it gets."""
         tracing = Tracing(self.spans.of("a-program"), self.clock, order)
         runtime = on_traced_ports(self.runtime, tracing)
         made: list[Controller[Any]] = []
 
         def make() -> Manager:
-            made.append(Controller(runtime, "claims", how(runtime, TracingDriver(self.driver, tracing, "d.csi")), workers=2, label=label))
+            made.append(
+                Controller(
+                    runtime,
+                    "claims",
+                    how(runtime, TracingDriver(self.driver, tracing, "d.csi")),
+                    workers=2,
+                    label=label,
+                )
+            )
             return Manager(Caches(runtime), *made)
 
         async with self.running(OrderedWork(make, tracing).run()):
@@ -189,7 +210,11 @@ def provision(runtime: Runtime, driver: Driver) -> Deciding[str, str]:
         return None
 
     def decide(uid: str) -> Decision[str]:
-        return Decision(Because("it is there")) if uid in done else Decision(Because("it is wanted"), ("make",), again=True)
+        return (
+            Decision(Because("it is there"))
+            if uid in done
+            else Decision(Because("it is wanted"), ("make",), again=True)
+        )
 
     return Deciding(decide, perform, work="make it")
 
@@ -242,7 +267,10 @@ async def test_a_failed_call_has_its_code_and_no_secret_of_its_request() -> None
         await scene.still()
     failed = [span for span in scene.spans.in_trace(UID) if span.status.status_code is StatusCode.ERROR]
     step, call = failed
-    assert (13, "Internal: mount -o password=***stripped*** failed") == (call.attributes["rpc.grpc.status_code"], call.status.description)
+    assert (13, "Internal: mount -o password=***stripped*** failed") == (
+        call.attributes["rpc.grpc.status_code"],
+        call.status.description,
+    )
     assert step.context.span_id == call.parent.span_id
     assert "failed to make it: mount -o password=***stripped*** failed" == step.status.description
     assert SECRET not in repr([span.to_json() for span in scene.spans.all])
@@ -280,7 +308,9 @@ async def test_a_refused_write_has_the_answers_code() -> None:
     async with scene.at_work(lambda runtime, _: lambda uid: reconcile(runtime, uid)) as controller:
         controller.add(UID)
         await scene.still()
-    assert {"claims Because": ["delete persistentvolumes"]} == scene.trace, "the reason is that of the Result, which comes last"
+    assert {"claims Because": ["delete persistentvolumes"]} == scene.trace, (
+        "the reason is that of the Result, which comes last"
+    )
     write = only(scene.spans.all, "delete persistentvolumes")
     assert (404, "NotFound") == (write.attributes["http.response.status_code"], write.attributes["error.type"])
     assert StatusCode.ERROR is write.status.status_code
@@ -313,7 +343,10 @@ async def test_what_a_step_has_started_follows_below_it() -> None:
             controller.add(UID)
             await scene.still()
     assert {"claims Because": ["csi.v1.Controller/CreateVolume"]} == scene.trace
-    assert only(scene.spans.all, "claims Because").end_time < only(scene.spans.all, "csi.v1.Controller/CreateVolume").end_time
+    assert (
+        only(scene.spans.all, "claims Because").end_time
+        < only(scene.spans.all, "csi.v1.Controller/CreateVolume").end_time
+    )
 
 
 async def test_a_step_that_nothing_ends_is_told_before_the_next_key() -> None:
@@ -344,7 +377,9 @@ async def test_a_step_of_no_volume_leaves_each_write_to_its_own_object() -> None
 
     async def reconcile(runtime: Runtime) -> Result:
         await runtime.cluster.create(PERSISTENT_VOLUME_CLAIMS, a_claim("data"), "default")
-        await runtime.cluster.create(PODS, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}, "default")
+        await runtime.cluster.create(
+            PODS, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}, "default"
+        )
         return Result(Because("made"))
 
     scene = Scene()
@@ -352,7 +387,11 @@ async def test_a_step_of_no_volume_leaves_each_write_to_its_own_object() -> None
         controller.add("db")
         await scene.still()
     uid = (await scene.get(PERSISTENT_VOLUME_CLAIMS, "data"))["metadata"]["uid"]
-    assert ["create persistentvolumeclaims"] == [span.name for span in scene.spans.all] == list(tree(scene.spans.in_trace(uid)))
+    assert (
+        ["create persistentvolumeclaims"]
+        == [span.name for span in scene.spans.all]
+        == list(tree(scene.spans.in_trace(uid)))
+    )
 
 
 async def test_an_event_is_in_the_trace_of_the_object_that_it_tells_of() -> None:
@@ -399,7 +438,9 @@ async def test_a_recorder_hears_the_same_beside_traces() -> None:
                 async with scene.running(RecordedWork(lambda: Manager(Caches(runtime), controller), recorder).run()):
                     controller.add(UID)
                     await scene.still()
-        notes = [note for segment in recorder.ring.segments() for note in segment.notes if note[0] in ("begun", "decided")]
+        notes = [
+            note for segment in recorder.ring.segments() for note in segment.notes if note[0] in ("begun", "decided")
+        ]
         return [(note[0], *note[4:]) for note in notes], scene
 
     told, _ = await run(traced=False)
@@ -412,7 +453,10 @@ async def test_a_recorder_hears_the_same_beside_traces() -> None:
 
 @pytest.mark.parametrize(
     ("error", "told"),
-    [(Retry("the driver is not registered"), "the driver is not registered"), (ValueError("a bug"), "unexpectedly: ValueError('a bug')")],
+    [
+        (Retry("the driver is not registered"), "the driver is not registered"),
+        (ValueError("a bug"), "unexpectedly: ValueError('a bug')"),
+    ],
 )
 async def test_a_failure_without_a_decision_is_told(error: Exception, told: str) -> None:
     async def reconcile(uid: str) -> Result:

@@ -33,13 +33,19 @@ class Publishing(Plugin):
 
     name = "measured.csi.mooring"
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
         return csi.ControllerPublishVolumeResponse(publish_context={"device": "/dev/x"})
 
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
         return csi.ControllerUnpublishVolumeResponse()
 
-    async def validate_volume_capabilities(self, request: csi.ValidateVolumeCapabilitiesRequest) -> csi.ValidateVolumeCapabilitiesResponse:
+    async def validate_volume_capabilities(
+        self, request: csi.ValidateVolumeCapabilitiesRequest
+    ) -> csi.ValidateVolumeCapabilitiesResponse:
         return csi.ValidateVolumeCapabilitiesResponse()
 
 
@@ -69,7 +75,10 @@ def resident_mib(pid: int) -> float:
 
 
 async def calls(driver: WireDriver, in_flight: int, count: int) -> None:
-    from tests.unit.csi.measure_calls import CALL, a_request  # with grpcio, which is not to be in a driver's memory here
+    from tests.unit.csi.measure_calls import (
+        CALL,
+        a_request,
+    )  # with grpcio, which is not to be in a driver's memory here
 
     numbers = iter(range(count))
 

@@ -31,7 +31,9 @@ def header(name: bytes, value: bytes) -> bytes:
     return b"\x00" + bytes((len(name),)) + name + bytes((len(value),)) + value
 
 
-def answer(stream: int, *, message: bytes | None = b"", status: bytes | None = b"0", text: bytes | None = None) -> bytes:
+def answer(
+    stream: int, *, message: bytes | None = b"", status: bytes | None = b"0", text: bytes | None = None
+) -> bytes:
     """A gRPC answer. message: the body, None for none. status, text: the trailers grpc-status and grpc-message, as they are."""
     out = frame(HEADERS, END_HEADERS, stream, b"\x88" + header(b"content-type", b"application/grpc"))
     if message is not None:
@@ -96,7 +98,9 @@ class _Connection(asyncio.Protocol):
 async def raw_server(path: Path) -> AsyncIterator[RawServer]:
     """Listens as long as the block runs; then its connections break."""
     server = RawServer()
-    kept: dict[str, bool] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}  # as the socket of a driver that was killed
+    kept: dict[str, bool] = (
+        {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+    )  # as the socket of a driver that was killed
     listener = await asyncio.get_running_loop().create_unix_server(lambda: _Connection(server), path, **kept)
     try:
         yield server

@@ -51,7 +51,9 @@ class Plugin:
 
     async def controller_get_capabilities(self, request: Any) -> Any:
         self.calls.append("ControllerGetCapabilities")
-        return csi.ControllerGetCapabilitiesResponse(capabilities=[{"rpc": {"type": value}} for value in self.controller])
+        return csi.ControllerGetCapabilitiesResponse(
+            capabilities=[{"rpc": {"type": value}} for value in self.controller]
+        )
 
     async def controller_publish_volume(self, request: Any) -> Any:
         self.calls.append("ControllerPublishVolume")
@@ -110,7 +112,9 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
             except DriverError as error:
                 await context.abort(STATUS[error.code], error.message)
 
-        return grpc.unary_unary_rpc_method_handler(handle, rpc.request_type.FromString, rpc.response_type.SerializeToString)
+        return grpc.unary_unary_rpc_method_handler(
+            handle, rpc.request_type.FromString, rpc.response_type.SerializeToString
+        )
 
 
 @asynccontextmanager

@@ -41,7 +41,9 @@ def test_CO07_other_addresses_are_refused_with_the_peers_words(address):
     with pytest.raises(ConfigError, match="OnConnectionLoss callback only supported for unix:// addresses") as refused:
         socket_path(address)
     assert refused.value.exit_code == 1
-    assert str(refused.value).startswith(f"csi-address {address!r} is not the path of a unix socket"), "people's words come first"
+    assert str(refused.value).startswith(f"csi-address {address!r} is not the path of a unix socket"), (
+        "people's words come first"
+    )
 
 
 @pytest.mark.parametrize("address", ["/", "unix:///", "///", "/a\0b"])
@@ -53,7 +55,9 @@ def test_an_address_without_a_name_is_refused(address):
 def test_a_path_longer_than_a_sockets_is_refused():
     """By bytes, not by characters: the kernel would say `AF_UNIX path too long`, and gRPC nothing that a reader understands."""
     assert socket_path("/" + "a" * 106)
-    with pytest.raises(ConfigError, match="the path has 108 bytes, a socket's may have 107: let the driver serve in a shorter one"):
+    with pytest.raises(
+        ConfigError, match="the path has 108 bytes, a socket's may have 107: let the driver serve in a shorter one"
+    ):
         socket_path("/" + "a" * 107)
     with pytest.raises(ConfigError, match="the path has 109 bytes"):
         socket_path("/" + "ä" * 54)
@@ -67,7 +71,10 @@ def test_somebody_who_listens_is_no_trouble(socket):
 
 
 def test_a_path_that_is_not_there(socket):
-    assert trouble(str(socket)) == "the socket does not exist yet: is the driver running, and is the folder of its socket mounted here too?"
+    assert (
+        trouble(str(socket))
+        == "the socket does not exist yet: is the driver running, and is the folder of its socket mounted here too?"
+    )
 
 
 def test_a_socket_whose_owner_is_gone(socket):

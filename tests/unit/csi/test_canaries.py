@@ -69,7 +69,9 @@ class Watch:
                     await getattr(driver, rpc.attribute)(request, call)
                 except DriverError as error:
                     errors.append(error)
-                    self.seen += f"{error} {error!r} {error.message} {vars(error)} {''.join(traceback.format_exception(error))}"
+                    self.seen += (
+                        f"{error} {error!r} {error.message} {vars(error)} {''.join(traceback.format_exception(error))}"
+                    )
                 self.seen += kept.text
         self.seen += self._page.render().decode()
         return errors
@@ -96,7 +98,9 @@ async def test_secrets_that_the_driver_repeats_in_its_error_stay_hidden(road, lo
     """As drivers do that put the failed command line into their message. It ends in attachError, events and logs."""
     told = f"exit 1: mount -o pass={SECRETS['password']} --key {SECRETS['key']!r}: {SECRETS['key']} ({CANARIES[2]})"
     watch = Watch(log)
-    async with road(Plugin(**{rpc.attribute: failing(DriverError(Code.INTERNAL, told))}), metrics=watch.metrics) as driver:
+    async with road(
+        Plugin(**{rpc.attribute: failing(DriverError(Code.INTERNAL, told))}), metrics=watch.metrics
+    ) as driver:
         errors = await watch.call(driver, rpc, rpc.request_type(secrets=SECRETS), CALL)
     assert {error.code for error in errors} == {Code.INTERNAL}
     assert errors[0].message.startswith("exit 1: mount -o pass=***stripped*** --key")
@@ -120,7 +124,9 @@ async def test_secrets_stay_hidden_when_the_call_is_late_or_the_driver_breaks(ro
 async def test_tokens_in_volume_context_stay_hidden(road, log, rpc, told):
     watch = Watch(log)
     request = rpc.request_type(volume_context={TOKENS_KEY: TOKENS, "server": "nfs.example.com"})
-    async with road(Plugin(**{rpc.attribute: failing(DriverError(Code.UNAUTHENTICATED, told))}), metrics=watch.metrics) as driver:
+    async with road(
+        Plugin(**{rpc.attribute: failing(DriverError(Code.UNAUTHENTICATED, told))}), metrics=watch.metrics
+    ) as driver:
         await watch.call(driver, rpc, request, CALL)
     assert "nfs.example.com" in watch.seen
     assert TOKEN not in watch.seen

@@ -40,7 +40,9 @@ async def test_every_rpc_of_the_port_reaches_its_method_and_back(road):
 async def test_a_request_arrives_as_it_was_made(road):
     """With numbers and fields that only a newer version knows."""
     request = a_publish(
-        volume_context={"ä": "\U0001f600", "": ""}, secrets={"k": "v"}, volume_capability={"access_mode": {"mode": 99}, "block": {}}
+        volume_context={"ä": "\U0001f600", "": ""},
+        secrets={"k": "v"},
+        volume_capability={"access_mode": {"mode": 99}, "block": {}},
     )
     request.MergeFromString(b"\xfa\x07\x06future")
     arrived = []
@@ -165,7 +167,9 @@ async def test_LG01_each_call_is_logged_at_level_5_without_secrets(road, log):
     call, response = kept.records("GRPC call"), kept.records("GRPC response")
     shown = '{"node_id":"n","secrets":"***stripped***","volume_context":{"a":"1","b":"2"},"volume_id":"v"}'
     assert [(r["v"], r["method"], r["request"]) for r in call] == [(5, PUBLISH, shown)]
-    assert [(r["v"], r["response"], r["err"]) for r in response] == [(5, '{"publish_context":{"device":"/dev/x"}}', None)]
+    assert [(r["v"], r["response"], r["err"]) for r in response] == [
+        (5, '{"publish_context":{"device":"/dev/x"}}', None)
+    ]
 
 
 async def test_LG01_a_failed_call_is_logged_with_its_error(road, log):

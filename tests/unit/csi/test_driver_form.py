@@ -20,7 +20,10 @@ from mooring.csi.driver_form import CommandLine, Form, PythonClass, ReferenceDri
         ("my.package.driver:Mine", PythonClass("my.package.driver:Mine")),
         ("./drivers/mine.py:Mine", PythonClass("./drivers/mine.py:Mine")),
         ("./cmd --endpoint {socket}", CommandLine(("./cmd", "--endpoint", "{socket}"))),
-        ("./cmd --endpoint=unix://{socket} --id {node}", CommandLine(("./cmd", "--endpoint=unix://{socket}", "--id", "{node}"))),
+        (
+            "./cmd --endpoint=unix://{socket} --id {node}",
+            CommandLine(("./cmd", "--endpoint=unix://{socket}", "--id", "{node}")),
+        ),
         ("sh -c 'exec ./cmd {socket}'", CommandLine(("sh", "-c", "exec ./cmd {socket}"))),
     ],
 )

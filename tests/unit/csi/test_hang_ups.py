@@ -44,7 +44,9 @@ async def test_a_connection_that_comes_and_goes_at_once_is_not_waited_for(socket
         await driver.lost()
         await asyncio.sleep(0.15)  # so that the next attempt is made at once
         with hanging_up(opened, monkeypatch):
-            working = group.create_task(driver.probe(PROBE, CALL) if work == "call" else driver.reconnected(), name=work)
+            working = group.create_task(
+                driver.probe(PROBE, CALL) if work == "call" else driver.reconnected(), name=work
+            )
             await asyncio.sleep(0)
         async with asyncio.timeout(2):
             peer = await opened.settled()

@@ -26,19 +26,31 @@ MESSAGES: list[tuple[str, type[Message], Read, Read]] = [
         PluginInfo.of,
         lambda one: PluginInfo(one.type, one.name, one.endpoint, tuple(one.supported_versions)),
     ),
-    ("RegistrationStatus", pb.RegistrationStatus, RegistrationStatus.of, lambda one: RegistrationStatus(one.plugin_registered, one.error)),
+    (
+        "RegistrationStatus",
+        pb.RegistrationStatus,
+        RegistrationStatus.of,
+        lambda one: RegistrationStatus(one.plugin_registered, one.error),
+    ),
 ]
 INFOS = [
     PluginInfo(),
     PluginInfo("CSIPlugin", "d", "/csi.sock", ("1.0.0",)),
     PluginInfo("t", "ä" * 200, "", ("", "1.0.0", "")),
 ]
-STATUSES = [RegistrationStatus(), RegistrationStatus(True), RegistrationStatus(False, "why " * 5000), RegistrationStatus(True, "ß")]
+STATUSES = [
+    RegistrationStatus(),
+    RegistrationStatus(True),
+    RegistrationStatus(False, "why " * 5000),
+    RegistrationStatus(True, "ß"),
+]
 
 
 @pytest.mark.parametrize("info", INFOS)
 def test_a_plugins_answer_is_protobufs_and_comes_back(info: PluginInfo):
-    real = pb.PluginInfo(type=info.type, name=info.name, endpoint=info.endpoint, supported_versions=info.supported_versions)
+    real = pb.PluginInfo(
+        type=info.type, name=info.name, endpoint=info.endpoint, supported_versions=info.supported_versions
+    )
     assert info.message() == real.SerializeToString()
     assert PluginInfo.of(info.message()) == info
 
@@ -81,7 +93,9 @@ def _some_bytes(randomness: random.Random) -> bytes:
         if kind == 0:
             found += _varint(randomness.choice((0, 1, 127, 128, 2**32, 2**64 - 1)))
         elif kind == 2:
-            body = randomness.choice((b"", b"\x08\x01", b"\x08\x00", b"name", "ß".encode(), b"\xff", randomness.randbytes(3)))
+            body = randomness.choice(
+                (b"", b"\x08\x01", b"\x08\x00", b"name", "ß".encode(), b"\xff", randomness.randbytes(3))
+            )
             found += _varint(len(body)) + body
         elif kind == 3:
             found += randomness.choice((b"", b"\x08\x01")) + _varint(number << 3 | 4)

@@ -49,14 +49,21 @@ def test_ME01_a_call_of_twenty_seconds_is_in_the_buckets_from_25():
     below = dict.fromkeys(("0.1", "0.25", "0.5", "1", "2.5", "5", "10", "15"), 0)
     assert buckets == {**below, **dict.fromkeys(("25", "50", "120", "300", "600", "+Inf"), 1)}
     assert (scrape.value("_sum"), scrape.value("_count")) == (20, 1)
-    assert scrape.samples("_count")[0].labels == {"driver_name": "csi.test", "grpc_status_code": "OK", "method_name": PUBLISH}
+    assert scrape.samples("_count")[0].labels == {
+        "driver_name": "csi.test",
+        "grpc_status_code": "OK",
+        "method_name": PUBLISH,
+    }
 
 
 def test_ME01_the_page_says_what_the_peers_says():
     scrape = Scrape("D")
     scrape.calls.observe("/csi.v1.Controller/CreateVolume", Code.OK, 20.0)
     lines = scrape.page.render().decode().splitlines()
-    assert f"# HELP {NAME} [ALPHA] Container Storage Interface operation duration with gRPC error code status total" in lines
+    assert (
+        f"# HELP {NAME} [ALPHA] Container Storage Interface operation duration with gRPC error code status total"
+        in lines
+    )
     assert f"# TYPE {NAME} histogram" in lines
     assert not [line for line in lines if "_created" in line and NAME in line]
 
@@ -73,7 +80,9 @@ async def test_ME01_calls_are_timed_from_request_to_answer():
     assert (scrape.value("_bucket", le="15"), scrape.value("_bucket", le="25")) == (0, 1)
 
 
-@pytest.mark.parametrize(("seconds", "le"), [(0.1, "0.1"), (0.100001, "0.25"), (600.0, "600"), (600.1, "+Inf"), (0.0, "0.1")])
+@pytest.mark.parametrize(
+    ("seconds", "le"), [(0.1, "0.1"), (0.100001, "0.25"), (600.0, "600"), (600.1, "+Inf"), (0.0, "0.1")]
+)
 def test_a_bucket_holds_its_own_bound(seconds, le):
     scrape = Scrape()
     scrape.calls.observe(PUBLISH, Code.OK, seconds)
@@ -84,7 +93,10 @@ async def test_ME02_calls_before_the_name_is_known_are_of_an_unknown_driver():
     scrape = Scrape()
     driver = InProcessDriver(Plugin(), clock=LoopClock(), metrics=scrape.calls)
     await probe_and_identify(driver, clock=LoopClock(), metrics=scrape.calls)
-    counted = {sample.labels["method_name"].rpartition("/")[2]: sample.labels["driver_name"] for sample in scrape.samples("_count")}
+    counted = {
+        sample.labels["method_name"].rpartition("/")[2]: sample.labels["driver_name"]
+        for sample in scrape.samples("_count")
+    }
     assert counted == {
         "Probe": "unknown-driver",
         "GetPluginInfo": "unknown-driver",
@@ -100,7 +112,12 @@ async def test_ME03_calls_of_a_migrated_driver_say_whether_the_volume_is_migrate
         await driver.controller_publish_volume(csi.ControllerPublishVolumeRequest(), Call(5, migrated=migrated))
     assert scrape.value("_count", migrated="true") == 1
     assert scrape.value("_count", migrated="false") == 2
-    assert {"migrated"} == set(scrape.samples("_bucket")[0].labels) - {"driver_name", "grpc_status_code", "method_name", "le"}
+    assert {"migrated"} == set(scrape.samples("_bucket")[0].labels) - {
+        "driver_name",
+        "grpc_status_code",
+        "method_name",
+        "le",
+    }
 
 
 def test_ME03_drivers_that_were_never_in_tree_have_no_such_label():

@@ -75,7 +75,9 @@ async def test_PR02_not_ready_twice_then_ready_takes_three_probes_a_second_apart
     assert plugin.calls[0] == "GetPluginInfo"
 
 
-@pytest.mark.parametrize("late", [error(Code.DEADLINE_EXCEEDED), Takes(60, READY)], ids=["the-drivers-code", "our-deadline"])
+@pytest.mark.parametrize(
+    "late", [error(Code.DEADLINE_EXCEEDED), Takes(60, READY)], ids=["the-drivers-code", "our-deadline"]
+)
 async def test_PR03_DeadlineExceeded_then_ok_is_ready(late):
     probe = scripted(late, READY)
     await identified(Plugin(probe=probe), probe_timeout_s=15)
@@ -110,7 +112,9 @@ async def test_probing_goes_on_for_as_long_as_the_driver_says_that_it_is_not_rea
 
 async def test_waiting_is_said_once_per_reason(log):
     kept = log()
-    await identified(Plugin(probe=scripted(NOT_READY, NOT_READY, NOT_READY, error(Code.UNAVAILABLE, "backend"), NOT_READY, READY)))
+    await identified(
+        Plugin(probe=scripted(NOT_READY, NOT_READY, NOT_READY, error(Code.UNAVAILABLE, "backend"), NOT_READY, READY))
+    )
     reasons = [record["reason"] for record in kept.records("CSI driver is not ready")]
     assert reasons == ["it says so", "rpc error: code = Unavailable desc = backend", "it says so"]
 
@@ -136,8 +140,12 @@ async def test_CP01_odd_capability_entries_are_skipped_and_unknown_ones_kept():
     plugin = csi.GetPluginCapabilitiesResponse(
         capabilities=[{}, {"service": {"type": 77}}, {"volume_expansion": {"type": 1}}, {"service": {"type": 1}}]
     )
-    rpcs = csi.ControllerGetCapabilitiesResponse(capabilities=[{}, {"rpc": {"type": 99}}, {"rpc": {"type": 2}}, {"rpc": {"type": 2}}])
-    info = await identified(Plugin(get_plugin_capabilities=scripted(plugin), controller_get_capabilities=scripted(rpcs)))
+    rpcs = csi.ControllerGetCapabilitiesResponse(
+        capabilities=[{}, {"rpc": {"type": 99}}, {"rpc": {"type": 2}}, {"rpc": {"type": 2}}]
+    )
+    info = await identified(
+        Plugin(get_plugin_capabilities=scripted(plugin), controller_get_capabilities=scripted(rpcs))
+    )
     assert info == DriverInfo("csi.test", "1.0", frozenset({1, 77}), frozenset({1}), frozenset({2, 99}))
 
 
@@ -149,7 +157,19 @@ async def test_CP02_a_driver_without_a_name_is_refused():
     assert plugin.calls == ["Probe", "GetPluginInfo"]
 
 
-FORBIDDEN = ["Ugly_Name!", "a" * 74, "a" * 64, "-a", "a.", ".", "a b", "ä.example.com", "test!driver/foo", "driver\\", "a\n"]
+FORBIDDEN = [
+    "Ugly_Name!",
+    "a" * 74,
+    "a" * 64,
+    "-a",
+    "a.",
+    ".",
+    "a b",
+    "ä.example.com",
+    "test!driver/foo",
+    "driver\\",
+    "a\n",
+]
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)

@@ -50,7 +50,10 @@ def test_our_declarations_are_those_of_the_reference(module):
 
 def test_the_reference_is_what_the_originals_give(tmp_path):
     if not ORIGINALS.is_dir():
-        not_tested(SPECIFICATION, f"no {ORIGINALS.relative_to(ROOT.parent)}: the descriptor set was not compared with the originals")
+        not_tested(
+            SPECIFICATION,
+            f"no {ORIGINALS.relative_to(ROOT.parent)}: the descriptor set was not compared with the originals",
+        )
     made = tmp_path / "made"
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{ORIGINALS}", f"--descriptor_set_out={made}"]
     subprocess.run([*command, "csi.proto", "pluginregistration/v1/api.proto"], check=True, timeout=60)
@@ -61,7 +64,9 @@ def test_the_reference_is_what_the_originals_give(tmp_path):
 def test_the_reference_carries_no_comments():
     """They are the specification's text; the file is about its facts."""
     assert not [
-        file.name for file in descriptor_pb2.FileDescriptorSet.FromString(REFERENCE.read_bytes()).file if file.HasField("source_code_info")
+        file.name
+        for file in descriptor_pb2.FileDescriptorSet.FromString(REFERENCE.read_bytes()).file
+        if file.HasField("source_code_info")
     ]
 
 

@@ -18,7 +18,9 @@ def probe_type():
     try:
         file = pool.FindFileByName(name)
     except KeyError:
-        proto = descriptor_pb2.FileDescriptorProto(name=name, package="mooring.tests", syntax="proto3", dependency=[csi.DESCRIPTOR.name])
+        proto = descriptor_pb2.FileDescriptorProto(
+            name=name, package="mooring.tests", syntax="proto3", dependency=[csi.DESCRIPTOR.name]
+        )
         entry = proto.message_type.add(name="Outer").nested_type.add(name="PartsEntry")
         entry.options.map_entry = True
         entry.field.add(name="key", number=1, type=Field.TYPE_INT32, label=1)
@@ -33,10 +35,17 @@ def probe_type():
         add(name="list", number=3, type=Field.TYPE_MESSAGE, label=3, type_name=".mooring.tests.Outer")
         add(name="data", number=4, type=Field.TYPE_BYTES, label=1)
         add(name="big", number=5, type=Field.TYPE_UINT64, label=1)
-        secrets = {"text": Field.TYPE_STRING, "number": Field.TYPE_INT64, "key": Field.TYPE_BYTES, "on": Field.TYPE_BOOL}
+        secrets = {
+            "text": Field.TYPE_STRING,
+            "number": Field.TYPE_INT64,
+            "key": Field.TYPE_BYTES,
+            "on": Field.TYPE_BOOL,
+        }
         for number, (what, kind) in enumerate(secrets.items(), 10):
             add(name=f"secret_{what}", number=number, type=kind, label=1).options.Extensions[csi.csi_secret] = True
-        whole = add(name="secret_message", number=20, type=Field.TYPE_MESSAGE, label=1, type_name=".mooring.tests.Outer")
+        whole = add(
+            name="secret_message", number=20, type=Field.TYPE_MESSAGE, label=1, type_name=".mooring.tests.Outer"
+        )
         whole.options.Extensions[csi.csi_secret] = True
         many = add(name="secret_texts", number=21, type=Field.TYPE_STRING, label=3)
         many.options.Extensions[csi.csi_secret] = True
@@ -90,7 +99,14 @@ def test_fields_that_the_proto_does_not_know_are_dropped():
 
 def test_secret_fields_are_stripped_whatever_their_type_and_depth():
     outer = probe_type()
-    inner = outer(secret_text="hunter2", secret_number=4711, secret_key=b"hunter2", secret_on=True, secret_texts=["hunter2"], big=1)
+    inner = outer(
+        secret_text="hunter2",
+        secret_number=4711,
+        secret_key=b"hunter2",
+        secret_on=True,
+        secret_texts=["hunter2"],
+        big=1,
+    )
     inner.secret_message.big = 4711
     message = outer(list=[inner, outer()], parts={3: inner, -1: outer()})
     shown = json.loads(redacted(message))
@@ -143,7 +159,11 @@ def test_a_text_without_secrets_comes_back_as_it_is():
         ("hunter2", "login -p hunter2 failed: hunter2", "login -p ***stripped*** failed: ***stripped***"),
         ("hunter2\n", "no hunter2 here", "no ***stripped*** here"),
         ('pass"word', 'exec: "pass\\"word"', 'exec: "***stripped***"'),
-        ("-----BEGIN KEY-----\nMIIEvQIBADAN\n-----END KEY-----\n", "bad PEM at MIIEvQIBADAN", "bad PEM at ***stripped***"),
+        (
+            "-----BEGIN KEY-----\nMIIEvQIBADAN\n-----END KEY-----\n",
+            "bad PEM at MIIEvQIBADAN",
+            "bad PEM at ***stripped***",
+        ),
         ("abc", "abcdef", "abcdef"),
         ("", "no", "no"),
     ],

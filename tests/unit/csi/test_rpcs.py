@@ -12,14 +12,23 @@ def unary_methods():
 
 
 def test_every_unary_rpc_of_csi_has_a_line():
-    assert {rpc.path for rpc in RPCS.values()} == {f"/csi.v1.{m.containing_service.name}/{m.name}" for m in unary_methods()}
+    assert {rpc.path for rpc in RPCS.values()} == {
+        f"/csi.v1.{m.containing_service.name}/{m.name}" for m in unary_methods()
+    }
     assert {rpc.service for rpc in RPCS.values()} == set(PORT_SERVICES)
 
 
 def test_a_line_knows_its_path_and_messages():
     rpc = Driver.controller_publish_volume
-    assert (rpc.path, rpc.service, rpc.name) == ("/csi.v1.Controller/ControllerPublishVolume", "Controller", "ControllerPublishVolume")
-    assert (rpc.request_type, rpc.response_type) == (csi.ControllerPublishVolumeRequest, csi.ControllerPublishVolumeResponse)
+    assert (rpc.path, rpc.service, rpc.name) == (
+        "/csi.v1.Controller/ControllerPublishVolume",
+        "Controller",
+        "ControllerPublishVolume",
+    )
+    assert (rpc.request_type, rpc.response_type) == (
+        csi.ControllerPublishVolumeRequest,
+        csi.ControllerPublishVolumeResponse,
+    )
     assert rpc.attribute == "controller_publish_volume"
 
 

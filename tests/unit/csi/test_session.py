@@ -130,7 +130,13 @@ async def test_W19_a_driver_that_comes_back_unchanged_is_carried_on_with():
             assert session.is_up
             assert returns == [True] * number
             await session.driver.controller_publish_volume(PUBLISH, CALL)
-    assert plugin.calls[-5:] == ["Probe", "GetPluginInfo", "GetPluginCapabilities", "ControllerGetCapabilities", "ControllerPublishVolume"]
+    assert plugin.calls[-5:] == [
+        "Probe",
+        "GetPluginInfo",
+        "GetPluginCapabilities",
+        "ControllerGetCapabilities",
+        "ControllerPublishVolume",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -322,7 +328,11 @@ async def test_CO04_W19_a_driver_restart_is_seen_without_a_call(socket, same):
         await session.start()
     expected = contextlib.nullcontext() if same else raises_in_group(DriverChanged)
     with expected:
-        async with asyncio.timeout(10), serving(socket, Plugin(vendor_version="1.0" if same else "2.0")), asyncio.TaskGroup() as group:
+        async with (
+            asyncio.timeout(10),
+            serving(socket, Plugin(vendor_version="1.0" if same else "2.0")),
+            asyncio.TaskGroup() as group,
+        ):
             running_session = group.create_task(session.run(), name="session")
             await back.wait()
             assert (await session.driver.controller_publish_volume(PUBLISH, Call(5))).publish_context

@@ -275,7 +275,10 @@ async def ends_with(driver, code):
 
 async def test_an_answer_beyond_grpcs_4_MiB_comes_through(opened, socket):
     """ListVolumes without paging, some 40,000 volumes."""
-    entries = [{"volume": {"volume_id": f"{number:0100}"}, "status": {"published_node_ids": ["n" * 50]}} for number in range(40_000)]
+    entries = [
+        {"volume": {"volume_id": f"{number:0100}"}, "status": {"published_node_ids": ["n" * 50]}}
+        for number in range(40_000)
+    ]
     answer = csi.ListVolumesResponse(entries=entries)
     assert 4 * 2**20 < answer.ByteSize() < MESSAGE_BYTES_MAX
     async with serving(socket, Plugin(list_volumes=answering(answer))), opened(socket) as driver:
@@ -303,7 +306,11 @@ STRANGE = {
     "a status that is no number": ({"message": None, "status": b"abc"}, Code.UNKNOWN, "malformed grpc-status: 'abc'"),
     "a code of no list": ({"message": None, "status": b"77", "text": b"odd"}, 77, "odd"),
     "a text that is not UTF-8": ({"message": None, "status": b"13", "text": b"caf\xe9 \xff"}, Code.INTERNAL, "café ÿ"),
-    "a text with escapes of no UTF-8": ({"message": None, "status": b"13", "text": b"%FF%FE %zz"}, Code.INTERNAL, "ÿþ %zz"),
+    "a text with escapes of no UTF-8": (
+        {"message": None, "status": b"13", "text": b"%FF%FE %zz"},
+        Code.INTERNAL,
+        "ÿþ %zz",
+    ),
     "Canceled by the driver": ({"message": None, "status": b"1", "text": b"enough"}, Code.CANCELED, "enough"),
 }
 

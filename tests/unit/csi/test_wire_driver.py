@@ -419,7 +419,9 @@ async def test_a_driver_that_does_not_read_costs_a_bounded_amount_of_memory(sock
         request = csi.CreateVolumeRequest(name="n" * 1_000_000)
         calls = [group.create_task(outcome(driver.create_volume(request, Call(0.3))), name="call") for _ in range(100)]
         errors = await asyncio.gather(*calls)
-        assert {str(error) for error in errors} == {"rpc error: code = DeadlineExceeded desc = context deadline exceeded"}
+        assert {str(error) for error in errors} == {
+            "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+        }
         assert driver.socket._link is not None
         assert driver.socket._link._begun_bytes < link.CROWDED_BYTES + 2_000_000
         begun = []
@@ -579,7 +581,9 @@ async def test_whatever_is_cut_each_call_ends_once_with_its_own_answer_or_as_Una
     async def publish(request):
         carried_out.append(request.volume_id)
         await asyncio.sleep(0)
-        return csi.ControllerPublishVolumeResponse(publish_context={"id": request.volume_id, "size": "x" * chance.randrange(5000)})
+        return csi.ControllerPublishVolumeResponse(
+            publish_context={"id": request.volume_id, "size": "x" * chance.randrange(5000)}
+        )
 
     behind = socket.with_name("behind.sock")
     relay = Relay(seed, str(behind))
@@ -593,7 +597,9 @@ async def test_whatever_is_cut_each_call_ends_once_with_its_own_answer_or_as_Una
         async def caller(name):
             for number in range(40):
                 volume = f"{name}-{number}"
-                request = csi.ControllerPublishVolumeRequest(volume_id=volume, volume_context={"size": "y" * chance.randrange(5000)})
+                request = csi.ControllerPublishVolumeRequest(
+                    volume_id=volume, volume_context={"size": "y" * chance.randrange(5000)}
+                )
                 try:
                     answer = await driver.controller_publish_volume(request, Call(10.0))
                 except DriverError as error:

@@ -38,7 +38,9 @@ class HostileServer(asyncio.Protocol):
             return
         for _ in range(self.chance.randint(0, 4)):
             stream = 2 * self.chance.randint(0, 4) + 1
-            sent = self.chance.choice((a_frame(self.chance), talk.answer(stream), talk.goaway(stream), self.chance.randbytes(40)[:9]))
+            sent = self.chance.choice(
+                (a_frame(self.chance), talk.answer(stream), talk.goaway(stream), self.chance.randbytes(40)[:9])
+            )
             self.transport.write(sent[: self.chance.choice((len(sent), len(sent), len(sent), 5))])
         if self.chance.random() < 0.1:
             self.ended = True

@@ -193,10 +193,15 @@ async def test_the_latest_fault_goes_first_and_one_that_stays_is_lifted() -> Non
     panel = Panel()
     await panel.press("fault", '{"do":"delay","for":"2s","rpc":"*"}')
     await panel.press("fault", '{"do":"fail","code":"NotFound","rpc":"*","times":1}')
-    assert panel.struck(Driver.probe, Driver.probe) == ["it fails with NotFound before the effect", "a delay of 2s before the effect"]
+    assert panel.struck(Driver.probe, Driver.probe) == [
+        "it fails with NotFound before the effect",
+        "a delay of 2s before the effect",
+    ]
     (left,) = panel.buttons.state()["faults"]
     assert ("any call: a delay of 2s before the effect", 1) == (left["text"], left["happened"])
-    assert "no more of this: any call: a delay of 2s before the effect" == await panel.press("lift", str(left["number"]))
+    assert "no more of this: any call: a delay of 2s before the effect" == await panel.press(
+        "lift", str(left["number"])
+    )
     assert [panel.asked(), panel.struck(Driver.probe)] == [[], [""]]
     with pytest.raises(ConfigError, match="that fault is over"):
         await panel.press("lift", str(left["number"]))
@@ -239,7 +244,9 @@ async def test_a_controller_is_paused_goes_on_and_starts_anew() -> None:
     panel = Panel()
     assert "attacher stands still until it goes on" == await panel.press("pause", "attacher")
     assert "attacher stands still already" == await panel.press("pause", "attacher")
-    assert [("attacher", True), ("binder", False)] == [(one["name"], one["paused"]) for one in panel.buttons.state()["controllers"]]
+    assert [("attacher", True), ("binder", False)] == [
+        (one["name"], one["paused"]) for one in panel.buttons.state()["controllers"]
+    ]
     assert "attacher goes on" == await panel.press("resume", "attacher")
     assert "attacher was not paused" == await panel.press("resume", "attacher")
     await panel.press("restart", "binder")
@@ -283,8 +290,12 @@ async def test_a_fault_goes_through_the_path_as_it_was_written() -> None:
     async with serving(Feed(LoopClock()), panel.buttons.acts, panel.buttons.state, TOKEN) as url:
         _, body = await asyncio.to_thread(asked, f"{url}fault/{quote(text, safe='')}", method="POST")
         _, state = await asyncio.to_thread(asked, f"{url}state/0")
-    assert "/csi.v1.Controller/*: the answer is dropped, after the effect, until it is lifted" == json.loads(body)["text"]
-    assert ["/csi.v1.Controller/*: the answer is dropped, after the effect"] == [one["text"] for one in json.loads(state)["faults"]]
+    assert (
+        "/csi.v1.Controller/*: the answer is dropped, after the effect, until it is lifted" == json.loads(body)["text"]
+    )
+    assert ["/csi.v1.Controller/*: the answer is dropped, after the effect"] == [
+        one["text"] for one in json.loads(state)["faults"]
+    ]
 
 
 async def test_the_page_and_its_state_are_there_for_who_has_the_token() -> None:

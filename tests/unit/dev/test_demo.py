@@ -74,7 +74,9 @@ async def test_a_driver_that_only_says_that_it_published_is_found_out(monkeypatc
     ],
     ids=["and never does", "the last time"],
 )
-async def test_a_driver_that_only_says_that_it_unpublished_is_found_out(monkeypatch: pytest.MonkeyPatch, times: int, problem: str) -> None:
+async def test_a_driver_that_only_says_that_it_unpublished_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, times: int, problem: str
+) -> None:
     """times: how often it really does."""
 
     class Lying(HostPath):
@@ -82,7 +84,11 @@ async def test_a_driver_that_only_says_that_it_unpublished_is_found_out(monkeypa
 
         async def controller_unpublish_volume(self, request: Any) -> csi.ControllerUnpublishVolumeResponse:
             self.count += 1
-            return await super().controller_unpublish_volume(request) if self.count <= times else csi.ControllerUnpublishVolumeResponse()
+            return (
+                await super().controller_unpublish_volume(request)
+                if self.count <= times
+                else csi.ControllerUnpublishVolumeResponse()
+            )
 
     told = await failure_with(monkeypatch, Lying)
     assert re.search(problem, told), told
@@ -96,7 +102,9 @@ async def test_a_driver_whose_state_file_lags_behind_is_found_out(monkeypatch: p
             self._journal._write = self._folder.write
             return answer
 
-    assert re.fullmatch(r"nodes in the driver's state file: expected \['n\d'\], found \[\]", await failure_with(monkeypatch, Forgetful))
+    assert re.fullmatch(
+        r"nodes in the driver's state file: expected \['n\d'\], found \[\]", await failure_with(monkeypatch, Forgetful)
+    )
 
 
 async def test_a_volume_that_was_not_deleted_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +147,9 @@ async def test_a_call_that_failed_once_is_not_passed_over(monkeypatch: pytest.Mo
             return await super().controller_unpublish_volume(request)
 
     monkeypatch.setattr(controllers, "AttacherOptions", lambda: AttacherOptions(retry_interval_start_s=0.01))
-    assert "failed calls: expected {}, found {'ControllerUnpublishVolume': 1}" == await failure_with(monkeypatch, Stumbling)
+    assert "failed calls: expected {}, found {'ControllerUnpublishVolume': 1}" == await failure_with(
+        monkeypatch, Stumbling
+    )
 
 
 async def test_what_the_attacher_reports_is_in_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +178,9 @@ async def test_a_node_that_keeps_a_volumes_folder_is_found_out(monkeypatch: pyte
     assert (await failure_with(monkeypatch, HostPath)).startswith("folders of pods and volumes: expected [], found [")
 
 
-async def test_a_volume_that_is_no_link_where_nothing_can_be_mounted_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_volume_that_is_no_link_where_nothing_can_be_mounted_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def publish(_links: Links, _source: Source, _staging: Path, target: Path) -> None:
         target.mkdir()
 
@@ -223,7 +235,9 @@ async def test_a_file_system_that_stays_as_it_was_is_found_out(monkeypatch: pyte
     monkeypatch.setattr(run, "growing_type", lambda *_: ("ext4", ""))
     monkeypatch.setattr(run, "ReferenceDriver", lambda **_: ReferenceDriver())
     monkeypatch.setattr(PodFolder, "size_bytes", lambda *_: 1 << 30)
-    assert "1024 MiB in the pod have grown to 1024: expected True, found False" == await failure_with(monkeypatch, HostPath)
+    assert "1024 MiB in the pod have grown to 1024: expected True, found False" == await failure_with(
+        monkeypatch, HostPath
+    )
 
 
 async def test_a_growth_that_costs_what_is_written_meanwhile_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +266,9 @@ async def test_a_snapshot_that_was_not_deleted_is_found_out(monkeypatch: pytest.
         async def delete_snapshot(self, request: Any) -> csi.DeleteSnapshotResponse:
             return csi.DeleteSnapshotResponse()
 
-    assert (await failure_with(monkeypatch, Hoarding)).startswith("snapshots in the driver's state file: expected [], found ['snap-")
+    assert (await failure_with(monkeypatch, Hoarding)).startswith(
+        "snapshots in the driver's state file: expected [], found ['snap-"
+    )
 
 
 async def test_a_class_that_the_driver_only_nods_to_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,11 @@ async def test_an_end_before_it_answered_is_told_with_its_last_words(words: tupl
 async def test_one_that_was_up_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(driver_program, "AGAIN_EARLY_S", 0.02)
     count = tmp_path / "count"
-    telling = Telling("sh", "-c", f"echo x >> {count}; echo run $(wc -l < {count}); test $(wc -l < {count}) -gt 1 && exec sleep 60; exit 5")
+    telling = Telling(
+        "sh",
+        "-c",
+        f"echo x >> {count}; echo run $(wc -l < {count}); test $(wc -l < {count}) -gt 1 && exec sleep 60; exit 5",
+    )
     telling.program.is_up = True
     await telling.program.start()
     await telling.minded_until("run 2")
@@ -141,10 +145,16 @@ async def test_a_socket_that_it_left_and_does_not_remove_is_told(
     await telling.program.close()
 
 
-async def test_its_end_is_asked_for_and_then_enforced_with_all_that_it_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_its_end_is_asked_for_and_then_enforced_with_all_that_it_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(ending, "ENDING_S_MAX", 0.3)
     pid = tmp_path / "pid"
-    telling = Telling("sh", "-c", f"trap 'echo told' TERM; sleep 1000 & sleep 1000 & echo $$ > {pid}; echo ready; while :; do wait; done")
+    telling = Telling(
+        "sh",
+        "-c",
+        f"trap 'echo told' TERM; sleep 1000 & sleep 1000 & echo $$ > {pid}; echo ready; while :; do wait; done",
+    )
     await telling.program.start()
     await telling.minded_until("ready")
     group = int(pid.read_text())
@@ -156,7 +166,9 @@ async def test_its_end_is_asked_for_and_then_enforced_with_all_that_it_started(m
 
 async def test_without_power_it_is_gone_at_once_with_all_that_it_started(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    telling = Telling("sh", "-c", f"trap 'echo told' TERM; sleep 1000 & echo $$ > {pid}; echo ready; while :; do wait; done")
+    telling = Telling(
+        "sh", "-c", f"trap 'echo told' TERM; sleep 1000 & echo $$ > {pid}; echo ready; while :; do wait; done"
+    )
     await telling.program.start()
     await telling.minded_until("ready")
     group = int(pid.read_text())
@@ -169,7 +181,9 @@ async def test_without_power_it_is_gone_at_once_with_all_that_it_started(tmp_pat
 async def test_it_is_ended_from_any_thread_while_the_event_loop_is_held(tmp_path: Path) -> None:
     """B1 of what hurt drivers' authors."""
     pid = tmp_path / "pid"
-    telling = Telling("sh", "-c", f"trap 'echo told' TERM; sleep 1000 & echo $$ > {pid}; echo ready; while :; do wait; done")
+    telling = Telling(
+        "sh", "-c", f"trap 'echo told' TERM; sleep 1000 & echo $$ > {pid}; echo ready; while :; do wait; done"
+    )
     await telling.program.start()
     await telling.minded_until("ready")
     group = int(pid.read_text())
@@ -201,7 +215,9 @@ async def test_what_a_driver_prints_goes_into_a_file_where_that_is_asked_for() -
     shown, log, clock = io.StringIO(), io.StringIO(), LoopClock()
     story = Story(PlainScreen(shown), clock)
     story.driver_log = log
-    program = DriverProgram(("sh", "-c", "echo much; exit 3"), dict(os.environ), Path("/nowhere"), story, clock, Ending())
+    program = DriverProgram(
+        ("sh", "-c", "echo much; exit 3"), dict(os.environ), Path("/nowhere"), story, clock, Ending()
+    )
     await program.start()
     with pytest.raises(ConfigError, match="much"):
         await program.mind()

@@ -56,13 +56,19 @@ async def test_pods_that_end_are_waited_for(ending: Ending) -> None:
     assert () == tuple((await cluster.list(PODS)).items)
 
 
-async def test_pods_of_which_nothing_comes_are_left_and_that_is_told(ending: Ending, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pods_of_which_nothing_comes_are_left_and_that_is_told(
+    ending: Ending, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(endings, "ENDING_S_MAX", 10_000.0)
     cluster = await a_cluster("one", held=True)
-    assert "pods still have their volumes, and nothing comes of their end: they are left to the driver" in await ended(cluster, ending)
+    assert "pods still have their volumes, and nothing comes of their end: they are left to the driver" in await ended(
+        cluster, ending
+    )
 
 
-async def test_as_long_as_one_after_the_other_ends_they_are_waited_for(ending: Ending, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_as_long_as_one_after_the_other_ends_they_are_waited_for(
+    ending: Ending, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each has the time of one, however many there are."""
     monkeypatch.setattr(endings, "STILL_S", 60.0)
     steps: asyncio.Queue[int] = asyncio.Queue()

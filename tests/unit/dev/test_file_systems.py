@@ -17,7 +17,9 @@ XFS = ("mkfs.xfs", "xfs_growfs")
 EXT4 = ("mkfs.ext4",)
 
 
-def found(monkeypatch: pytest.MonkeyPatch, *, may: bool = True, missing: Sequence[str] = (), device: str = "") -> tuple[str, str]:
+def found(
+    monkeypatch: pytest.MonkeyPatch, *, may: bool = True, missing: Sequence[str] = (), device: str = ""
+) -> tuple[str, str]:
     monkeypatch.setattr(file_systems, "_has_capability", lambda number: may)
     monkeypatch.setattr(file_systems, "missing_tools", lambda names: tuple(name for name in names if name in missing))
     monkeypatch.setattr(file_systems, "_refused_device", lambda file: device)
@@ -39,7 +41,9 @@ def test_else_it_is_xfs(monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
 
 
 def test_every_obstacle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ("", f"{LACKS_RIGHT}; xfs: this machine has no mkfs.xfs and no xfs_growfs") == found(monkeypatch, may=False, missing=XFS)
+    assert ("", f"{LACKS_RIGHT}; xfs: this machine has no mkfs.xfs and no xfs_growfs") == found(
+        monkeypatch, may=False, missing=XFS
+    )
     assert ("", "no loop device can be had: losetup: no") == found(monkeypatch, device="losetup: no")
 
 
@@ -47,4 +51,6 @@ def test_the_right_is_read_where_the_kernel_has_it() -> None:
     """A right that every process of root's has in a container, or none has here."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff:")]
     held = int(line.split()[1], 16)
-    assert [bool(held >> number & 1) for number in range(40)] == [file_systems._has_capability(number) for number in range(40)]
+    assert [bool(held >> number & 1) for number in range(40)] == [
+        file_systems._has_capability(number) for number in range(40)
+    ]

@@ -49,7 +49,9 @@ class World:
         with run_folder(state, space, Story(PlainScreen(self.shown), LoopClock()), self.ending) as folder:
             folder.mkdir(exist_ok=True)
             (folder / "file").write_text("")
-            self.mounts = [Mount(1, 0, "0:1", "/", str(folder / point), "rw", (), "ext4", "none", "rw") for point in points]
+            self.mounts = [
+                Mount(1, 0, "0:1", "/", str(folder / point), "rw", (), "ext4", "none", "rw") for point in points
+            ]
         return folder
 
 
@@ -64,7 +66,9 @@ async def test_a_temporary_folder_goes_and_a_permanent_one_stays(world: World, t
     assert [] == world.unmounted
 
 
-async def test_what_is_mounted_in_a_namespace_of_our_own_is_unmounted_first_the_deepest_one_before_the_others(world: World) -> None:
+async def test_what_is_mounted_in_a_namespace_of_our_own_is_unmounted_first_the_deepest_one_before_the_others(
+    world: World,
+) -> None:
     assert not (await world.run(PRIVATE, ["a", "a/deeper"])).exists()
     assert ["deeper", "a"] == world.unmounted
 
@@ -74,7 +78,10 @@ async def test_a_folder_with_a_mount_is_left_as_it_is_and_that_is_told(world: Wo
     world.busy = True
     folder = await world.run(space, ["a"])
     assert (folder / "file").exists()
-    assert f"{folder} is left, since {folder}/a is still mounted in it: unmount that, then remove the folder" in world.shown.getvalue()
+    assert (
+        f"{folder} is left, since {folder}/a is still mounted in it: unmount that, then remove the folder"
+        in world.shown.getvalue()
+    )
     assert [] == world.unmounted
 
 
@@ -104,7 +111,9 @@ async def test_the_last_word_cleans_as_the_end_of_the_block_does(world: World) -
         assert (False, ["a"]) == (folder.exists(), world.unmounted)
 
 
-async def test_the_last_word_waits_for_a_cleaning_that_is_under_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_last_word_waits_for_a_cleaning_that_is_under_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """B1: Else the process would end in the midst of it, and half of the folder stay."""
     seen: list[bool] = []
     last = threading.Thread(target=world.ending._do_last)

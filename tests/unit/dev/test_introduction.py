@@ -62,9 +62,15 @@ async def test_a_driver_that_says_who_it_is() -> None:
         (Foreign(without="get_plugin_capabilities"), ["GetPluginCapabilities fails: ", "of the Identity service"]),
         (
             Foreign(without="controller_get_capabilities"),
-            ["ControllerGetCapabilities fails: ", "GetPluginCapabilities says CONTROLLER_SERVICE: serve the Controller service"],
+            [
+                "ControllerGetCapabilities fails: ",
+                "GetPluginCapabilities says CONTROLLER_SERVICE: serve the Controller service",
+            ],
         ),
-        (Foreign("Ugly_Name!"), ["driver name 'Ugly_Name!' is not allowed by CSI", "it comes from the driver's GetPluginInfo"]),
+        (
+            Foreign("Ugly_Name!"),
+            ["driver name 'Ugly_Name!' is not allowed by CSI", "it comes from the driver's GetPluginInfo"],
+        ),
         (Foreign("a" * 64), ["1 to 63 characters (this one has 64)"]),
         (Foreign("a..b"), ["GetPluginInfo says the name 'a..b'", "the form of a domain's, as Kubernetes wants it"]),
     ],
@@ -95,13 +101,18 @@ def answering(answer: csi.ProbeResponse | DriverError | None) -> Foreign:
     ("driver", "reason"),
     [
         (answering(None), "Probe gets no answer; it has to give one at once, also while the driver is not ready"),
-        (answering(DriverError(Code.FAILED_PRECONDITION, "no disk")), "Probe fails with FailedPrecondition; the driver's log may say why"),
+        (
+            answering(DriverError(Code.FAILED_PRECONDITION, "no disk")),
+            "Probe fails with FailedPrecondition; the driver's log may say why",
+        ),
         (answering(csi.ProbeResponse(ready={"value": False})), "Probe says that it is not ready"),
     ],
     ids=["hangs", "fails", "not ready"],
 )
 @in_virtual_time
-async def test_one_that_does_not_get_ready_is_told_so_and_its_socket_is_not_blamed(driver: Foreign, reason: str) -> None:
+async def test_one_that_does_not_get_ready_is_told_so_and_its_socket_is_not_blamed(
+    driver: Foreign, reason: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         await met(driver)
     assert f"driver: it is there on /run/csi.sock, and not ready within 60 s: {reason}" == str(caught.value)
@@ -125,7 +136,10 @@ def test_names_that_csi_and_kubernetes_allow(name: str) -> None:
     ("driver", "line"),
     [
         (DriverCapabilities("a"), ""),
-        (DriverCapabilities("a", has_controller=False, creates=False), "GetPluginCapabilities does not say CONTROLLER_SERVICE"),
+        (
+            DriverCapabilities("a", has_controller=False, creates=False),
+            "GetPluginCapabilities does not say CONTROLLER_SERVICE",
+        ),
         (DriverCapabilities("a", creates=False), "ControllerGetCapabilities does not say CREATE_DELETE_VOLUME"),
     ],
 )
@@ -136,7 +150,9 @@ def test_that_no_volume_is_made_is_told_with_the_reason(driver: DriverCapabiliti
 
 def test_a_controller_that_nobody_asks_is_not_said_to_lack_anything() -> None:
     """It may well offer EXPAND_VOLUME."""
-    told = list(Extras(no_provisioner=no_provisioner(DriverCapabilities("a", has_controller=False, creates=False))).absent())
+    told = list(
+        Extras(no_provisioner=no_provisioner(DriverCapabilities("a", has_controller=False, creates=False))).absent()
+    )
     assert "No resizer, no snapshotter: GetPluginCapabilities does not say CONTROLLER_SERVICE." == told[-1]
     assert not [line for line in told if "neither" in line]
 

@@ -34,7 +34,9 @@ class World:
         self.released: list[str] = []
         monkeypatch.setattr(folders.tempfile, "tempdir", str(self.temporary))
         monkeypatch.setattr(folders, "read_mount_table", lambda: MountTable([]))
-        monkeypatch.setattr(folders, "loop_devices_of", lambda file: [device for device, over in self.loops.items() if over == file])
+        monkeypatch.setattr(
+            folders, "loop_devices_of", lambda file: [device for device, over in self.loops.items() if over == file]
+        )
         monkeypatch.setattr(folders, "detach_loops", self._detach)
         monkeypatch.setattr(folders.loops, "below", self._below)
         monkeypatch.setattr(folders, "run", lambda *words: self._detach_one(Path(words[-1])))
@@ -153,7 +155,10 @@ async def test_a_kept_folder_is_of_one_run_at_a_time(world: World, tmp_path: Pat
     state = tmp_path / "state"
     with world.run(state=str(state)):
         world.volume(state)
-        with pytest.raises(ConfigError, match=rf"is in use by mooring dev of process {os.getpid()}: stop it"), world.run(state=str(state)):
+        with (
+            pytest.raises(ConfigError, match=rf"is in use by mooring dev of process {os.getpid()}: stop it"),
+            world.run(state=str(state)),
+        ):
             pass
         assert [] == world.released
     os.close(hold(state / LOCK, "the next one"))

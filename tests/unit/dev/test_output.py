@@ -46,7 +46,9 @@ def test_what_is_written_comes_in_its_order(pipe: tuple[int, TextIO]) -> None:
         assert lines.encode() == take(reader, len(lines.encode()))
 
 
-def test_nobody_waits_for_a_reader_that_takes_nothing_and_it_gets_all_once_it_reads_on(pipe: tuple[int, TextIO]) -> None:
+def test_nobody_waits_for_a_reader_that_takes_nothing_and_it_gets_all_once_it_reads_on(
+    pipe: tuple[int, TextIO],
+) -> None:
     reader, stream = pipe
     output, line = Output(stream), "x" * 999 + "\n"
     for _ in range(500):
@@ -135,7 +137,9 @@ def test_a_program_ends_though_nobody_reads_its_last_lines() -> None:
     )
     reader, writer = os.pipe()
     try:
-        done = subprocess.run([sys.executable, "-c", program], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
+        )
     finally:
         os.close(writer)
         os.close(reader)

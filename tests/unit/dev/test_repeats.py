@@ -32,8 +32,17 @@ def lines_of(tell: Callable[[Story, StillClock], None]) -> list[str]:
 
 def test_a_call_that_fails_again_is_told_in_a_few_words() -> None:
     def tell(story: Story, clock: StillClock) -> None:
-        for name, error in (("v", "too big"), ("v", "too big"), ("w", "too big"), ("v", "other"), ("v", "too big"), ("v", "too big")):
-            story.called(CallRecord("CreateVolume", f'{{"name":"{name}"}}', "", DriverError(Code.OUT_OF_RANGE, error), 0.001))
+        for name, error in (
+            ("v", "too big"),
+            ("v", "too big"),
+            ("w", "too big"),
+            ("v", "other"),
+            ("v", "too big"),
+            ("v", "too big"),
+        ):
+            story.called(
+                CallRecord("CreateVolume", f'{{"name":"{name}"}}', "", DriverError(Code.OUT_OF_RANGE, error), 0.001)
+            )
             clock.at += 1
 
     again = " CSI → driver    CreateVolume  → failed: again, "
@@ -85,12 +94,20 @@ async def test_an_event_that_is_counted_up_is_told_in_a_few_words() -> None:
     local = LocalCluster(new_store(Random(1), 0.0), clock=clock, randomness=Random(1))
     cluster = TracedCluster(local, "provisioner", Story(PlainScreen(stream), clock), clock)
     about = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "big"}
-    event = {"metadata": {"name": "big.1"}, "involvedObject": about, "reason": "ProvisioningFailed", "message": "no room", "count": 1}
+    event = {
+        "metadata": {"name": "big.1"},
+        "involvedObject": about,
+        "reason": "ProvisioningFailed",
+        "message": "no room",
+        "count": 1,
+    }
     await cluster.create(EVENTS.whole(), event, "default")
     await cluster.patch(EVENTS, "big.1", Patch(PatchType.MERGE, {"count": 2, "message": "no room"}), "default")
     first, second = stream.getvalue().splitlines()
     assert "event on PersistentVolumeClaim big: ProvisioningFailed: no room" in first
-    assert re.fullmatch(r" *\S+    provisioner → API  event ProvisioningFailed on big  → again, 2nd time, see \S+", second)
+    assert re.fullmatch(
+        r" *\S+    provisioner → API  event ProvisioningFailed on big  → again, 2nd time, see \S+", second
+    )
 
 
 def test_ordinals_and_a_bound() -> None:

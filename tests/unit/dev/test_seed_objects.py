@@ -60,7 +60,9 @@ async def test_why_learns_from_the_csidriver_where_the_log_is() -> None:
     assert "the terminal of mooring dev" == annotation(await cluster.get(CSI_DRIVERS, NAME), LOG_PLACE)
 
 
-@pytest.mark.parametrize("before", [{}, {"n": {"zone": "b"}}, {"n": {"zone": "a"}}], ids=["without", "elsewhere", "the same"])
+@pytest.mark.parametrize(
+    "before", [{}, {"n": {"zone": "b"}}, {"n": {"zone": "a"}}], ids=["without", "elsewhere", "the same"]
+)
 async def test_a_kept_node_gets_the_segments_that_it_has_by_now(before: Mapping[str, Mapping[str, str]]) -> None:
     """Who tries zones keeps the folder."""
     cluster = a_cluster()
@@ -121,7 +123,10 @@ async def test_volumes_are_attached_to_a_node_without_an_agent() -> None:
 
 async def growth(cluster: Cluster) -> dict[str, bool | None]:
     """By class, whether its claims may ask for more."""
-    return {one["metadata"]["name"]: one.get("allowVolumeExpansion") for one in (await cluster.list(STORAGE_CLASSES.whole())).items}
+    return {
+        one["metadata"]["name"]: one.get("allowVolumeExpansion")
+        for one in (await cluster.list(STORAGE_CLASSES.whole())).items
+    }
 
 
 async def test_classes_are_those_that_the_driver_has_calls_for() -> None:
@@ -129,13 +134,19 @@ async def test_classes_are_those_that_the_driver_has_calls_for() -> None:
     await install(cluster)
     await registered(cluster)
     assert {"dev": None, "dev-wait": None} == await growth(cluster)
-    assert () == (await cluster.list(VOLUME_SNAPSHOT_CLASSES)).items == (await cluster.list(VOLUME_ATTRIBUTES_CLASSES)).items
+    assert (
+        ()
+        == (await cluster.list(VOLUME_SNAPSHOT_CLASSES)).items
+        == (await cluster.list(VOLUME_ATTRIBUTES_CLASSES)).items
+    )
     await registered(cluster, extras=EVERYTHING)
     assert {"dev": True, "dev-wait": True} == await growth(cluster), "also those of a time when it did not grow"
     (found,) = (await cluster.list(VOLUME_SNAPSHOT_CLASSES.whole())).items
     assert ("dev", NAME, "Delete") == (found["metadata"]["name"], found["driver"], found["deletionPolicy"])
     assert {"snapshot.storage.kubernetes.io/is-default-class": "true"} == found["metadata"]["annotations"]
-    assert () == (await cluster.list(VOLUME_ATTRIBUTES_CLASSES)).items, "nobody knows what another driver's parameters are called"
+    assert () == (await cluster.list(VOLUME_ATTRIBUTES_CLASSES)).items, (
+        "nobody knows what another driver's parameters are called"
+    )
 
 
 async def test_the_reference_driver_has_two_classes_of_attributes() -> None:

@@ -32,7 +32,10 @@ def a_cluster() -> Cluster:
 
 
 async def versions(cluster: Cluster) -> dict[str, str]:
-    return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in (await cluster.list(CUSTOM_RESOURCE_DEFINITIONS)).items}
+    return {
+        one["metadata"]["name"]: one["metadata"]["resourceVersion"]
+        for one in (await cluster.list(CUSTOM_RESOURCE_DEFINITIONS)).items
+    }
 
 
 async def definition(cluster: Cluster) -> dict[str, Any]:
@@ -54,10 +57,17 @@ def bare(value: Any, *, names: bool = False) -> Any:
 
 def test_they_are_the_originals_but_for_descriptions() -> None:
     if not ORIGINALS.is_dir():
-        not_tested(SPECIFICATION, f"no {ORIGINALS.relative_to(ROOT.parent)}: the definitions were not compared with the originals")
-    originals = {one["metadata"]["name"]: one for one in (yaml.safe_load(path.read_text()) for path in ORIGINALS.rglob("*.yaml"))}
+        not_tested(
+            SPECIFICATION,
+            f"no {ORIGINALS.relative_to(ROOT.parent)}: the definitions were not compared with the originals",
+        )
+    originals = {
+        one["metadata"]["name"]: one for one in (yaml.safe_load(path.read_text()) for path in ORIGINALS.rglob("*.yaml"))
+    }
     ours = {one["metadata"]["name"]: one for one in definitions()}
-    assert {name: bare(one["spec"]) for name, one in originals.items()} == {name: one["spec"] for name, one in ours.items()}
+    assert {name: bare(one["spec"]) for name, one in originals.items()} == {
+        name: one["spec"] for name, one in ours.items()
+    }
     approved = "api-approved.kubernetes.io"
     assert {one["metadata"]["annotations"][approved] for one in originals.values()} == {
         one["metadata"]["annotations"][approved] for one in ours.values()
@@ -73,8 +83,12 @@ async def test_the_kinds_are_served_at_once_and_validated() -> None:
     good = snapshot("good", "claim")
     await cluster.create(VOLUME_SNAPSHOTS.whole(), good, "default")
     both = {"persistentVolumeClaimName": "claim", "volumeSnapshotContentName": "content"}
-    with pytest.raises(Invalid, match="exactly one of volumeSnapshotContentName and persistentVolumeClaimName must be set"):
-        await cluster.create(VOLUME_SNAPSHOTS.whole(), {**good, "metadata": {"name": "bad"}, "spec": {"source": both}}, "default")
+    with pytest.raises(
+        Invalid, match="exactly one of volumeSnapshotContentName and persistentVolumeClaimName must be set"
+    ):
+        await cluster.create(
+            VOLUME_SNAPSHOTS.whole(), {**good, "metadata": {"name": "bad"}, "spec": {"source": both}}, "default"
+        )
     moved = Patch(PatchType.MERGE, {"spec": {"source": {"persistentVolumeClaimName": "another"}}})
     with pytest.raises(Invalid, match="persistentVolumeClaimName is immutable"):
         await cluster.patch(VOLUME_SNAPSHOTS, "good", moved, "default")
@@ -88,7 +102,9 @@ async def test_a_second_start_writes_nothing() -> None:
     assert before == await versions(cluster)
 
 
-async def test_a_later_version_brings_its_own_definitions_and_keeps_objects_and_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_later_version_brings_its_own_definitions_and_keeps_objects_and_notes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As where a folder of an earlier version is used again."""
     cluster = a_cluster()
     earlier = list(definitions())
@@ -100,7 +116,9 @@ async def test_a_later_version_brings_its_own_definitions_and_keeps_objects_and_
     monkeypatch.undo()
     await cluster.create(VOLUME_SNAPSHOTS.whole(), snapshot("kept", "claim"), "default")
     await cluster.patch(
-        CUSTOM_RESOURCE_DEFINITIONS, NAME, Patch(PatchType.MERGE, {"metadata": {"labels": {"mine": "yes"}, "annotations": {"note": "x"}}})
+        CUSTOM_RESOURCE_DEFINITIONS,
+        NAME,
+        Patch(PatchType.MERGE, {"metadata": {"labels": {"mine": "yes"}, "annotations": {"note": "x"}}}),
     )
     await install(cluster)
     found, wanted = await definition(cluster), next(one for one in definitions() if one["metadata"]["name"] == NAME)
@@ -138,4 +156,6 @@ async def test_the_kinds_of_groups_are_there_for_drivers_that_make_them() -> Non
         await cluster.patch(GROUP_SNAPSHOTS, "shelves", moved, "default")
     both = {**group_snapshot("bad", {"a": "b"})["spec"]["source"], "volumeGroupSnapshotContentName": "content"}
     with pytest.raises(Invalid, match="exactly one of selector and volumeGroupSnapshotContentName must be set"):
-        await cluster.create(GROUP_SNAPSHOTS.whole(), {**group_snapshot("bad", {}), "spec": {"source": both}}, "default")
+        await cluster.create(
+            GROUP_SNAPSHOTS.whole(), {**group_snapshot("bad", {}), "spec": {"source": both}}, "default"
+        )

@@ -112,7 +112,9 @@ def test_a_pipe_gets_plain_lines() -> None:
 VOLUME_ID = "vol-0a1b2c3d-0000-4000-8000-000000000000"
 CREATION = "required_bytes=1Gi name=n secrets=***stripped*** volume_capabilities=[mode=SINGLE_NODE_WRITER fs_type=ext4]"
 TWO = csi.ListVolumesResponse(entries=[{"volume": {"volume_id": "a"}}, {"volume": {"volume_id": "b"}}])
-CAPABILITIES = csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"type": 1}}, {"volume_expansion": {"type": 1}}])
+CAPABILITIES = csi.GetPluginCapabilitiesResponse(
+    capabilities=[{"service": {"type": 1}}, {"volume_expansion": {"type": 1}}]
+)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,10 @@ CAPABILITIES = csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"typ
         (a_creation("n", secrets={"password": "canary"}), CREATION),
         (csi.ControllerPublishVolumeResponse(publish_context={"path": "/dev/a b"}), 'path="/dev/a b"'),
         (csi.ControllerGetVolumeResponse(status={"volume_condition": {"message": "well"}}), ""),
-        (csi.ControllerGetVolumeResponse(status={"volume_condition": {"abnormal": True, "message": "gone"}}), "abnormal=true message=gone"),
+        (
+            csi.ControllerGetVolumeResponse(status={"volume_condition": {"abnormal": True, "message": "gone"}}),
+            "abnormal=true message=gone",
+        ),
         (TWO, "entries=[volume_id=a, volume_id=b]"),
         (CAPABILITIES, "capabilities=[CONTROLLER_SERVICE, ONLINE]"),
     ],
@@ -136,9 +141,15 @@ def test_messages_in_a_few_words(message: Message, summary: str) -> None:
 
 
 def test_patches_in_a_few_words() -> None:
-    assert "status.attached=true status.attachError=null" == patch_summary({"status": {"attached": True, "attachError": None}})
+    assert "status.attached=true status.attachError=null" == patch_summary(
+        {"status": {"attached": True, "attachError": None}}
+    )
     assert 'finalizers=["a"]' == patch_summary({"metadata": {"finalizers": ["a"]}})
-    steps = [{"op": "test", "path": "/a", "value": 1}, {"op": "add", "path": "/b", "value": "c"}, {"op": "remove", "path": "/d"}]
+    steps = [
+        {"op": "test", "path": "/a", "value": 1},
+        {"op": "add", "path": "/b", "value": "c"},
+        {"op": "remove", "path": "/d"},
+    ]
     assert "add /b c, remove /d" == patch_summary(steps)
 
 
@@ -166,7 +177,9 @@ def test_of_long_lists_the_first_are_shown() -> None:
     assert message_summary(json.dumps({"entries": entries})) == (
         "entries=[volume_id=0, volume_id=1, volume_id=2, volume_id=3, volume_id=4] and 2 more"
     )
-    assert 'node_ids=["0", "1", "2", "3", "4"] and 1 more' == message_summary(json.dumps({"node_ids": [str(one) for one in range(6)]}))
+    assert 'node_ids=["0", "1", "2", "3", "4"] and 1 more' == message_summary(
+        json.dumps({"node_ids": [str(one) for one in range(6)]})
+    )
 
 
 PATH = f"/a/{'long/' * 20}path"

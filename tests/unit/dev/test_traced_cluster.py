@@ -33,7 +33,9 @@ async def test_a_node_that_says_that_it_is_well_is_not_told(ready: str, told: bo
     await world.create(a_lease("n", namespace=NODE_LEASE_NAMESPACE))
     traced = TracedCluster(world.users, "n", Story(PlainScreen(shown), world.clock), world.clock)
     conditions = [*GOOD[:3], {**GOOD[3], "status": ready}]
-    await traced.patch(NODES, "n", Patch(PatchType.STRATEGIC, {"status": {"conditions": conditions}}), subresource="status")
+    await traced.patch(
+        NODES, "n", Patch(PatchType.STRATEGIC, {"status": {"conditions": conditions}}), subresource="status"
+    )
     await traced.patch(LEASES, "n", merge_patch({"spec": {"leaseDurationSeconds": 41}}), NODE_LEASE_NAMESPACE)
     assert told == ("nodes/n" in shown.getvalue())
     assert "leases" not in shown.getvalue()
@@ -72,7 +74,9 @@ async def test_a_request_for_a_token_is_told_with_its_account() -> None:
     """It has no metadata of its own."""
     shown = io.StringIO()
     world = ClusterWorld()
-    traced = TracedCluster(TokenIssuer(world.users, world.clock), "n", Story(PlainScreen(shown), world.clock), world.clock)
+    traced = TracedCluster(
+        TokenIssuer(world.users, world.clock), "n", Story(PlainScreen(shown), world.clock), world.clock
+    )
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": ["vault"]}}
     made = await traced.create(SERVICE_ACCOUNT_TOKENS, body, "default", of=("default", "token"))
     assert "token1" == made.status.token

@@ -49,10 +49,14 @@ class Liar(Plugin):
     name = "liar.csi.test"
     vendor_version = "1"
 
-    async def controller_get_capabilities(self, request: csi.ControllerGetCapabilitiesRequest) -> csi.ControllerGetCapabilitiesResponse:
+    async def controller_get_capabilities(
+        self, request: csi.ControllerGetCapabilitiesRequest
+    ) -> csi.ControllerGetCapabilitiesResponse:
         rpc = csi.ControllerServiceCapability.RPC
         types = (rpc.CREATE_DELETE_VOLUME, rpc.LIST_VOLUMES, rpc.GET_CAPACITY)
-        return csi.ControllerGetCapabilitiesResponse(capabilities=[csi.ControllerServiceCapability(rpc={"type": one}) for one in types])
+        return csi.ControllerGetCapabilitiesResponse(
+            capabilities=[csi.ControllerServiceCapability(rpc={"type": one}) for one in types]
+        )
 
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
         raise NotImplementedError
@@ -68,7 +72,10 @@ class Liar(Plugin):
 
 async def test_a_deleted_volume_that_is_still_listed_is_told(tmp_path: Path) -> None:
     clock, told = LoopClock(), list[str]()
-    story, breaches = Story(PlainScreen(io.StringIO()), clock), Breaches(lambda one: told.append(one.line), sees_mounts=False, repeats=True)
+    story, breaches = (
+        Story(PlainScreen(io.StringIO()), clock),
+        Breaches(lambda one: told.append(one.line), sees_mounts=False, repeats=True),
+    )
     async with serving(Liar(), str(tmp_path / "s"), grace_s=0.1):
         driver = TracedDriver(str(tmp_path / "s"), "driver", story, breaches=breaches, where="", clock=clock)
         await driver.connect(5)

@@ -24,7 +24,11 @@ def a_capability(mode: int = Mode.SINGLE_NODE_WRITER, *, block: bool = False) ->
 
 
 def a_creation(name: str = "pvc-1", **fields: Any) -> csi.CreateVolumeRequest:
-    fields = {"capacity_range": csi.CapacityRange(required_bytes=GIB), "volume_capabilities": [a_capability()], **fields}
+    fields = {
+        "capacity_range": csi.CapacityRange(required_bytes=GIB),
+        "volume_capabilities": [a_capability()],
+        **fields,
+    }
     return csi.CreateVolumeRequest(name=name, **fields)
 
 
@@ -48,7 +52,9 @@ def a_snapshot_of(volume_id: str, name: str = "snapshot-1", **fields: Any) -> cs
 
 
 def an_expansion(volume_id: str, required_bytes: int, **fields: Any) -> csi.ControllerExpandVolumeRequest:
-    return csi.ControllerExpandVolumeRequest(volume_id=volume_id, capacity_range={"required_bytes": required_bytes}, **fields)
+    return csi.ControllerExpandVolumeRequest(
+        volume_id=volume_id, capacity_range={"required_bytes": required_bytes}, **fields
+    )
 
 
 def a_driver(folder: Path, **options: Any) -> HostPath:
@@ -64,7 +70,9 @@ async def created(driver: Any, name: str = "pvc-1", **fields: Any) -> str:
 
 async def published_nodes(driver: Any, volume_id: str) -> list[str]:
     """Where the driver says that the volume is."""
-    answer: csi.ControllerGetVolumeResponse = await driver.controller_get_volume(csi.ControllerGetVolumeRequest(volume_id=volume_id))
+    answer: csi.ControllerGetVolumeResponse = await driver.controller_get_volume(
+        csi.ControllerGetVolumeRequest(volume_id=volume_id)
+    )
     return list(answer.status.published_node_ids)
 
 

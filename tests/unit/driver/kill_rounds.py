@@ -102,7 +102,9 @@ async def work(folder: Path, answered: int, workers: int, laps: int, seed: int) 
                 group.create_task(worker(driver, f"pvc-{number}", answered, laps), name=f"worker/{number}")
 
 
-def run_until_killed(folder: Path, workers: int, laps: int, seed: int, *, step: int = 0, after_s: float = 0.0) -> tuple[list[str], bool]:
+def run_until_killed(
+    folder: Path, workers: int, laps: int, seed: int, *, step: int = 0, after_s: float = 0.0
+) -> tuple[list[str], bool]:
     """The answers that were told before the end, and whether the driver was killed. step: before which change of the file system."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -127,7 +129,9 @@ def kill_before(step: int) -> None:
     count = itertools.count(1)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        reads_only = event == "open" and not (isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR))
+        reads_only = event == "open" and not (
+            isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        )
         if event in CHANGES and not reads_only and next(count) == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -164,9 +168,13 @@ def judge(folder: Path, before: dict[str, tuple[Seen, str]], answers: list[str])
             assert there <= allowed, f"{name}: was {before.get(name)}, is {after.get(name)}"
             continue
         step, told_id = int(last[name][0]), last[name][1]
-        assert there in {LIFE[step], LIFE[(step + 1) % len(LIFE)]}, f"{name}: answered {last[name]}, is {after.get(name)}"
+        assert there in {LIFE[step], LIFE[(step + 1) % len(LIFE)]}, (
+            f"{name}: answered {last[name]}, is {after.get(name)}"
+        )
         if VOLUME in there:  # a deleted volume comes back as another one only
-            assert (volume_id == told_id) is (VOLUME in LIFE[step]), f"{name}: answered {last[name]}, is {after.get(name)}"
+            assert (volume_id == told_id) is (VOLUME in LIFE[step]), (
+                f"{name}: answered {last[name]}, is {after.get(name)}"
+            )
     return after
 
 
@@ -183,7 +191,9 @@ def at_each_step(folder: Path, seed: int) -> int:
 def at_random_times(folder: Path, rounds: int, seed: int) -> int:
     randomness, before = random.Random(seed), dict[str, tuple[Seen, str]]()
     for number in range(rounds):
-        answers, killed = run_until_killed(folder, workers=5, laps=10_000, seed=seed + number, after_s=randomness.uniform(0.0, 0.05))
+        answers, killed = run_until_killed(
+            folder, workers=5, laps=10_000, seed=seed + number, after_s=randomness.uniform(0.0, 0.05)
+        )
         assert killed
         before = judge(folder, before, answers)
     return rounds

@@ -35,7 +35,9 @@ def an_unstaging(volume_id: str, path: Path) -> csi.NodeUnstageVolumeRequest:
 
 def a_target(volume_id: str, staging: Path | str, path: Path, **fields: Any) -> csi.NodePublishVolumeRequest:
     fields = {"volume_capability": a_capability(), **fields}
-    return csi.NodePublishVolumeRequest(volume_id=volume_id, staging_target_path=str(staging), target_path=str(path), **fields)
+    return csi.NodePublishVolumeRequest(
+        volume_id=volume_id, staging_target_path=str(staging), target_path=str(path), **fields
+    )
 
 
 def a_withdrawal(volume_id: str, path: Path) -> csi.NodeUnpublishVolumeRequest:
@@ -49,7 +51,9 @@ def an_inline(volume_id: str, path: Path, **fields: Any) -> csi.NodePublishVolum
 class OnNode:
     """A volume's way to a path of one node and back. node: the plugin that answers for it; folder: for its paths."""
 
-    def __init__(self, driver: Any, folder: Path, *, node: Any = None, node_id: str = "node-1", block: bool = False) -> None:
+    def __init__(
+        self, driver: Any, folder: Path, *, node: Any = None, node_id: str = "node-1", block: bool = False
+    ) -> None:
         self.driver, self.node, self.node_id = driver, node or driver, node_id
         self.staging, self.target = folder / f"staging-{node_id}", folder / f"target-{node_id}"
         self.staging.mkdir(exist_ok=True)
@@ -65,7 +69,9 @@ class OnNode:
         await self.driver.controller_publish_volume(request)
 
     async def stage(self, **fields: Any) -> None:
-        await self.node.node_stage_volume(a_staging(self.volume_id, self.staging, **{"volume_capability": self.capability, **fields}))
+        await self.node.node_stage_volume(
+            a_staging(self.volume_id, self.staging, **{"volume_capability": self.capability, **fields})
+        )
 
     async def publish(self, target: Path | None = None, **fields: Any) -> Path:
         path = target or self.target
@@ -87,7 +93,9 @@ class OnNode:
         await self.node.node_unstage_volume(an_unstaging(self.volume_id, self.staging))
 
     async def detach(self) -> None:
-        await self.driver.controller_unpublish_volume(csi.ControllerUnpublishVolumeRequest(volume_id=self.volume_id, node_id=self.node_id))
+        await self.driver.controller_unpublish_volume(
+            csi.ControllerUnpublishVolumeRequest(volume_id=self.volume_id, node_id=self.node_id)
+        )
 
     async def down(self) -> None:
         """All of it undone, and the volume deleted."""

@@ -13,7 +13,9 @@ from mooring.driver.checks import Advertised, request_fault
 from tests.unit.driver.calls import Mode, a_capability, a_creation, a_publication
 
 NOTHING = Advertised(frozenset(), frozenset())
-EVERYTHING = Advertised(frozenset(Capability.Type.values()), frozenset(Service.Type.values()), frozenset(NodeCapability.Type.values()))
+EVERYTHING = Advertised(
+    frozenset(Capability.Type.values()), frozenset(Service.Type.values()), frozenset(NodeCapability.Type.values())
+)
 
 LONG = "é" * 65  # 130 bytes, 65 characters: the limit counts bytes
 BIG_MAP = {"key": "v" * 4094}
@@ -112,11 +114,23 @@ def test_a_broken_rule_is_told_with_its_field(request_: Message, fault: str) -> 
     [
         (a_publication("v", readonly=True), "readonly", "PUBLISH_READONLY"),
         (a_publication("v", mode=6), "volume_capability.access_mode.mode", "SINGLE_NODE_MULTI_WRITER"),
-        (a_creation(volume_capabilities=[a_capability(7)]), "volume_capabilities[0].access_mode.mode", "SINGLE_NODE_MULTI_WRITER"),
-        (a_creation(volume_content_source={"snapshot": {}}), "volume_content_source.snapshot", "CREATE_DELETE_SNAPSHOT"),
+        (
+            a_creation(volume_capabilities=[a_capability(7)]),
+            "volume_capabilities[0].access_mode.mode",
+            "SINGLE_NODE_MULTI_WRITER",
+        ),
+        (
+            a_creation(volume_content_source={"snapshot": {}}),
+            "volume_content_source.snapshot",
+            "CREATE_DELETE_SNAPSHOT",
+        ),
         (a_creation(volume_content_source={"volume": {}}), "volume_content_source.volume", "CLONE_VOLUME"),
         (a_creation(mutable_parameters={"a": "b"}), "mutable_parameters", "MODIFY_VOLUME"),
-        (a_publishing(volume_capability=a_capability(6)), "volume_capability.access_mode.mode", "SINGLE_NODE_MULTI_WRITER"),
+        (
+            a_publishing(volume_capability=a_capability(6)),
+            "volume_capability.access_mode.mode",
+            "SINGLE_NODE_MULTI_WRITER",
+        ),
         (
             a_publishing(volume_capability=mounted(volume_mount_group="7")),
             "volume_capability.mount.volume_mount_group",
@@ -145,7 +159,9 @@ def test_a_field_whose_capability_is_not_advertised_is_refused(request_: Message
         csi.ControllerUnpublishVolumeRequest(volume_id="v"),
         csi.NodeGetVolumeStatsRequest(volume_id="v", volume_path="some/path"),
         csi.NodeExpandVolumeRequest(volume_id="v", volume_path="some/path"),
-        csi.NodePublishVolumeRequest(volume_id="v", target_path="/" + "t" * 4000, readonly=True, volume_capability=a_capability()),
+        csi.NodePublishVolumeRequest(
+            volume_id="v", target_path="/" + "t" * 4000, readonly=True, volume_capability=a_capability()
+        ),
         csi.DeleteVolumeGroupSnapshotRequest(group_snapshot_id="g"),
         csi.GetVolumeGroupSnapshotRequest(group_snapshot_id="g"),
         csi.ListVolumesRequest(),

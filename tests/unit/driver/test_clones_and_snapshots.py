@@ -69,7 +69,9 @@ async def test_a_clone_has_what_its_source_had_and_goes_its_own_way(driver: Host
     (driver._folder.data(source) / "file").write_text("new")
     assert {"file": "old"} == files(driver, clone)
     await driver.delete_volume(a_deletion(source))
-    assert answer == await driver.create_volume(a_creation("clone", **of_volume(source))), "also when the source is gone"
+    assert answer == await driver.create_volume(a_creation("clone", **of_volume(source))), (
+        "also when the source is gone"
+    )
 
 
 async def test_a_restored_volume_has_what_was_there_when_the_snapshot_was_taken(driver: HostPath) -> None:
@@ -92,7 +94,9 @@ async def test_block_volumes_are_files_and_are_cloned_and_restored_as_such(drive
     for name, content in (("clone", of_volume(source)), ("restored", of_snapshot(snapshot))):
         data = driver._folder.data(await created(driver, name, **larger, **content)).read_bytes()
         assert b"boot" + bytes(4092) == data
-    await refused(driver.create_volume(a_creation("folder", **of_volume(source))), Code.INVALID_ARGUMENT, "is of type block")
+    await refused(
+        driver.create_volume(a_creation("folder", **of_volume(source))), Code.INVALID_ARGUMENT, "is of type block"
+    )
     await driver.delete_volume(a_deletion(source))
     assert not driver._folder.data(source).exists()
 
@@ -106,7 +110,9 @@ async def test_block_volumes_are_files_and_are_cloned_and_restored_as_such(drive
         (of_volume(""), Code.NOT_FOUND, "there is no volume ''"),
     ],
 )
-async def test_a_source_that_is_not_there_is_refused(driver: HostPath, tmp_path: Path, content: Any, code: Code, text: str) -> None:
+async def test_a_source_that_is_not_there_is_refused(
+    driver: HostPath, tmp_path: Path, content: Any, code: Code, text: str
+) -> None:
     await refused(driver.create_volume(a_creation("clone", **content)), code, text)
     assert [] == list((tmp_path / "volumes").iterdir())
 
@@ -115,7 +121,11 @@ async def test_a_copy_is_never_smaller_than_its_source(driver: HostPath) -> None
     source = await created(driver, "source", capacity_range={"required_bytes": 3 * GIB})
     for smaller in ({"required_bytes": GIB}, {"limit_bytes": GIB}):
         request = a_creation("clone", capacity_range=smaller, **of_volume(source))
-        await refused(driver.create_volume(request), Code.INVALID_ARGUMENT, f"{GIB} bytes are less than the {3 * GIB} of the source")
+        await refused(
+            driver.create_volume(request),
+            Code.INVALID_ARGUMENT,
+            f"{GIB} bytes are less than the {3 * GIB} of the source",
+        )
     answer = await driver.create_volume(a_creation("clone", capacity_range=None, **of_volume(source)))
     assert 3 * GIB == answer.volume.capacity_bytes
 
@@ -125,9 +135,13 @@ async def test_the_same_name_with_another_source_exists_already(driver: HostPath
     snapshot = await snapshotted(driver, one)
     await created(driver, "clone", **of_volume(one))
     for other in (of_volume(two), of_snapshot(snapshot), {}):
-        await refused(driver.create_volume(a_creation("clone", **other)), Code.ALREADY_EXISTS, f"the content of '{one}'")
+        await refused(
+            driver.create_volume(a_creation("clone", **other)), Code.ALREADY_EXISTS, f"the content of '{one}'"
+        )
     await refused(driver.create_volume(a_creation("one", **of_volume(two))), Code.ALREADY_EXISTS, "no content source")
-    await refused(driver.create_volume(a_creation("clone", **of_volume(one), **BLOCK)), Code.ALREADY_EXISTS, "the type mount")
+    await refused(
+        driver.create_volume(a_creation("clone", **of_volume(one), **BLOCK)), Code.ALREADY_EXISTS, "the type mount"
+    )
 
 
 # Snapshots as such
@@ -136,7 +150,11 @@ async def test_the_same_name_with_another_source_exists_already(driver: HostPath
 async def test_the_same_name_gives_the_same_snapshot_of_one_volume(driver: HostPath) -> None:
     one, two = await created(driver, "one"), await created(driver, "two")
     answer = await driver.create_snapshot(a_snapshot_of(one))
-    assert (one, GIB, True) == (answer.snapshot.source_volume_id, answer.snapshot.size_bytes, answer.snapshot.ready_to_use)
+    assert (one, GIB, True) == (
+        answer.snapshot.source_volume_id,
+        answer.snapshot.size_bytes,
+        answer.snapshot.ready_to_use,
+    )
     assert answer == await driver.create_snapshot(a_snapshot_of(one))
     await refused(driver.create_snapshot(a_snapshot_of(two)), Code.ALREADY_EXISTS, f"of volume '{one}'")
     await refused(driver.create_snapshot(a_snapshot_of("vol-x", "other")), Code.NOT_FOUND, "'vol-x'")
@@ -152,7 +170,9 @@ async def test_a_snapshot_is_ready_after_the_delay(tmp_path: Path) -> None:
         snapshot = answer.snapshot.snapshot_id
         assert not answer.snapshot.ready_to_use
         assert 1_700_000_000 == answer.snapshot.creation_time.seconds
-        await refused(driver.create_volume(a_creation("r", **of_snapshot(snapshot))), Code.FAILED_PRECONDITION, "not ready yet")
+        await refused(
+            driver.create_volume(a_creation("r", **of_snapshot(snapshot))), Code.FAILED_PRECONDITION, "not ready yet"
+        )
     later = LoopClock(epoch_s=1_700_000_061.0 - asyncio.get_running_loop().time())
     with a_driver(tmp_path, clock=later, randomness=Random(8)) as driver:
         answer = await driver.create_snapshot(a_snapshot_of(source))
@@ -173,7 +193,9 @@ async def test_snapshots_are_listed_by_page_by_volume_and_by_id(driver: HostPath
     assert of_one[:2] == [entry.snapshot.snapshot_id for entry in page.entries]
     await driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=of_one[1]))
     assert of_one[2:] == await listed(driver, source_volume_id=one, starting_token=page.next_token, max_entries=2)
-    await refused(driver.list_snapshots(csi.ListSnapshotsRequest(starting_token="7")), Code.ABORTED, "start from the beginning")
+    await refused(
+        driver.list_snapshots(csi.ListSnapshotsRequest(starting_token="7")), Code.ABORTED, "start from the beginning"
+    )
 
 
 async def test_a_deleted_snapshot_leaves_nothing_and_deleting_again_is_fine(driver: HostPath, tmp_path: Path) -> None:
@@ -215,7 +237,9 @@ class Gate:
         self._open.set()
 
 
-async def test_a_caller_who_gives_up_finds_his_clone_when_he_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_who_gives_up_finds_his_clone_when_he_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate = Gate(monkeypatch)
     with a_driver(tmp_path) as driver:
         source = await a_volume_with_data(driver)
@@ -241,9 +265,15 @@ async def test_what_a_copy_needs_is_kept_until_it_has_ended(driver: HostPath, mo
         while gate.copies < 2:
             await asyncio.to_thread(gate.reached.wait, 0.001)
         await refused(driver.delete_volume(a_deletion(source)), Code.ABORTED, "is being copied to")
-        await refused(driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=snapshot)), Code.ABORTED, "is being copied to")
+        await refused(
+            driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=snapshot)), Code.ABORTED, "is being copied to"
+        )
         entries = (await driver.list_volumes(csi.ListVolumesRequest())).entries
-        filling = [one.volume.volume_id for one in entries if one.status.volume_condition.message == "the volume's data is being copied"]
+        filling = [
+            one.volume.volume_id
+            for one in entries
+            if one.status.volume_condition.message == "the volume's data is being copied"
+        ]
         assert 2 == len(filling)
         for call in (
             driver.delete_volume(a_deletion(filling[0])),
@@ -251,7 +281,9 @@ async def test_what_a_copy_needs_is_kept_until_it_has_ended(driver: HostPath, mo
             driver.create_snapshot(a_snapshot_of(filling[0], "too-early")),
         ):
             await refused(call, Code.ABORTED, "try again when that is done")
-        await refused(driver.create_volume(a_creation("c", **of_volume(filling[0]))), Code.FAILED_PRECONDITION, "not ready")
+        await refused(
+            driver.create_volume(a_creation("c", **of_volume(filling[0]))), Code.FAILED_PRECONDITION, "not ready"
+        )
         gate.open()
     await driver.delete_volume(a_deletion(source))
     await driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=snapshot))
@@ -278,7 +310,11 @@ async def test_a_driver_that_ends_leaves_no_half_copy(tmp_path: Path, monkeypatc
     ("error", "code", "text"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), Code.RESOURCE_EXHAUSTED, "can't be copied: No space left"),
-        (PermissionError(errno.EPERM, "Operation not permitted"), Code.INTERNAL, "can't be copied: Operation not permitted"),
+        (
+            PermissionError(errno.EPERM, "Operation not permitted"),
+            Code.INTERNAL,
+            "can't be copied: Operation not permitted",
+        ),
     ],
 )
 async def test_a_copy_that_fails_leaves_nothing_and_is_tried_anew(
@@ -298,12 +334,16 @@ async def test_a_copy_that_fails_leaves_nothing_and_is_tried_anew(
             await refused(driver.create_snapshot(a_snapshot_of(source)), code, text)
         assert [source] == os.listdir(tmp_path / "volumes")
         assert [] == os.listdir(tmp_path / "snapshots")
-        assert [source] == [one.volume.volume_id for one in (await driver.list_volumes(csi.ListVolumesRequest())).entries]
+        assert [source] == [
+            one.volume.volume_id for one in (await driver.list_volumes(csi.ListVolumesRequest())).entries
+        ]
         assert {"file": "old"} == files(driver, (await driver.create_volume(request)).volume.volume_id)
         await snapshotted(driver, source)
 
 
-async def test_a_copy_whose_record_the_disk_refuses_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_copy_whose_record_the_disk_refuses_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_state: object) -> bytes:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -312,11 +352,17 @@ async def test_a_copy_whose_record_the_disk_refuses_is_not_begun(tmp_path: Path,
         with monkeypatch.context() as patch:
             patch.setattr(statefile, "encoded", full)
             patch.setattr(StateFolder, "copy", None)
-            await refused(driver.create_volume(a_creation("clone", **of_volume(source))), Code.RESOURCE_EXHAUSTED, "save its state")
+            await refused(
+                driver.create_volume(a_creation("clone", **of_volume(source))),
+                Code.RESOURCE_EXHAUSTED,
+                "save its state",
+            )
         await created(driver, "clone", **of_volume(source))
 
 
-async def test_a_copy_whose_caller_gives_up_begins_once_its_record_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_copy_whose_caller_gives_up_begins_once_its_record_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While another write goes on. The disk may refuse the record yet: what was copied by then would be nobody's, for ever."""
     begun, may_end, error = threading.Event(), threading.Event(), [OSError(errno.ENOSPC, "No space left on device")]
     encoded, copies = statefile.encoded, Gate(monkeypatch)
@@ -353,7 +399,9 @@ async def test_a_copy_whose_caller_gives_up_begins_once_its_record_is_saved(tmp_
         await copies.reach()
 
 
-async def test_a_copy_has_ended_also_where_the_disk_refuses_to_hear_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_copy_has_ended_also_where_the_disk_refuses_to_hear_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its record would be of a copy that is under way, which nobody makes: it could be neither used nor deleted before the next start."""
     encoded = statefile.encoded
 
@@ -373,7 +421,9 @@ async def test_a_copy_has_ended_also_where_the_disk_refuses_to_hear_so(tmp_path:
         assert [] == os.listdir(tmp_path / "snapshots")
 
 
-async def test_what_a_failed_copy_leaves_is_removed_at_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_failed_copy_leaves_is_removed_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_source: str, target: str, _check: object) -> None:
         (Path(target) / "half").write_text("half")
         monkeypatch.setattr(statefile, "remove_tree", fail_too)

@@ -51,7 +51,14 @@ def seen(folder: Path) -> dict[str, tuple[object, ...]]:
         content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else ""
         links = 0 if path.is_dir() else status.st_nlink
         modified = status.st_mtime_ns
-        found[str(path.relative_to(folder))] = (stat.filemode(status.st_mode), status.st_uid, status.st_gid, modified, links, content)
+        found[str(path.relative_to(folder))] = (
+            stat.filemode(status.st_mode),
+            status.st_uid,
+            status.st_gid,
+            modified,
+            links,
+            content,
+        )
     return found
 
 
@@ -80,7 +87,9 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("copied", [OSError(errno.EXDEV, "another file system"), None])
-def test_one_file_is_copied_and_made_larger(tmp_path: Path, copied: OSError | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_file_is_copied_and_made_larger(
+    tmp_path: Path, copied: OSError | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*_arguments: object) -> int:
         assert copied is not None
         raise copied

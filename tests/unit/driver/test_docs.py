@@ -23,7 +23,15 @@ from tests.support.pages import blocks
 from tests.support.programs import Program
 from tests.support.rest import Rest
 from tests.support.waiting import eventually
-from tests.unit.driver.calls import a_capability, a_creation, a_deletion, a_publication, an_unpublication, created, refused
+from tests.unit.driver.calls import (
+    a_capability,
+    a_creation,
+    a_deletion,
+    a_publication,
+    an_unpublication,
+    created,
+    refused,
+)
 
 BIN = Path(sys.executable).parent
 ASKED_OF_KUBECTL = "$(kubectl get pvc books -o jsonpath='{.spec.volumeName}')"
@@ -46,7 +54,9 @@ def shelf(tmp_path: Path) -> Any:
 async def test_it_knows_its_node(shelf: Any) -> None:
     assert "node-1" == (await shelf.node_get_info(csi.NodeGetInfoRequest())).node_id
     assert 0 == len((await shelf.node_get_capabilities(csi.NodeGetCapabilitiesRequest())).capabilities)
-    on_block = csi.NodePublishVolumeRequest(volume_id=NAME, target_path="/nowhere/t", volume_capability=a_capability(block=True))
+    on_block = csi.NodePublishVolumeRequest(
+        volume_id=NAME, target_path="/nowhere/t", volume_capability=a_capability(block=True)
+    )
     await refused(shelf.node_publish_volume(on_block), Code.NOT_FOUND)
     await created(shelf, NAME)
     await refused(shelf.node_publish_volume(on_block), Code.INVALID_ARGUMENT, "no block device")
@@ -80,7 +90,9 @@ async def test_a_volume_is_published_on_one_node(shelf: Any, tmp_path: Path) -> 
         assert {"folder": str(tmp_path / NAME)} == dict(answer.publish_context)
     await refused(shelf.controller_publish_volume(a_publication(NAME, "node-2")), Code.FAILED_PRECONDITION, "'node-1'")
     await refused(shelf.delete_volume(a_deletion(NAME)), Code.FAILED_PRECONDITION, "'node-1'")
-    await refused(shelf.controller_publish_volume(a_publication(NAME, "elsewhere")), Code.NOT_FOUND, "no node 'elsewhere'")
+    await refused(
+        shelf.controller_publish_volume(a_publication(NAME, "elsewhere")), Code.NOT_FOUND, "no node 'elsewhere'"
+    )
     await shelf.controller_unpublish_volume(an_unpublication(NAME, "node-2"))
     assert "node-1" == note.read_text()
     for _ in range(2):
@@ -140,8 +152,14 @@ def test_its_volume_is_made_attached_and_deleted_as_the_page_has_it(tmp_path: Pa
     with (
         running([BIN / "mooring", "dev", "--state", config.parent], tmp_path / "dev.log", "Ctrl-C ends it"),
         the_example(tmp_path) as socket,
-        running([BIN / "csi-provisioner", f"--csi-address={socket}", f"--kubeconfig={config}"], tmp_path / "provisioner.log", ""),
-        running([BIN / "csi-attacher", f"--csi-address={socket}", f"--kubeconfig={config}"], tmp_path / "attacher.log", ""),
+        running(
+            [BIN / "csi-provisioner", f"--csi-address={socket}", f"--kubeconfig={config}"],
+            tmp_path / "provisioner.log",
+            "",
+        ),
+        running(
+            [BIN / "csi-attacher", f"--csi-address={socket}", f"--kubeconfig={config}"], tmp_path / "attacher.log", ""
+        ),
     ):
         api = a_client(config, tmp_path)
         for one in yaml.safe_load_all(block("yaml")):

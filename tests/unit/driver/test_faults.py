@@ -137,10 +137,16 @@ async def test_a_delay_is_waited_for(tmp_path: Path) -> None:
 
 async def test_a_dropped_connection_fails_every_call_on_it_and_another_can_be_made(tmp_path: Path) -> None:
     faults = tmp_path / "faults"
-    write(faults, {"match": {"method": "DeleteVolume"}, "do": {"drop": True}}, {"match": {"method": "GetCapacity"}, "do": {"hang": True}})
+    write(
+        faults,
+        {"match": {"method": "DeleteVolume"}, "do": {"drop": True}},
+        {"match": {"method": "GetCapacity"}, "do": {"hang": True}},
+    )
     async with served(tmp_path, faults=str(faults)) as client:
         async with asyncio.TaskGroup() as group:
-            other = group.create_task(refused(client.get_capacity(csi.GetCapacityRequest(), PATIENT), Code.UNAVAILABLE), name="other")
+            other = group.create_task(
+                refused(client.get_capacity(csi.GetCapacityRequest(), PATIENT), Code.UNAVAILABLE), name="other"
+            )
             while not other.done():
                 await refused(client.delete_volume(a_deletion("vol-1"), PATIENT), Code.UNAVAILABLE)
                 write(faults, {"match": {"method": "GetCapacity"}, "do": {"hang": True}})
@@ -158,7 +164,12 @@ async def test_each_call_is_a_line_of_json_without_secrets(tmp_path: Path) -> No
         await refused(client.delete_volume(a_deletion(""), PATIENT), Code.INVALID_ARGUMENT)
     first, second = (json.loads(line) for line in log.read_text().splitlines())
     assert "hidden-value" not in log.read_text()
-    assert ("CreateVolume", "OK", "one", "") == (first["method"], first["code"], first["request"]["name"], first["error"])
+    assert ("CreateVolume", "OK", "one", "") == (
+        first["method"],
+        first["code"],
+        first["request"]["name"],
+        first["error"],
+    )
     assert first["response"]["volume"]["volume_id"]
     assert ("DeleteVolume", "InvalidArgument", None, "volume_id is required") == (
         second["method"],
@@ -185,7 +196,10 @@ async def test_metrics_and_state_are_told_over_http(tmp_path: Path) -> None:
                 await plugin.delete_volume(a_deletion(""))
             metrics, state = await page(port, "/metrics"), await page(port, "/state")
     assert 'csi_driver_operations_seconds_count{grpc_status_code="OK",method_name="CreateVolume"} 1.0' in metrics
-    assert 'csi_driver_operations_seconds_count{grpc_status_code="InvalidArgument",method_name="DeleteVolume"} 1.0' in metrics
+    assert (
+        'csi_driver_operations_seconds_count{grpc_status_code="InvalidArgument",method_name="DeleteVolume"} 1.0'
+        in metrics
+    )
     assert ["one"] == [volume["name"] for volume in json.loads(state)["state"]["volumes"].values()]
 
 

@@ -79,7 +79,9 @@ async def test_groups_that_can_not_be(tmp_path: Path) -> None:
         await refused(driver.create_volume_group_snapshot(a_group(one)), Code.ALREADY_EXISTS, "exists, of volumes")
         for call in (
             driver.get_volume_group_snapshot(asked(group.group_snapshot_id, "snap-1")),
-            driver.delete_volume_group_snapshot(a_group_deletion(group.group_snapshot_id, group.snapshots[0].snapshot_id)),
+            driver.delete_volume_group_snapshot(
+                a_group_deletion(group.group_snapshot_id, group.snapshots[0].snapshot_id)
+            ),
         ):
             await refused(call, Code.INVALID_ARGUMENT, "snapshot_ids")
         await refused(driver.get_volume_group_snapshot(asked("group-9")), Code.NOT_FOUND)
@@ -91,7 +93,9 @@ async def test_a_name_that_a_snapshot_has_is_not_given_to_a_member(tmp_path: Pat
     with a_driver(tmp_path) as driver:
         one, two = await two_volumes(driver)
         await snapshotted(driver, one, f"group-1-{one}")
-        await refused(driver.create_volume_group_snapshot(a_group(one, two)), Code.ALREADY_EXISTS, "belongs to no group")
+        await refused(
+            driver.create_volume_group_snapshot(a_group(one, two)), Code.ALREADY_EXISTS, "belongs to no group"
+        )
         assert {} == read_state(tmp_path).groups
         again = a_snapshot_of(one, f"other-{one}")
         await driver.create_volume_group_snapshot(a_group(one, name="other"))
@@ -126,7 +130,9 @@ async def test_a_copy_that_fails_takes_the_whole_group_with_it(tmp_path: Path, m
         assert 2 == len((await grouped(driver, one, two)).snapshots)
 
 
-async def test_a_group_whose_deletion_is_not_saved_has_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_group_whose_deletion_is_not_saved_has_its_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with a_driver(tmp_path) as driver:
         one, two = await two_volumes(driver)
         group = await grouped(driver, one, two)
@@ -139,7 +145,9 @@ async def test_a_group_whose_deletion_is_not_saved_has_its_data(tmp_path: Path, 
         deletion = a_group_deletion(group.group_snapshot_id, *ids)
         await refused(driver.delete_volume_group_snapshot(deletion), Code.INTERNAL, "could not save its state")
         monkeypatch.undo()
-        assert sorted((one, two)) == sorted((driver._folder.data(snapshot_id) / "file").read_text() for snapshot_id in ids)
+        assert sorted((one, two)) == sorted(
+            (driver._folder.data(snapshot_id) / "file").read_text() for snapshot_id in ids
+        )
         await driver.delete_volume_group_snapshot(deletion)
         nothing_left(tmp_path)
 
@@ -168,5 +176,7 @@ async def test_the_sources_of_a_group_may_go(tmp_path: Path) -> None:
 async def test_groups_can_be_left_out(tmp_path: Path, options: Any) -> None:
     with a_driver(tmp_path, **options) as driver:
         answer = await driver.get_plugin_capabilities(csi.GetPluginCapabilitiesRequest())
-        assert Service.GROUP_CONTROLLER_SERVICE not in {one.service.type for one in answer.capabilities if one.HasField("service")}
+        assert Service.GROUP_CONTROLLER_SERVICE not in {
+            one.service.type for one in answer.capabilities if one.HasField("service")
+        }
         await refused(driver.create_volume_group_snapshot(a_group("vol-1")), Code.UNIMPLEMENTED)

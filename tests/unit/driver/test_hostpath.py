@@ -85,10 +85,15 @@ PUBLISHING = {Capability.PUBLISH_UNPUBLISH_VOLUME, Capability.PUBLISH_READONLY, 
         (Capability.PUBLISH_UNPUBLISH_VOLUME, PUBLISHING),
         (Capability.LIST_VOLUMES, {Capability.LIST_VOLUMES, Capability.LIST_VOLUMES_PUBLISHED_NODES}),
         (Capability.CREATE_DELETE_VOLUME, {Capability.CREATE_DELETE_VOLUME, Capability.CLONE_VOLUME}),
-        *((one, {one}) for one in sorted(ALL - PUBLISHING - {Capability.LIST_VOLUMES, Capability.CREATE_DELETE_VOLUME})),
+        *(
+            (one, {one})
+            for one in sorted(ALL - PUBLISHING - {Capability.LIST_VOLUMES, Capability.CREATE_DELETE_VOLUME})
+        ),
     ],
 )
-async def test_what_is_left_out_is_not_advertised_and_takes_along_what_needs_it(tmp_path: Path, left_out: int, gone: set[int]) -> None:
+async def test_what_is_left_out_is_not_advertised_and_takes_along_what_needs_it(
+    tmp_path: Path, left_out: int, gone: set[int]
+) -> None:
     with a_driver(tmp_path, without=[left_out]) as driver:
         expansion = set() if left_out == Capability.EXPAND_VOLUME else {Expansion.ONLINE}
         groups = set() if left_out == Capability.CREATE_DELETE_SNAPSHOT else {Service.GROUP_CONTROLLER_SERVICE}
@@ -96,13 +101,20 @@ async def test_what_is_left_out_is_not_advertised_and_takes_along_what_needs_it(
 
 
 async def test_what_is_left_out_is_refused(tmp_path: Path) -> None:
-    without = [Capability.CREATE_DELETE_SNAPSHOT, Capability.CLONE_VOLUME, Capability.MODIFY_VOLUME, Capability.EXPAND_VOLUME]
+    without = [
+        Capability.CREATE_DELETE_SNAPSHOT,
+        Capability.CLONE_VOLUME,
+        Capability.MODIFY_VOLUME,
+        Capability.EXPAND_VOLUME,
+    ]
     with a_driver(tmp_path, without=without) as driver:
         volume_id = await created(driver)
         await refused(driver.create_snapshot(a_snapshot_of(volume_id)), Code.UNIMPLEMENTED)
         clone = a_creation("clone", volume_content_source={"volume": {"volume_id": volume_id}})
         await refused(driver.create_volume(clone), Code.INVALID_ARGUMENT, "needs the capability CLONE_VOLUME")
-        await refused(driver.create_volume(a_creation("m", mutable_parameters={"a": "b"})), Code.INVALID_ARGUMENT, "MODIFY_VOLUME")
+        await refused(
+            driver.create_volume(a_creation("m", mutable_parameters={"a": "b"})), Code.INVALID_ARGUMENT, "MODIFY_VOLUME"
+        )
         await refused(driver.controller_expand_volume(an_expansion(volume_id, 2 * GIB)), Code.UNIMPLEMENTED)
 
 
@@ -209,7 +221,9 @@ async def test_a_published_volume_is_not_deleted(driver: HostPath) -> None:
     await driver.delete_volume(a_deletion(volume_id))
 
 
-async def test_data_that_can_not_be_removed_is_told_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_data_that_can_not_be_removed_is_told_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also across a restart, which it does not keep from serving."""
     with monkeypatch.context() as patch:
         patch.setattr(statefile, "remove_tree", _no_permission)
@@ -246,7 +260,9 @@ async def test_publishing_is_remembered_and_its_repetition_gives_the_same_contex
 
 async def test_unknown_volumes_and_nodes_are_not_found(driver: HostPath) -> None:
     await refused(driver.controller_publish_volume(a_publication("no-volume")), Code.NOT_FOUND, "'no-volume'")
-    await refused(driver.controller_publish_volume(a_publication(await created(driver), "no-node")), Code.NOT_FOUND, "'no-node'")
+    await refused(
+        driver.controller_publish_volume(a_publication(await created(driver), "no-node")), Code.NOT_FOUND, "'no-node'"
+    )
 
 
 @pytest.mark.parametrize("change", [{"readonly": True}, {"mode": Mode.MULTI_NODE_MULTI_WRITER}])
@@ -254,7 +270,11 @@ async def test_published_in_another_way_exists_already(driver: HostPath, change:
     volume_id = await created(driver)
     await driver.controller_publish_volume(a_publication(volume_id))
     other = a_publication(volume_id, **change)
-    await refused(driver.controller_publish_volume(other), Code.ALREADY_EXISTS, "readonly=False and access mode SINGLE_NODE_WRITER")
+    await refused(
+        driver.controller_publish_volume(other),
+        Code.ALREADY_EXISTS,
+        "readonly=False and access mode SINGLE_NODE_WRITER",
+    )
 
 
 SNW, SNR, MNR = Mode.SINGLE_NODE_WRITER, Mode.SINGLE_NODE_READER_ONLY, Mode.MULTI_NODE_READER_ONLY
@@ -331,7 +351,11 @@ async def test_pages_are_stable_while_volumes_come_and_go(driver: HostPath) -> N
 
 
 async def test_a_foreign_token_is_aborted(driver: HostPath) -> None:
-    await refused(driver.list_volumes(csi.ListVolumesRequest(starting_token="invalid-token")), Code.ABORTED, "start from the beginning")
+    await refused(
+        driver.list_volumes(csi.ListVolumesRequest(starting_token="invalid-token")),
+        Code.ABORTED,
+        "start from the beginning",
+    )
 
 
 async def test_the_list_tells_where_volumes_are(driver: HostPath, tmp_path: Path) -> None:
@@ -367,7 +391,9 @@ async def test_capabilities_are_confirmed_or_the_reason_is_told(tmp_path: Path, 
     with a_driver(tmp_path, mutable_names=["a"]) as driver:
         volume_id = await created(driver, parameters={PVC: "claim"})
         fields = {"volume_capabilities": [a_capability(MNMW)], **fields}
-        answer = await driver.validate_volume_capabilities(csi.ValidateVolumeCapabilitiesRequest(volume_id=volume_id, **fields))
+        answer = await driver.validate_volume_capabilities(
+            csi.ValidateVolumeCapabilitiesRequest(volume_id=volume_id, **fields)
+        )
     assert answer.HasField("confirmed") is (not reason)
     assert reason in answer.message
     if not reason:

@@ -26,7 +26,9 @@ def test_the_id_of_a_name_is_fit_for_a_path_and_always_the_same(name: str) -> No
     assert id_of(name) != id_of(name + "x")
 
 
-@pytest.mark.parametrize("text", ["", "vol-", "../x", "vol-" + "0" * 33, "vol-" + "0" * 32 + "\n", "vol-" + "G" * 32, "snap-" + "0" * 32])
+@pytest.mark.parametrize(
+    "text", ["", "vol-", "../x", "vol-" + "0" * 33, "vol-" + "0" * 32 + "\n", "vol-" + "G" * 32, "snap-" + "0" * 32]
+)
 def test_other_texts_are_no_ids(text: str) -> None:
     assert not is_id(text)
 
@@ -71,7 +73,9 @@ def test_pages_are_stable_while_volumes_come_and_go() -> None:
     first, second, third = sorted(id_of(name) for name in "abc")
     shown, token = page([third, first, second], csi.ListVolumesRequest(max_entries=2))
     assert ([first, second], second) == (shown, token)
-    assert ([third], "") == page([first, third], csi.ListVolumesRequest(max_entries=2, starting_token=token))  # the second one is deleted
+    assert ([third], "") == page(
+        [first, third], csi.ListVolumesRequest(max_entries=2, starting_token=token)
+    )  # the second one is deleted
     assert ([first, second], "") == page([first, second], csi.ListSnapshotsRequest())
     with pytest.raises(DriverError, match="Aborted"):
         page([], csi.ListVolumesRequest(starting_token="invalid-token"))

@@ -73,7 +73,9 @@ def _torn_away(_: int) -> None:
     raise OSError("torn away")
 
 
-def test_a_file_system_that_exchanges_no_names_takes_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_that_exchanges_no_names_takes_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(renameat2=lambda *_: -1))
     file = KeptFile(tmp_path / "file")
     for content in (b"first", b"second"):

@@ -145,7 +145,9 @@ def test_an_error_of_the_authors_passes(module: str, tmp_path: Path) -> None:
         ("OnItsNode", {}, "its-own"),
     ],
 )
-def test_a_folder_is_enough_where_the_node_is_known(module: str, name: str, options: dict[str, str], node_id: str) -> None:
+def test_a_folder_is_enough_where_the_node_is_known(
+    module: str, name: str, options: dict[str, str], node_id: str
+) -> None:
     """B3 of what hurt drivers' authors."""
     assert node_id == load(f"{module}:{name}", {"folder": "/data", **options}, "n1").node_id
 
@@ -163,7 +165,9 @@ STORIES = {
 
 
 @pytest.mark.parametrize("code", STORIES)
-def test_27b6_an_error_of_the_authors_is_told_with_their_line_first_and_without_ours(code: str, module: str, tmp_path: Path) -> None:
+def test_27b6_an_error_of_the_authors_is_told_with_their_line_first_and_without_ours(
+    code: str, module: str, tmp_path: Path
+) -> None:
     name = f"{module}_broken"
     (tmp_path / f"{name}.py").write_text(code)
     line, what = STORIES[code]

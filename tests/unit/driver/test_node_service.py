@@ -25,7 +25,9 @@ from tests.unit.driver.calls import a_capability, refused
 GROUP = csi.VolumeGroupSnapshot(
     group_snapshot_id="group-1",
     creation_time={"seconds": 1},
-    snapshots=[{"snapshot_id": "s", "source_volume_id": "v", "group_snapshot_id": "group-1", "creation_time": {"seconds": 1}}],
+    snapshots=[
+        {"snapshot_id": "s", "source_volume_id": "v", "group_snapshot_id": "group-1", "creation_time": {"seconds": 1}}
+    ],
 )
 
 
@@ -76,13 +78,19 @@ class Staging(Publishing):
 class Grouping(Plugin):
     name = "grouping.example.com"
 
-    async def create_volume_group_snapshot(self, request: csi.CreateVolumeGroupSnapshotRequest) -> csi.CreateVolumeGroupSnapshotResponse:
+    async def create_volume_group_snapshot(
+        self, request: csi.CreateVolumeGroupSnapshotRequest
+    ) -> csi.CreateVolumeGroupSnapshotResponse:
         return csi.CreateVolumeGroupSnapshotResponse(group_snapshot=GROUP)
 
-    async def delete_volume_group_snapshot(self, request: csi.DeleteVolumeGroupSnapshotRequest) -> csi.DeleteVolumeGroupSnapshotResponse:
+    async def delete_volume_group_snapshot(
+        self, request: csi.DeleteVolumeGroupSnapshotRequest
+    ) -> csi.DeleteVolumeGroupSnapshotResponse:
         return csi.DeleteVolumeGroupSnapshotResponse()
 
-    async def get_volume_group_snapshot(self, request: csi.GetVolumeGroupSnapshotRequest) -> csi.GetVolumeGroupSnapshotResponse:
+    async def get_volume_group_snapshot(
+        self, request: csi.GetVolumeGroupSnapshotRequest
+    ) -> csi.GetVolumeGroupSnapshotResponse:
         return csi.GetVolumeGroupSnapshotResponse(group_snapshot=GROUP)
 
 
@@ -124,7 +132,11 @@ async def test_a_driver_without_node_methods_has_no_node_service() -> None:
 
 async def test_node_flags_add_what_no_method_shows() -> None:
     class Flagged(Staging):
-        node_flags = (NodeCapability.VOLUME_MOUNT_GROUP, NodeCapability.SINGLE_NODE_MULTI_WRITER, NodeCapability.VOLUME_CONDITION)
+        node_flags = (
+            NodeCapability.VOLUME_MOUNT_GROUP,
+            NodeCapability.SINGLE_NODE_MULTI_WRITER,
+            NodeCapability.VOLUME_CONDITION,
+        )
 
     assert {1, 2, 3, 4, 5, 6} == await node_capabilities(Flagged())
 
@@ -132,7 +144,10 @@ async def test_node_flags_add_what_no_method_shows() -> None:
 @pytest.mark.parametrize(
     ("flag", "text"),
     [
-        (NodeCapability.STAGE_UNSTAGE_VOLUME, "STAGE_UNSTAGE_VOLUME is no flag: override node_stage_volume and node_unstage_volume"),
+        (
+            NodeCapability.STAGE_UNSTAGE_VOLUME,
+            "STAGE_UNSTAGE_VOLUME is no flag: override node_stage_volume and node_unstage_volume",
+        ),
         (NodeCapability.VOLUME_CONDITION, "VOLUME_CONDITION needs node_get_volume_stats"),
     ],
 )
@@ -167,7 +182,11 @@ async def test_the_attributes_describe_the_node() -> None:
         node_segments = {"zone": "a"}  # noqa: RUF012
 
     info = await Placed().node_get_info(csi.NodeGetInfoRequest())
-    assert ("node-1", 16, {"zone": "a"}) == (info.node_id, info.max_volumes_per_node, dict(info.accessible_topology.segments))
+    assert ("node-1", 16, {"zone": "a"}) == (
+        info.node_id,
+        info.max_volumes_per_node,
+        dict(info.accessible_topology.segments),
+    )
     assert not (await Publishing().node_get_info(csi.NodeGetInfoRequest())).HasField("accessible_topology")
 
 
@@ -236,7 +255,9 @@ async def test_a_node_without_an_id_is_the_drivers_mistake() -> None:
 
 async def test_what_is_withheld_takes_its_capability_along() -> None:
     plugin = Staging()
-    plugin.withheld, plugin.node_flags = left_out((NodeCapability.VOLUME_CONDITION,), [NodeCapability.GET_VOLUME_STATS], NODE)
+    plugin.withheld, plugin.node_flags = left_out(
+        (NodeCapability.VOLUME_CONDITION,), [NodeCapability.GET_VOLUME_STATS], NODE
+    )
     assert {NodeCapability.STAGE_UNSTAGE_VOLUME, NodeCapability.EXPAND_VOLUME} == await node_capabilities(plugin)
     request = csi.NodeGetVolumeStatsRequest(volume_id="v", volume_path="/p")
     await refused(plugin.node_get_volume_stats(request), Code.UNIMPLEMENTED)
@@ -252,7 +273,9 @@ async def test_groups_follow_from_their_methods() -> None:
     assert {Service.GROUP_CONTROLLER_SERVICE} == await services(Grouping())
     answer = await Grouping().group_controller_get_capabilities(csi.GroupControllerGetCapabilitiesRequest())
     assert [GroupCapability.CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT] == [one.rpc.type for one in answer.capabilities]
-    await refused(Publishing().group_controller_get_capabilities(csi.GroupControllerGetCapabilitiesRequest()), Code.UNIMPLEMENTED)
+    await refused(
+        Publishing().group_controller_get_capabilities(csi.GroupControllerGetCapabilitiesRequest()), Code.UNIMPLEMENTED
+    )
     await refused(Grouping().controller_get_capabilities(csi.ControllerGetCapabilitiesRequest()), Code.UNIMPLEMENTED)
 
 
@@ -279,8 +302,12 @@ async def test_a_volume_has_one_operation_at_a_time_on_its_node_as_well() -> Non
 
 async def test_publishing_without_staging_is_refused_where_volumes_are_staged() -> None:
     """FailedPrecondition is the code that the specification names; InvalidArgument comes first."""
-    await refused(Staging().node_publish_volume(a_publishing()), Code.FAILED_PRECONDITION, "staging_target_path is required")
-    await refused(Staging().node_publish_volume(csi.NodePublishVolumeRequest(volume_id="v")), Code.INVALID_ARGUMENT, "target_path")
+    await refused(
+        Staging().node_publish_volume(a_publishing()), Code.FAILED_PRECONDITION, "staging_target_path is required"
+    )
+    await refused(
+        Staging().node_publish_volume(csi.NodePublishVolumeRequest(volume_id="v")), Code.INVALID_ARGUMENT, "target_path"
+    )
     await Staging().node_publish_volume(a_publishing(volume_context={"csi.storage.k8s.io/ephemeral": "true"}))
     await Publishing().node_publish_volume(a_publishing())
 

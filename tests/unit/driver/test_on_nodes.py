@@ -156,7 +156,9 @@ async def test_volumes_that_do_not_fit_the_request(tmp_path: Path) -> None:
 ANY_WRITER = a_capability()
 
 
-@pytest.mark.parametrize(("first", "second"), [(ANY_WRITER, SINGLE_WRITER), (SINGLE_WRITER, SINGLE_WRITER), (SINGLE_WRITER, ANY_WRITER)])
+@pytest.mark.parametrize(
+    ("first", "second"), [(ANY_WRITER, SINGLE_WRITER), (SINGLE_WRITER, SINGLE_WRITER), (SINGLE_WRITER, ANY_WRITER)]
+)
 async def test_a_single_writer_has_one_path(tmp_path: Path, first: Any, second: Any) -> None:
     with linking(tmp_path, attach=False) as driver:
         on_node = OnNode(driver, tmp_path)
@@ -283,7 +285,11 @@ async def test_a_node_tells_its_place_and_its_limit(tmp_path: Path) -> None:
     topology = {f"node-{number}": {"zone": f"z{number}"} for number in (1, 2, 3)}
     with linking(tmp_path, topology=topology, options=HostpathOptions(volumes_per_node=5)) as driver:
         info = await driver.node("node-2").node_get_info(csi.NodeGetInfoRequest())
-        assert ("node-2", 5, {"zone": "z2"}) == (info.node_id, info.max_volumes_per_node, dict(info.accessible_topology.segments))
+        assert ("node-2", 5, {"zone": "z2"}) == (
+            info.node_id,
+            info.max_volumes_per_node,
+            dict(info.accessible_topology.segments),
+        )
 
 
 # Capabilities
@@ -302,7 +308,10 @@ ALL = {
     [
         ({}, set()),
         ({"without_on_nodes": [NodeCapability.STAGE_UNSTAGE_VOLUME]}, {NodeCapability.STAGE_UNSTAGE_VOLUME}),
-        ({"without_on_nodes": [NodeCapability.GET_VOLUME_STATS]}, {NodeCapability.GET_VOLUME_STATS, NodeCapability.VOLUME_CONDITION}),
+        (
+            {"without_on_nodes": [NodeCapability.GET_VOLUME_STATS]},
+            {NodeCapability.GET_VOLUME_STATS, NodeCapability.VOLUME_CONDITION},
+        ),
         ({"without_on_nodes": [NodeCapability.EXPAND_VOLUME]}, {NodeCapability.EXPAND_VOLUME}),
         ({"without": [Capability.SINGLE_NODE_MULTI_WRITER]}, {NodeCapability.SINGLE_NODE_MULTI_WRITER}),
     ],
@@ -328,7 +337,9 @@ async def test_the_group_of_a_volume_needs_its_capability(tmp_path: Path) -> Non
     of_group.mount.volume_mount_group = "4321"
     with linking(tmp_path, attach=False) as driver:
         volume_id = await created(driver)
-        await refused(driver.node_stage_volume(a_staging(volume_id, tmp_path, volume_capability=of_group)), Code.INVALID_ARGUMENT)
+        await refused(
+            driver.node_stage_volume(a_staging(volume_id, tmp_path, volume_capability=of_group)), Code.INVALID_ARGUMENT
+        )
     with linking(tmp_path, attach=False, options=HostpathOptions(mount_group=True)) as driver:
         assert NodeCapability.VOLUME_MOUNT_GROUP in await node_capabilities(driver)
 
@@ -345,9 +356,13 @@ async def test_statistics_are_of_the_path_and_tell_its_health(tmp_path: Path) ->
             assert {csi.VolumeUsage.BYTES, csi.VolumeUsage.INODES} == {usage.unit for usage in answer.usage}
             assert all(usage.total >= usage.used > 0 for usage in answer.usage)
             assert not answer.volume_condition.abnormal
-        await refused(driver.node_get_volume_stats(STATS(volume_id=on_node.volume_id, volume_path=str(tmp_path))), Code.NOT_FOUND)
+        await refused(
+            driver.node_get_volume_stats(STATS(volume_id=on_node.volume_id, volume_path=str(tmp_path))), Code.NOT_FOUND
+        )
         target.unlink()
-        await refused(driver.node_get_volume_stats(STATS(volume_id=on_node.volume_id, volume_path=str(target))), Code.NOT_FOUND)
+        await refused(
+            driver.node_get_volume_stats(STATS(volume_id=on_node.volume_id, volume_path=str(target))), Code.NOT_FOUND
+        )
 
 
 async def test_statistics_tell_that_the_data_is_gone(tmp_path: Path) -> None:
@@ -355,11 +370,18 @@ async def test_statistics_tell_that_the_data_is_gone(tmp_path: Path) -> None:
         on_node = OnNode(driver, tmp_path)
         await on_node.up()
         driver._folder.data(on_node.volume_id).rmdir()
-        answer = await driver.node_get_volume_stats(STATS(volume_id=on_node.volume_id, volume_path=str(on_node.staging)))
-        assert (True, "The source path of the volume doesn't exist") == (answer.volume_condition.abnormal, answer.volume_condition.message)
+        answer = await driver.node_get_volume_stats(
+            STATS(volume_id=on_node.volume_id, volume_path=str(on_node.staging))
+        )
+        assert (True, "The source path of the volume doesn't exist") == (
+            answer.volume_condition.abnormal,
+            answer.volume_condition.message,
+        )
 
 
-def expand(on_node: OnNode, size: int | None = 2 * GIB, path: Path | str | None = None, **fields: Any) -> Awaitable[Any]:
+def expand(
+    on_node: OnNode, size: int | None = 2 * GIB, path: Path | str | None = None, **fields: Any
+) -> Awaitable[Any]:
     wanted = {} if size is None else {"capacity_range": {"required_bytes": size}}
     path = on_node.target if path is None else path
     answer: Awaitable[Any] = on_node.node.node_expand_volume(
@@ -383,7 +405,10 @@ async def test_a_node_grows_a_volume_alone_where_the_controller_does_not(tmp_pat
         on_node = OnNode(driver, tmp_path, block=True)
         await on_node.up()
         assert 2 * GIB == (await expand(on_node)).capacity_bytes
-        assert (2 * GIB, 2 * GIB) == (on_node.target.stat().st_size, state_of(tmp_path).volumes[on_node.volume_id].capacity_bytes)
+        assert (2 * GIB, 2 * GIB) == (
+            on_node.target.stat().st_size,
+            state_of(tmp_path).volumes[on_node.volume_id].capacity_bytes,
+        )
 
 
 async def test_without_expansion_on_nodes_the_controller_asks_for_none(tmp_path: Path) -> None:
@@ -406,7 +431,9 @@ async def test_expansions_that_can_not_be(tmp_path: Path) -> None:
             await refused(expand(on_node, path=path), Code.INVALID_ARGUMENT, "volume_path")
         await refused(expand(on_node, None), Code.INVALID_ARGUMENT, "capacity_range is required")
         await refused(expand(on_node, 4 * GIB), Code.OUT_OF_RANGE, "that a volume on a node may have")
-        await refused(expand(on_node, volume_capability=a_capability(block=True)), Code.INVALID_ARGUMENT, "is of type mount")
+        await refused(
+            expand(on_node, volume_capability=a_capability(block=True)), Code.INVALID_ARGUMENT, "is of type mount"
+        )
 
 
 # Pods' own volumes
@@ -420,7 +447,9 @@ async def test_a_pods_own_volume_is_made_and_deleted_with_its_path(tmp_path: Pat
         (target / "file").write_text("data")
         (volume,) = state_of(tmp_path).volumes.values()
         assert ("csi-1", "ephemeral-csi-1", 100 << 20) == (volume.inline_id, volume.name, volume.capacity_bytes)
-        assert [] == list((await driver.list_volumes(csi.ListVolumesRequest())).entries), "the controller does not know it"
+        assert [] == list((await driver.list_volumes(csi.ListVolumesRequest())).entries), (
+            "the controller does not know it"
+        )
         for _ in range(2):  # the first answer may be lost
             await driver.node_unpublish_volume(a_withdrawal("csi-1", target))
         assert {} == state_of(tmp_path).volumes
@@ -446,10 +475,15 @@ async def test_a_pods_own_volume_takes_room_and_goes_when_it_can_not_be_publishe
         await driver.node_publish_volume(an_inline("csi-1", tmp_path / "one"))
         await refused(driver.node_publish_volume(an_inline("csi-2", tmp_path / "two")), Code.RESOURCE_EXHAUSTED)
         context = {"csi.storage.k8s.io/ephemeral": "true", "kind": "slow"}
-        await refused(driver.node_publish_volume(an_inline("csi-3", tmp_path / "three", volume_context=context)), Code.INVALID_ARGUMENT)
+        await refused(
+            driver.node_publish_volume(an_inline("csi-3", tmp_path / "three", volume_context=context)),
+            Code.INVALID_ARGUMENT,
+        )
 
 
-async def test_a_pods_own_volume_that_is_not_saved_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pods_own_volume_that_is_not_saved_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kubelet comes again and again, on a disk that is full already."""
 
     def full(_state: object) -> bytes:
@@ -477,7 +511,9 @@ def _fails_for_another(monkeypatch: pytest.MonkeyPatch, module: Any, journal: An
     monkeypatch.setattr(module, "release_unused", release)
 
 
-async def test_a_path_is_not_said_to_be_left_while_its_record_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_path_is_not_said_to_be_left_while_its_record_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with linking(tmp_path) as driver:
         await driver.node_publish_volume(an_inline("csi-1", tmp_path / "target"))
         _fails_for_another(monkeypatch, targets, driver._journal)
@@ -486,7 +522,9 @@ async def test_a_path_is_not_said_to_be_left_while_its_record_stays(tmp_path: Pa
         assert [] == list((tmp_path / "state" / "volumes").iterdir())
 
 
-async def test_a_volume_is_not_said_to_be_unstaged_while_its_record_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_volume_is_not_said_to_be_unstaged_while_its_record_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with linking(tmp_path) as driver:
         volume = OnNode(driver, tmp_path)
         await volume.up()
@@ -518,7 +556,9 @@ async def test_a_caller_that_gives_up_leaves_a_call_that_ends(tmp_path: Path) ->
 
 async def test_a_driver_by_links_makes_no_file_systems(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="volumes are to be shown by links"):
-        a_driver(tmp_path / "state", mount_mode=MountMode(tmp_path / "state", LINK), options=HostpathOptions(images=True))
+        a_driver(
+            tmp_path / "state", mount_mode=MountMode(tmp_path / "state", LINK), options=HostpathOptions(images=True)
+        )
     a_driver(tmp_path / "state", mount_mode=MountMode(tmp_path / "state", LINK)).close()
 
 
@@ -544,7 +584,9 @@ async def test_a_volume_that_is_nowhere_keeps_no_device_though_a_kill_came_in_be
     released: list[Path] = []
     monkeypatch.setattr(Links, "release", lambda self, source: released.append(source.path))
     with linking(
-        tmp_path, options=HostpathOptions(attach=False), without_on_nodes=() if stages else (NodeCapability.STAGE_UNSTAGE_VOLUME,)
+        tmp_path,
+        options=HostpathOptions(attach=False),
+        without_on_nodes=() if stages else (NodeCapability.STAGE_UNSTAGE_VOLUME,),
     ) as driver:
         volume = OnNode(driver, tmp_path, block=True)
         await volume.create()

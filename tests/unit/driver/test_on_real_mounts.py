@@ -28,7 +28,9 @@ from tests.unit.driver.node_calls import MANY_NODES, MIB, OnNode, a_target, a_wi
 pytestmark = pytest.mark.slow
 
 SIZE = {"capacity_range": {"required_bytes": 32 * MIB}}
-KINDS = pytest.mark.parametrize(("block", "images"), [(False, False), (False, True), (True, False)], ids=["folder", "image", "block"])
+KINDS = pytest.mark.parametrize(
+    ("block", "images"), [(False, False), (False, True), (True, False)], ids=["folder", "image", "block"]
+)
 
 
 def data_of(driver: Any, on_node: OnNode) -> Path:
@@ -61,7 +63,9 @@ async def test_nothing_is_left_of_a_volumes_life(private_mounts: Path, block: bo
 
 
 @KINDS
-async def test_mounts_and_devices_that_a_reboot_took_are_made_again(private_mounts: Path, block: bool, images: bool) -> None:
+async def test_mounts_and_devices_that_a_reboot_took_are_made_again(
+    private_mounts: Path, block: bool, images: bool
+) -> None:
     with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts, block=block)
         target = await on_node.up(**SIZE)
@@ -96,7 +100,9 @@ def is_marked(target: Path, *, block: bool) -> bool:
 
 
 @KINDS
-async def test_a_mount_whose_record_is_lost_is_found_and_undone(private_mounts: Path, block: bool, images: bool) -> None:
+async def test_a_mount_whose_record_is_lost_is_found_and_undone(
+    private_mounts: Path, block: bool, images: bool
+) -> None:
     """The state file is an old copy: it knows the volume, and nothing of what its node has."""
     with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts, block=block)
@@ -152,7 +158,9 @@ async def test_what_is_mounted_of_a_deleted_volume_is_undone(private_mounts: Pat
 
 
 @KINDS
-async def test_a_node_lets_a_deleted_volume_go_whose_mounts_a_reboot_took(private_mounts: Path, block: bool, images: bool) -> None:
+async def test_a_node_lets_a_deleted_volume_go_whose_mounts_a_reboot_took(
+    private_mounts: Path, block: bool, images: bool
+) -> None:
     with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts, block=block)
         await on_node.up(**SIZE)
@@ -180,7 +188,9 @@ async def test_a_volume_with_a_mount_in_it_is_not_deleted(private_mounts: Path) 
         (inner.parent / "file").touch()
         system.bind(private_mounts / "foreign", inner)
         for _ in range(2):
-            await refused(driver.delete_volume(a_deletion(on_node.volume_id)), Code.FAILED_PRECONDITION, f"mounted on '{inner}'")
+            await refused(
+                driver.delete_volume(a_deletion(on_node.volume_id)), Code.FAILED_PRECONDITION, f"mounted on '{inner}'"
+            )
     with mounting(private_mounts) as driver:
         assert (True, True) == ((private_mounts / "foreign" / "precious").exists(), (inner.parent / "file").exists())
         system.unmount(inner)
@@ -209,7 +219,9 @@ async def test_what_others_mounted_is_left_alone(private_mounts: Path) -> None:
 
 
 @KINDS
-async def test_a_failed_publish_leaves_nothing_at_the_target(private_mounts: Path, block: bool, images: bool, monkeypatch: Any) -> None:
+async def test_a_failed_publish_leaves_nothing_at_the_target(
+    private_mounts: Path, block: bool, images: bool, monkeypatch: Any
+) -> None:
     with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts, block=block)
         await on_node.create(**SIZE)
@@ -267,14 +279,18 @@ async def test_on_a_full_disk_volumes_are_unpublished_and_deleted(private_mounts
         assert State(publication_count=1) == read_state(small_disk)
 
 
-async def test_what_needs_more_room_is_refused_on_a_full_disk_and_what_needs_less_is_not(private_mounts: Path, small_disk: Path) -> None:
+async def test_what_needs_more_room_is_refused_on_a_full_disk_and_what_needs_less_is_not(
+    private_mounts: Path, small_disk: Path
+) -> None:
     with mounting(private_mounts) as driver:
         fill(small_disk / "hog")
         made: list[str] = []
 
         async def create_many() -> None:
             while True:
-                made.append(await created(driver, f"pvc-{len(made)}", parameters={"csi.storage.k8s.io/pvc/name": "x" * 1000}))
+                made.append(
+                    await created(driver, f"pvc-{len(made)}", parameters={"csi.storage.k8s.io/pvc/name": "x" * 1000})
+                )
 
         await refused(create_many(), Code.RESOURCE_EXHAUSTED)
         for volume_id in made:
@@ -288,7 +304,9 @@ async def test_what_needs_more_room_is_refused_on_a_full_disk_and_what_needs_les
 
 def may_grow_mounted() -> bool:
     """Whether the kernel lets this process grow a mounted ext4: some sandboxes' root lacks CAP_SYS_RESOURCE, which is bit 24."""
-    (mask,) = (line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff"))
+    (mask,) = (
+        line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff")
+    )
     return bool(int(mask, 16) >> 24 & 1)
 
 
@@ -306,14 +324,20 @@ async def test_an_image_is_full_when_it_is_full_and_grows_while_it_is_used(priva
         if may_grow_mounted():
             await driver.node_expand_volume(growth)
         else:
-            await refused(driver.node_expand_volume(growth), Code.INTERNAL, "CAP_SYS_RESOURCE; this one grows when it is staged again")
+            await refused(
+                driver.node_expand_volume(growth),
+                Code.INTERNAL,
+                "CAP_SYS_RESOURCE; this one grows when it is staged again",
+            )
             await on_node.unpublish()
             await on_node.unstage()
             await on_node.stage()
             await on_node.publish()
             await driver.node_expand_volume(growth)
         (target / "large").write_bytes(bytes(40 * MIB))
-        stats = await driver.node_get_volume_stats(csi.NodeGetVolumeStatsRequest(volume_id=on_node.volume_id, volume_path=str(target)))
+        stats = await driver.node_get_volume_stats(
+            csi.NodeGetVolumeStatsRequest(volume_id=on_node.volume_id, volume_path=str(target))
+        )
         (in_bytes,) = (usage for usage in stats.usage if usage.unit == csi.VolumeUsage.BYTES)
         assert 40 * MIB < in_bytes.used < in_bytes.total < 64 * MIB
         await on_node.down()
@@ -357,7 +381,9 @@ async def test_flags_and_type_are_of_the_mount(private_mounts: Path) -> None:
 async def test_folders_take_the_flags_that_any_mount_can_have(private_mounts: Path) -> None:
     with mounting(private_mounts) as driver:
         on_node = OnNode(driver, private_mounts)
-        on_node.capability = csi.VolumeCapability(access_mode=a_capability().access_mode, mount={"mount_flags": ["noexec", "data=ordered"]})
+        on_node.capability = csi.VolumeCapability(
+            access_mode=a_capability().access_mode, mount={"mount_flags": ["noexec", "data=ordered"]}
+        )
         target = await on_node.up()
         (target / "program").write_text("#!/bin/sh\n")
         (target / "program").chmod(0o755)
@@ -418,7 +444,9 @@ class SlowCopies:
         self._may_end.release()
 
 
-async def test_copies_of_a_volume_at_once_are_each_of_one_moment(private_mounts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_copies_of_a_volume_at_once_are_each_of_one_moment(
+    private_mounts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The end of the first one lets nobody write into the second."""
     copies = SlowCopies(monkeypatch)
     with mounting(private_mounts, options=HostpathOptions(images=True)) as driver:
@@ -457,7 +485,9 @@ async def test_a_volume_is_neither_unmounted_nor_mounted_nor_grown_while_it_is_c
         await copies.begun()
         await on_node.stage()
         await on_node.publish()
-        growth = csi.NodeExpandVolumeRequest(volume_id=on_node.volume_id, volume_path=str(target), capacity_range={"required_bytes": MIB})
+        growth = csi.NodeExpandVolumeRequest(
+            volume_id=on_node.volume_id, volume_path=str(target), capacity_range={"required_bytes": MIB}
+        )
         await refused(driver.node_expand_volume(growth), Code.ABORTED, "is being copied")
         await on_node.unpublish()
         await refused(on_node.unstage(), Code.ABORTED, "is being copied")
@@ -482,7 +512,9 @@ async def test_a_file_system_that_can_not_be_frozen_is_not_copied(private_mounts
     with mounting(private_mounts, options=HostpathOptions(images=True)) as driver:
         on_node = OnNode(driver, private_mounts)
         await on_node.up(**SIZE)
-        system.run("fsfreeze", "--freeze", str(on_node.staging))  # by somebody else, who will let it go in the middle of our copy
+        system.run(
+            "fsfreeze", "--freeze", str(on_node.staging)
+        )  # by somebody else, who will let it go in the middle of our copy
         await refused(snapshotted(driver, on_node.volume_id), Code.INTERNAL, "the data can't be copied: fsfreeze")
         system.run("fsfreeze", "--unfreeze", str(on_node.staging))
         snapshot_id = await snapshotted(driver, on_node.volume_id)
@@ -587,11 +619,15 @@ async def test_an_attachment_that_is_read_only_is_so_on_the_node(private_mounts:
 
 
 @pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
-async def test_a_mount_that_was_cut_off_before_it_got_its_flags_is_completed(private_mounts: Path, images: bool) -> None:
+async def test_a_mount_that_was_cut_off_before_it_got_its_flags_is_completed(
+    private_mounts: Path, images: bool
+) -> None:
     """A bind mount is made first, and made read-only then: who is killed in between has left one that a pod could write to."""
     with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts)
-        on_node.capability = csi.VolumeCapability(access_mode=a_capability().access_mode, mount={"mount_flags": ["noexec"]})
+        on_node.capability = csi.VolumeCapability(
+            access_mode=a_capability().access_mode, mount={"mount_flags": ["noexec"]}
+        )
         await on_node.create(**SIZE)
         await on_node.attach()
         await on_node.stage()
@@ -612,7 +648,9 @@ async def test_a_mount_that_was_cut_off_before_it_got_its_flags_is_completed(pri
 async def test_a_staging_that_was_cut_off_before_it_got_its_flags_is_completed(private_mounts: Path) -> None:
     with mounting(private_mounts) as driver:
         on_node = OnNode(driver, private_mounts)
-        on_node.capability = csi.VolumeCapability(access_mode=a_capability().access_mode, mount={"mount_flags": ["noexec"]})
+        on_node.capability = csi.VolumeCapability(
+            access_mode=a_capability().access_mode, mount={"mount_flags": ["noexec"]}
+        )
         await on_node.create()
         await on_node.attach()
         system.bind(data_of(driver, on_node), on_node.staging)
@@ -660,7 +698,9 @@ async def test_a_volume_that_nobody_stages_is_neither_mounted_nor_unmounted_whil
 ) -> None:
     """Who mounts it, writes and leaves before the copy ends would be in it by half."""
     copies = SlowCopies(monkeypatch)
-    with mounting(private_mounts, options=HostpathOptions(images=True), without_on_nodes=[NodeCapability.STAGE_UNSTAGE_VOLUME]) as driver:
+    with mounting(
+        private_mounts, options=HostpathOptions(images=True), without_on_nodes=[NodeCapability.STAGE_UNSTAGE_VOLUME]
+    ) as driver:
         volume_id = await created(driver, **SIZE)
         await driver.controller_publish_volume(a_publication(volume_id))
         one, two = private_mounts / "one", private_mounts / "two"
@@ -683,7 +723,9 @@ async def test_a_volume_that_nobody_stages_is_neither_mounted_nor_unmounted_whil
 
 @pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
 @pytest.mark.parametrize("stages", [True, False])
-async def test_a_pods_own_volume_is_mounted_and_gone_afterwards(private_mounts: Path, images: bool, stages: bool) -> None:
+async def test_a_pods_own_volume_is_mounted_and_gone_afterwards(
+    private_mounts: Path, images: bool, stages: bool
+) -> None:
     without = [] if stages else [NodeCapability.STAGE_UNSTAGE_VOLUME]
     with mounting(private_mounts, options=HostpathOptions(images=images), without_on_nodes=without) as driver:
         target = private_mounts / "target"
@@ -696,7 +738,9 @@ async def test_a_pods_own_volume_is_mounted_and_gone_afterwards(private_mounts: 
 
 
 async def test_a_driver_that_stages_nothing_mounts_when_it_publishes(private_mounts: Path) -> None:
-    with mounting(private_mounts, options=HostpathOptions(images=True), without_on_nodes=[NodeCapability.STAGE_UNSTAGE_VOLUME]) as driver:
+    with mounting(
+        private_mounts, options=HostpathOptions(images=True), without_on_nodes=[NodeCapability.STAGE_UNSTAGE_VOLUME]
+    ) as driver:
         volume_id = await created(driver, **SIZE)
         await driver.controller_publish_volume(a_publication(volume_id))
         one, two = private_mounts / "one", private_mounts / "two"

@@ -96,7 +96,9 @@ async def test_HP3_a_clone_has_contents_modes_owners_and_links(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("first", ["device", "restored"])
-async def test_HP14_a_block_volume_is_snapshotted_with_what_was_written_to_its_device(private_mounts: Path, first: str) -> None:
+async def test_HP14_a_block_volume_is_snapshotted_with_what_was_written_to_its_device(
+    private_mounts: Path, first: str
+) -> None:
     with mounting(private_mounts) as driver:
         on_node = OnNode(driver, private_mounts, block=True)
         device = await on_node.up(capacity_range={"required_bytes": 8 * MIB})
@@ -201,7 +203,9 @@ async def test_HP10_with_the_life_cycle_checked_a_volume_in_use_is_neither_delet
         await on_node.unpublish()
         await refused(on_node.detach(), Code.INTERNAL, "staged or published on 'node-1'")
         await on_node.unstage()
-        await refused(driver.delete_volume(a_deletion(on_node.volume_id)), Code.INTERNAL, "published or staged on 'node-1'")
+        await refused(
+            driver.delete_volume(a_deletion(on_node.volume_id)), Code.INTERNAL, "published or staged on 'node-1'"
+        )
         await on_node.detach()
         await driver.delete_volume(a_deletion(on_node.volume_id))
 
@@ -229,8 +233,12 @@ async def test_HP16_a_group_is_the_same_whatever_the_order_and_its_members_go_wi
     with a_driver(tmp_path) as driver:
         one, two = await created(driver, "one"), await created(driver, "two")
         (driver._folder.data(one) / "file").write_text("first")
-        first = await driver.create_volume_group_snapshot(csi.CreateVolumeGroupSnapshotRequest(name="group", source_volume_ids=[one, two]))
-        again = await driver.create_volume_group_snapshot(csi.CreateVolumeGroupSnapshotRequest(name="group", source_volume_ids=[two, one]))
+        first = await driver.create_volume_group_snapshot(
+            csi.CreateVolumeGroupSnapshotRequest(name="group", source_volume_ids=[one, two])
+        )
+        again = await driver.create_volume_group_snapshot(
+            csi.CreateVolumeGroupSnapshotRequest(name="group", source_volume_ids=[two, one])
+        )
         assert first == again
         group = first.group_snapshot
         assert ({one, two}, 1, True) == (
@@ -240,7 +248,9 @@ async def test_HP16_a_group_is_the_same_whatever_the_order_and_its_members_go_wi
         )
         member = group.snapshots[0].snapshot_id
         text = f"Snapshot with ID {member} is part of groupsnapshot {group.group_snapshot_id}"
-        await refused(driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=member)), Code.INVALID_ARGUMENT, text)
+        await refused(
+            driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=member)), Code.INVALID_ARGUMENT, text
+        )
 
 
 async def test_HP18_a_volume_whose_data_is_gone_is_told_as_abnormal(tmp_path: Path) -> None:

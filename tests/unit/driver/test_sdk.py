@@ -245,9 +245,13 @@ async def test_a_second_call_for_the_same_volume_is_aborted_while_the_first_runs
     async with asyncio.TaskGroup() as group:
         first = group.create_task(plugin.create_volume(a_creation("one")), name="first")
         await asyncio.sleep(0)
-        await refused(plugin.create_volume(a_creation("one")), Code.ABORTED, "CreateVolume is pending for volume name 'one'")
+        await refused(
+            plugin.create_volume(a_creation("one")), Code.ABORTED, "CreateVolume is pending for volume name 'one'"
+        )
         other = group.create_task(plugin.create_volume(a_creation("other")), name="other")
-        deletion = group.create_task(plugin.delete_volume(a_deletion("one")), name="a volume whose id is the other's name")
+        deletion = group.create_task(
+            plugin.delete_volume(a_deletion("one")), name="a volume whose id is the other's name"
+        )
         await asyncio.sleep(0)
         plugin_gate.set()
     assert ["one", "other", ""] == [getattr(call, "name", "") for call in plugin.calls]
@@ -280,7 +284,9 @@ async def test_any_other_exception_is_internal_and_its_traceback_is_logged_witho
     plugin.error = RuntimeError("login failed for canary-password")
     log.configure(stream=lines)
     try:
-        await refused(plugin.create_volume(a_creation(secrets={"password": "canary-password"})), Code.INTERNAL, "RuntimeError")
+        await refused(
+            plugin.create_volume(a_creation(secrets={"password": "canary-password"})), Code.INTERNAL, "RuntimeError"
+        )
     finally:
         log.configure()
     first, *shown, last = lines.getvalue().splitlines()
@@ -297,7 +303,9 @@ async def test_a_traceback_is_one_field_of_the_json_form() -> None:
     plugin.error = RuntimeError("no route to\nthe storage, canary-password")
     log.configure(stream=lines, json=True)
     try:
-        await refused(plugin.create_volume(a_creation(secrets={"password": "canary-password"})), Code.INTERNAL, "RuntimeError")
+        await refused(
+            plugin.create_volume(a_creation(secrets={"password": "canary-password"})), Code.INTERNAL, "RuntimeError"
+        )
     finally:
         log.configure()
     (line,) = lines.getvalue().splitlines()

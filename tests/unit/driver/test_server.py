@@ -164,7 +164,9 @@ async def test_a_driver_needs_a_name(tmp_path: Path, name: str) -> None:
 async def test_a_node_needs_an_id(tmp_path: Path) -> None:
     plugin = Publishing()
     plugin.node_id = ""
-    assert "Publishing has no node_id: set it to what the driver calls this node" in await refused(plugin, str(tmp_path / "csi.sock"))
+    assert "Publishing has no node_id: set it to what the driver calls this node" in await refused(
+        plugin, str(tmp_path / "csi.sock")
+    )
     plugin = Publishing()  # another one: what a driver offers stays as it was when it was first asked
     plugin.node_id, plugin.withheld = "", methods_of("Node")
     async with serving(plugin, str(tmp_path / "csi.sock")):
@@ -179,7 +181,8 @@ async def test_somebody_elses_socket_is_not_removed_at_the_end(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "endpoint", ["unix:///run/csi.sock", "unix:/run/csi.sock", "UNIX:////run/csi.sock", "/run/csi.sock", "//run/csi.sock"]
+    "endpoint",
+    ["unix:///run/csi.sock", "unix:/run/csi.sock", "UNIX:////run/csi.sock", "/run/csi.sock", "//run/csi.sock"],
 )
 def test_endpoints(endpoint: str) -> None:
     assert Path("/run/csi.sock") == socket_path(endpoint)
@@ -278,7 +281,9 @@ async def test_an_error_of_no_known_code_is_unknown(code: int, tmp_path: Path) -
             await driver.probe(csi.ProbeRequest(), Call(5))
 
 
-async def test_what_a_method_forgot_is_unknown_and_its_log_has_no_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_a_method_forgot_is_unknown_and_its_log_has_no_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     request = csi.CreateVolumeRequest(name="a", secrets={"password": "hunter22"})
     async with asking(tmp_path / "s", Own(create_volume=raising(ValueError("no hunter22 here")))) as driver:
         with pytest.raises(DriverError) as caught:
@@ -307,7 +312,10 @@ async def test_a_method_knows_how_long_its_caller_waits(tmp_path: Path) -> None:
         left.append(time_left_s())
         return csi.ProbeResponse()
 
-    async with serving(Own(probe=probe), str(tmp_path / "s")) as path, grpc.aio.insecure_channel(f"unix:{path}") as channel:
+    async with (
+        serving(Own(probe=probe), str(tmp_path / "s")) as path,
+        grpc.aio.insecure_channel(f"unix:{path}") as channel,
+    ):
         call = channel.unary_unary("/csi.v1.Identity/Probe")
         await call(b"", timeout=500)
         await call(b"")
@@ -334,7 +342,9 @@ async def test_a_late_call_is_cancelled_once(tmp_path: Path) -> None:
 
     async with asking(tmp_path / "s", Own(probe=probe, get_plugin_info=name)) as driver:
         calls = [driver.probe(csi.ProbeRequest(), Call(0.05)) for _ in range(50)]
-        assert {Code.DEADLINE_EXCEEDED} == {error.code for error in await asyncio.gather(*calls, return_exceptions=True)}  # type: ignore[union-attr]
+        assert {Code.DEADLINE_EXCEEDED} == {
+            error.code for error in await asyncio.gather(*calls, return_exceptions=True)
+        }  # type: ignore[union-attr]
         async with asyncio.timeout(20):
             while len(cancelled) < 50:
                 await driver.get_plugin_info(csi.GetPluginInfoRequest(), Call(5))
@@ -394,5 +404,8 @@ async def test_on_tcp_it_serves_as_on_a_socket() -> None:
             async with serving_at(OnlyIdentity(), f"tcp://{address}"):
                 raise AssertionError
     for host in ("127.0.0.1", "[::1]") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
-        async with listening_on_tcp({"/a/b": Echo().say}, f"{host}:0") as port, grpc.aio.insecure_channel(f"{host}:{port}") as channel:
+        async with (
+            listening_on_tcp({"/a/b": Echo().say}, f"{host}:0") as port,
+            grpc.aio.insecure_channel(f"{host}:{port}") as channel,
+        ):
             assert b"x" == await channel.unary_unary("/a/b")(b"x", timeout=20)

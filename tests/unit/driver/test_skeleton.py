@@ -12,7 +12,9 @@ MOUNTED = csi.VolumeCapability(mount={}, access_mode={"mode": csi.VolumeCapabili
 
 
 def modes_in(place: Path) -> dict[str, int]:
-    return {path.relative_to(place).as_posix(): path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_dir()}
+    return {
+        path.relative_to(place).as_posix(): path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_dir()
+    }
 
 
 async def test_its_folders_are_for_their_owner_alone(tmp_path: Path) -> None:

@@ -50,7 +50,12 @@ async def test_a_new_driver_takes_over_what_the_last_one_had(tmp_path: Path) -> 
 
 def test_what_is_written_is_read_again() -> None:
     volume = Volume(ID, "ünicode name", 5, {"a": "b"})
-    state = State().with_volume(volume).with_publication(volume, "node-1", 1, readonly=True).with_volume(a_volume(OTHER_ID, "gone"))
+    state = (
+        State()
+        .with_volume(volume)
+        .with_publication(volume, "node-1", 1, readonly=True)
+        .with_volume(a_volume(OTHER_ID, "gone"))
+    )
     state = state.without(OTHER_ID)
     assert state == decoded(encoded(state))
 
@@ -74,7 +79,10 @@ def test_a_driver_starts_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monk
         return pwrite(descriptor, text, place)
 
     monkeypatch.setattr(os, "pwrite", full)
-    with a_driver(tmp_path), pytest.raises(ConfigError, match=rf"is in use by the driver of process {os.getpid()}: stop it"):
+    with (
+        a_driver(tmp_path),
+        pytest.raises(ConfigError, match=rf"is in use by the driver of process {os.getpid()}: stop it"),
+    ):
         a_driver(tmp_path)
 
 
@@ -87,7 +95,10 @@ def test_a_driver_starts_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monk
         (b"[]", "Expected `object`"),
         (b'{"format":4,"state":{}}', "it has format 4, and this version reads formats 1 to 3"),
         (b'{"format":1,"state":{},"more":1}', "more"),
-        (b'{"format":1,"state":{"volumes":{"../x":{"id":"../x","name":"n","capacity_bytes":1,"parameters":{}}}}}', "is no volume id"),
+        (
+            b'{"format":1,"state":{"volumes":{"../x":{"id":"../x","name":"n","capacity_bytes":1,"parameters":{}}}}}',
+            "is no volume id",
+        ),
         (b'{"format":1,"state":{"deleting":["../../etc"]}}', "is nothing that could be on its way out"),
         (encoded(State(volumes={ID: a_volume(OTHER_ID)})), "is no volume id"),
         (encoded(State(volumes={ID: a_volume(), OTHER_ID: a_volume(OTHER_ID)})), "two volumes have one name"),
@@ -159,12 +170,18 @@ def test_a_state_file_that_can_not_be_read_is_refused(tmp_path: Path) -> None:
         a_driver(tmp_path)
 
 
-async def test_a_full_disk_undoes_the_change_and_the_driver_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_undoes_the_change_and_the_driver_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with a_driver(tmp_path) as driver:
         volume_id = await created(driver)
         with monkeypatch.context() as patch:
             patch.setattr(statefile, "encoded", _disk_full)
-            await refused(driver.create_volume(a_creation("two")), Code.RESOURCE_EXHAUSTED, "could not save its state: No space left")
+            await refused(
+                driver.create_volume(a_creation("two")),
+                Code.RESOURCE_EXHAUSTED,
+                "could not save its state: No space left",
+            )
             await refused(driver.controller_publish_volume(a_publication(volume_id)), Code.RESOURCE_EXHAUSTED)
         assert [] == await published_nodes(driver, volume_id)
         assert [volume_id] == [entry.name for entry in (tmp_path / "volumes").iterdir()]

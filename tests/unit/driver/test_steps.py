@@ -145,7 +145,9 @@ def test_what_has_started_the_loop_does_not_hold_it() -> None:
     assert places[1].startswith(f" at {__file__}:")
 
 
-async def test_one_that_does_not_end_is_named_while_it_lasts_with_its_place(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_does_not_end_is_named_while_it_lasts_with_its_place(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(steps, "TICK_S", 0.01)
 
     async def work() -> bool:

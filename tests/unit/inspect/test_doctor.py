@@ -54,12 +54,18 @@ def test_a_healthy_cluster_of_go_sidecars_has_no_finding(seen: Any) -> None:
         ({"image": "mirror:5000/rancher/mirrored-sig-storage-csi-resizer@sha256:0"}, ["csi-resizer"], False),
         ({"image": "mooring-csi-attacher:0.1.0"}, ["csi-attacher"], True),
         ({"image": "x", "command": ["/bin/node-driver-registrar"]}, ["csi-node-driver-registrar"], False),
-        ({"image": "mooring:1", "args": ["controller", "--enable=attacher,resizer"]}, ["csi-attacher", "csi-resizer"], True),
+        (
+            {"image": "mooring:1", "args": ["controller", "--enable=attacher,resizer"]},
+            ["csi-attacher", "csi-resizer"],
+            True,
+        ),
         ({"image": "x", "command": ["mooring", "provisioner"]}, ["csi-provisioner"], True),
         ({"image": "postgres:17", "args": ["--attacher"]}, [], False),
     ],
 )
-def test_a_sidecar_is_known_by_its_image_or_command(seen: Any, container: Json, programs: list[str], is_ours: bool) -> None:
+def test_a_sidecar_is_known_by_its_image_or_command(
+    seen: Any, container: Json, programs: list[str], is_ours: bool
+) -> None:
     found = sidecars_in(seen(deployment({"name": "c", **container})))
     assert programs == [one.program for one in found]
     assert all(one.is_ours is is_ours for one in found)
@@ -99,13 +105,20 @@ def test_definitions_that_could_not_be_seen_are_not_missing(seen: Any) -> None:
 
 def a_lease(name: str, renewed: str) -> Json:
     spec = {"holderIdentity": "pod-1", "leaseDurationSeconds": 15, "renewTime": renewed}
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name, "namespace": "storage"}, "spec": spec}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "storage"},
+        "spec": spec,
+    }
 
 
 FRESH, STALE = "2026-05-28T20:26:35.000000Z", "2026-05-28T20:20:00.000000Z"
 
 
-@pytest.mark.parametrize(("program", "missing"), [("csi-snapshotter", "snapshot-controller"), ("snapshot-controller", "csi-snapshotter")])
+@pytest.mark.parametrize(
+    ("program", "missing"), [("csi-snapshotter", "snapshot-controller"), ("snapshot-controller", "csi-snapshotter")]
+)
 def test_one_half_of_snapshots_without_the_other_is_told(seen: Any, program: str, missing: str) -> None:
     one = the_only(judged(seen(deployment(sidecar(program)), *definitions("v1")), "snapshot-parts"))
     assert f"the cluster has a {program} and no {missing}" == one.wrong
@@ -117,7 +130,10 @@ def test_a_snapshot_controller_out_of_sight_is_known_by_its_lease(seen: Any) -> 
 
 
 def test_two_snapshot_controllers_are_told(seen: Any) -> None:
-    both = [deployment(sidecar("snapshot-controller"), sidecar("csi-snapshotter")), deployment(sidecar("snapshot-controller"), name="b")]
+    both = [
+        deployment(sidecar("snapshot-controller"), sidecar("csi-snapshotter")),
+        deployment(sidecar("snapshot-controller"), name="b"),
+    ]
     assert "several snapshot-controllers" in the_only(judged(seen(*both), "snapshot-parts")).wrong
 
 
@@ -156,9 +172,16 @@ def test_a_secret_that_a_class_names_and_nobody_has_is_an_error(seen: Any) -> No
 
 
 def test_a_secret_that_is_there_or_has_a_template_is_well(seen: Any) -> None:
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "creds", "namespace": "vault"}, "data": {"k": "c2VjcmV0"}}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "creds", "namespace": "vault"},
+        "data": {"k": "c2VjcmV0"},
+    }
     templated = {key: value.replace("creds", "${pvc.name}") for key, value in SECRET_KEYS.items()}
-    inventory = seen(csi_driver(), secret, storage_class(parameters=SECRET_KEYS), storage_class("b", parameters=templated))
+    inventory = seen(
+        csi_driver(), secret, storage_class(parameters=SECRET_KEYS), storage_class("b", parameters=templated)
+    )
     assert [] == judged(inventory, "secrets")
 
 
@@ -183,14 +206,18 @@ def test_two_default_snapshot_classes_compete_for_one_driver_alone(seen: Any) ->
 
     drivers = [csi_driver("one"), csi_driver("two")]
     assert [] == judged(seen(*drivers, default("a", "one"), default("b", "two")), "defaults")
-    assert Severity.ERROR is the_only(judged(seen(*drivers, default("a", "one"), default("b", "one")), "defaults")).severity
+    assert (
+        Severity.ERROR
+        is the_only(judged(seen(*drivers, default("a", "one"), default("b", "one")), "defaults")).severity
+    )
 
 
 # -- leaders
 
 
 @pytest.mark.parametrize(
-    "name", ["external-attacher-leader-csi-test", "csi-test", "snapshot-controller-leader", "mooring-controller-csi-test"]
+    "name",
+    ["external-attacher-leader-csi-test", "csi-test", "snapshot-controller-leader", "mooring-controller-csi-test"],
 )
 def test_a_leader_that_does_not_renew_is_an_error(seen: Any, name: str) -> None:
     one = the_only(judged(seen(csi_driver(), a_lease(name, STALE)), "leaders"))
@@ -241,7 +268,10 @@ def test_a_limit_that_is_high_or_not_known_is_well(seen: Any, flags: tuple[str, 
 def test_moorings_sidecars_throttle_only_where_they_are_told_to(seen: Any) -> None:
     ours = "mooring-csi-attacher:0.1.0"
     assert [] == judged(seen(flagged(image=ours)), "throttling")
-    assert "(without --kube-api-qps" in the_only(judged(seen(flagged("--kube-api-qps=5", image=ours)), "throttling")).change.line
+    assert (
+        "(without --kube-api-qps"
+        in the_only(judged(seen(flagged("--kube-api-qps=5", image=ours)), "throttling")).change.line
+    )
 
 
 @pytest.mark.parametrize(("timeout", "count"), [("9s", 1), ("10s", 0), ("1m", 0), ("$(T)", 0)])
@@ -251,7 +281,10 @@ def test_a_short_timeout_is_a_warning(seen: Any, timeout: str, count: int) -> No
 
 @pytest.mark.parametrize(("workers", "severity"), [("0", Severity.ERROR), ("1", Severity.WARNING)])
 def test_few_workers_are_told(seen: Any, workers: str, severity: Severity) -> None:
-    assert severity is the_only(judged(seen(flagged("--kube-api-qps=100", f"--worker-threads={workers}")), "throttling")).severity
+    assert (
+        severity
+        is the_only(judged(seen(flagged("--kube-api-qps=100", f"--worker-threads={workers}")), "throttling")).severity
+    )
 
 
 def test_a_gate_for_topology_that_is_off_against_what_nodes_tell(seen: Any) -> None:

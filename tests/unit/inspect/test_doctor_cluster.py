@@ -83,7 +83,12 @@ async def test_a_named_secret_is_looked_for_by_name_alone() -> None:
 
 @pytest.mark.parametrize(
     ("plural", "silent"),
-    [("secrets", "secrets"), ("csidrivers", "classes"), ("customresourcedefinitions", "definitions"), ("pods", "snapshot-parts")],
+    [
+        ("secrets", "secrets"),
+        ("csidrivers", "classes"),
+        ("customresourcedefinitions", "definitions"),
+        ("pods", "snapshot-parts"),
+    ],
 )
 async def test_what_is_refused_is_told_and_proves_nothing(plural: str, silent: str) -> None:
     snapshotter = deployment(sidecar("csi-snapshotter"), namespace="default")

@@ -100,13 +100,20 @@ def test_a_kustomization_is_what_its_resources_are_in_its_namespace(tmp_path: Pa
     (tmp_path / "kustomization.yaml").write_text("resources: [base]\nnamespace: storage")
     inventory = read(tmp_path)
     assert ["storage/csi"] == [f"{one.namespace}/{one.name}" for one in inventory.all(DEPLOYMENTS)]
-    assert any("has no right to" in one.wrong for one in judged(inventory, "rights")), "the binding's account moved along"
+    assert any("has no right to" in one.wrong for one in judged(inventory, "rights")), (
+        "the binding's account moved along"
+    )
     assert {"the patches of", "the resource gone.yaml"} <= {" ".join(one.what.split()[:3]) for one in inventory.unseen}
 
 
 def test_a_folder_is_all_yaml_and_json_below_it(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
-    body: dict[str, Any] = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "c"}, "provisioner": "x"}
+    body: dict[str, Any] = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "c"},
+        "provisioner": "x",
+    }
     (tmp_path / "deep" / "list.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [body]}))
     (tmp_path / "release.yaml").write_text(RELEASE)
     (tmp_path / "README.md").write_text("{{ no YAML")
@@ -116,7 +123,9 @@ def test_a_folder_is_all_yaml_and_json_below_it(tmp_path: Path) -> None:
 
 def test_a_place_without_manifests_is_told(tmp_path: Path) -> None:
     """A pipeline that looks at the wrong folder is not well in silence."""
-    assert [(str(tmp_path), "it has no object that the doctor looks at")] == [(one.what, one.why) for one in read(tmp_path).unseen]
+    assert [(str(tmp_path), "it has no object that the doctor looks at")] == [
+        (one.what, one.why) for one in read(tmp_path).unseen
+    ]
 
 
 @pytest.mark.parametrize("folder", ["", "chart"])
@@ -133,7 +142,9 @@ def test_a_chart_is_to_be_rendered_first(tmp_path: Path, folder: str, capsys: py
     assert 3 == run(["-f", str(tmp_path)], "mooring doctor"), "what stands beside it is judged"
 
 
-def test_stdin_without_an_object_that_it_knows_is_not_well(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stdin_without_an_object_that_it_knows_is_not_well(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("kind: ConfigMap\nmetadata: {name: c}"))
     assert 1 == run(["-f", "-"], "mooring doctor")
     out = capsys.readouterr().out

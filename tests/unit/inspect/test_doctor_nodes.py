@@ -34,7 +34,12 @@ def plugin(**spec: Any) -> Json:
 
 
 def node(name: str, *taints: Json, **labels: str) -> Json:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {"taints": list(taints)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": list(taints)},
+    }
 
 
 def registered(name: str, node_id: str = "", driver: str = "csi.test") -> Json:
@@ -56,7 +61,9 @@ def test_a_driver_that_is_registered_nowhere_is_an_error(seen: Any) -> None:
 
 
 def test_a_driver_whose_name_is_a_part_of_anothers_has_no_plugin(seen: Any) -> None:
-    assert [] == judged(seen(*map(csi_driver, ("csi", "test", "csi.test.io")), plugin(), node("a"), registered("a")), "nodes")
+    assert [] == judged(
+        seen(*map(csi_driver, ("csi", "test", "csi.test.io")), plugin(), node("a"), registered("a")), "nodes"
+    )
 
 
 def test_a_taint_that_the_plugin_does_not_tolerate_is_named_with_its_toleration(seen: Any) -> None:
@@ -82,7 +89,9 @@ def test_nodes_that_the_plugin_does_not_choose_are_meant_to_lack_it(seen: Any, s
 
 
 def test_many_nodes_are_told_in_one_finding(seen: Any) -> None:
-    found = judged(seen(csi_driver(), plugin(), node("a"), registered("a"), *(node(f"n{i}") for i in range(9))), "nodes")
+    found = judged(
+        seen(csi_driver(), plugin(), node("a"), registered("a"), *(node(f"n{i}") for i in range(9))), "nodes"
+    )
     assert "the nodes n0, n1, n2, n3, n4 and 4 more" in the_only(found).wrong
 
 
@@ -146,8 +155,13 @@ def test_a_node_plugin_that_its_namespace_refuses_is_an_error(seen: Any, level: 
     pods = deployment(sidecar("csi-node-driver-registrar", PATH), PRIVILEGED, name="node", kind="DaemonSet")
     pods["spec"]["template"]["spec"] |= HOST
     one = the_only(judged(seen(guarded(level), pods), "pod-security"))
-    assert "the privileged container driver, hostPath volumes, hostNetwork, hostPID, and its namespace storage enforces the " in one.wrong
-    assert "kubectl label namespace storage pod-security.kubernetes.io/enforce=privileged --overwrite" == one.change.line
+    assert (
+        "the privileged container driver, hostPath volumes, hostNetwork, hostPID, and its namespace storage enforces the "
+        in one.wrong
+    )
+    assert (
+        "kubectl label namespace storage pod-security.kubernetes.io/enforce=privileged --overwrite" == one.change.line
+    )
     assert [] == judged(seen(guarded("privileged"), pods), "pod-security")
 
 

@@ -28,7 +28,12 @@ def seen(tmp_path: Path) -> Any:
     return read
 
 
-PARTS = {"csi-attacher": "attacher", "csi-provisioner": "provisioner", "csi-resizer": "resizer", "csi-snapshotter": "snapshotter"}
+PARTS = {
+    "csi-attacher": "attacher",
+    "csi-provisioner": "provisioner",
+    "csi-resizer": "resizer",
+    "csi-snapshotter": "snapshotter",
+}
 GATED = "With --feature-gates=CSIVolumeGroupSnapshot=true"
 
 

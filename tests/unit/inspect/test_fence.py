@@ -74,13 +74,19 @@ class FenceWorld(ClusterWorld):
     async def lease(self, seconds: int = 40) -> None:
         """Of a kubelet that has ended."""
         renewed = rfc3339_micro(self.clock.wall_s())
-        await self.create(a_lease("n1", holderIdentity="n1", leaseDurationSeconds=seconds, renewTime=renewed, namespace="kube-node-lease"))
+        await self.create(
+            a_lease(
+                "n1", holderIdentity="n1", leaseDurationSeconds=seconds, renewTime=renewed, namespace="kube-node-lease"
+            )
+        )
 
     def renewing(self) -> asyncio.Task[None]:
         async def renew() -> None:
             while True:
                 await asyncio.sleep(10)
-                await self.patch(LEASES, "n1", {"spec": {"renewTime": rfc3339_micro(self.clock.wall_s())}}, "kube-node-lease")
+                await self.patch(
+                    LEASES, "n1", {"spec": {"renewTime": rfc3339_micro(self.clock.wall_s())}}, "kube-node-lease"
+                )
 
         return asyncio.create_task(renew(), name="kubelet")
 
@@ -136,7 +142,9 @@ async def test_a_dry_run_writes_nothing():
 
 
 @in_virtual_time
-@pytest.mark.parametrize(("ready", "wanted"), [("True", "the node is Ready"), ("False", "its kubelet lives: it renews the Lease")])
+@pytest.mark.parametrize(
+    ("ready", "wanted"), [("True", "the node is Ready"), ("False", "its kubelet lives: it renews the Lease")]
+)
 async def test_a_live_node_is_refused(ready: str, wanted: str):
     world = await a_world(ready=ready)
     kubelet = world.renewing()
@@ -376,7 +384,10 @@ async def test_a_node_that_is_fenced_says_by_whom_and_when():
     assert DONE == await world.fence()
     assert "n1: fenced" in world.out.getvalue()
     said = " ".join(world.out.getvalue().split())
-    assert f"fenced by {record['by']} at {record['at']} because power supply burnt proved its condition Ready is Unknown" in said
+    assert (
+        f"fenced by {record['by']} at {record['at']} because power supply burnt proved its condition Ready is Unknown"
+        in said
+    )
     await world.fence(output="json")
     assert record == json.loads(world.out.getvalue())["record"]
 
@@ -398,7 +409,9 @@ async def test_a_dry_run_says_what_to_type_next():
     world = await a_world()
     assert LEFT == await world.fence(dry_run=True, reason="power supply burnt")
     assert world.out.getvalue().endswith("  next      mooring fence n1 '--reason=power supply burnt'\n")
-    assert "mooring fence n1 '--prover=./is-off {node}' --kubeconfig=k" == line_of("fence", "n1", [("--prover", "./is-off {node}")], "k")
+    assert "mooring fence n1 '--prover=./is-off {node}' --kubeconfig=k" == line_of(
+        "fence", "n1", [("--prover", "./is-off {node}")], "k"
+    )
     await world.fence(dry_run=True, output="json")
     assert "mooring fence n1" == json.loads(world.out.getvalue())["next"]
     await world.fence(typed="n1\n")

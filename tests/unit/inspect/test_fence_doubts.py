@@ -74,12 +74,16 @@ async def test_a_lease_without_a_holder_is_watched_too():
     world = FenceWorld()
     await world.create(a_ready_node("n1", ready=False))
     renewed = rfc3339_micro(world.clock.wall_s())
-    await world.create(a_lease("n1", holderIdentity="", leaseDurationSeconds=40, renewTime=renewed, namespace="kube-node-lease"))
+    await world.create(
+        a_lease("n1", holderIdentity="", leaseDurationSeconds=40, renewTime=renewed, namespace="kube-node-lease")
+    )
 
     async def renew() -> None:
         while True:
             await asyncio.sleep(10)
-            await world.patch(LEASES, "n1", {"spec": {"renewTime": rfc3339_micro(world.clock.wall_s())}}, "kube-node-lease")
+            await world.patch(
+                LEASES, "n1", {"spec": {"renewTime": rfc3339_micro(world.clock.wall_s())}}, "kube-node-lease"
+            )
 
     kubelet = asyncio.create_task(renew(), name="kubelet")
     assert ["its kubelet lives: it renews the Lease kube-node-lease/n1"] == await world.against()

@@ -52,7 +52,9 @@ async def test_what_an_in_tree_volume_leaves_open_fits_what_the_driver_lists(lab
 
 async def test_an_in_tree_volume_of_another_place_does_not_fit():
     world = OrphansWorld(Listing(DISK, name=GCE))
-    await world.own("pv1", "", source={"gcePersistentDisk": {"pdName": "data-disk"}}, labels={"topology.kubernetes.io/zone": "z2"})
+    await world.own(
+        "pv1", "", source={"gcePersistentDisk": {"pdName": "data-disk"}}, labels={"topology.kubernetes.io/zone": "z2"}
+    )
     assert [("doubtful", DISK)] == kinds(await world.found())
 
 
@@ -110,14 +112,18 @@ async def test_what_is_attached_stays_when_its_persistent_volume_was_forced_away
     world = OrphansWorld(Listing("vol-pvc-0123abcd", "vol-8"))
     await world.create(a_va(pv="pvc-0123abcd"))
     assert [("leaked", "vol-8"), ("leaked", "vol-pvc-0123abcd")] == kinds(found := await world.found())
-    text = "it is the volume of PersistentVolume pvc-0123abcd, which is gone and which VolumeAttachment pv1-node1 attaches"
+    text = (
+        "it is the volume of PersistentVolume pvc-0123abcd, which is gone and which VolumeAttachment pv1-node1 attaches"
+    )
     assert ["", text] == [one.kept for one in found]
     await world.own("pv8", "h8")
     world.driver.volumes["h8"] = 1
     assert ["vol-8"] == await deletable(world)
 
 
-@pytest.mark.parametrize(("listed", "lost"), [("opaque", "pvc-0123abcd"), ("data-2", "data")], ids=["fits none", "fits by accident"])
+@pytest.mark.parametrize(
+    ("listed", "lost"), [("opaque", "pvc-0123abcd"), ("data-2", "data")], ids=["fits none", "fits by accident"]
+)
 async def test_an_attachment_that_fits_no_volume_for_sure_could_be_of_any(listed: str, lost: str):
     world = OrphansWorld(Listing(listed, "vol-8"))
     await world.create(a_va(pv=lost))
@@ -200,7 +206,9 @@ async def test_while_a_claim_of_this_driver_waits_any_leaked_volume_could_be_its
     else:
         notes = {"volume.kubernetes.io/selected-node": "n1"} if by == "chosen node" else {}
         await world.claim(provisioner=None, notes=notes, storageClassName="fast")
-    assert ["it may be the volume of the claim default/c1, which is not bound yet"] == [one.kept for one in await world.found()]
+    assert ["it may be the volume of the claim default/c1, which is not bound yet"] == [
+        one.kept for one in await world.found()
+    ]
     assert [] == await deletable(world)
 
 
@@ -220,11 +228,16 @@ async def test_a_claim_for_which_nothing_is_made_keeps_nothing(who: str):
             await world.own("pv1", "h1")
         case _:
             uid = await world.claim()
-            await world.own("pv1", "h1", annotations=MADE, spec={"claimRef": {"namespace": "default", "name": "c1", "uid": uid}})
+            await world.own(
+                "pv1", "h1", annotations=MADE, spec={"claimRef": {"namespace": "default", "name": "c1", "uid": uid}}
+            )
     assert ["opaque"] == await deletable(world)
 
 
-IN_TREE = {"no driver's": {"nfs": {"server": "s", "path": "/x"}}, "another driver's": {"awsElasticBlockStore": {"volumeID": "aws:///"}}}
+IN_TREE = {
+    "no driver's": {"nfs": {"server": "s", "path": "/x"}},
+    "another driver's": {"awsElasticBlockStore": {"volumeID": "aws:///"}},
+}
 
 
 @pytest.mark.parametrize("whose", IN_TREE)
@@ -260,7 +273,9 @@ async def test_a_pods_own_volume_is_no_orphan():
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-async def test_pods_are_read_only_where_a_volume_has_no_persistent_volume(monkeypatch: pytest.MonkeyPatch, is_named: bool):
+async def test_pods_are_read_only_where_a_volume_has_no_persistent_volume(
+    monkeypatch: pytest.MonkeyPatch, is_named: bool
+):
     """They are many."""
     world = OrphansWorld(Listing("h1"))
     await world.own("pv", "h1" if is_named else "other")
@@ -292,7 +307,9 @@ async def test_a_claim_that_was_restored_before_its_persistent_volume_means_it()
     [("n1", "Running", False), ("n1", "Succeeded", True), (None, "Pending", True)],
     ids=["on a node", "finished", "never placed"],
 )
-async def test_a_pod_whose_claim_was_forced_away_may_have_the_volume_mounted(node: str | None, phase: str, is_deletable: bool):
+async def test_a_pod_whose_claim_was_forced_away_may_have_the_volume_mounted(
+    node: str | None, phase: str, is_deletable: bool
+):
     """Claim and PersistentVolume lost their finalizers in a stuck namespace, and drivers that attach nothing have no VolumeAttachments."""
     world = OrphansWorld(Listing("kept", "lost"))
     await world.own("pv", "kept")
@@ -311,7 +328,9 @@ async def test_a_claim_made_anew_is_not_the_one_that_a_pod_began_with(is_anew: b
     await world.create(a_pod("p", "c1", node="n1", phase="Running"))
     await world.patch(PODS, "p", {"status": {"startTime": rfc3339(started)}}, subresource="status")
     uid = await world.claim(volumeName="pv2", phase="Bound")
-    await world.own("pv2", "new", annotations=MADE, spec={"claimRef": {"namespace": "default", "name": "c1", "uid": uid}})
+    await world.own(
+        "pv2", "new", annotations=MADE, spec={"claimRef": {"namespace": "default", "name": "c1", "uid": uid}}
+    )
     kept = "it may be the volume of the claim default/c1, which is gone and which pod default/p uses"
     assert [kept if is_anew else ""] == [one.kept for one in await world.found()]
     assert ([] if is_anew else ["lost"]) == await deletable(world)
@@ -428,7 +447,9 @@ async def test_a_content_that_waits_in_vain_for_its_outcome_is_told_with_what_to
     await world.delete(VOLUME_SNAPSHOT_CONTENTS, "open")
     await world.delete(GROUP_SNAPSHOT_CONTENTS, "groupcontent")
     asked = [one for one in await world.found() if one.kind == "asked"]
-    assert ["the snapshotter repeats it"] * 2 == [one.why.rpartition(": ")[2] for one in asked], "the driver may tell any moment"
+    assert ["the snapshotter repeats it"] * 2 == [one.why.rpartition(": ")[2] for one in asked], (
+        "the driver may tell any moment"
+    )
     await asyncio.sleep(700.0)
     assert 3 == await world.run()
     found = {one.object: one.why for one in await world.found() if one.kind == "unsettled"}
@@ -436,7 +457,8 @@ async def test_a_content_that_waits_in_vain_for_its_outcome_is_told_with_what_to
     assert {single, group} == set(found)
     assert found[single].startswith("a request for a snapshot of vol got no answer; ")
     assert [True, True] == [
-        f"take the annotation {mark} off" in found[key] for key, mark in ((single, BEING_CREATED), (group, GROUP_BEING_CREATED))
+        f"take the annotation {mark} off" in found[key]
+        for key, mark in ((single, BEING_CREATED), (group, GROUP_BEING_CREATED))
     ]
 
 

@@ -90,11 +90,14 @@ async def test_each_is_the_one_that_the_agent_sends(mooring_cluster: ClusterOfTe
         now = await requests.from_volume(rpc, pv, there)
         assert before == now == Built(first(cluster, rpc)), "before and after the agent sends it"
         assert now == await requests.from_claim(rpc, DATA, on(cluster, "n2", "web", says_node=True))
-        assert {"password": "of " + {"NodeStageVolume": "node-stage"}.get(rpc, "node-publish")} == dict(now.request.secrets)  # type: ignore[attr-defined]
+        assert {"password": "of " + {"NodeStageVolume": "node-stage"}.get(rpc, "node-publish")} == dict(
+            now.request.secrets
+        )  # type: ignore[attr-defined]
     assert "default" == first(cluster, "NodePublishVolume").volume_context["csi.storage.k8s.io/pod.namespace"]
-    assert first(cluster, "NodeStageVolume") == (await requests.from_volume("NodeStageVolume", pv, on(cluster, "n2"))).request, (
-        "by its node"
-    )
+    assert (
+        first(cluster, "NodeStageVolume")
+        == (await requests.from_volume("NodeStageVolume", pv, on(cluster, "n2"))).request
+    ), "by its node"
 
     await cluster.passes(seconds=STATS_S)
     assert await requests.from_claim("NodeGetVolumeStats", DATA, there) == Built(first(cluster, "NodeGetVolumeStats"))
@@ -110,7 +113,10 @@ async def test_each_is_the_one_that_the_agent_sends(mooring_cluster: ClusterOfTe
     assert {"password": "of node-expand"} == dict(grown.request.secrets)  # type: ignore[attr-defined]
     await claim.until(lambda body: body["status"]["capacity"]["storage"] == "3Gi", "has grown")
 
-    for rpc, said in (("NodeUnpublishVolume", "Pod default/web lives"), ("NodeUnstageVolume", "pods use the volume: web")):
+    for rpc, said in (
+        ("NodeUnpublishVolume", "Pod default/web lives"),
+        ("NodeUnstageVolume", "pods use the volume: web"),
+    ):
         (note,) = (await requests.from_claim(rpc, DATA, there)).notes
         assert note.startswith(f"it would not be sent now: {said}")
     await agent.stop()
@@ -126,7 +132,9 @@ async def test_each_is_the_one_that_the_agent_sends(mooring_cluster: ClusterOfTe
 
 
 @pytest.mark.mooring_cluster(driver=Grouped, options={"shelf": {}}, nodes=1)
-async def test_a_pod_s_group_goes_to_a_driver_that_sets_it_and_tokens_are_left_out(mooring_cluster: ClusterOfTest) -> None:
+async def test_a_pod_s_group_goes_to_a_driver_that_sets_it_and_tokens_are_left_out(
+    mooring_cluster: ClusterOfTest,
+) -> None:
     cluster = mooring_cluster.aio
     requests, name = await requests_of(cluster), cluster.plane.info.name
     await (await cluster.claim("data")).bound()
@@ -144,7 +152,9 @@ async def test_a_pod_s_group_goes_to_a_driver_that_sets_it_and_tokens_are_left_o
         assert "3000" == built.request.volume_capability.mount.volume_mount_group
         count += len(built.notes)
         for note in built.notes:
-            assert note.startswith("left out: the tokens of service account default/default for vault, which the agent sends as ")
+            assert note.startswith(
+                "left out: the tokens of service account default/default for vault, which the agent sends as "
+            )
             assert ("--secrets-file" if "serviceAccountTokenInSecrets" in more else "as a word") in note
     assert 2 == count
     assert await requests.from_claim("NodeStageVolume", DATA, there) == Built(first(cluster, "NodeStageVolume"))
@@ -175,7 +185,12 @@ async def test_a_reader_s_device_is_asked_for_as_the_agent_does(mooring_cluster:
         ("NodePublishVolume", "", "n1", "give --pod, with the name of a Pod that uses the claim"),
         ("NodePublishVolume", "other", "", "Pod default/other does not use PersistentVolume"),
         ("NodeUnpublishVolume", "other", "", "Pod default/other does not use PersistentVolume"),
-        ("NodeUnpublishVolume", "gone", "", "there is no Pod default/gone; of one that is gone, give the fields as words: volume_id="),
+        (
+            "NodeUnpublishVolume",
+            "gone",
+            "",
+            "there is no Pod default/gone; of one that is gone, give the fields as words: volume_id=",
+        ),
         ("NodeGetVolumeStats", "web", "n9", "Pod default/web is on node n1, not on n9: leave --node out"),
         ("NodeStageVolume", "", "", "give --node, with the name of the Node"),
     ],
@@ -209,6 +224,10 @@ async def test_nobody_sends_what_the_driver_does_not_offer(mooring_cluster: Clus
         await requests_of(cluster),
         {"NodeStageVolume": "STAGE_UNSTAGE_VOLUME", "NodeUnstageVolume": "STAGE_UNSTAGE_VOLUME"},
     )
-    for rpc, name in (capabilities | {"NodeExpandVolume": "EXPAND_VOLUME", "NodeGetVolumeStats": "GET_VOLUME_STATS"}).items():
-        with pytest.raises(NoRequest, match=f"nobody sends {rpc} to shelf.csi.test: its NodeGetCapabilities does not name {name}"):
+    for rpc, name in (
+        capabilities | {"NodeExpandVolume": "EXPAND_VOLUME", "NodeGetVolumeStats": "GET_VOLUME_STATS"}
+    ).items():
+        with pytest.raises(
+            NoRequest, match=f"nobody sends {rpc} to shelf.csi.test: its NodeGetCapabilities does not name {name}"
+        ):
             await requests.from_claim(rpc, DATA, Where("n1", "web"))

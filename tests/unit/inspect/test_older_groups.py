@@ -34,7 +34,9 @@ PAIRS = [{"volumeHandle": "vol-a", "snapshotHandle": "snap-a"}, {"volumeHandle":
 async def make(world: ClusterWorld, kind: Kind[Any], version: str, body: Json) -> Json:
     """In this version, with its status."""
     older = msgspec.structs.replace(kind.whole(), version=version)
-    made: Json = await world.users.create(older, {**body, "apiVersion": older.api_version}, "default" if kind.namespaced else "")
+    made: Json = await world.users.create(
+        older, {**body, "apiVersion": older.api_version}, "default" if kind.namespaced else ""
+    )
     if "status" in body:
         patch = Patch(PatchType.MERGE, {"metadata": {"uid": made["metadata"]["uid"]}, "status": body["status"]})
         made = await world.users.patch(older, made["metadata"]["name"], patch, subresource="status")
@@ -46,7 +48,9 @@ class Remembering(Grouping):
         super().__init__()
         self.asked: list[list[str]] = []
 
-    async def get_volume_group_snapshot(self, request: csi.GetVolumeGroupSnapshotRequest) -> csi.GetVolumeGroupSnapshotResponse:
+    async def get_volume_group_snapshot(
+        self, request: csi.GetVolumeGroupSnapshotRequest
+    ) -> csi.GetVolumeGroupSnapshotResponse:
         self.asked.append(list(request.snapshot_ids))
         return await super().get_volume_group_snapshot(request)
 

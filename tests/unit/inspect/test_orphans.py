@@ -18,7 +18,9 @@ DRIVER = "csi.test"
 
 
 def an_object(name: str = "pv1", handle: str = "h1", driver: str = DRIVER, **more: Any) -> Object:
-    return Object(name, driver, handle, **{"size": "1Gi", "claim": "ns/c", "phase": "Bound", "created_wall_s": 0.0, **more})
+    return Object(
+        name, driver, handle, **{"size": "1Gi", "claim": "ns/c", "phase": "Bound", "created_wall_s": 0.0, **more}
+    )
 
 
 def an_intent(name: str = "pvc-1") -> Intent:
@@ -64,19 +66,24 @@ def test_an_object_that_came_or_went_meanwhile_is_no_ghost(when: str):
 def test_an_object_that_came_meanwhile_may_mean_a_leaked_volume_unless_its_driver_made_it(provisioned: bool):
     """Volumes are made while we look, but what was written by hand may spell what was there before in its own way."""
     there, came = an_object("pv0", "h0", provisioned=True), an_object(handle="elsewhere", provisioned=provisioned)
-    report = judged(an_inventory(ListedVolume("h0"), ListedVolume("h1"), objects_before=(there,), objects=(there, came)))
+    report = judged(
+        an_inventory(ListedVolume("h0"), ListedVolume("h1"), objects_before=(there,), objects=(there, came))
+    )
     assert [("leaked", "h1")] == kinds(report)
     assert provisioned == bool(report.deletable())
 
 
 def test_a_drivers_first_object_may_mean_a_leaked_volume():
     """Nothing shows yet that the driver lists its volumes by the handles it gives."""
-    report = judged(an_inventory(ListedVolume("h1"), objects_before=(), objects=(an_object(handle="elsewhere", provisioned=True),)))
+    report = judged(
+        an_inventory(ListedVolume("h1"), objects_before=(), objects=(an_object(handle="elsewhere", provisioned=True),))
+    )
     assert () == report.deletable()
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "found"), [("zone", "there", []), ("zone", "here", [("ghost", "h9")]), ("hostname", "n1", [("ghost", "h9")])]
+    ("key", "value", "found"),
+    [("zone", "there", []), ("zone", "here", [("ghost", "h9")]), ("hostname", "n1", [("ghost", "h9")])],
 )
 def test_only_what_the_drivers_place_rules_out_is_of_another_place(key: str, value: str, found: list[tuple[str, str]]):
     term = NodeSelectorTerm((NodeSelectorRequirement(key, "In", (value,)),))
@@ -96,11 +103,15 @@ def test_a_volume_of_another_drivers_object_is_foreign():
 
 def test_with_a_prefix_what_does_not_carry_it_is_foreign():
     volumes = ListedVolume("pvc-1"), ListedVolume("opaque", words=("pvc-2",)), ListedVolume("base-image")
-    assert [("leaked", "opaque"), ("leaked", "pvc-1"), ("foreign", "base-image")] == kinds(judged(an_inventory(*volumes), "pvc-"))
+    assert [("leaked", "opaque"), ("leaked", "pvc-1"), ("foreign", "base-image")] == kinds(
+        judged(an_inventory(*volumes), "pvc-")
+    )
     assert ["leaked"] * 3 == [kind for kind, _ in kinds(judged(an_inventory(*volumes)))]
 
 
-@pytest.mark.parametrize("volume", [ListedVolume("vol-pvc-1"), ListedVolume("opaque", words=("pvc-1",))], ids=["by handle", "by context"])
+@pytest.mark.parametrize(
+    "volume", [ListedVolume("vol-pvc-1"), ListedVolume("opaque", words=("pvc-1",))], ids=["by handle", "by context"]
+)
 def test_what_an_open_intent_names_is_begun_and_not_leaked(volume: ListedVolume):
     report = judged(an_inventory(volume, intents=(an_intent(),)))
     assert [FindingKind.BEGUN] == [finding.kind for finding in report.findings]
@@ -112,9 +123,14 @@ def test_what_an_open_intent_names_is_begun_and_not_leaked(volume: ListedVolume)
 def test_what_is_begun_for_a_claim_that_is_gone_is_told_as_that():
     """It may stay so: a driver that refuses each call never tells what an earlier one has made."""
     report = judged(an_inventory(ListedVolume("vol-pvc-1"), intents=(an_intent(),)))
-    assert "which is gone: the provisioner repeats the request until the driver has answered it" in report.findings[0].why
+    assert (
+        "which is gone: the provisioner repeats the request until the driver has answered it" in report.findings[0].why
+    )
     claim = Claim("u1", "ns/c1", "", provisioner=DRIVER)
-    assert "gone" not in judged(an_inventory(ListedVolume("vol-pvc-1"), intents=(an_intent(),), claims=(claim,))).findings[0].why
+    assert (
+        "gone"
+        not in judged(an_inventory(ListedVolume("vol-pvc-1"), intents=(an_intent(),), claims=(claim,))).findings[0].why
+    )
 
 
 def test_while_an_intent_fits_no_volume_it_could_be_any():
@@ -137,7 +153,9 @@ def test_27c7_an_open_intent_is_shown_with_its_claim_and_its_volume():
 
 
 def test_an_intent_whose_object_is_stored_stands_for_nothing_else():
-    report = judged(an_inventory(ListedVolume("opaque"), ListedVolume("h1"), objects=(an_object("pvc-1"),), intents=(an_intent(),)))
+    report = judged(
+        an_inventory(ListedVolume("opaque"), ListedVolume("h1"), objects=(an_object("pvc-1"),), intents=(an_intent(),))
+    )
     assert ["opaque"] == [finding.handle for finding in report.deletable()]
 
 
@@ -145,8 +163,16 @@ def test_an_intent_whose_object_is_stored_stands_for_nothing_else():
     ("volume", "more", "spared"),
     [
         (ListedVolume("h1", published_on=("n1", "n2")), {}, "it is published on n1, n2"),
-        (ListedVolume("h1"), {"attachments": (Attachment("va1", "other", handle="h1"),)}, "VolumeAttachment va1 names it"),
-        (ListedVolume("h1"), {"snapshots": {"h1": "content1"}}, "VolumeSnapshotContent content1 is to be taken from it"),
+        (
+            ListedVolume("h1"),
+            {"attachments": (Attachment("va1", "other", handle="h1"),)},
+            "VolumeAttachment va1 names it",
+        ),
+        (
+            ListedVolume("h1"),
+            {"snapshots": {"h1": "content1"}},
+            "VolumeSnapshotContent content1 is to be taken from it",
+        ),
     ],
     ids=["published", "attached inline", "source of a snapshot"],
 )
@@ -165,14 +191,18 @@ def test_whatever_a_volume_may_be_is_named_with_the_way_out():
     """Who has put one thing right must not find the next only then."""
     report = judged(an_inventory(ListedVolume("h1"), ListedVolume("h2"), claims=(a_lost_claim("a"), a_lost_claim("b"))))
     what = "the volume of PersistentVolume pvc-{0}, which the claim ns/{0} has lost"
-    assert [f"it may be {what.format('a')}, or {what.format('b')}"] * 2 == [finding.spared for finding in report.findings]
+    assert [f"it may be {what.format('a')}, or {what.format('b')}"] * 2 == [
+        finding.spared for finding in report.findings
+    ]
     way_out = "the claim ns/{0} has lost its volume: delete it, or restore PersistentVolume pvc-{0}"
     assert (way_out.format("a"), way_out.format("b")) == report.ways_out()
 
 
 def test_what_fits_a_volume_is_named_alone():
     report = judged(an_inventory(ListedVolume("h1", words=("uid-a",)), claims=(a_lost_claim("a"), a_lost_claim("b"))))
-    assert ["it may be the volume of PersistentVolume pvc-a, which the claim ns/a has lost"] == [one.spared for one in report.findings]
+    assert ["it may be the volume of PersistentVolume pvc-a, which the claim ns/a has lost"] == [
+        one.spared for one in report.findings
+    ]
 
 
 def test_many_that_it_may_be_are_counted():
@@ -221,25 +251,44 @@ def test_the_table():
 
 
 @pytest.mark.parametrize(
-    ("size", "size_bytes"), [("1536Mi", 3 << 29), ("1G", 10**9), ("1500m", 2), ("1e3", 1000), ("0", 0), ("", None), ("much", None)]
+    ("size", "size_bytes"),
+    [("1536Mi", 3 << 29), ("1G", 10**9), ("1500m", 2), ("1e3", 1000), ("0", 0), ("", None), ("much", None)],
 )
 def test_the_json_has_sizes_in_bytes_if_any(size: str, size_bytes: int | None):
-    body = json.loads(as_json(judged(an_inventory(objects=(msgspec.structs.replace(an_object(), size=size),))), {}, 0.0))
+    body = json.loads(
+        as_json(judged(an_inventory(objects=(msgspec.structs.replace(an_object(), size=size),))), {}, 0.0)
+    )
     assert [size_bytes] == [orphan.get("sizeBytes") for orphan in body["orphans"]]
 
 
 def test_the_json():
     report = judged(
-        an_inventory(ListedVolume("vol-7", 5), objects=(msgspec.structs.replace(an_object(), handle="x"),), intents=(an_intent(),))
+        an_inventory(
+            ListedVolume("vol-7", 5),
+            objects=(msgspec.structs.replace(an_object(), handle="x"),),
+            intents=(an_intent(),),
+        )
     )
     body = json.loads(as_json(report, {"vol-7": ""}, 90.0))
-    assert {"driver": DRIVER, "volumes": 1, "openIntents": [{"volumeName": "pvc-1", "claim": "ns/c1", "claimUID": "u1"}]} == {
-        name: body[name] for name in ("driver", "volumes", "openIntents")
-    }
+    assert {
+        "driver": DRIVER,
+        "volumes": 1,
+        "openIntents": [{"volumeName": "pvc-1", "claim": "ns/c1", "claimUID": "u1"}],
+    } == {name: body[name] for name in ("driver", "volumes", "openIntents")}
     leaked, ghost = body["orphans"]
-    assert ("leaked", "vol-7", 5, True) == (leaked["kind"], leaked["volumeHandle"], leaked["sizeBytes"], leaked["deleted"])
+    assert ("leaked", "vol-7", 5, True) == (
+        leaked["kind"],
+        leaked["volumeHandle"],
+        leaked["sizeBytes"],
+        leaked["deleted"],
+    )
     assert 1 << 30 == ghost["sizeBytes"], "a number there, too, whatever the PersistentVolume says"
-    assert ("ghost", 90, "pv1", "ns/c") == (ghost["kind"], ghost["ageSeconds"], ghost["persistentVolume"], ghost["claim"])
+    assert ("ghost", 90, "pv1", "ns/c") == (
+        ghost["kind"],
+        ghost["ageSeconds"],
+        ghost["persistentVolume"],
+        ghost["claim"],
+    )
 
 
 def test_a_drivers_words_move_no_cursor_in_the_table():
@@ -252,9 +301,16 @@ def test_a_drivers_words_move_no_cursor_in_the_table():
 
 @pytest.mark.parametrize(
     ("more", "is_settled"),
-    [({}, True), ({"stored_handle": "h9"}, False), ({"dying_handle": "h9"}, False), ({"unknown_requests": (an_intent("pvc-0"),)}, False)],
+    [
+        ({}, True),
+        ({"stored_handle": "h9"}, False),
+        ({"dying_handle": "h9"}, False),
+        ({"unknown_requests": (an_intent("pvc-0"),)}, False),
+    ],
 )
-def test_27c7_an_intent_that_remembers_more_than_its_one_volume_is_not_settled_by_that(more: dict[str, Any], is_settled: bool):
+def test_27c7_an_intent_that_remembers_more_than_its_one_volume_is_not_settled_by_that(
+    more: dict[str, Any], is_settled: bool
+):
     intent = msgspec.structs.replace(an_intent(), **more)
     stored = an_object("pvc-1", "h1", claim_uid="u1")
     report = judged(an_inventory(ListedVolume("h1"), objects=(stored,), intents=(intent,), idle=frozenset({"u1"})))

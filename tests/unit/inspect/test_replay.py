@@ -49,18 +49,25 @@ DRIVER = {"name": "a.csi.test", "vendor_version": "1", "plugin": [1], "volume_ex
 def a_header(program: str, *words: str, **more: Any) -> Header:
     """As a program of these flags writes it, and as it is read."""
     module, table = (
-        getattr(importlib.import_module(f"mooring.cli.{TABLES[program][0]}"), name) for name in ("COMMAND", TABLES[program][1])
+        getattr(importlib.import_module(f"mooring.cli.{TABLES[program][0]}"), name)
+        for name in ("COMMAND", TABLES[program][1])
     )
     given = parse(table, words or NEEDED.get(program, ()))
     gates = {name: gate.default for name, gate in module.gates.items()} | getattr(given.flags, "feature_gates", {})
-    options = options_of_record(Setup(program, given.flags, given.given, gates), Machine(environ={"NODE_NAME": "n1", "HOME": "/nowhere"}))
-    header = Header(FORMAT, program, "0.1.0", "a test", True, 1_780_000_000.0, options=options, **{"driver": DRIVER, **more})
+    options = options_of_record(
+        Setup(program, given.flags, given.given, gates), Machine(environ={"NODE_NAME": "n1", "HOME": "/nowhere"})
+    )
+    header = Header(
+        FORMAT, program, "0.1.0", "a test", True, 1_780_000_000.0, options=options, **{"driver": DRIVER, **more}
+    )
     return msgspec.json.decode(msgspec.json.encode(header), type=Header)
 
 
 def a_file(folder: Path, header: Header, *lines: dict[str, Any]) -> Path:
     path = folder / "record.gz"
-    path.write_bytes(gzip.compress(b"\n".join([msgspec.json.encode(header), *(json.dumps(line).encode() for line in lines), b""])))
+    path.write_bytes(
+        gzip.compress(b"\n".join([msgspec.json.encode(header), *(json.dumps(line).encode() for line in lines), b""]))
+    )
     return path
 
 
@@ -95,7 +102,12 @@ def test_several_controllers_with_a_lease_each_can_not_be_replayed() -> None:
 
 
 def test_each_flag_of_several_controllers_comes_back() -> None:
-    words = "--attacher-timeout=3s", "--resizer-workers=7", "--binder-controllers=scheduler", "--feature-gates=Topology=false"
+    words = (
+        "--attacher-timeout=3s",
+        "--resizer-workers=7",
+        "--binder-controllers=scheduler",
+        "--feature-gates=Topology=false",
+    )
     header = a_header("mooring-controller", f"--enable={SIDECARS},binder", *words)
     with mock.patch("mooring.cli.controller_parts.setup_of", wraps=setup_of) as asked:
         replayed(Record(header, ()), replay.make_of(header))
@@ -119,10 +131,25 @@ def test_a_file_of_somebody_else_commands_no_terminal(tmp_path: Path, capsys: py
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_what_the_record_has_and_the_replay_does_not_come_to_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = {"verb": "get", "resource": "leases.coordination.k8s.io", "name": "nobody", "namespace": "default", "selection": ["*", "", ""]}
+def test_what_the_record_has_and_the_replay_does_not_come_to_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {
+        "verb": "get",
+        "resource": "leases.coordination.k8s.io",
+        "name": "nobody",
+        "namespace": "default",
+        "selection": ["*", "", ""],
+    }
     answer = {"kind": "answer", "t": 1.5, "who": "somebody", "asked": asked, "answer": {}}
-    decided = {"kind": "decided", "t": 2.0, "who": "somebody", "what": "csi-attacher-va", "key": "'va'", "shown": "Decision()"}
+    decided = {
+        "kind": "decided",
+        "t": 2.0,
+        "who": "somebody",
+        "what": "csi-attacher-va",
+        "key": "'va'",
+        "shown": "Decision()",
+    }
     assert replay.DEPARTED == command.run(["replay", str(a_file(tmp_path, a_header("csi-attacher"), answer, decided))])
     out = capsys.readouterr().out
     assert "The replay departs from the record after 0 decisions" in out
@@ -133,7 +160,10 @@ def test_what_the_record_has_and_the_replay_does_not_come_to_is_named(tmp_path: 
     ("data", "text"),
     [
         (b"no gzip", "no record of mooring's flight recorder"),
-        (b'{"what": "calls of a CSI driver", "format": 1}\n', "give the driver to ask, as in --driver=unix:///csi/csi.sock"),
+        (
+            b'{"what": "calls of a CSI driver", "format": 1}\n',
+            "give the driver to ask, as in --driver=unix:///csi/csi.sock",
+        ),
         (gzip.compress(b"no json\n"), "no record of mooring's flight recorder"),
         (gzip.compress(b""), "no record of mooring's flight recorder"),
         (
@@ -166,7 +196,10 @@ def test_json_tells_the_seconds_since_the_record_s_beginning_and_the_bare_name()
 
 
 def test_objects_that_are_the_programs_own_answer_as_an_api_server_does() -> None:
-    lease = {"metadata": {"name": "page-0", "namespace": "default", "resourceVersion": "71"}, "spec": {"holderIdentity": "who died"}}
+    lease = {
+        "metadata": {"name": "page-0", "namespace": "default", "resourceVersion": "71"},
+        "spec": {"holderIdentity": "who died"},
+    }
     own = OwnObjects(CachedKind("leases", ("default", "", ""), OWN, msgspec.Raw(msgspec.json.encode([lease]))))
 
     def answered(verb: str, name: str, body: str = "") -> Any:
@@ -186,7 +219,9 @@ def test_objects_that_are_the_programs_own_answer_as_an_api_server_does() -> Non
 def test_a_replay_knows_what_the_program_had_asked_before_its_work_began() -> None:
     seen: dict[str, Any] = {}
 
-    def resizer(runtime: Runtime, driver: Any, info: Any, options: ResizerOptions, *_: Any, on_node: bool, **more: Any) -> None:
+    def resizer(
+        runtime: Runtime, driver: Any, info: Any, options: ResizerOptions, *_: Any, on_node: bool, **more: Any
+    ) -> None:
         seen.update(modify=options.modify, on_node=on_node)
 
     founds = {"classes": False, "on_node": True}, {"classes": True, "on_node": False}

@@ -58,9 +58,14 @@ async def a_class_with_secrets(cluster: AsyncCluster, kinds: Sequence[str] = SEC
     for kind in kinds:
         body = {"metadata": {"name": kind}, "data": {"password": base64.b64encode(f"of {kind}".encode()).decode()}}
         await cluster.plane.users.create(SECRETS.whole(), {"apiVersion": "v1", "kind": "Secret", **body}, "default")
-        parameters |= {f"csi.storage.k8s.io/{kind}-secret-name": kind, f"csi.storage.k8s.io/{kind}-secret-namespace": "default"}
+        parameters |= {
+            f"csi.storage.k8s.io/{kind}-secret-name": kind,
+            f"csi.storage.k8s.io/{kind}-secret-namespace": "default",
+        }
     head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "secretive"}}
-    await cluster.create({**head, "provisioner": cluster.plane.info.name, "parameters": parameters, "allowVolumeExpansion": True})
+    await cluster.create(
+        {**head, "provisioner": cluster.plane.info.name, "parameters": parameters, "allowVolumeExpansion": True}
+    )
     return "secretive"
 
 
@@ -86,7 +91,9 @@ async def test_each_is_the_one_that_the_controller_sends(mooring_cluster: Cluste
     await cluster.pause("resizer")
     await claim.patch({"spec": {"resources": {"requests": {"storage": "3Gi"}}}})
     built = await requests.from_claim("ControllerExpandVolume", DATA)
-    assert built == Built(await sent_when_it_goes_on(cluster, "resizer", "ControllerExpandVolume", claim.grows_to("3Gi")))
+    assert built == Built(
+        await sent_when_it_goes_on(cluster, "resizer", "ControllerExpandVolume", claim.grows_to("3Gi"))
+    )
 
     await cluster.pause("resizer")
     await claim.patch({"spec": {"volumeAttributesClassName": "gold"}})
@@ -98,7 +105,9 @@ async def test_each_is_the_one_that_the_controller_sends(mooring_cluster: Cluste
     await (await web.delete()).gone()
     await cluster.delete("csinodes", "n2")
     built = await requests.from_volume("ControllerUnpublishVolume", pv, Where("n2"))
-    assert built == Built(await sent_when_it_goes_on(cluster, "attacher", "ControllerUnpublishVolume", cluster.passes(minutes=1)))
+    assert built == Built(
+        await sent_when_it_goes_on(cluster, "attacher", "ControllerUnpublishVolume", cluster.passes(minutes=1))
+    )
     assert [] == await cluster.objects("volumeattachments")
     await cluster.node("n2").agent_restarts()
     assert built == await requests.from_volume("ControllerUnpublishVolume", pv, Where("n2")), "without the attachment"
@@ -111,7 +120,9 @@ async def test_each_is_the_one_that_the_controller_sends(mooring_cluster: Cluste
     assert built == Built(await sent_when_it_goes_on(cluster, "provisioner", "DeleteVolume", cluster.passes(minutes=1)))
     assert {"password": "of provisioner"} == dict(built.request.secrets)  # type: ignore[attr-defined]
     others = {call for call in KNOWN if call.startswith(("Controller", "Node"))}
-    assert {"CreateVolume", "DeleteVolume", *others} == set(KNOWN), "all are tried, those to nodes in test_node_requests"
+    assert {"CreateVolume", "DeleteVolume", *others} == set(KNOWN), (
+        "all are tried, those to nodes in test_node_requests"
+    )
 
 
 async def the_same_copy(cluster: AsyncCluster, **spec: Any) -> Message:
@@ -187,7 +198,9 @@ async def test_what_would_not_be_sent_now_is_built_and_says_so(mooring_cluster: 
         ("ControllerModifyVolume", "the claim names no VolumeAttributesClass"),
     ],
 )
-async def test_what_can_t_be_built_is_told_with_the_next_step(mooring_cluster: ClusterOfTest, rpc: str, said: str) -> None:
+async def test_what_can_t_be_built_is_told_with_the_next_step(
+    mooring_cluster: ClusterOfTest, rpc: str, said: str
+) -> None:
     cluster = mooring_cluster.aio
     await (await cluster.claim("data")).bound()
     name, _, node = rpc.partition(" ")
@@ -201,7 +214,9 @@ async def test_an_object_of_another_driver_is_refused(mooring_cluster: ClusterOf
     cluster = mooring_cluster.aio
     claim: AsyncClaim = await (await cluster.claim("data")).bound()
     capabilities = capabilities_of(cluster.plane.info)
-    other = Requests(Objects(cluster.plane.users, cluster.plane.ports.clock), dataclasses.replace(capabilities, name="other.csi"))
+    other = Requests(
+        Objects(cluster.plane.users, cluster.plane.ports.clock), dataclasses.replace(capabilities, name="other.csi")
+    )
     pv = (await claim.volume())["metadata"]["name"]
     with pytest.raises(NoRequest, match=r"hostpath\.csi\.mooring, and other\.csi answers"):
         await other.from_volume("DeleteVolume", pv)

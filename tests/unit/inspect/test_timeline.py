@@ -25,7 +25,17 @@ from mooring.inspect.timeline.page import STEP, as_page, places_of
 from mooring.inspect.timeline.story import Timeline, gaps_of, in_order
 from mooring.inspect.timeline.traces import Lane, Moment, Source, Traced, traced
 from mooring.kube.errors import Forbidden
-from tests.support.builders import DRIVER, Json, a_claim, a_class, a_csi_driver, a_lease, a_pod, a_volume, an_attached_va
+from tests.support.builders import (
+    DRIVER,
+    Json,
+    a_claim,
+    a_class,
+    a_csi_driver,
+    a_lease,
+    a_pod,
+    a_volume,
+    an_attached_va,
+)
 from tests.support.cluster_world import EPOCH_S
 from tests.support.explaining import WhyWorld
 from tests.support.virtual_loop import in_virtual_time
@@ -34,7 +44,8 @@ pytestmark = in_virtual_time
 
 VA = attachment_name(DRIVER, "pv", "n1")
 PVC, PV, POD, ATTACHMENT = (
-    Lane(label, kind, "one", f"uid-{label}") for label, kind in (("pvc", "pvc"), ("pv", "pv"), ("pod", "pod"), ("va", "volumeattachment"))
+    Lane(label, kind, "one", f"uid-{label}")
+    for label, kind in (("pvc", "pvc"), ("pv", "pv"), ("pod", "pod"), ("va", "volumeattachment"))
 )
 
 
@@ -43,11 +54,19 @@ def at(seconds: float) -> str:
 
 
 def an_entry(manager: str, seconds: float, fields: Json, subresource: str = "") -> Json:
-    return {"manager": manager, "operation": "Update", "time": at(seconds), "fieldsV1": fields, "subresource": subresource}
+    return {
+        "manager": manager,
+        "operation": "Update",
+        "time": at(seconds),
+        "fieldsV1": fields,
+        "subresource": subresource,
+    }
 
 
 def an_object(*entries: Json, status: Json | None = None, **metadata: Any) -> Traced:
-    return traced({"metadata": {"creationTimestamp": at(0), "managedFields": [*entries], **metadata}, "status": status or {}})
+    return traced(
+        {"metadata": {"creationTimestamp": at(0), "managedFields": [*entries], **metadata}, "status": status or {}}
+    )
 
 
 def told_by(moments: Any) -> list[tuple[float, str, str]]:
@@ -92,7 +111,13 @@ def test_fields_are_named_in_short_and_not_as_trees():
         "f:status": {"f:conditions": {ready: {"f:status": {}}}, "f:phase": {}},
     }
     entry = an_object(an_entry("m", 1, fields)).metadata.managed_fields[0]  # type: ignore[index]
-    assert ["spec.claimRef", "status.conditions[Ready]", "status.phase", "metadata.finalizers", "annotation note"] == fields_of(entry)
+    assert [
+        "spec.claimRef",
+        "status.conditions[Ready]",
+        "status.phase",
+        "metadata.finalizers",
+        "annotation note",
+    ] == fields_of(entry)
     many = an_entry("m", 1, {"f:status": {f"f:{name}": {} for name in "abcdefg"}})
     assert "wrote status.a, status.b, status.c, status.d and 3 more" == told_by(written(PV, an_object(many)))[1][2]
 
@@ -110,7 +135,15 @@ def test_a_record_of_odd_shape_is_no_error(fields: Json):
 
 def test_conditions_name_the_manager_that_owns_them():
     ready = 'k:{"type":"Ready"}'
-    conditions = [{"type": "Ready", "status": "False", "lastTransitionTime": at(4), "reason": "ContainersNotReady", "message": "web"}]
+    conditions = [
+        {
+            "type": "Ready",
+            "status": "False",
+            "lastTransitionTime": at(4),
+            "reason": "ContainersNotReady",
+            "message": "web",
+        }
+    ]
     kubelet = an_entry("kubelet", 4, {"f:status": {"f:conditions": {ready: {".": {}}}}}, "status")
     pod = an_object(kubelet, status={"conditions": conditions})
     assert [(4, "kubelet", "set Ready to False (ContainersNotReady: web)")] == told_by(states(POD, pod))
@@ -119,7 +152,11 @@ def test_conditions_name_the_manager_that_owns_them():
 
 def test_errors_in_attaching_and_detaching_have_their_times_and_authors():
     mine = an_entry("csi-attacher", 9, {"f:status": {"f:attachError": {"f:message": {}}}}, "status")
-    status = {"attached": False, "attachError": {"time": at(7), "message": "no room"}, "detachError": {"time": at(8), "message": "busy"}}
+    status = {
+        "attached": False,
+        "attachError": {"time": at(7), "message": "no room"},
+        "detachError": {"time": at(8), "message": "busy"},
+    }
     found = list(states(ATTACHMENT, an_object(mine, status=status)))
     assert [(7, "csi-attacher", "failed to attach: no room"), (8, "", "failed to detach: busy")] == told_by(found)
     assert all(one.is_bad for one in found)
@@ -164,10 +201,14 @@ async def test_an_event_that_was_repeated_gives_its_first_and_its_last_time() ->
         "reason": "ProvisioningFailed",
     }
     times = {"firstTimestamp": at(1), "lastTimestamp": at(31), "count": 3}
-    await world.create({**event, **times, "message": "no", "type": "Warning", "source": {"component": "csi-provisioner"}})
+    await world.create(
+        {**event, **times, "message": "no", "type": "Warning", "source": {"component": "csi-provisioner"}}
+    )
     await world.clock.sleep(40)
     moments = (await values(world, "pvc/claim"))["moments"]
-    said = [(one["offsetSeconds"], one["who"], one["what"], one["isBad"]) for one in moments if one["source"] == "event"]
+    said = [
+        (one["offsetSeconds"], one["who"], one["what"], one["isBad"]) for one in moments if one["source"] == "event"
+    ]
     assert [
         (1, "csi-provisioner", "said ProvisioningFailed: no", True),
         (31, "csi-provisioner", "said it for the 3rd time: ProvisioningFailed: no", True),
@@ -177,7 +218,9 @@ async def test_an_event_that_was_repeated_gives_its_first_and_its_last_time() ->
 def test_a_warning_of_the_same_reason_in_other_words_moves_nothing_on() -> None:
     def event(seconds: float, message: str, type_: str = "Warning") -> SeenEvent:
         meta, by = ObjectMeta(name=message, namespace="default"), EventSource(component="attachdetach-controller")
-        return SeenEvent(meta, reason="FailedAttachVolume", message=message, type=type_, first_timestamp=at(seconds), source=by)
+        return SeenEvent(
+            meta, reason="FailedAttachVolume", message=message, type=type_, first_timestamp=at(seconds), source=by
+        )
 
     found = list(told(POD, [event(11, "it is used: by web-1"), event(1, "it is used"), event(12, "fine", "Normal")]))
     assert [("it is used", False), ("it is used: by web-1", True), ("fine", False)] == [
@@ -432,7 +475,10 @@ async def test_what_an_object_had_before_its_first_apply_is_nobodys_moment_and_n
     ("after", "who"),
     [
         (Moment(9.0, "pod", Source.EVENT, "said it", "attachdetach-controller", reason="SuccessfulAttachVolume"), ""),
-        (Moment(9.0, "pod", Source.EVENT, "said it", "attachdetach-controller", reason="FailedAttachVolume"), "attachdetach-controller"),
+        (
+            Moment(9.0, "pod", Source.EVENT, "said it", "attachdetach-controller", reason="FailedAttachVolume"),
+            "attachdetach-controller",
+        ),
         (Moment(9.0, "pvc", Source.WROTE, "wrote spec", "mooring"), ""),
         (Moment(9.0, "pvc", Source.WROTE, "wrote spec", "csi-attacher"), "csi-attacher"),
     ],

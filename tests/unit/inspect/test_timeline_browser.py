@@ -25,7 +25,9 @@ MOMENTS: Final = (
     Moment(1.0, "pvc", Source.CREATED, "created it", "kubectl"),
     Moment(60.0, "pvc", Source.EVENT, HOSTILE, "csi-provisioner", is_bad=True),
 )
-PAGE: Final = Timeline("pvc default/data", 100.0, (Lane("pvc", "pvc", "default/data", "u"),), MOMENTS, gaps_of(MOMENTS, 5.0))
+PAGE: Final = Timeline(
+    "pvc default/data", 100.0, (Lane("pvc", "pvc", "default/data", "u"),), MOMENTS, gaps_of(MOMENTS, 5.0)
+)
 
 
 def browse(folder: Path, *flags: str) -> str:

@@ -47,7 +47,9 @@ def test_the_queue_tells_which_of_two_objects_of_one_name_is_meant() -> None:
 
 
 def test_a_volume_is_known_by_its_name_in_a_nodes_status() -> None:
-    assert [(0.0, "pv", "csi-attacher decided: a", False)] == told(a_record(decided(0.0, "attachdetach-volumes", repr(UNIQUE), "a")))
+    assert [(0.0, "pv", "csi-attacher decided: a", False)] == told(
+        a_record(decided(0.0, "attachdetach-volumes", repr(UNIQUE), "a"))
+    )
 
 
 def test_other_objects_and_keys_that_are_none_are_left_out() -> None:
@@ -66,7 +68,12 @@ def test_an_answer_of_the_driver_belongs_to_the_object_in_hand() -> None:
         Entry("call", 4.0, "task", asked=Asked("call", "controller_publish_volume")),
     )
     assert [
-        (2.0, "va", "csi-attacher heard from the driver that ControllerPublishVolume failed: NotFound: no such node", True),
+        (
+            2.0,
+            "va",
+            "csi-attacher heard from the driver that ControllerPublishVolume failed: NotFound: no such node",
+            True,
+        ),
         (4.0, "va", "csi-attacher heard from the driver that ControllerPublishVolume is done", False),
     ] == told(record)
 
@@ -77,7 +84,10 @@ def test_what_was_decided_before_the_chain_began_is_left_out() -> None:
     scene.volumes.put(volume)
     lanes = {VOLUME: traced({"metadata": {"creationTimestamp": "2023-11-14T22:13:30Z"}})}  # ten seconds after BEGAN_S
     records = [
-        a_record(*(decided(t, "attachdetach-volumes", repr(UNIQUE), f"at {t}") for t in (1.0, 12.0)), program="mooring attachdetach")
+        a_record(
+            *(decided(t, "attachdetach-volumes", repr(UNIQUE), f"at {t}") for t in (1.0, 12.0)),
+            program="mooring attachdetach",
+        )
     ]
     line = timeline("pv pv", "pv", scene, lanes, 5.0, records)
     assert ["decided: at 12.0"] == [one.what for one in line.moments if one.source is Source.RECORD]

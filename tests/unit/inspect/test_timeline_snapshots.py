@@ -40,12 +40,16 @@ async def a_bound_world() -> WhyWorld:
     made = await world.create(a_snapshot_class(), {**snapshot, "status": {"boundVolumeSnapshotContentName": "content"}})
     await world.clock.sleep(7)
     content = a_new_content("content", snapshot=made, ref_uid=made["metadata"]["uid"])
-    await world.create({**content, "status": {"snapshotHandle": "h", "creationTime": int((EPOCH_S + 7) * 1e9), "readyToUse": True}})
+    await world.create(
+        {**content, "status": {"snapshotHandle": "h", "creationTime": int((EPOCH_S + 7) * 1e9), "readyToUse": True}}
+    )
     return world
 
 
 @pytest.mark.parametrize("words", [("vs/snap",), ("vsc", "content"), ("group/group",)])
-async def test_each_leads_to_snapshot_content_and_source_and_to_the_wait_for_the_content(words: tuple[str, ...]) -> None:
+async def test_each_leads_to_snapshot_content_and_source_and_to_the_wait_for_the_content(
+    words: tuple[str, ...],
+) -> None:
     found = await shown(await a_bound_world(), *words)
     assert {"pvc", "pv", "vs", "vsc"} <= {one["lane"] for one in found["lanes"]}
     assert [7.0] == [one["seconds"] for one in found["gaps"]]

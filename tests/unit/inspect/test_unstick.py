@@ -81,7 +81,10 @@ async def test_the_proof_is_shown_before_the_question_and_a_dry_run_writes_nothi
     said = " ".join(world.out.getvalue().split())
     assert "set by csi-attacher of csi.test" in said
     assert "proved node node1 does not exist any more: whoever deleted it has stated that the machine is gone" in said
-    assert "proved csi-attacher of csi.test does not run: nobody renews its Lease default/external-attacher-leader-csi-test" in said
+    assert (
+        "proved csi-attacher of csi.test does not run: nobody renews its Lease default/external-attacher-leader-csi-test"
+        in said
+    )
     assert all(len(line) <= 80 for line in world.out.getvalue().splitlines())
     assert [FINALIZER] == list(await world.judged(VA))
 
@@ -164,7 +167,10 @@ async def test_the_driver_says_where_it_has_the_volume(gets: bool):
     assert "the driver says that the volume is published on nodeID1, nodeID2" in await world.against(VA)
     servicer.published_on["handle1"] = ("nodeID2",)
     await world.create(a_node("node2"), a_csi_node("node2", {DRIVER: "nodeID2"}))
-    assert "the driver csi.test does not have the volume published on node node1 (node id nodeID1)" in await world.proved(VA)
+    assert (
+        "the driver csi.test does not have the volume published on node node1 (node id nodeID1)"
+        in await world.proved(VA)
+    )
     assert CLEAN == await world.unstick(VA, yes=True)
 
 
@@ -250,13 +256,19 @@ async def test_an_attachment_is_judged_by_names_alone_in_a_cluster_of_any_size()
     world = await a_world(lists)
     assert set() == await lists.of(world, VA)
     world.servicer = Publishing("handle1")
-    assert {"persistentvolumes", "volumeattachments", "csinodes"} == await lists.of(world, VA), "to judge the driver's list"
+    assert {"persistentvolumes", "volumeattachments", "csinodes"} == await lists.of(world, VA), (
+        "to judge the driver's list"
+    )
 
 
 async def test_a_volume_is_judged_by_nodes_attachments_and_the_pods_of_one_namespace():
     lists = Lists()
     world = await a_world(lists)
-    await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"finalizers": [FINALIZER]}, "spec": {"claimRef": a_reference("claim", "u")}})
+    await world.patch(
+        PERSISTENT_VOLUMES,
+        "pv1",
+        {"metadata": {"finalizers": [FINALIZER]}, "spec": {"claimRef": a_reference("claim", "u")}},
+    )
     await world.delete(PERSISTENT_VOLUMES, "pv1")
     assert {"nodes", "volumeattachments", "pods"} == await lists.of(world, "pv/pv1")
 
@@ -299,7 +311,10 @@ async def test_force_wants_the_name_and_leaves_an_event_before_it_writes():
     await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
     ((type_, reason, message, _),) = await world.events("pv1-node1")
     assert ("Warning", "FinalizerRemovedByForce") == (type_, reason)
-    assert "because: the storage shows it detached. What spoke against it: external-attacher/csi-test (its volume may be" in message
+    assert (
+        "because: the storage shows it detached. What spoke against it: external-attacher/csi-test (its volume may be"
+        in message
+    )
     assert ["create events", "patch volumeattachments"] == [
         " ".join(step.split()[:2]) for step in world.story if step.startswith(("create events", "patch"))
     ]
@@ -339,7 +354,9 @@ async def test_only_the_named_finalizer_goes():
     flags = {"force": True, "reason": "because", "finalizer": "backup.example.com/hold", "typed": "pv1-node1\n"}
     assert LEFT == await world.unstick(VA, **flags)
     assert [FINALIZER] == (await world.get(VOLUME_ATTACHMENTS, "pv1-node1"))["metadata"]["finalizers"]
-    with pytest.raises(ConfigError, match=r"backup.example.com/hold does not hold the object; external-attacher/csi-test do"):
+    with pytest.raises(
+        ConfigError, match=r"backup.example.com/hold does not hold the object; external-attacher/csi-test do"
+    ):
         await world.unstick(VA, **flags)
 
 
@@ -369,7 +386,9 @@ async def test_an_object_that_is_not_there_and_a_kind_that_it_does_not_know():
     world = UnstickWorld()
     with pytest.raises(NotThere, match='volumeattachment "none" does not exist'):
         await world.unstick("va/none")
-    with pytest.raises(ConfigError, match=r"'node' is no kind that mooring unstick knows; it knows pv, pvc, volumeattachment, "):
+    with pytest.raises(
+        ConfigError, match=r"'node' is no kind that mooring unstick knows; it knows pv, pvc, volumeattachment, "
+    ):
         await world.unstick("node/n1")
 
 
@@ -403,7 +422,9 @@ async def test_the_last_writer_of_a_finalizer_is_its_author():
         {"manager": "broken", "fieldsV1": {"f:metadata": {"f:finalizers": {"v:{": {}, "v:7": {}, "k:x": {}}}}},
     ]
     found = authors_of({"metadata": {"managedFields": fields}})
-    assert {"example.com/hold": "velero", "example.com/other": "kubectl-patch"} == {one: author.manager for one, author in found.items()}
+    assert {"example.com/hold": "velero", "example.com/other": "kubectl-patch"} == {
+        one: author.manager for one, author in found.items()
+    }
     assert {} == authors_of({"metadata": {}})
 
 

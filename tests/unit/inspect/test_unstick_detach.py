@@ -36,9 +36,9 @@ async def held(world: UnstickWorld) -> list[str]:
 
 async def test_not_marked_attached_is_no_proof():
     world = await a_world(**UNDER_WAY)
-    assert ["its volume may be attached to node1 (node id nodeID1): it is not marked attached, but the attach had begun"] == (
-        await world.against(VA)
-    )
+    assert [
+        "its volume may be attached to node1 (node id nodeID1): it is not marked attached, but the attach had begun"
+    ] == (await world.against(VA))
     assert CANNOT == await world.unstick(VA, yes=True)
 
 
@@ -52,7 +52,10 @@ async def test_a_node_s_id_that_was_taken_away_is_no_proof():
 @pytest.mark.parametrize("gets", [False, True])
 async def test_the_driver_s_word_is_a_proof(gets: bool):
     world = await a_world(servicer=detaching("handle1", gets=gets, says_where=True), **UNDER_WAY)
-    assert "the driver csi.test does not have the volume published on node node1 (node id nodeID1)" in await world.proved(VA)
+    assert (
+        "the driver csi.test does not have the volume published on node node1 (node id nodeID1)"
+        in await world.proved(VA)
+    )
     assert CLEAN == await world.unstick(VA, yes=True)
 
 
@@ -64,7 +67,9 @@ async def test_a_driver_that_can_t_say_where_may_detach_it_and_that_is_a_proof()
     assert CLEAN == await world.unstick(VA, typed="pv1-node1\n", detach=True)
     assert set() == world.servicer.published["handle1"]
     assert "the driver is called to detach volume handle1 from node node1 (node id nodeID1)" in world.err.getvalue()
-    assert "proved the driver csi.test has detached the volume from node node1 (node id nodeID1)" in " ".join(world.out.getvalue().split())
+    assert "proved the driver csi.test has detached the volume from node node1 (node id nodeID1)" in " ".join(
+        world.out.getvalue().split()
+    )
     await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
 
 
@@ -109,7 +114,9 @@ async def test_a_volume_that_another_attachment_wants_there_is_not_detached():
 async def test_the_call_has_the_secret_of_the_volume():
     world = UnstickWorld(servicer=detaching("handle1"))
     ref = {"controllerPublishSecretRef": {"name": "keys", "namespace": "default"}}
-    await world.create(a_secret("keys", {"user": "bWU="}), a_held_pv("pv1", **ref), a_node("node1"), a_csi_node("node1"))
+    await world.create(
+        a_secret("keys", {"user": "bWU="}), a_held_pv("pv1", **ref), a_node("node1"), a_csi_node("node1")
+    )
     await world.create(a_csi_driver(DRIVER), an_attached_va("pv1-node1"))
     await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
     await world.dead_lease(LOCK)

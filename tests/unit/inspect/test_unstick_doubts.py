@@ -148,7 +148,9 @@ async def test_a_volume_without_a_status_may_be_published_anywhere():
 
 async def test_a_taint_that_was_left_on_a_node_that_is_ready_says_nothing():
     world = await a_world(node=FENCED, servicer=Publishing("other"))
-    await world.patch(NODES, "node1", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status")
+    await world.patch(
+        NODES, "node1", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status"
+    )
     await in_use(world, "handle1")
     assert ["the kubelet of node1 reports it as in use"] == await world.against(VA)
     world.servicer = None
@@ -217,10 +219,15 @@ async def test_a_group_of_an_older_version_still_has_its_snapshots():
 async def test_a_claim_of_another_namespace_that_is_being_filled_counts_too():
     """A server with the gate CrossNamespaceVolumeDataSource keeps the namespace; ours takes the source out, so that it is judged here."""
     source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": "default"}
-    facts = Facts(decoded(VOLUME_SNAPSHOTS, {**a_snapshot(claim="claim"), "metadata": {"name": "snap", "namespace": "default"}}), "vs")
+    facts = Facts(
+        decoded(VOLUME_SNAPSHOTS, {**a_snapshot(claim="claim"), "metadata": {"name": "snap", "namespace": "default"}}),
+        "vs",
+    )
     assert [Proof] == [type(one) for one in restored_from_snapshot(facts, SNAPSHOT_FINALIZER)]
     body = a_claim("restored", dataSourceRef=source)
-    facts.scene.claims.put(decoded(PERSISTENT_VOLUME_CLAIMS, {**body, "metadata": {"name": "restored", "namespace": "far"}}))
+    facts.scene.claims.put(
+        decoded(PERSISTENT_VOLUME_CLAIMS, {**body, "metadata": {"name": "restored", "namespace": "far"}})
+    )
     assert [Objection] == [type(one) for one in restored_from_snapshot(facts, SNAPSHOT_FINALIZER)]
 
 

@@ -49,7 +49,9 @@ async def test_a_group_that_the_driver_has_stays():
 
 async def test_without_the_driver_s_word_it_may_be_there():
     world = await going(**MADE)
-    assert ["nobody knows whether the driver still has the group of snapshots: it would be leaked"] == await world.against(VGSC)
+    assert [
+        "nobody knows whether the driver still has the group of snapshots: it would be leaked"
+    ] == await world.against(VGSC)
     world.servicer = Publishing()
     (verdict,) = (await world.judged(VGSC)).values()
     assert "GROUP_CONTROLLER_SERVICE" in verdict["against"][0]["wayOut"]
@@ -72,7 +74,11 @@ async def test_its_group_and_its_snapshots_go_first():
     uid = group["metadata"]["uid"]
     owner = {"apiVersion": GROUP_SNAPSHOTS.api_version, "kind": "VolumeGroupSnapshot", "name": "group", "uid": uid}
     await world.create(a_snapshot("member", claim="claim", ownerReferences=[owner]))
-    await world.create(a_claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "member"}))
+    await world.create(
+        a_claim(
+            "restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "member"}
+        )
+    )
     await world.create(a_group_content(policy="Retain", ref_uid=uid, **MADE))
     await world.patch(GROUP_SNAPSHOT_CONTENTS, "groupcontent", {"metadata": {"finalizers": [GROUP_CONTENT_FINALIZER]}})
     await world.delete(GROUP_SNAPSHOT_CONTENTS, "groupcontent")
@@ -100,14 +106,18 @@ async def test_it_is_explained(is_going: bool):
     await world.create(a_group_content())
     if not is_going:
         _, text = await world.why("vgsc/groupcontent")
-        assert 'its snapshot "default/group" does not exist: whoever makes it gets this content' in " ".join(text.split())
+        assert 'its snapshot "default/group" does not exist: whoever makes it gets this content' in " ".join(
+            text.split()
+        )
         return
     await world.patch(GROUP_SNAPSHOT_CONTENTS, "groupcontent", {"metadata": {"finalizers": [GROUP_CONTENT_FINALIZER]}})
     await world.delete(GROUP_SNAPSHOT_CONTENTS, "groupcontent")
     await world.create(a_lease("external-snapshotter-leader-csi-test", renewTime=rfc3339_micro(EPOCH_S - 120)))
     link = await world.blocking("vgsc/groupcontent")
     assert f"finalizer {GROUP_CONTENT_FINALIZER}" == link["name"]
-    assert any("mooring unstick --dry-run volumegroupsnapshotcontent/groupcontent" in one["line"] for one in link["commands"])
+    assert any(
+        "mooring unstick --dry-run volumegroupsnapshotcontent/groupcontent" in one["line"] for one in link["commands"]
+    )
     code, text = await world.timeline("vgsc/groupcontent")
     assert 0 == code
     assert "vgsc" in text
@@ -120,6 +130,8 @@ async def test_a_live_snapshotter_that_fails_needs_the_driver_s_word():
     content = await world.get(GROUP_SNAPSHOT_CONTENTS, "groupcontent")
     ref = {"kind": "VolumeGroupSnapshotContent", "name": "groupcontent", "uid": content["metadata"]["uid"]}
     event = {"kind": "Event", "metadata": {"name": "e", "namespace": "default"}, "involvedObject": ref}
-    await world.create({**event, "reason": "GroupSnapshotDeleteError", "message": "the array is busy", "type": "Warning"})
+    await world.create(
+        {**event, "reason": "GroupSnapshotDeleteError", "message": "the array is busy", "type": "Warning"}
+    )
     assert "csi-snapshotter of csi.test lives and fails: the array is busy" in await world.proved(VGSC)
     holder.cancel()

@@ -54,7 +54,9 @@ KCM, PROVISIONER, SNAPSHOTTER = "kube-controller-manager", "csi-test", "external
 CONTROLLER = "snapshot-controller-leader"
 
 
-async def a_world(*, servicer: Any = None, faults: ServerFaults | None = None, groups: Iterable[Json] = GROUP_CRDS) -> UnstickWorld:
+async def a_world(
+    *, servicer: Any = None, faults: ServerFaults | None = None, groups: Iterable[Json] = GROUP_CRDS
+) -> UnstickWorld:
     """All programs have ended, and left their Leases. groups: the definitions of group snapshots."""
     world = UnstickWorld(faults, servicer)
     await world.make_snapshot_kinds((*SNAPSHOT_CRDS, *groups))
@@ -123,7 +125,9 @@ async def test_a_claim_that_nobody_deletes_is_told_nothing_else():
     world = await a_world()
     await world.create(a_claim())
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"metadata": {"finalizers": [PROTECTED]}})
-    assert ["the object is not being deleted, so nothing waits for the finalizer to go"] == await world.against("pvc/claim")
+    assert ["the object is not being deleted, so nothing waits for the finalizer to go"] == await world.against(
+        "pvc/claim"
+    )
 
 
 async def test_while_the_protection_controller_lives_it_is_its_move():
@@ -131,7 +135,9 @@ async def test_while_the_protection_controller_lives_it_is_its_move():
     await going(world, a_volume(), HELD)
     holder = world.renewing("mooring-binder")
     (objection,) = await world.against("pv/pv")
-    assert objection.startswith("it is the move of the protection controller: alive_1 renews the Lease default/mooring-binder")
+    assert objection.startswith(
+        "it is the move of the protection controller: alive_1 renews the Lease default/mooring-binder"
+    )
     holder.cancel()
 
 
@@ -175,7 +181,12 @@ async def test_a_provisioner_that_lives_and_fails_needs_the_drivers_word():
     holder = world.renewing("mooring-controller-csi-test")
     assert any(text.startswith("it is the move of csi-provisioner") for text in await world.against("pv/pv"))
     ref = {"kind": "PersistentVolume", "name": "pv", "uid": made["metadata"]["uid"], "namespace": ""}
-    event = {"metadata": {"name": "pv.1", "namespace": "default"}, "involvedObject": ref, "reason": "VolumeFailedDelete", "type": "Warning"}
+    event = {
+        "metadata": {"name": "pv.1", "namespace": "default"},
+        "involvedObject": ref,
+        "reason": "VolumeFailedDelete",
+        "type": "Warning",
+    }
     await world.create({"kind": "Event", **event, "message": "rpc error: code = Internal desc = no volume\x1b[2J"})
     assert any("only the driver's own answer counts: rpc error" in text for text in await world.against("pv/pv"))
     world.servicer = Publishing()
@@ -194,7 +205,9 @@ async def test_a_claim_that_no_pod_uses_goes():
     await world.create(a_pod("web", "claim", node="n1"))
     assert ['still used by pod "web"'] == await world.against("pvc/claim")
     await world.patch(PODS, "web", {"status": {"phase": "Succeeded"}}, subresource="status")
-    assert ['still used by pod "web", which is finished and counts until it is deleted'] == await world.against("pvc/claim")
+    assert ['still used by pod "web", which is finished and counts until it is deleted'] == await world.against(
+        "pvc/claim"
+    )
     await world.remove(PODS, "web")
     assert CLEAN == await world.unstick("pvc/claim", yes=True)
     await world.gone(PERSISTENT_VOLUME_CLAIMS, "claim")
@@ -207,7 +220,9 @@ async def test_a_claim_whose_volume_a_kubelet_still_has_stays():
     await going(world, a_bound_claim(), PROTECTED)
     await in_use(world, "pv")
     assert ["the kubelet of n1 reports its volume as in use"] == await world.against("pvc/claim")
-    await world.patch(NODES, "n1", {"spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}})
+    await world.patch(
+        NODES, "n1", {"spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}}
+    )
     assert [] == await world.against("pvc/claim")
 
 
@@ -254,8 +269,14 @@ async def test_a_snapshot_goes_once_nothing_is_restored_from_it_and_its_content_
     world = await a_world()
     snapshot = await going(world, a_snapshot(claim="claim", content="content"), AS_SOURCE_FINALIZER, BOUND_FINALIZER)
     await world.create(a_new_content(snapshot=snapshot, status={"snapshotHandle": "s1", "readyToUse": True}))
-    await world.create(a_claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"}))
-    assert 2 * ["a claim that waits for its volume restores from it, or from a snapshot of it"] == await world.against("vs/snap")
+    await world.create(
+        a_claim(
+            "restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"}
+        )
+    )
+    assert 2 * ["a claim that waits for its volume restores from it, or from a snapshot of it"] == await world.against(
+        "vs/snap"
+    )
     await without_protection(world, "restored")
     found = await world.judged("vs/snap")
     assert (True, False) == (found[AS_SOURCE_FINALIZER]["mayGo"], found[BOUND_FINALIZER]["mayGo"])
@@ -268,7 +289,11 @@ async def test_a_snapshot_goes_once_nothing_is_restored_from_it_and_its_content_
 async def test_the_provisioners_protection_of_a_snapshot():
     world = await a_world()
     await going(world, a_snapshot(claim="claim"), SNAPSHOT_FINALIZER)
-    await world.create(a_claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"}))
+    await world.create(
+        a_claim(
+            "restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"}
+        )
+    )
     assert ["a claim waits for a volume that is filled from it"] == await world.against("vs/snap")
     await without_protection(world, "restored")
     assert CLEAN == await world.unstick("vs/snap", yes=True)
@@ -297,7 +322,9 @@ async def test_a_content_without_the_drivers_word_goes_only_if_its_data_are_to_s
     made = {"snapshotHandle": "s1", "readyToUse": True}
     await going(world, a_new_content(status=made), CONTENT_FINALIZER)
     await going(world, a_new_content("kept", policy="Retain", status=made), CONTENT_FINALIZER)
-    assert ["nobody knows whether the driver still has the snapshot: it would be leaked"] == await world.against("vsc/content")
+    assert ["nobody knows whether the driver still has the snapshot: it would be leaked"] == await world.against(
+        "vsc/content"
+    )
     assert CLEAN == await world.unstick("vsc/kept", yes=True)
 
 
@@ -315,7 +342,9 @@ async def test_a_content_that_no_program_will_ever_move_needs_no_dead_snapshotte
 async def test_a_content_whose_snapshot_is_there_stays():
     world = await a_world()
     snapshot = await world.create(a_snapshot(claim="claim", content="content"))
-    await going(world, a_new_content(snapshot=snapshot, policy="Retain", status={"snapshotHandle": "s1"}), CONTENT_FINALIZER)
+    await going(
+        world, a_new_content(snapshot=snapshot, policy="Retain", status={"snapshotHandle": "s1"}), CONTENT_FINALIZER
+    )
     assert ['its snapshot "default/snap" is there'] == await world.against("vsc/content")
 
 
@@ -340,14 +369,20 @@ async def test_a_claim_of_another_kind_of_finalizer_names_its_author():
 async def test_a_snapshot_of_a_group_goes_with_the_group():
     world = await a_world()
     marked = {"groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle": "g1"}
-    await going(world, a_new_content(policy="Retain", annotations=marked, status={"snapshotHandle": "s1"}), CONTENT_FINALIZER)
+    await going(
+        world, a_new_content(policy="Retain", annotations=marked, status={"snapshotHandle": "s1"}), CONTENT_FINALIZER
+    )
     assert ["it belongs to a group snapshot, and its data go with the group"] == await world.against("vsc/content")
 
 
 async def test_a_content_from_which_a_claim_is_filled_stays():
     world = await a_world()
     await going(world, a_new_content(policy="Retain", status={"snapshotHandle": "s1"}), CONTENT_FINALIZER)
-    await world.create(a_claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"}))
+    await world.create(
+        a_claim(
+            "restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"}
+        )
+    )
     assert ["a claim waits for a volume that is filled from it"] == await world.against("vsc/content")
 
 

@@ -75,7 +75,10 @@ async def test_without_any_class_the_default_one_is_to_be_marked() -> None:
     world = WhyWorld()
     await world.create(a_class("only"), a_claim(sc=None))
     link = await world.blocking("pvc", "claim")
-    assert "kubectl annotate storageclass only storageclass.kubernetes.io/is-default-class=true" == link["commands"][0]["line"]
+    assert (
+        "kubectl annotate storageclass only storageclass.kubernetes.io/is-default-class=true"
+        == link["commands"][0]["line"]
+    )
 
 
 FAILURES: Mapping[str, tuple[str, str, str]] = {
@@ -89,7 +92,11 @@ FAILURES: Mapping[str, tuple[str, str, str]] = {
         "does not make the volume",
         "kubectl -n default get pvc claim -o json | sed",
     ),
-    "rpc error: code = InvalidArgument desc = no such parameter": ("user", "does not make the volume", "kubectl get pods"),
+    "rpc error: code = InvalidArgument desc = no such parameter": (
+        "user",
+        "does not make the volume",
+        "kubectl get pods",
+    ),
     'persistentvolumes is forbidden: User "system:serviceaccount:kube-system:csi" cannot create resource "persistentvolumes" '
     'in API group "" at the cluster scope': (
         "operator",
@@ -173,12 +180,17 @@ async def test_a_pod_that_runs_has_nothing_in_its_way() -> None:
     pod = await world.bound()
     await world.create(an_attached_va(VA, "pv", "n1"))
     await world.patch(
-        _kind(pod), "web", {"status": {"phase": "Running", "containerStatuses": [_container({"running": {}})]}}, subresource="status"
+        _kind(pod),
+        "web",
+        {"status": {"phase": "Running", "containerStatuses": [_container({"running": {}})]}},
+        subresource="status",
     )
     code, text = await world.why("pod/web")
     assert 0 == code
     assert "nothing is in its way" in text
-    assert ["place", "claim claim", "attach claim", "mount"] == [link["name"] for link in (await world.values("pod/web"))["links"]]
+    assert ["place", "claim claim", "attach claim", "mount"] == [
+        link["name"] for link in (await world.values("pod/web"))["links"]
+    ]
 
 
 async def test_a_volume_that_no_container_uses_is_not_said_to_be_mounted() -> None:
@@ -192,7 +204,10 @@ async def test_a_volume_that_no_container_uses_is_not_said_to_be_mounted() -> No
     used = {"name": "c", "image": "i", "volumeMounts": [{"name": "claim", "mountPath": "/data"}]}
     await world.create(a_pod("used", "claim", node="n1", containers=[used]))
     await world.patch(_kind(pod), "used", ran, subresource="status")
-    assert "its containers have started, so all its volumes are mounted" == (await world.values("pod/used"))["links"][-1]["text"]
+    assert (
+        "its containers have started, so all its volumes are mounted"
+        == (await world.values("pod/used"))["links"][-1]["text"]
+    )
 
 
 async def test_a_pod_without_its_claim_hears_of_the_quota_that_forbade_it() -> None:
@@ -207,8 +222,14 @@ async def test_a_pod_without_its_claim_hears_of_the_quota_that_forbade_it() -> N
 
 
 PLACES: Mapping[str, tuple[str, str]] = {
-    "0/2 nodes are available: 2 node(s) had volume node affinity conflict.": ("operator", "its volume is in another place"),
-    "0/2 nodes are available: 2 node(s) exceed max volume count.": ("operator", "as many volumes as their drivers allow"),
+    "0/2 nodes are available: 2 node(s) had volume node affinity conflict.": (
+        "operator",
+        "its volume is in another place",
+    ),
+    "0/2 nodes are available: 2 node(s) exceed max volume count.": (
+        "operator",
+        "as many volumes as their drivers allow",
+    ),
     "0/2 nodes are available: 2 node(s) did not have enough free storage.": ("operator", "no room left"),
     "0/2 nodes are available: 2 Insufficient cpu.": ("operator", "no node takes it"),
 }
@@ -243,7 +264,9 @@ CONFLICT = "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's n
 async def a_misplaced_pod(rack: Mapping[str, str], *, keys: Iterable[str]) -> dict[str, Any]:
     """rack: what the volume's node must have. keys: of topology, as the driver reports them."""
     world = WhyWorld()
-    await world.create(a_class(), a_pv(affinity=rack, claim="claim"), a_bound_claim("claim", "pv"), a_csi_node("n1", keys=keys))
+    await world.create(
+        a_class(), a_pv(affinity=rack, claim="claim"), a_bound_claim("claim", "pv"), a_csi_node("n1", keys=keys)
+    )
     await world.create(unscheduled("web", CONFLICT, "claim"))
     return await the_place(world)
 
@@ -251,13 +274,19 @@ async def a_misplaced_pod(rack: Mapping[str, str], *, keys: Iterable[str]) -> di
 async def test_a_topology_key_that_the_driver_reports_on_no_node_is_the_driver_s() -> None:
     link = await a_misplaced_pod({"x/rack": "7"}, keys=["x/node", "x/zone"])
     assert ("driver", CONFLICT) == (link["mover"], link["error"])
-    assert "its volume asks for the topology key x/rack, and the driver's nodes report the keys x/node, x/zone" == link["text"]
+    assert (
+        "its volume asks for the topology key x/rack, and the driver's nodes report the keys x/node, x/zone"
+        == link["text"]
+    )
     assert "kubectl describe pv pv" == link["commands"][0]["line"]
 
 
 async def test_another_value_of_a_key_is_no_fault_of_the_driver() -> None:
     link = await a_misplaced_pod({"x/node": "n7"}, keys=["x/node"])
-    assert ("operator", "its volume is in another place than the nodes that could take it") == (link["mover"], link["text"])
+    assert ("operator", "its volume is in another place than the nodes that could take it") == (
+        link["mover"],
+        link["text"],
+    )
 
 
 NO_VOLUME = "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind."
@@ -279,9 +308,13 @@ FAR = [{"matchLabelExpressions": [{"key": "x/zone", "values": ["z8", "z9"]}, {"k
     ],
     ids=["elsewhere", "makes none", "anywhere"],
 )
-async def test_a_class_that_makes_volumes_elsewhere_is_not_taken_for_one_that_makes_none(more: dict[str, Any], text: str) -> None:
+async def test_a_class_that_makes_volumes_elsewhere_is_not_taken_for_one_that_makes_none(
+    more: dict[str, Any], text: str
+) -> None:
     world = WhyWorld()
-    await world.create(a_class(volumeBindingMode="WaitForFirstConsumer", **more), a_claim(), unscheduled("web", NO_VOLUME, "claim"))
+    await world.create(
+        a_class(volumeBindingMode="WaitForFirstConsumer", **more), a_claim(), unscheduled("web", NO_VOLUME, "claim")
+    )
     link = await the_place(world)
     assert ("failed", "operator", text) == (link["state"], link["mover"], link["text"])
 
@@ -290,8 +323,14 @@ async def test_the_scheduler_s_own_check_of_the_claims_is_newer_than_its_conditi
     world = WhyWorld()
     await world.create(a_class(), unscheduled("web", UNBOUND, "claim"), a_claim())
     link = await the_place(world)
-    assert ("waiting", "it is placed once its claims are bound", UNBOUND) == (link["state"], link["text"], link["error"])
-    await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"metadata": {"annotations": BOUND_CLAIM}, "spec": {"volumeName": "pv"}})
+    assert ("waiting", "it is placed once its claims are bound", UNBOUND) == (
+        link["state"],
+        link["text"],
+        link["error"],
+    )
+    await world.patch(
+        PERSISTENT_VOLUME_CLAIMS, "claim", {"metadata": {"annotations": BOUND_CLAIM}, "spec": {"volumeName": "pv"}}
+    )
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"status": BOUND}, subresource="status")
     assert (await the_place(world))["text"].startswith("its claims are ready by now, and the scheduler")
 
@@ -333,7 +372,12 @@ async def test_an_attach_that_failed_shows_the_driver_s_error() -> None:
     error = {"time": rfc3339(EPOCH_S), "message": EXHAUSTED}
     await world.create(a_va(VA, "pv", "n1", status={"attachError": error}))
     link = await world.blocking("pod/web")
-    assert ("attach claim", "driver", EXHAUSTED, "ResourceExhausted") == (link["name"], link["mover"], link["error"], link["code"])
+    assert ("attach claim", "driver", EXHAUSTED, "ResourceExhausted") == (
+        link["name"],
+        link["mover"],
+        link["error"],
+        link["code"],
+    )
 
 
 async def test_a_node_without_the_driver_is_named_by_the_attacher_s_own_reason() -> None:
@@ -362,7 +406,9 @@ async def test_a_pod_that_has_ended_may_be_deleted_safely() -> None:
     world = WhyWorld()
     await world.bound(pod_on="n2")
     await world.create(a_pod("job", "claim", node="n1", phase="Succeeded"), an_attached_va(VA, "pv", "n1"))
-    await world.patch(NODES, "n1", {"status": {"volumesInUse": ["kubernetes.io/csi/csi.test^pv"]}}, subresource="status")
+    await world.patch(
+        NODES, "n1", {"status": {"volumesInUse": ["kubernetes.io/csi/csi.test^pv"]}}, subresource="status"
+    )
     link = await world.blocking("pod/web")
     assert {"line": "kubectl -n default delete pod job", "safe": True}.items() <= link["commands"][0].items()
     assert "pod job on node n1 has finished, and node n1 still has it mounted" in link["text"]
@@ -370,7 +416,9 @@ async def test_a_pod_that_has_ended_may_be_deleted_safely() -> None:
 
 async def test_a_volume_on_a_dead_node_asks_whether_the_machine_is_off() -> None:
     world = WhyWorld()
-    await world.create(a_class(), a_csi_driver(), a_kubelet_s_node("n1", ready=False), a_kubelet_s_node("n2"), a_csi_node("n2"))
+    await world.create(
+        a_class(), a_csi_driver(), a_kubelet_s_node("n1", ready=False), a_kubelet_s_node("n2"), a_csi_node("n2")
+    )
     claim = await world.create(a_bound_claim())
     await world.create(a_volume(claim=claim, phase="Bound"), an_attached_va(VA, "pv", "n1"))
     await world.create(a_pod("web", "claim", node="n2"), a_pod("old", "claim", node="n1", phase="Running"))
@@ -384,7 +432,10 @@ async def test_a_mount_that_failed_is_the_kubelet_s_or_the_driver_s() -> None:
     world = WhyWorld()
     pod = await world.bound()
     await world.create(an_attached_va(VA, "pv", "n1"))
-    assert ("mount", "waiting") == ((await world.blocking("pod/web"))["name"], (await world.blocking("pod/web"))["state"])
+    assert ("mount", "waiting") == (
+        (await world.blocking("pod/web"))["name"],
+        (await world.blocking("pod/web"))["state"],
+    )
     await world.tell(pod, "FailedMount", "MountVolume.SetUp failed: rpc error: code = Internal desc = mkfs failed")
     link = await world.blocking("pod/web")
     assert ("mount", "driver", "Internal") == (link["name"], link["mover"], link["code"])
@@ -392,7 +443,9 @@ async def test_a_mount_that_failed_is_the_kubelet_s_or_the_driver_s() -> None:
 
 async def test_a_driver_that_is_not_registered_on_the_node_keeps_the_mount() -> None:
     world = WhyWorld()
-    await world.create(a_class(), a_csi_driver(attachRequired=False), a_ready_node("n1"), a_csi_node("n1", {"other": "id"}))
+    await world.create(
+        a_class(), a_csi_driver(attachRequired=False), a_ready_node("n1"), a_csi_node("n1", {"other": "id"})
+    )
     claim = await world.create(a_bound_claim())
     await world.create(a_volume(claim=claim, phase="Bound"), a_pod("web", "claim", node="n1"))
     link = await world.blocking("pod/web")
@@ -404,7 +457,10 @@ async def test_a_pod_that_is_being_deleted_on_a_dead_node_waits_for_the_operator
     world = WhyWorld()
     await world.create(a_ready_node("n1", ready=False), a_pod("web", node="n1", phase="Running"))
     await world.delete(_kind(a_pod("web")), "web")
-    assert ("end", "operator") == ((await world.blocking("pod/web"))["name"], (await world.blocking("pod/web"))["mover"])
+    assert ("end", "operator") == (
+        (await world.blocking("pod/web"))["name"],
+        (await world.blocking("pod/web"))["mover"],
+    )
 
 
 async def test_a_pod_that_ends_waits_since_its_deletion_was_asked_for() -> None:
@@ -462,7 +518,9 @@ async def test_a_volume_of_a_removed_driver_is_for_mooring_release() -> None:
 async def test_a_volume_that_its_driver_does_not_delete_shows_the_error() -> None:
     world = WhyWorld()
     pv = await world.create(a_csi_driver(), a_volume(policy="Delete", phase="Released"))
-    await world.patch(PERSISTENT_VOLUMES, "pv", {"metadata": {"finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"]}})
+    await world.patch(
+        PERSISTENT_VOLUMES, "pv", {"metadata": {"finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"]}}
+    )
     await world.delete(PERSISTENT_VOLUMES, "pv")
     await world.tell(pv, "VolumeFailedDelete", "rpc error: code = FailedPrecondition desc = it has snapshots")
     link = await world.blocking("pv/pv")
@@ -542,7 +600,9 @@ async def test_a_claim_that_a_quota_keeps_from_being_made_is_the_quota_s() -> No
     assert ("creation", "user") == (link["name"], link["mover"])
     assert 'the StatefulSet "web" can\'t create it: the quota "tight" of the namespace is used up' == link["text"]
     assert '"requests.storage": "AMOUNT"' in link["commands"][1]["line"]
-    assert "pvc default/data-web-0: FAILED at creation" in (await world.why())[1].replace("  FAILED", ": FAILED"), "it is listed, too"
+    assert "pvc default/data-web-0: FAILED at creation" in (await world.why())[1].replace("  FAILED", ": FAILED"), (
+        "it is listed, too"
+    )
     with pytest.raises(ConfigError, match="does not exist"):
         await world.why("pvc/data-web")
 
@@ -642,7 +702,11 @@ def test_every_reason_of_attach_detach_for_a_volume_on_a_node_has_its_advice() -
 
 def test_every_holder_that_attach_detach_knows_has_its_advice() -> None:
     tree = ast.parse(inspect.getsource(multi_attach))
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Holder"]
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Holder"
+    ]
     kinds = {one.value for call in calls for one in ast.walk(call.args[0]) if isinstance(one, ast.Constant)}
     kinds |= {"pod_finished", "mounted"}  # one of the two, by a name
     assert "rolling_update" in kinds
@@ -696,7 +760,9 @@ async def test_the_next_command_is_the_log_of_the_pod_that_leads() -> None:
     world = WhyWorld()
     claim = await world.create(a_class(), a_csi_driver(), a_claim())
     await world.tell(claim, "ProvisioningFailed", "rpc error: code = Internal desc = broken")
-    lease = a_lease("csi-test", renewTime=rfc3339_micro(EPOCH_S), holderIdentity="csi-controller-0_5fe3", namespace="storage")
+    lease = a_lease(
+        "csi-test", renewTime=rfc3339_micro(EPOCH_S), holderIdentity="csi-controller-0_5fe3", namespace="storage"
+    )
     await world.create(lease)
     (look,) = (await world.blocking("pvc/claim"))["commands"]
     assert "kubectl -n storage logs csi-controller-0 --all-containers --prefix --tail=100" == look["line"]
@@ -725,7 +791,11 @@ async def test_a_plane_without_pods_names_the_place_of_its_log() -> None:
     (look,) = (await world.blocking("pvc/claim"))["commands"]
     assert "# look at the terminal of mooring dev" == look["line"]
     assert "no pods run here" in look["effect"]
-    await world.create(a_lease("csi-test", renewTime=rfc3339_micro(EPOCH_S), holderIdentity="csi-controller-0_5fe3", namespace="storage"))
+    await world.create(
+        a_lease(
+            "csi-test", renewTime=rfc3339_micro(EPOCH_S), holderIdentity="csi-controller-0_5fe3", namespace="storage"
+        )
+    )
     (look,) = (await world.blocking("pvc/claim"))["commands"]
     assert look["line"].startswith("kubectl -n storage logs csi-controller-0 ")
 
@@ -733,7 +803,9 @@ async def test_a_plane_without_pods_names_the_place_of_its_log() -> None:
 async def test_a_plane_without_pods_names_none_of_the_node_s_driver() -> None:
     world = WhyWorld()
     pod = await world.bound()
-    await world.patch(CSI_DRIVERS, "csi.test", {"metadata": {"annotations": {LOG_PLACE: "the terminal\nof mooring dev"}}})
+    await world.patch(
+        CSI_DRIVERS, "csi.test", {"metadata": {"annotations": {LOG_PLACE: "the terminal\nof mooring dev"}}}
+    )
     await world.create(an_attached_va(VA, "pv", "n1"))
     await world.tell(pod, "FailedMount", "driver name csi.test not found in the list of registered CSI drivers")
     commands = [one["line"] for one in (await world.blocking("pod/web"))["commands"]]
@@ -749,7 +821,10 @@ async def test_a_failed_mount_looks_for_the_driver_s_pod_on_the_node() -> None:
 
 
 def test_no_next_command_guesses_by_three_letters() -> None:
-    sources = [inspect.getsource(module) for module in (attaching, changing, claims, place, pod_attach, provisioning, diagnosis, logs)]
+    sources = [
+        inspect.getsource(module)
+        for module in (attaching, changing, claims, place, pod_attach, provisioning, diagnosis, logs)
+    ]
     assert not any("grep -i csi" in source for source in sources)
 
 
@@ -766,8 +841,15 @@ async def test_an_unknown_finalizer_is_told_with_its_domain_and_whose_move_it_is
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"metadata": {"finalizers": ["backup.example.com/hold"]}})
     await world.delete(PERSISTENT_VOLUME_CLAIMS, "claim")
     link = await world.blocking("pvc/claim")
-    assert ("failed", "operator", "whoever runs the program of backup.example.com") == (link["state"], link["mover"], link["who"])
-    assert "nobody known here takes it off; its name says that it is of backup.example.com: do not take it off by hand" in link["text"]
+    assert ("failed", "operator", "whoever runs the program of backup.example.com") == (
+        link["state"],
+        link["mover"],
+        link["who"],
+    )
+    assert (
+        "nobody known here takes it off; its name says that it is of backup.example.com: do not take it off by hand"
+        in link["text"]
+    )
     assert [
         "kubectl -n default get pvc claim -o yaml --show-managed-fields",
         "kubectl get customresourcedefinitions -o name | grep backup.example.com",

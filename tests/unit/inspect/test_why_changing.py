@@ -43,7 +43,9 @@ async def grown_by_the_driver(world: WhyWorld, step: str = "NodeResizePending") 
     await world.patch(PERSISTENT_VOLUMES, "pv", {"spec": {"capacity": {"storage": "2Gi"}}})
     pending = {"type": "FileSystemResizePending", "status": "True", "lastTransitionTime": rfc3339(world.clock.wall_s())}
     steps = {"allocatedResources": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": step}}
-    await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"status": {**steps, "conditions": [pending]}}, subresource="status")
+    await world.patch(
+        PERSISTENT_VOLUME_CLAIMS, "claim", {"status": {**steps, "conditions": [pending]}}, subresource="status"
+    )
 
 
 async def claim_of(world: WhyWorld) -> Json:
@@ -102,16 +104,29 @@ async def test_the_kubelet_s_failure_is_told_on_its_pod_and_found_there() -> Non
 async def test_a_node_that_can_t_grow_it_is_named() -> None:
     world = await a_growing_world("ControllerResizeInProgress")
     await grown_by_the_driver(world, "NodeResizeInfeasible")
-    error = {"type": "NodeResizeError", "status": "True", "message": "rpc error: code = OutOfRange desc = too large for xfs"}
+    error = {
+        "type": "NodeResizeError",
+        "status": "True",
+        "message": "rpc error: code = OutOfRange desc = too large for xfs",
+    }
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"status": {"conditions": [error]}}, subresource="status")
     link = await world.blocking("pvc/claim")
-    assert ("failed", "the node can't grow the file system", "OutOfRange") == (link["state"], link["text"], link["code"])
+    assert ("failed", "the node can't grow the file system", "OutOfRange") == (
+        link["state"],
+        link["text"],
+        link["code"],
+    )
 
 
 async def test_a_driver_that_grows_only_what_nobody_uses_waits_for_the_pods() -> None:
     world = await a_growing_world("ControllerResizeInProgress")
     await world.create(a_pod("web", "claim", node="n1"))
-    refused = {"type": "ControllerResizeError", "status": "True", "reason": "FailedPrecondition", "message": "volume is in use"}
+    refused = {
+        "type": "ControllerResizeError",
+        "status": "True",
+        "reason": "FailedPrecondition",
+        "message": "volume is in use",
+    }
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"status": {"conditions": [refused]}}, subresource="status")
     link = await world.blocking("pvc/claim")
     assert ("failed", "user", "volume is in use") == (link["state"], link["mover"], link["error"])
@@ -160,11 +175,16 @@ async def test_a_class_of_another_driver_is_the_owner_s() -> None:
 
 
 async def test_a_modification_waits_for_the_driver_and_names_the_class_that_is_begun() -> None:
-    world = await a_modified_world(modifyVolumeStatus={"targetVolumeAttributesClassName": "silver", "status": "InProgress"})
+    world = await a_modified_world(
+        modifyVolumeStatus={"targetVolumeAttributesClassName": "silver", "status": "InProgress"}
+    )
     await world.create(an_attributes_class("gold"), an_attributes_class("silver"))
     link = await world.blocking("pvc/claim")
     assert ("waiting", "cluster") == (link["state"], link["mover"])
-    assert 'the volume is modified to the class "silver", which the driver may be at work on: waiting for the driver' == link["text"]
+    assert (
+        'the volume is modified to the class "silver", which the driver may be at work on: waiting for the driver'
+        == link["text"]
+    )
 
 
 async def test_a_modification_that_fails_is_the_driver_s() -> None:

@@ -8,7 +8,18 @@ from mooring.api.core import NODES
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.api.volume_names import attachment_name
 from mooring.base.clock import rfc3339
-from tests.support.builders import DRIVER, KINDS, Json, a_bound_claim, a_class, a_csi_driver, a_csi_node, a_pod, a_volume, an_attached_va
+from tests.support.builders import (
+    DRIVER,
+    KINDS,
+    Json,
+    a_bound_claim,
+    a_class,
+    a_csi_driver,
+    a_csi_node,
+    a_pod,
+    a_volume,
+    an_attached_va,
+)
 from tests.support.explaining import WhyWorld, a_kubelet_s_node
 from tests.support.virtual_loop import in_virtual_time
 
@@ -22,7 +33,9 @@ STAYS_S = 300
 async def a_world(pod: Json | None, *, claim: str = "claim") -> WhyWorld:
     """The volume is attached to n1, whose kubelet has it in use."""
     world = WhyWorld()
-    await world.create(a_class(), a_csi_driver(), *(a_kubelet_s_node(one) for one in ("n1", "n2")), a_csi_node("n1"), a_csi_node("n2"))
+    await world.create(
+        a_class(), a_csi_driver(), *(a_kubelet_s_node(one) for one in ("n1", "n2")), a_csi_node("n1"), a_csi_node("n2")
+    )
     made = await world.create(a_bound_claim(claim))
     await world.create(a_volume(claim=made, phase="Bound"), an_attached_va(VA, "pv", "n1"))
     if pod is not None:
@@ -109,7 +122,10 @@ async def test_once_nobody_wants_it_the_forced_detach_is_counted_down() -> None:
     world = await a_world(None)
     await falls_silent(world)
     link = await told(world)
-    assert "no pod wants it; the node has it mounted, and does not report: it is detached by force in 6m0s at the latest" in link["text"]
+    assert (
+        "no pod wants it; the node has it mounted, and does not report: it is detached by force in 6m0s at the latest"
+        in link["text"]
+    )
     assert link["nextTry"].startswith("by force in 6m0s")
     await world.patch(STORAGE_CLASSES, "sc", {"metadata": {"annotations": {"mooring.dev/force-detach-after": "90s"}}})
     assert "by force in 1m30s" in (await told(world))["text"]
@@ -128,7 +144,10 @@ async def test_a_statefulset_s_new_pod_tells_since_when_the_old_one_is_gone() ->
     await world.create({**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}})
     await world.clock.sleep(100)
     assert "by force in 4m20s at the latest" in (await told(world))["text"]
-    assert "by force in 4m20s at the latest, unless forced detaches are off" == (await world.blocking("pod/web-0"))["nextTry"]
+    assert (
+        "by force in 4m20s at the latest, unless forced detaches are off"
+        == (await world.blocking("pod/web-0"))["nextTry"]
+    )
     await world.clock.sleep(300)
     assert "by force now, unless forced detaches are off" == (await world.blocking("pod/web-0"))["nextTry"]
 
@@ -142,7 +161,10 @@ async def test_a_node_out_of_service_waits_for_no_time() -> None:
     assert "deleted when it is a second old" in (await told(world))["text"]
     await world.clock.sleep(2)
     link = await told(world)
-    assert ("waiting", "the node is out of reach, detached by force: out-of-service") == (link["state"], link["text"].partition("; ")[2])
+    assert ("waiting", "the node is out of reach, detached by force: out-of-service") == (
+        link["state"],
+        link["text"].partition("; ")[2],
+    )
 
 
 async def test_a_node_that_was_made_anew_has_not_said_what_is_mounted() -> None:

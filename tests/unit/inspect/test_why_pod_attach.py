@@ -18,11 +18,19 @@ pytestmark = in_virtual_time
 VA = attachment_name(DRIVER, "pv", "n1")
 OWN = attachment_name(DRIVER, "pv", "n2")
 UNIQUE = f"kubernetes.io/csi/{DRIVER}^pv"
-DEAD = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}
+DEAD = {
+    "status": {"conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+}
 
 
 def a_deployment_s_pod(name: str, node: str, digest: str, **more: Any) -> Json:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{digest}", "uid": f"uid-{digest}", "controller": True}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": f"web-{digest}",
+        "uid": f"uid-{digest}",
+        "controller": True,
+    }
     pod = a_pod(name, "claim", node=node, **more)
     return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner], "labels": {"pod-template-hash": digest}}}
 
@@ -84,7 +92,9 @@ async def test_a_node_that_has_it_mounted_for_nobody_is_waited_for() -> None:
     world = await a_world(mounted=True)
     state, mover, text = await blocked(world)
     assert ("waiting", "cluster") == (state, mover)
-    assert "no pod uses it any more, and node n1 still has it mounted; this ends when its kubelet has unmounted it" == text
+    assert (
+        "no pod uses it any more, and node n1 still has it mounted; this ends when its kubelet has unmounted it" == text
+    )
 
 
 async def test_a_node_that_lets_go_is_the_controller_s_move() -> None:
@@ -95,7 +105,11 @@ async def test_a_dead_node_that_has_it_mounted_says_when_it_is_forced_at_the_lat
     world = await a_world(mounted=True)
     await world.patch(NODES, "n1", DEAD, subresource="status")
     link = await world.blocking("pod/web")
-    assert ("failed", "operator", "node n1 has it, and the node does not report any more") == (link["state"], link["mover"], link["text"])
+    assert ("failed", "operator", "node n1 has it, and the node does not report any more") == (
+        link["state"],
+        link["mover"],
+        link["text"],
+    )
     assert "by force in 6m0s at the latest, unless forced detaches are off" == link["nextTry"]
     assert "mooring fence n1" == link["commands"][0]["line"]
 
@@ -105,7 +119,10 @@ async def test_the_time_that_the_node_has_written_down_counts() -> None:
     await world.patch(NODES, "n1", DEAD, subresource="status")
     waited = f'{{"silent_since": "2026-01-01T00:00:00Z", "seconds": {{"{UNIQUE}": 270.0}}}}'
     await world.patch(NODES, "n1", {"metadata": {"annotations": {"mooring.dev/force-detach-waited": waited}}})
-    assert "by force in 1m30s at the latest, unless forced detaches are off" == (await world.blocking("pod/web"))["nextTry"]
+    assert (
+        "by force in 1m30s at the latest, unless forced detaches are off"
+        == (await world.blocking("pod/web"))["nextTry"]
+    )
 
 
 async def test_a_driver_that_has_forced_detaches_off_says_never() -> None:
@@ -171,7 +188,10 @@ async def test_a_wish_for_what_is_being_detached_from_the_same_node_waits_for_it
     await world.create(an_attached_va(OWN, "pv", "n2"))
     await world.delete(VOLUME_ATTACHMENTS, OWN)
     state, _, text = await blocked(world)
-    assert ("waiting", 'waits for the end of the detach from node "n2", to attach the volume there again') == (state, text)
+    assert ("waiting", 'waits for the end of the detach from node "n2", to attach the volume there again') == (
+        state,
+        text,
+    )
 
 
 async def test_an_attachment_of_its_name_about_something_else_is_told() -> None:
@@ -187,7 +207,9 @@ async def test_an_attachment_of_its_name_about_something_else_is_told() -> None:
 
 async def test_a_node_whose_kubelet_attaches_by_itself_is_left_alone_by_controllers() -> None:
     world = await a_world(attachment=False)
-    await world.patch(NODES, "n2", {"metadata": {"annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": None}}})
+    await world.patch(
+        NODES, "n2", {"metadata": {"annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": None}}}
+    )
     state, mover, text = await blocked(world)
     assert ("failed", "operator") == (state, mover)
     assert "no controller attaches volumes to node n2" in text

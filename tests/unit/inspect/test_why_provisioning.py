@@ -36,7 +36,9 @@ OF_SNAPSHOT = {"dataSource": {"apiGroup": "snapshot.storage.k8s.io", "kind": "Vo
 OF_CLAIM = {"dataSource": {"kind": "PersistentVolumeClaim", "name": "origin"}}
 
 
-async def a_world(faults: ServerFaults | None = None, parameters: dict[str, str] | None = None, **claim: Any) -> WhyWorld:
+async def a_world(
+    faults: ServerFaults | None = None, parameters: dict[str, str] | None = None, **claim: Any
+) -> WhyWorld:
     """A claim whose provisioner has been asked."""
     world = WhyWorld(faults)
     await world.make_snapshot_kinds(SNAPSHOT_CRDS)
@@ -58,7 +60,9 @@ async def test_a_snapshot_that_is_not_ready_keeps_its_claim_and_is_the_next_thin
     assert 'volumesnapshots.snapshot.storage.k8s.io "snap" not found' in link["text"]
     await world.create(a_new_snapshot(claim="other"))
     link = await world.blocking("pvc/claim")
-    assert link["text"].endswith("error getting handle for DataSource Type VolumeSnapshot by Name snap: snapshot snap not bound")
+    assert link["text"].endswith(
+        "error getting handle for DataSource Type VolumeSnapshot by Name snap: snapshot snap not bound"
+    )
     assert "mooring why -n default vs/snap" == link["commands"][0]["line"]
 
 
@@ -117,11 +121,16 @@ async def test_a_volume_that_is_made_waits_for_the_binder() -> None:
 
 
 async def test_a_secret_is_not_read_and_an_event_tells_that_it_is_missing() -> None:
-    secret = {"csi.storage.k8s.io/provisioner-secret-name": "keys", "csi.storage.k8s.io/provisioner-secret-namespace": "vault"}
+    secret = {
+        "csi.storage.k8s.io/provisioner-secret-name": "keys",
+        "csi.storage.k8s.io/provisioner-secret-namespace": "vault",
+    }
     world = await a_world(parameters=secret)
     assert "the CSI driver is asked" in (await world.blocking("pvc/claim"))["text"]
     claim = {"kind": "PersistentVolumeClaim", **(await world.get(PERSISTENT_VOLUME_CLAIMS, "claim"))}
-    await world.tell(claim, "ProvisioningFailed", 'error getting secret keys in namespace vault: secrets "keys" not found')
+    await world.tell(
+        claim, "ProvisioningFailed", 'error getting secret keys in namespace vault: secrets "keys" not found'
+    )
     assert 'the secret "vault/keys" does not exist' == (await world.blocking("pvc/claim"))["text"]
 
 
@@ -155,7 +164,9 @@ async def test_an_in_tree_class_is_the_csi_driver_s_that_took_over(migrated: boo
     notes = {"volume.kubernetes.io/storage-provisioner": csi, "pv.kubernetes.io/migrated-to": csi} if migrated else {}
     await world.create(a_class(provisioner="kubernetes.io/gce-pd"), a_csi_driver(csi))
     await world.create(a_claim(annotations=notes))
-    assert (f"csi-provisioner of {csi}" if migrated else "the owner of the claim") == (await world.blocking("pvc/claim"))["who"]
+    assert (f"csi-provisioner of {csi}" if migrated else "the owner of the claim") == (
+        await world.blocking("pvc/claim")
+    )["who"]
 
 
 async def test_a_provisioner_that_is_no_csi_driver_is_waited_for_or_missed_like_others() -> None:
@@ -164,4 +175,7 @@ async def test_a_provisioner_that_is_no_csi_driver_is_waited_for_or_missed_like_
     await world.create(a_class(provisioner="cluster.local/nfs"), a_claim())
     assert "waiting" == (await world.blocking("pvc/claim"))["state"]
     await world.clock.sleep(QUIET_S + 1)
-    assert 'nothing in this cluster answers for the provisioner "cluster.local/nfs"' in (await world.blocking("pvc/claim"))["text"]
+    assert (
+        'nothing in this cluster answers for the provisioner "cluster.local/nfs"'
+        in (await world.blocking("pvc/claim"))["text"]
+    )

@@ -54,7 +54,9 @@ async def a_world(*, groups: bool = False) -> WhyWorld:
 
 async def its_content(world: WhyWorld, snapshot: Json, **more: object) -> Json:
     """The content of a snapshot, as the snapshot controller makes it."""
-    return await world.create(a_new_content(content_name(typed(snapshot)), snapshot=snapshot, ref_uid=snapshot["metadata"]["uid"], **more))
+    return await world.create(
+        a_new_content(content_name(typed(snapshot)), snapshot=snapshot, ref_uid=snapshot["metadata"]["uid"], **more)
+    )
 
 
 async def test_a_snapshot_without_its_class_gets_one() -> None:
@@ -89,7 +91,9 @@ async def test_without_definitions_the_command_that_installs_them_is_given() -> 
     link = (await world.values("vs/snap"))["links"][0]
     assert ("failed", "operator") == (link["state"], link["mover"])
     assert "does not serve volumesnapshots" in link["text"]
-    assert link["commands"][0]["line"].startswith("kubectl apply -k https://github.com/kubernetes-csi/external-snapshotter")
+    assert link["commands"][0]["line"].startswith(
+        "kubectl apply -k https://github.com/kubernetes-csi/external-snapshotter"
+    )
 
 
 async def test_a_controller_that_does_not_renew_its_lease_is_the_cause() -> None:
@@ -109,8 +113,15 @@ async def test_the_driver_s_error_stands_on_the_content() -> None:
     snapshot = await world.create(a_new_snapshot())
     await its_content(world, snapshot, status={"error": {"message": NO_ROOM, "time": "2026-01-01T00:00:00Z"}})
     link = await world.blocking("vs/snap")
-    assert ("failed", "driver", "ResourceExhausted", NO_ROOM) == (link["state"], link["mover"], link["code"], link["error"])
-    assert "driver" == (await world.blocking("vsc", content_name(typed(snapshot))))["mover"], "the content leads there, too"
+    assert ("failed", "driver", "ResourceExhausted", NO_ROOM) == (
+        link["state"],
+        link["mover"],
+        link["code"],
+        link["error"],
+    )
+    assert "driver" == (await world.blocking("vsc", content_name(typed(snapshot))))["mover"], (
+        "the content leads there, too"
+    )
 
 
 async def test_a_group_names_the_claim_that_keeps_it() -> None:
@@ -124,7 +135,11 @@ async def test_a_group_without_its_class_gets_one() -> None:
     world = await a_world(groups=True)
     await world.create(a_bound_claim("a", "pv", labels=APP), a_group_snapshot())
     link = await world.blocking("group/group")
-    assert ("class", "user", 'its VolumeGroupSnapshotClass "groupclass" does not exist') == (link["name"], link["mover"], link["text"])
+    assert ("class", "user", 'its VolumeGroupSnapshotClass "groupclass" does not exist') == (
+        link["name"],
+        link["mover"],
+        link["text"],
+    )
     assert "kind: VolumeGroupSnapshotClass" in link["commands"][0]["line"]
 
 
@@ -164,13 +179,19 @@ async def test_a_content_whose_snapshot_is_gone_is_for_somebody_to_decide() -> N
     name = content["metadata"]["name"]
     await world.delete(VOLUME_SNAPSHOT_CONTENTS, name)
     link = await world.blocking("vsc", name)
-    assert ("failed", "operator", [False, False]) == (link["state"], link["mover"], [one["safe"] for one in link["commands"]])
+    assert ("failed", "operator", [False, False]) == (
+        link["state"],
+        link["mover"],
+        [one["safe"] for one in link["commands"]],
+    )
     assert "which does not exist" in link["text"]
 
 
 async def test_a_claim_is_held_by_a_snapshot_in_the_making() -> None:
     world = await a_world()
-    await world.create(a_snapshot_class(), a_bound_claim("kept", "pv", finalizers=[CLAIM_FINALIZER]), a_new_snapshot(claim="kept"))
+    await world.create(
+        a_snapshot_class(), a_bound_claim("kept", "pv", finalizers=[CLAIM_FINALIZER]), a_new_snapshot(claim="kept")
+    )
     await world.delete(PERSISTENT_VOLUME_CLAIMS, "kept", namespace="default")
     link = await world.blocking("pvc/kept")
     assert 'snapshot "snap" is not ready yet, and needs it' == link["text"]
@@ -191,8 +212,12 @@ MAKING = ("mooring.cluster.snapshots.decide",)
 GOING = ("mooring.cluster.snapshots.decide_deletion", "mooring.cluster.snapshots.decide_protection")
 
 
-@pytest.mark.parametrize(("modules", "advice"), [(MAKING, snapshotting.ADVICE), (GOING, snapshots_end.ADVICE)], ids=["making", "going"])
-def test_every_reason_of_the_snapshot_controller_has_its_advice(modules: tuple[str, ...], advice: dict[type, object]) -> None:
+@pytest.mark.parametrize(
+    ("modules", "advice"), [(MAKING, snapshotting.ADVICE), (GOING, snapshots_end.ADVICE)], ids=["making", "going"]
+)
+def test_every_reason_of_the_snapshot_controller_has_its_advice(
+    modules: tuple[str, ...], advice: dict[type, object]
+) -> None:
     named = {name for module in modules for name in _constructed_in(module)}
     assert named, "none was found"
     assert set() == named - {one.__name__ for one in advice} - {"Gone"}
@@ -201,5 +226,9 @@ def test_every_reason_of_the_snapshot_controller_has_its_advice(modules: tuple[s
 def _constructed_in(module: str) -> set[str]:
     tree = ast.parse(inspect.getsource(importlib.import_module(module)))
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    used = {one.attr for one in calls if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "why"}
+    used = {
+        one.attr
+        for one in calls
+        if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "why"
+    }
     return {name for name in used if hasattr(reasons, name)}

@@ -72,7 +72,15 @@ def answer(status: int, body: object = b"", *, content_type: str = "application/
 
 def refusal(code: int, reason: str, message: str, details: dict[str, Any] | None = None, **headers: str) -> Move:
     """A Status, as the API server answers."""
-    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
     return answer(code, {**status, "details": details} if details else status, **headers)
 
 

@@ -13,15 +13,24 @@ from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import WatchEvent
 from tests.unit.kube.instant_clock import InstantClock
 
-VA: dict[str, Any] = {"metadata": {"name": "va", "resourceVersion": "7", "uid": "u"}, "spec": {"attacher": "a", "nodeName": "n"}}
+VA: dict[str, Any] = {
+    "metadata": {"name": "va", "resourceVersion": "7", "uid": "u"},
+    "spec": {"attacher": "a", "nodeName": "n"},
+}
 
 
 @contextlib.asynccontextmanager
-async def a_client(config: ClusterConfig, *, clock: InstantClock | None = None, **options: Any) -> AsyncIterator[HttpCluster]:
-    async with HttpCluster(config, clock=clock or InstantClock(), randomness=Random(1), user_agent="test/1", **options) as cluster:
+async def a_client(
+    config: ClusterConfig, *, clock: InstantClock | None = None, **options: Any
+) -> AsyncIterator[HttpCluster]:
+    async with HttpCluster(
+        config, clock=clock or InstantClock(), randomness=Random(1), user_agent="test/1", **options
+    ) as cluster:
         yield cluster
 
 
 async def events_of(cluster: HttpCluster, **arguments: Any) -> list[WatchEvent[VolumeAttachment]]:
-    async with contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, **{"resource_version": "5", **arguments})) as events:
+    async with contextlib.aclosing(
+        cluster.watch(VOLUME_ATTACHMENTS, **{"resource_version": "5", **arguments})
+    ) as events:
         return [event async for event in events]

@@ -70,7 +70,11 @@ class FakeCluster(Cluster):
         """Creates or changes an object behind everybody's back."""
         place = (kind.plural, namespace, name)
         old = self.objects.get(place)
-        obj = copy.deepcopy(old) if old else {"metadata": {"name": name, "namespace": namespace, "uid": f"uid-{self.version + 1}"}}
+        obj = (
+            copy.deepcopy(old)
+            if old
+            else {"metadata": {"name": name, "namespace": namespace, "uid": f"uid-{self.version + 1}"}}
+        )
         _merge(obj, body)
         return self._store(kind, place, obj, EventType.MODIFIED if old else EventType.ADDED)
 
@@ -78,7 +82,9 @@ class FakeCluster(Cluster):
         place = (kind.plural, namespace, name)
         self._store(kind, place, self.objects[place], EventType.DELETED)
 
-    def fail(self, verb: str, error: ApiError | None, times: int = 1, *, late: bool = False, delay_s: float = 0.0) -> None:
+    def fail(
+        self, verb: str, error: ApiError | None, times: int = 1, *, late: bool = False, delay_s: float = 0.0
+    ) -> None:
         self.faults.append(Fault(verb, error, times, late, delay_s))
 
     def forget_history(self) -> None:
@@ -127,7 +133,9 @@ class FakeCluster(Cluster):
             case Verb.CREATE:
                 return await self._created(kind, place, request, asked)
             case Verb.REPLACE:
-                return await self._write(kind, place, self._replaced(kind, place, request.body), EventType.MODIFIED, asked)
+                return await self._write(
+                    kind, place, self._replaced(kind, place, request.body), EventType.MODIFIED, asked
+                )
             case Verb.PATCH:
                 assert request.body.type is not PatchType.JSON, "this fake has no JSON patch"
                 obj = copy.deepcopy(self._found(kind, place))
@@ -180,8 +188,13 @@ class FakeCluster(Cluster):
         if request.limit and len(items) > request.limit:
             token = f"token-{version}-{len(items) - request.limit}"
             self._snapshots[token] = items[request.limit :], version
-        listed = {"metadata": {"resourceVersion": str(version), "continue": token}, "items": items[: request.limit or None]}
-        return codec_of(request.kind.struct).page(request.kind, msgspec.json.encode(listed))  # as from a server: some may be unreadable
+        listed = {
+            "metadata": {"resourceVersion": str(version), "continue": token},
+            "items": items[: request.limit or None],
+        }
+        return codec_of(request.kind.struct).page(
+            request.kind, msgspec.json.encode(listed)
+        )  # as from a server: some may be unreadable
 
     async def _created(self, kind: Kind[Any], place: Place, request: cluster.Request, asked: Request) -> Any:
         obj = copy.deepcopy(dict(request.body))
@@ -217,7 +230,10 @@ class FakeCluster(Cluster):
 
     async def _write(self, kind: Kind[T], place: Place, obj: dict[str, Any], type_: EventType, request: Request) -> T:
         old = self.objects.get(place)
-        if old is not None and {**obj, "metadata": {**obj["metadata"], "resourceVersion": old["metadata"]["resourceVersion"]}} == old:
+        if (
+            old is not None
+            and {**obj, "metadata": {**obj["metadata"], "resourceVersion": old["metadata"]["resourceVersion"]}} == old
+        ):
             stored = old
         elif obj["metadata"].get("deletionTimestamp") and not obj["metadata"].get("finalizers"):
             assert old is not None

@@ -87,7 +87,9 @@ class Wire:
 
     def reset(self) -> None:
         """Breaks the connection, so that the client hears of a reset and of no end."""
-        self.raw_writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.raw_writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
         self.raw_writer.transport.abort()
 
     async def _more(self) -> None:
@@ -197,7 +199,9 @@ async def a_transport(server: HostileServer, *, tls: bool | None = None) -> Asyn
         assert set() == asyncio.all_tasks() - before - server.tasks
 
 
-async def ask(transport: HttpTransport, method: str = "GET", path: str = "/", timeout_s: float = 20.0) -> Response | str:
+async def ask(
+    transport: HttpTransport, method: str = "GET", path: str = "/", timeout_s: float = 20.0
+) -> Response | str:
     """The answer, or the words of the fault. A watch is read to its end."""
     try:
         if method == "WATCH":

@@ -18,9 +18,15 @@ def base64_of(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def a_config(*, cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None, **top: Any) -> dict[str, Any]:
+def a_config(
+    *, cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None, **top: Any
+) -> dict[str, Any]:
     """cluster: changes to the cluster's entry, None removes a field. user: the whole of the user's."""
-    changed = {"server": "https://127.0.0.1:6443", "certificate-authority-data": base64_of(authority_pem()), **(cluster or {})}
+    changed = {
+        "server": "https://127.0.0.1:6443",
+        "certificate-authority-data": base64_of(authority_pem()),
+        **(cluster or {}),
+    }
     config = {
         "apiVersion": "v1",
         "kind": "Config",

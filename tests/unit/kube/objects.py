@@ -9,7 +9,13 @@ from tests.support.builders import a_pv, typed
 
 
 def pv_at(
-    name: str = "pv1", version: int | str = 1, *, uid: str = "", driver: str = "csi.example.com", claim: str = "", **more: Any
+    name: str = "pv1",
+    version: int | str = 1,
+    *,
+    uid: str = "",
+    driver: str = "csi.example.com",
+    claim: str = "",
+    **more: Any,
 ) -> PersistentVolume:
     """A PersistentVolume in this version. more: as for `a_pv`."""
     source = {"csi": {"driver": driver, "volumeHandle": f"handle-of-{name}"}}

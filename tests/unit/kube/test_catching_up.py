@@ -65,7 +65,13 @@ class Room:
         self.users = LocalCluster(store, clock=clock, randomness=Random(2))
         cluster = LocalCluster(store, clock=clock, randomness=Random(3), faults=self.trouble)
         self.cache: Informer[Node] = Informer(
-            cluster, NODES, clock=clock, randomness=Random(4), page_limit=PAGE, may_be_missing=may_be_missing, name="nodes"
+            cluster,
+            NODES,
+            clock=clock,
+            randomness=Random(4),
+            page_limit=PAGE,
+            may_be_missing=may_be_missing,
+            name="nodes",
         )
         self.told: list[Change[Node]] = []
         self.cache.on_change(self.told.append)
@@ -108,7 +114,10 @@ async def test_a_kind_of_one_page_is_listed_anew() -> None:
         await asyncio.sleep(1)
         assert PAGE == len(room.cache.store), "the watch is late"
         assert 0 == await room.catch_up()
-        assert (PAGE + 1, [Verb.LIST] * 2) == (len(room.cache.store), [verb for verb in room.trouble.asked if verb == Verb.LIST])
+        assert (PAGE + 1, [Verb.LIST] * 2) == (
+            len(room.cache.store),
+            [verb for verb in room.trouble.asked if verb == Verb.LIST],
+        )
 
 
 async def test_a_long_list_is_watched_on_until_a_bookmark_shows_that_all_has_come() -> None:

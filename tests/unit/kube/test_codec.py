@@ -30,12 +30,21 @@ def test_a_codec_is_made_once_per_type() -> None:
 def test_a_page_has_items_version_and_token() -> None:
     body = json.dumps({"metadata": {"resourceVersion": "9", "continue": "tok"}, "items": [a_va("a"), a_va("b")]})
     page = TYPED.page(VOLUME_ATTACHMENTS, body.encode())
-    assert (["a", "b"], "9", "tok") == ([item.metadata.name for item in page.items], page.resource_version, page.continue_token)
+    assert (["a", "b"], "9", "tok") == (
+        [item.metadata.name for item in page.items],
+        page.resource_version,
+        page.continue_token,
+    )
 
 
-@pytest.mark.parametrize("body", [b'{"metadata":{"resourceVersion":"9"},"items":null}', b'{"metadata":{"resourceVersion":"9"}}'])
+@pytest.mark.parametrize(
+    "body", [b'{"metadata":{"resourceVersion":"9"},"items":null}', b'{"metadata":{"resourceVersion":"9"}}']
+)
 def test_a_page_without_items_is_empty(body: bytes) -> None:
-    assert ((), "9") == (TYPED.page(VOLUME_ATTACHMENTS, body).items, TYPED.page(VOLUME_ATTACHMENTS, body).resource_version)
+    assert ((), "9") == (
+        TYPED.page(VOLUME_ATTACHMENTS, body).items,
+        TYPED.page(VOLUME_ATTACHMENTS, body).resource_version,
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,8 +60,14 @@ def test_a_page_without_items_is_empty(body: bytes) -> None:
 )
 def test_a_broken_item_is_skipped_and_named(broken: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     items = b",".join([json.dumps(a_va("a")).encode(), broken, json.dumps(a_va("b")).encode()])
-    page = TYPED.page(VOLUME_ATTACHMENTS, b'{"metadata":{"resourceVersion":"9","continue":"tok"},"items":[' + items + b"]}")
-    assert (["a", "b"], "9", "tok") == ([item.metadata.name for item in page.items], page.resource_version, page.continue_token)
+    page = TYPED.page(
+        VOLUME_ATTACHMENTS, b'{"metadata":{"resourceVersion":"9","continue":"tok"},"items":[' + items + b"]}"
+    )
+    assert (["a", "b"], "9", "tok") == (
+        [item.metadata.name for item in page.items],
+        page.resource_version,
+        page.continue_token,
+    )
     assert ["bad" if b'"bad"' in broken else ""] == [one.name for one in page.unread]
     told = capsys.readouterr().err
     assert told.count("\n") == 1
@@ -63,7 +78,8 @@ def test_a_broken_item_is_skipped_and_named(broken: bytes, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"[]", b'{"items":5}', b'{"items":[', b'{"items":[{"metadata"', b"\xff", b'{"items":' * 5000]
+    "body",
+    [b"", b"<html>", b"[]", b'{"items":5}', b'{"items":[', b'{"items":[{"metadata"', b"\xff", b'{"items":' * 5000],
 )
 def test_what_is_no_list_is_no_page(body: bytes) -> None:
     with pytest.raises(UNDECODABLE):
@@ -76,7 +92,12 @@ def test_changes_are_decoded_typed_or_whole(kind: str) -> None:
     typed, whole = TYPED.event(VOLUME_ATTACHMENTS, line), WHOLE.event(VOLUME_ATTACHMENTS.whole(), line)
     assert typed is not None
     assert whole is not None
-    assert (EventType(kind), "12", EventType(kind), "12") == (typed.type, typed.resource_version, whole.type, whole.resource_version)
+    assert (EventType(kind), "12", EventType(kind), "12") == (
+        typed.type,
+        typed.resource_version,
+        whole.type,
+        whole.resource_version,
+    )
     assert typed.object is not None
     assert typed.object.metadata.name == "größe"
     assert whole.object == a_va("größe", resourceVersion="12")
@@ -84,11 +105,21 @@ def test_changes_are_decoded_typed_or_whole(kind: str) -> None:
 
 def test_a_bookmark_has_only_a_version() -> None:
     line = a_line(
-        "BOOKMARK", {"kind": "VolumeAttachment", "metadata": {"resourceVersion": "20", "creationTimestamp": None}, "spec": {"attacher": ""}}
+        "BOOKMARK",
+        {
+            "kind": "VolumeAttachment",
+            "metadata": {"resourceVersion": "20", "creationTimestamp": None},
+            "spec": {"attacher": ""},
+        },
     )
     event = TYPED.event(VOLUME_ATTACHMENTS, line)
     assert event is not None
-    assert (EventType.BOOKMARK, None, "20", False) == (event.type, event.object, event.resource_version, event.initial_events_end)
+    assert (EventType.BOOKMARK, None, "20", False) == (
+        event.type,
+        event.object,
+        event.resource_version,
+        event.initial_events_end,
+    )
 
 
 def test_the_closing_bookmark_is_known_by_its_annotation() -> None:
@@ -145,7 +176,11 @@ def test_what_is_deleted_and_can_not_be_read_makes_the_cache_list_again() -> Non
 
 
 def a_page_of(odd: int) -> bytes:
-    return b'{"metadata":{"resourceVersion":"9"},"items":[' + b",".join([json.dumps(a_va("a")).encode(), *[b"1"] * odd]) + b"]}"
+    return (
+        b'{"metadata":{"resourceVersion":"9"},"items":['
+        + b",".join([json.dumps(a_va("a")).encode(), *[b"1"] * odd])
+        + b"]}"
+    )
 
 
 def test_many_broken_items_take_a_few_lines_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,11 @@ def authorization(credentials: Credentials) -> str:
 
 @pytest.mark.parametrize(
     ("user", "header"),
-    [(KubeconfigUser(), ""), (KubeconfigUser(token="t"), "Bearer t"), (KubeconfigUser(username="a", password="ü:b"), "Basic YTrDvDpi")],
+    [
+        (KubeconfigUser(), ""),
+        (KubeconfigUser(token="t"), "Bearer t"),
+        (KubeconfigUser(username="a", password="ü:b"), "Basic YTrDvDpi"),
+    ],
 )
 async def test_fixed_credentials_are_what_they_are(user: KubeconfigUser, header: str) -> None:
     credentials = credentials_of(user, InstantClock(), nowhere)
@@ -107,8 +111,14 @@ class Counting:
     def __init__(self, folder: Path, status: str = "", first: str = "") -> None:
         self._runs = folder / "runs"
         self.broken = folder / "broken"
-        answer = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"' + status + "}}"
-        script = f"{first}test -e {self.broken} && exit 1; echo >> {self._runs}; printf '{answer}' $(wc -l < {self._runs})"
+        answer = (
+            '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"'
+            + status
+            + "}}"
+        )
+        script = (
+            f"{first}test -e {self.broken} && exit 1; echo >> {self._runs}; printf '{answer}' $(wc -l < {self._runs})"
+        )
         self.plugin = ExecPlugin("exec", a_program(folder, script), environment={"PATH": "/usr/bin:/bin"})
 
     @property
@@ -137,7 +147,9 @@ async def test_a_plugin_runs_again_when_its_credentials_have_expired(tmp_path: P
     clock.pass_s(1)
     assert credentials.current() is None
     await credentials.fetch()
-    assert authorization(credentials) == "Bearer 2", "it is expired already, but a plugin is not run twice within its pause"
+    assert authorization(credentials) == "Bearer 2", (
+        "it is expired already, but a plugin is not run twice within its pause"
+    )
     clock.pass_s(5)
     assert credentials.current() is None
 
@@ -193,7 +205,9 @@ async def test_a_refusal_runs_the_plugin_again_but_not_in_a_storm(tmp_path: Path
     second = await credentials.fetch()
     assert not await credentials.refused(second)
     clock.pass_s(5)
-    assert await credentials.refused(first), "a late answer to the first: the second has not been refused after the pause"
+    assert await credentials.refused(first), (
+        "a late answer to the first: the second has not been refused after the pause"
+    )
     assert program.run_count == 2
 
 

@@ -34,7 +34,9 @@ from tests.support.virtual_loop import in_virtual_time
 from tests.support.waiting import eventually
 
 WHERE, GUARD, TEST, GUARD_TEST = range(4)  # the page's programs
-DEFINITIONS: Final = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict[str, Any])
+DEFINITIONS: Final = Kind(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict[str, Any]
+)
 
 
 BINDERS: Final = "kubernetes.io/pvc-protection"
@@ -98,7 +100,9 @@ async def test_guard_keeps_the_claims_that_are_as_big_as_its_guards_say() -> Non
     guards, cluster = running.names["CLAIM_GUARDS"], running.cluster
     await cluster.create(DEFINITIONS, definition)
     for name, size, finalizers in (("big", "10Gi", None), ("small", "10G", ["example.com/other"])):
-        await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), a_claim(name, size=size, finalizers=finalizers), "default")
+        await cluster.create(
+            PERSISTENT_VOLUME_CLAIMS.whole(), a_claim(name, size=size, finalizers=finalizers), "default"
+        )
     await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), a_claim("big", size="10Gi"), "kube-system")
 
     async def guarded() -> list[str]:
@@ -161,7 +165,9 @@ def leads(port: int) -> bool:
 def test_27b5_two_of_a_program_elect_one_and_tell_how_they_are(tmp_path: Path) -> None:
     """Election, metrics, health and signals, as the page promises them."""
     state = tmp_path / "state"
-    server = Program([Path(sys.executable).parent / "mooring", "apiserver", "--state", state, "--memory"], tmp_path / "server.log")
+    server = Program(
+        [Path(sys.executable).parent / "mooring", "apiserver", "--state", state, "--memory"], tmp_path / "server.log"
+    )
     running: list[tuple[Program, int]] = []
     try:
         eventually(lambda: "export KUBECONFIG" in server.output_alive(), 30, "the API server answers")
@@ -178,7 +184,9 @@ def test_27b5_two_of_a_program_elect_one_and_tell_how_they_are(tmp_path: Path) -
             environment = {**os.environ, "KUBECONFIG": str(state / "kubeconfig")}
             running.append((Program([sys.executable, file], tmp_path / f"guard{number}.log", env=environment), port))
         for program, port in running:
-            ready = lambda program=program, port=port: program.output_alive() is not None and asked(port, "/readyz") == (200, "ok")  # noqa: E731
+            ready = lambda program=program, port=port: (
+                program.output_alive() is not None and asked(port, "/readyz") == (200, "ok")
+            )  # noqa: E731
             eventually(ready, 30, "it is ready")
         eventually(lambda: any(leads(port) for _, port in running), 30, "one leads")
         assert 1 == sum(leads(port) for _, port in running)
@@ -190,7 +198,9 @@ def test_27b5_two_of_a_program_elect_one_and_tell_how_they_are(tmp_path: Path) -
         eventually(lambda: leads(port), 10, "the other one leads at once")
         server.send(signal.SIGSTOP)
         try:
-            silent = lambda: (answer := asked(port, "/readyz"))[0] == 503 and "the API server does not answer" in answer[1]  # noqa: E731
+            silent = lambda: (
+                (answer := asked(port, "/readyz"))[0] == 503 and "the API server does not answer" in answer[1]
+            )  # noqa: E731
             eventually(silent, 30, "it is not ready without an API server")
             assert (200, "ok") == asked(port, "/healthz")
         finally:
@@ -207,12 +217,17 @@ def test_27b5_two_of_a_program_elect_one_and_tell_how_they_are(tmp_path: Path) -
     ("how", "told"),
     [
         ({"lease": "guard"}, "lease: 'guard' is no namespace/name, as in default/labels"),
-        ({"lease": "default/Guard"}, "lease: 'default/Guard' is no namespace/name, as in default/labels: a lowercase RFC 1123 subdomain"),
+        (
+            {"lease": "default/Guard"},
+            "lease: 'default/Guard' is no namespace/name, as in default/labels: a lowercase RFC 1123 subdomain",
+        ),
         ({"lease": "a/b/c"}, "lease: 'a/b/c' is no namespace/name"),
         ({"http": "8080"}, "8080"),
     ],
 )
-def test_27b5_a_lease_or_an_address_that_can_not_be_used_ends_the_program_in_one_line(how: dict[str, str], told: str) -> None:
+def test_27b5_a_lease_or_an_address_that_can_not_be_used_ends_the_program_in_one_line(
+    how: dict[str, str], told: str
+) -> None:
     with pytest.raises(SystemExit) as ended:
         control.run("mine", lambda _: pytest.fail("nothing is built"), **how)
     assert str(ended.value.code).startswith("mine: ")
@@ -232,8 +247,13 @@ def test_the_example_runs_as_a_program_until_ctrl_c(tmp_path: Path) -> None:
         environment = {**os.environ, "KUBECONFIG": str(tmp_path / "dev" / "kubeconfig")}
         example = Program([sys.executable, tmp_path / "where.py"], tmp_path / "where.log", env=environment)
         try:
-            api.post("/api/v1/persistentvolumes", a_held_pv(annotations={"example.com/attached-to": "nowhere"}, finalizers=None)).ok(201)
-            seen = lambda: api.get("/api/v1/persistentvolumes/pv1").json["metadata"]["annotations"]["example.com/attached-to"]  # noqa: E731
+            api.post(
+                "/api/v1/persistentvolumes",
+                a_held_pv(annotations={"example.com/attached-to": "nowhere"}, finalizers=None),
+            ).ok(201)
+            seen = lambda: api.get("/api/v1/persistentvolumes/pv1").json["metadata"]["annotations"][
+                "example.com/attached-to"
+            ]  # noqa: E731
             eventually(lambda: seen() == "", 20, "it has noted that the volume is attached nowhere")
             example.send(signal.SIGINT)
             assert 0 == example.wait_exit(), example.log_tail()
@@ -263,7 +283,10 @@ def test_a_wrong_kubeconfig_ends_the_programs_in_one_line(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_the_programs_of_the_pages_are_typed(tmp_path: Path) -> None:
     """As users check theirs: mypy finds the package as it is installed, by its py.typed."""
-    pages = {"library.md": ("where.py", "guard.py", "test_where.py", "test_guard.py"), "driver.md": ("shelf.py", "sanity.py")}
+    pages = {
+        "library.md": ("where.py", "guard.py", "test_where.py", "test_guard.py"),
+        "driver.md": ("shelf.py", "sanity.py"),
+    }
     for page, names in pages.items():
         for name, code in zip(names, blocks(page), strict=True):
             (tmp_path / name).write_text(code)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.kube.errors import NOT_SERVED, AlreadyExists, ApiError, Conflict, NotFound, NotServed, ServerError, TooLarge, from_status
+from mooring.kube.errors import (
+    NOT_SERVED,
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    NotFound,
+    NotServed,
+    ServerError,
+    TooLarge,
+    from_status,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,10 +24,18 @@ from mooring.kube.errors import NOT_SERVED, AlreadyExists, ApiError, Conflict, N
         ({"reason": "Conflict"}, 409, Conflict),
         ({}, 503, ServerError),
         ({"reason": "NotFound", "message": 'pods "a" not found', "details": {"name": "a"}}, 404, NotFound),
-        ({"reason": "NotFound", "message": f'pods "{NOT_SERVED}" not found', "details": {"name": NOT_SERVED}}, 404, NotFound),
+        (
+            {"reason": "NotFound", "message": f'pods "{NOT_SERVED}" not found', "details": {"name": NOT_SERVED}},
+            404,
+            NotFound,
+        ),
         ({"reason": "NotFound", "message": NOT_SERVED, "details": {}}, 404, NotServed),
         ({"message": "etcdserver: request is too large"}, 500, TooLarge),
-        ({"message": "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)"}, 500, TooLarge),
+        (
+            {"message": "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)"},
+            500,
+            TooLarge,
+        ),
         ({"message": "etcdserver: request timed out"}, 500, ServerError),
     ],
 )

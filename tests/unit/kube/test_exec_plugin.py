@@ -23,7 +23,12 @@ V1 = "client.authentication.k8s.io/v1"
 
 
 def a_plugin(folder: Path, script: str, **more: Any) -> ExecPlugin:
-    return ExecPlugin('user "u": exec', a_program(folder, script), environment={"PATH": os.environ["PATH"], **more.pop("env", {})}, **more)
+    return ExecPlugin(
+        'user "u": exec',
+        a_program(folder, script),
+        environment={"PATH": os.environ["PATH"], **more.pop("env", {})},
+        **more,
+    )
 
 
 def printing(folder: Path, status: object, **top: Any) -> ExecPlugin:
@@ -44,7 +49,13 @@ async def refused(plugin: ExecPlugin, timeout_s: float = 10.0) -> str:
 async def test_a_plugin_is_told_the_cluster_and_its_own_environment(tmp_path: Path) -> None:
     script = 'printf "%s" "$KUBERNETES_EXEC_INFO" > info; echo "$1 $A" > seen; cat > stdin; cat answer'
     printing(tmp_path, {"token": "t"})
-    plugin = a_plugin(tmp_path, f"cd {tmp_path}; {script}", arguments=("an argument",), env={"A": "1"}, cluster={"server": "https://h"})
+    plugin = a_plugin(
+        tmp_path,
+        f"cd {tmp_path}; {script}",
+        arguments=("an argument",),
+        env={"A": "1"},
+        cluster={"server": "https://h"},
+    )
     assert (await run_plugin(plugin, 10)).token == "t"
     assert json.loads((tmp_path / "info").read_text()) == {
         "apiVersion": V1,
@@ -56,7 +67,12 @@ async def test_a_plugin_is_told_the_cluster_and_its_own_environment(tmp_path: Pa
 
 
 async def test_tokens_certificates_and_their_end_are_read(tmp_path: Path) -> None:
-    status = {"token": "t\n", "clientCertificateData": "cert", "clientKeyData": "key", "expirationTimestamp": "2024-01-02T03:04:05Z"}
+    status = {
+        "token": "t\n",
+        "clientCertificateData": "cert",
+        "clientKeyData": "key",
+        "expirationTimestamp": "2024-01-02T03:04:05Z",
+    }
     answer = await run_plugin(printing(tmp_path, status), 10)
     assert ("t", b"cert", b"key", 1704164645.0) == (answer.token, answer.certificate, answer.key, answer.expires_s)
     assert "key" not in repr(answer).replace("key=", "")
@@ -129,7 +145,9 @@ async def test_what_a_plugin_leaves_running_holds_nothing_up_and_goes(tmp_path: 
     assert await _is_closed(reader)
 
 
-async def test_what_has_left_the_plugins_session_holds_nothing_up_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_has_left_the_plugins_session_holds_nothing_up_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An agent that a plugin starts for the next time stays, whatever it holds."""
     monkeypatch.setattr(exec_plugin, "HELD_S_MAX", 0.01)
     printing(tmp_path, {"token": "t"})
@@ -158,7 +176,9 @@ async def _is_closed(reader: int) -> bool:
             await asyncio.sleep(0)
 
 
-async def test_a_cancelled_run_ends_the_plugin_and_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_run_ends_the_plugin_and_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The child holds the fifo: its end is seen only when the child is gone."""
     began = asyncio.Event()
     monkeypatch.setattr(exec_plugin._Child, "connection_made", lambda *_: began.set())

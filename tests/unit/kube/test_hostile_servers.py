@@ -16,7 +16,17 @@ from mooring.kube.client.responses import Response
 from mooring.kube.client.transport import HttpTransport
 from mooring.kube.errors import Unreachable
 from tests.unit.kube.certificates import server_context
-from tests.unit.kube.hostile_server import GOOD, Act, HostileServer, Wire, a_transport, ask, behave, hostile_server, read
+from tests.unit.kube.hostile_server import (
+    GOOD,
+    Act,
+    HostileServer,
+    Wire,
+    a_transport,
+    ask,
+    behave,
+    hostile_server,
+    read,
+)
 from tests.unit.wire.http1.answers import MALFORMED, OK, cut, with_chunks
 
 METHODS = ("GET", "PATCH", "WATCH")
@@ -79,7 +89,9 @@ async def test_a_packed_answer_that_breaks_off_is_told_though_its_body_ends_in_g
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("how", WHOLE)
-async def test_a_server_that_closes_at_any_point_is_told_and_no_write_is_sent_twice(how: str, method: str, tls: bool) -> None:
+async def test_a_server_that_closes_at_any_point_is_told_and_no_write_is_sent_twice(
+    how: str, method: str, tls: bool
+) -> None:
     raw = WHOLE[how]
     async with hostile_server(server_context() if tls else None) as server, a_transport(server) as transport:
         for length in range(0, len(raw), 3):
@@ -353,7 +365,12 @@ async def test_a_server_that_speaks_no_tls_is_told_and_asked_once(how: str, meth
 
 def server_flight(context: ssl.SSLContext) -> bytes:
     """What a server says to a client's first bytes."""
-    ours, theirs, back, client_context = ssl.MemoryBIO(), ssl.MemoryBIO(), ssl.MemoryBIO(), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ours, theirs, back, client_context = (
+        ssl.MemoryBIO(),
+        ssl.MemoryBIO(),
+        ssl.MemoryBIO(),
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+    )
     client_context.check_hostname = False
     client_context.verify_mode = ssl.CERT_NONE
     client = client_context.wrap_bio(back, ours)
@@ -406,7 +423,9 @@ async def test_a_server_that_leaves_right_after_the_handshake_is_not_connected_t
         assert 1 == len(server.wires)
 
 
-@pytest.mark.parametrize("garbage", [b"\x17\x03\x03\x00\x20" + bytes(32), b"HTTP/1.1 200 OK\r\n\r\n", b"\x17\x03\x03\x00\x00" * 40])
+@pytest.mark.parametrize(
+    "garbage", [b"\x17\x03\x03\x00\x20" + bytes(32), b"HTTP/1.1 200 OK\r\n\r\n", b"\x17\x03\x03\x00\x00" * 40]
+)
 @pytest.mark.parametrize("method", METHODS)
 async def test_bytes_past_tls_break_the_connection_and_a_write_is_sent_once(method: str, garbage: bytes) -> None:
     async def act(wire: Wire) -> None:

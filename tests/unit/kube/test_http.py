@@ -61,7 +61,9 @@ async def test_a_namespaced_list_covers_one_namespace_or_all(server: BadServer, 
 
 async def test_a_create_carries_the_type_of_what_it_creates(server: BadServer, cluster: HttpCluster) -> None:
     server.otherwise = answer(201, VA)
-    await cluster.create(VOLUME_ATTACHMENTS, VolumeAttachment(ObjectMeta(name="va"), VolumeAttachmentSpec(attacher="a", node_name="n")))
+    await cluster.create(
+        VOLUME_ATTACHMENTS, VolumeAttachment(ObjectMeta(name="va"), VolumeAttachmentSpec(attacher="a", node_name="n"))
+    )
     await cluster.create(VOLUME_ATTACHMENTS, {"metadata": {"name": "va"}, "spec": {"attacher": "a", "nodeName": "n"}})
     whole = {
         "apiVersion": "storage.k8s.io/v1",
@@ -70,7 +72,9 @@ async def test_a_create_carries_the_type_of_what_it_creates(server: BadServer, c
         "spec": {"attacher": "a", "nodeName": "n"},
     }
     assert [whole, whole] == [request.json for request in server.requests]
-    assert [("POST", "/apis/storage.k8s.io/v1/volumeattachments")] * 2 == [(request.method, request.path) for request in server.requests]
+    assert [("POST", "/apis/storage.k8s.io/v1/volumeattachments")] * 2 == [
+        (request.method, request.path) for request in server.requests
+    ]
     assert server.requests[0].headers["content-type"] == "application/json"
 
 
@@ -88,7 +92,10 @@ async def test_patches_go_by_their_content_type(server: BadServer, cluster: Http
     await cluster.patch(SECRETS, "s", json_patch([check("/metadata/uid", "u")]), "ns")
     one, two = server.requests
     assert ("PATCH", "application/merge-patch+json") == (one.method, one.headers["content-type"])
-    assert ("/apis/storage.k8s.io/v1/volumeattachments/va/status", {"status": {"attached": True}}) == (one.path, one.json)
+    assert ("/apis/storage.k8s.io/v1/volumeattachments/va/status", {"status": {"attached": True}}) == (
+        one.path,
+        one.json,
+    )
     assert ("/api/v1/namespaces/ns/secrets/s", "application/json-patch+json") == (two.path, two.headers["content-type"])
     assert two.json == [{"op": "test", "path": "/metadata/uid", "value": "u"}]
 
@@ -159,12 +166,15 @@ async def test_a_watch_gives_changes_and_bookmarks_until_its_clean_end() -> None
 @pytest.mark.parametrize("size", [1, 7, 1000])
 async def test_a_watch_may_come_in_chunks_of_any_size(size: int) -> None:
     text = b"".join(
-        json.dumps({"type": "MODIFIED", "object": {"metadata": {"name": f"größe-{n}"}}}, ensure_ascii=False).encode() + b"\n"
+        json.dumps({"type": "MODIFIED", "object": {"metadata": {"name": f"größe-{n}"}}}, ensure_ascii=False).encode()
+        + b"\n"
         for n in range(5)
     )
     async with bad_server() as server, a_client(server.config()) as cluster:
         server.plan(stream(*(text[start : start + size] for start in range(0, len(text), size))))
-        assert [f"größe-{n}" for n in range(5)] == [event.object.metadata.name for event in await events_of(cluster) if event.object]
+        assert [f"größe-{n}" for n in range(5)] == [
+            event.object.metadata.name for event in await events_of(cluster) if event.object
+        ]
 
 
 async def test_a_watch_line_may_have_two_megabytes() -> None:
@@ -187,7 +197,11 @@ async def test_a_watch_that_is_left_drops_its_connection(tls: bool) -> None:
         left.set()
         return False
 
-    async with bad_server(server_context() if tls else None) as server, a_client(server.config()) as cluster, asyncio.timeout(5):
+    async with (
+        bad_server(server_context() if tls else None) as server,
+        a_client(server.config()) as cluster,
+        asyncio.timeout(5),
+    ):
         server.plan(watched, answer(200, VA))
         async with contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, resource_version="5")) as events:
             await anext(events)
@@ -204,10 +218,16 @@ async def test_a_cleanly_ended_watch_gives_its_connection_back(server: BadServer
 
 
 async def test_watches_take_no_place_from_requests() -> None:
-    async with bad_server() as server, a_client(server.config(), concurrency_max=1) as cluster, contextlib.AsyncExitStack() as stack:
+    async with (
+        bad_server() as server,
+        a_client(server.config(), concurrency_max=1) as cluster,
+        contextlib.AsyncExitStack() as stack,
+    ):
         for _ in range(3):
             server.plan(stream(json.dumps({"type": "ADDED", "object": VA}).encode() + b"\n", end="hang"))
-            events = await stack.enter_async_context(contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, resource_version="5")))
+            events = await stack.enter_async_context(
+                contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, resource_version="5"))
+            )
             await anext(events)
         server.plan(answer(200, VA))
         assert (await cluster.get(VOLUME_ATTACHMENTS, "va")).metadata.name == "va"
@@ -245,7 +265,10 @@ async def test_only_so_many_requests_run_at_a_time() -> None:
 
 async def test_requests_wait_for_the_client_s_own_limit_and_watches_do_not() -> None:
     clock, registry = InstantClock(), CollectorRegistry()
-    async with bad_server() as server, a_client(server.config(), clock=clock, qps=1, burst=1, metrics=ClientMetrics(registry)) as cluster:
+    async with (
+        bad_server() as server,
+        a_client(server.config(), clock=clock, qps=1, burst=1, metrics=ClientMetrics(registry)) as cluster,
+    ):
         server.otherwise = answer(200, VA)
         for _ in range(3):
             await cluster.get(VOLUME_ATTACHMENTS, "va")
@@ -255,7 +278,10 @@ async def test_requests_wait_for_the_client_s_own_limit_and_watches_do_not() -> 
         host = server.url.removeprefix("http://")
         name, labels = "rest_client_rate_limiter_duration_seconds_sum", {"verb": "GET", "host": host}
         assert registry.get_sample_value(name, labels) == 2.0
-        assert registry.get_sample_value("rest_client_requests_total", {"code": "200", "host": host, "method": "GET"}) == 4.0
+        assert (
+            registry.get_sample_value("rest_client_requests_total", {"code": "200", "host": host, "method": "GET"})
+            == 4.0
+        )
 
 
 async def test_a_closed_client_says_so() -> None:

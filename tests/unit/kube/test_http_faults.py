@@ -23,7 +23,18 @@ from mooring.kube.client.config import ClusterConfig, KubeconfigUser, Pem, Tls
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.retrying import LIST_PATIENCE, REQUEST_TIMEOUT_S, ClientMetrics
 from mooring.kube.patch import merge_patch
-from tests.unit.kube.bad_server import BadServer, Connection, Move, answer, bad_server, raw, refusal, reset, silence, stream
+from tests.unit.kube.bad_server import (
+    BadServer,
+    Connection,
+    Move,
+    answer,
+    bad_server,
+    raw,
+    refusal,
+    reset,
+    silence,
+    stream,
+)
 from tests.unit.kube.certificates import authority_pem, other_authority, server_context
 from tests.unit.kube.clients import VA, a_client, events_of
 from tests.unit.kube.instant_clock import InstantClock
@@ -86,7 +97,9 @@ REFUSALS: list[tuple[int, str, type[errors.ApiError]]] = [
 
 
 @pytest.mark.parametrize(("code", "reason", "expected"), REFUSALS, ids=[reason for _, reason, _ in REFUSALS])
-async def test_a_refusal_has_its_class_and_the_server_s_words(code: int, reason: str, expected: type[errors.ApiError]) -> None:
+async def test_a_refusal_has_its_class_and_the_server_s_words(
+    code: int, reason: str, expected: type[errors.ApiError]
+) -> None:
     details = {"name": "va", "kind": "volumeattachments", "retryAfterSeconds": 7}
     async with bad_server() as server, a_client(server.config()) as cluster:
         for method in ("get", "patch", "delete", "watch"):
@@ -100,7 +113,9 @@ async def test_a_refusal_has_its_class_and_the_server_s_words(code: int, reason:
         assert server.connection_count <= 2, "a refusal is an answer: its connection stays in use"
 
 
-async def test_a_404_that_is_no_status_does_not_say_that_the_object_is_gone(server: BadServer, cluster: HttpCluster) -> None:
+async def test_a_404_that_is_no_status_does_not_say_that_the_object_is_gone(
+    server: BadServer, cluster: HttpCluster
+) -> None:
     """A volume must not be taken for detached because a proxy has lost its way."""
     server.plan(answer(404, b"nobody here\n", content_type="text/plain"))
     error = await fault_of(cluster)
@@ -126,13 +141,19 @@ async def test_a_kind_that_is_not_served_is_told_in_client_go_s_words_and_no_obj
             for method, verb in methods:
                 server.plan(PAGE, refusal(404, "NotFound", words, {}))
                 by_page, by_status = await fault_of(cluster, method), await fault_of(cluster, method)
-                assert [(errors.NotServed, 404, "NotFound")] * 2 == [(type(e), e.status_code, e.reason) for e in (by_page, by_status)]
+                assert [(errors.NotServed, 404, "NotFound")] * 2 == [
+                    (type(e), e.status_code, e.reason) for e in (by_page, by_status)
+                ]
                 assert f"{words} ({verb} volumeattachments.storage.k8s.io{name})" == str(by_page)
                 assert words == str(by_status)
         await lives_on(server, cluster)
 
 
-RESOURCES = {"kind": "APIResourceList", "groupVersion": "storage.k8s.io/v1", "resources": [{"name": "csinodes", "kind": "CSINode"}]}
+RESOURCES = {
+    "kind": "APIResourceList",
+    "groupVersion": "storage.k8s.io/v1",
+    "resources": [{"name": "csinodes", "kind": "CSINode"}],
+}
 SERVED = {**RESOURCES, "resources": [*RESOURCES["resources"], {"name": "volumeattachments", "verbs": ["get"]}]}
 
 
@@ -147,7 +168,9 @@ SERVED = {**RESOURCES, "resources": [*RESOURCES["resources"], {"name": "volumeat
     ],
     ids=["the kind", "the version", "nothing", "nothing in its own words", "nothing in the version"],
 )
-async def test_discovery_tells_whether_a_kind_is_served(server: BadServer, cluster: HttpCluster, told: Move, is_served: bool) -> None:
+async def test_discovery_tells_whether_a_kind_is_served(
+    server: BadServer, cluster: HttpCluster, told: Move, is_served: bool
+) -> None:
     server.plan(told)
     assert is_served is await cluster.serves(VOLUME_ATTACHMENTS)
     assert ["/apis/storage.k8s.io/v1"] == [request.path for request in server.requests]
@@ -156,7 +179,9 @@ async def test_discovery_tells_whether_a_kind_is_served(server: BadServer, clust
 @pytest.mark.parametrize(
     "told", [answer(404, b"nobody here"), answer(200, b"[]"), refusal(403, "Forbidden", "no")], ids=["404", "[]", "403"]
 )
-async def test_discovery_that_can_t_be_read_says_nothing_of_a_kind(server: BadServer, cluster: HttpCluster, told: Move) -> None:
+async def test_discovery_that_can_t_be_read_says_nothing_of_a_kind(
+    server: BadServer, cluster: HttpCluster, told: Move
+) -> None:
     server.plan(told)
     await fault(cluster.serves(VOLUME_ATTACHMENTS))
 
@@ -186,9 +211,13 @@ async def test_a_page_with_status_200_is_no_success(server: BadServer, cluster: 
     await lives_on(server, cluster)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"metadata":5}', b"\xff\xfe", b'{"metadata":{"name":"a"}', b'{"a":' * 5000])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b'{"metadata":5}', b"\xff\xfe", b'{"metadata":{"name":"a"}', b'{"a":' * 5000]
+)
 @pytest.mark.parametrize("method", ["get", "patch", "create"])
-async def test_a_success_that_can_not_be_read_may_have_happened(server: BadServer, cluster: HttpCluster, method: str, body: bytes) -> None:
+async def test_a_success_that_can_not_be_read_may_have_happened(
+    server: BadServer, cluster: HttpCluster, method: str, body: bytes
+) -> None:
     server.plan(answer(200, body))
     error = await fault_of(cluster, method)
     assert type(error) is errors.ServerError
@@ -198,8 +227,16 @@ async def test_a_success_that_can_not_be_read_may_have_happened(server: BadServe
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain"])
 @pytest.mark.parametrize("status", [200, 500])
-async def test_a_secret_that_can_not_be_read_is_not_shown(server: BadServer, cluster: HttpCluster, content_type: str, status: int) -> None:
-    server.plan(answer(status, json.dumps({"metadata": {"name": 5}, "data": {SECRET: SECRET}})[:-1].encode(), content_type=content_type))
+async def test_a_secret_that_can_not_be_read_is_not_shown(
+    server: BadServer, cluster: HttpCluster, content_type: str, status: int
+) -> None:
+    server.plan(
+        answer(
+            status,
+            json.dumps({"metadata": {"name": 5}, "data": {SECRET: SECRET}})[:-1].encode(),
+            content_type=content_type,
+        )
+    )
     with pytest.raises(errors.ServerError) as caught:
         await cluster.get(SECRETS, "s", "ns")
     assert SECRET not in str(caught.value)
@@ -207,7 +244,9 @@ async def test_a_secret_that_can_not_be_read_is_not_shown(server: BadServer, clu
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain"])
 @pytest.mark.parametrize("status", [201, 500])
-async def test_a_token_that_can_not_be_read_is_not_shown(server: BadServer, cluster: HttpCluster, content_type: str, status: int) -> None:
+async def test_a_token_that_can_not_be_read_is_not_shown(
+    server: BadServer, cluster: HttpCluster, content_type: str, status: int
+) -> None:
     unreadable = json.dumps({"metadata": {"name": 5}, "status": {"token": SECRET}})[:-1].encode()
     server.plan(answer(status, unreadable, content_type=content_type))
     with pytest.raises(errors.ServerError) as caught:
@@ -224,7 +263,8 @@ async def test_redirects_are_not_followed(server: BadServer, cluster: HttpCluste
 
 
 @pytest.mark.parametrize(
-    "words", [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 OK\r\n\r\n", b"\x00" * 100, b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000]
+    "words",
+    [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 OK\r\n\r\n", b"\x00" * 100, b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000],
 )
 async def test_an_answer_that_is_no_http_is_told(words: bytes) -> None:
     async with bad_server() as server, a_client(server.config(user=KubeconfigUser(token=SECRET))) as cluster:
@@ -269,7 +309,9 @@ async def test_a_write_is_never_sent_twice(server: BadServer, cluster: HttpClust
 
 
 @pytest.mark.parametrize("method", ["get", "list"])
-async def test_a_read_is_repeated_when_a_kept_connection_turns_out_dead(server: BadServer, cluster: HttpCluster, method: str) -> None:
+async def test_a_read_is_repeated_when_a_kept_connection_turns_out_dead(
+    server: BadServer, cluster: HttpCluster, method: str
+) -> None:
     await lives_on(server, cluster)
     server.plan(reset(), answer(200, {**VA, "items": []}))
     await (cluster.get(VOLUME_ATTACHMENTS, "va") if method == "get" else cluster.list(VOLUME_ATTACHMENTS))
@@ -339,7 +381,9 @@ async def test_waiting_for_a_place_does_not_count_as_the_server_s_silence() -> N
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_a_body_beyond_the_bound_is_refused(packed: bool, both_transports: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_beyond_the_bound_is_refused(
+    packed: bool, both_transports: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(both_transports, "BODY_BYTES_MAX", 1000)
     async with bad_server() as server, a_client(server.config()) as cluster:
         body = b" " * 1_000_000
@@ -371,7 +415,9 @@ async def test_nobody_at_home_is_told_with_the_address() -> None:
 
 async def test_a_host_that_does_not_exist_is_told() -> None:
     async with a_client(ClusterConfig("https://no-such-host.invalid:6443")) as cluster:
-        assert "host name of https://no-such-host.invalid:6443 (given in code) can't be resolved" in str(await fault_of(cluster))
+        assert "host name of https://no-such-host.invalid:6443 (given in code) can't be resolved" in str(
+            await fault_of(cluster)
+        )
 
 
 # -- TLS
@@ -389,7 +435,9 @@ async def test_a_host_that_does_not_exist_is_told() -> None:
         ((), Tls(Pem("ca", data=authority_pem()), server_name="kubernetes"), "is for another name: Hostname mismatch"),
     ],
 )
-async def test_a_certificate_that_does_not_fit_is_told_with_the_remedy(names: tuple[str, ...], tls: Tls, told: str) -> None:
+async def test_a_certificate_that_does_not_fit_is_told_with_the_remedy(
+    names: tuple[str, ...], tls: Tls, told: str
+) -> None:
     async with bad_server(server_context(*names)) as server, a_client(server.config(tls=tls)) as cluster:
         for method in ("get", "watch"):
             error = await fault_of(cluster, method)
@@ -444,7 +492,9 @@ async def test_a_watch_that_breaks_gives_what_came_before_and_then_says_so(move:
 
 @pytest.mark.parametrize("method", ["get", "watch"])
 @pytest.mark.parametrize("how", ["reset before the head", "closed before the head", "cut in the head"])
-async def test_a_watch_that_never_begins_is_told(server: BadServer, cluster: HttpCluster, how: str, method: str) -> None:
+async def test_a_watch_that_never_begins_is_told(
+    server: BadServer, cluster: HttpCluster, how: str, method: str
+) -> None:
     server.otherwise = BROKEN[how]
     assert type(await fault_of(cluster, method)) is errors.Unreachable
 
@@ -462,7 +512,13 @@ async def test_the_time_for_the_head_of_a_watch_is_not_the_time_for_its_events()
 
 
 async def test_a_watch_from_too_long_ago_is_gone() -> None:
-    status = {"kind": "Status", "status": "Failure", "message": "too old resource version: 5 (100)", "reason": "Expired", "code": 410}
+    status = {
+        "kind": "Status",
+        "status": "Failure",
+        "message": "too old resource version: 5 (100)",
+        "reason": "Expired",
+        "code": 410,
+    }
     async with bad_server() as server, a_client(server.config()) as cluster:
         server.plan(stream(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"))
         error = await fault_of(cluster, "watch")
@@ -470,7 +526,9 @@ async def test_a_watch_from_too_long_ago_is_gone() -> None:
 
 
 async def test_a_broken_event_does_not_end_the_watch(capsys: pytest.CaptureFixture[str]) -> None:
-    broken = json.dumps({"type": "ADDED", "object": {"metadata": {"name": "bad"}, "spec": {"attacher": 5}}}).encode() + b"\n"
+    broken = (
+        json.dumps({"type": "ADDED", "object": {"metadata": {"name": "bad"}, "spec": {"attacher": 5}}}).encode() + b"\n"
+    )
     async with bad_server() as server, a_client(server.config()) as cluster:
         server.plan(stream(A_LINE, broken, A_LINE))
         assert len(await events_of(cluster)) == 2
@@ -526,7 +584,11 @@ async def test_a_write_that_may_have_happened_is_not_repeated(method: str, code:
     async with bad_server() as server, a_client(server.config(), clock=clock) as cluster:
         server.plan(refusal(code, "x", "later", Retry_After="3"))
         patch = merge_patch({"a": 1})
-        write = cluster.patch(VOLUME_ATTACHMENTS, "va", patch) if method == "patch" else cluster.delete(VOLUME_ATTACHMENTS, "va")
+        write = (
+            cluster.patch(VOLUME_ATTACHMENTS, "va", patch)
+            if method == "patch"
+            else cluster.delete(VOLUME_ATTACHMENTS, "va")
+        )
         with pytest.raises(errors.ServerError) as caught:
             await write
         assert 3.0 == caught.value.retry_after_s
@@ -541,7 +603,10 @@ async def test_a_write_that_may_have_happened_is_not_repeated(method: str, code:
 )
 async def test_who_is_asked_to_come_back_later_does(method: str, code: int) -> None:
     clock, registry = InstantClock(), CollectorRegistry()
-    async with bad_server() as server, a_client(server.config(), clock=clock, metrics=ClientMetrics(registry)) as cluster:
+    async with (
+        bad_server() as server,
+        a_client(server.config(), clock=clock, metrics=ClientMetrics(registry)) as cluster,
+    ):
         server.plan(refusal(code, "x", "later", Retry_After="3"), refusal(code, "x", "later", Retry_After="1"))
         server.otherwise = stream() if method == "watch" else answer(200, VA)
         if method == "watch":
@@ -570,7 +635,8 @@ async def test_ten_times_is_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "asked"), [(429, "3600"), (503, "61"), (500, ""), (429, ""), (503, "Fri, 20 Nov 2026 10:00:00 GMT"), (404, "1")]
+    ("code", "asked"),
+    [(429, "3600"), (503, "61"), (500, ""), (429, ""), (503, "Fri, 20 Nov 2026 10:00:00 GMT"), (404, "1")],
 )
 async def test_a_wait_that_is_too_long_or_not_asked_for_is_the_caller_s(code: int, asked: str) -> None:
     clock = InstantClock()

@@ -21,7 +21,9 @@ async def patch(cluster: HttpCluster) -> None:
     await cluster.patch(VOLUME_ATTACHMENTS, "va", merge_patch({"a": 1}))
 
 
-async def test_a_fence_that_closes_while_a_write_waits_for_its_connection_keeps_the_write_back(server: BadServer, cluster: HttpCluster):
+async def test_a_fence_that_closes_while_a_write_waits_for_its_connection_keeps_the_write_back(
+    server: BadServer, cluster: HttpCluster
+):
     server.otherwise = answer(200, VA)
     closed = [""]
     with fence.behind(lambda: closed[0]):
@@ -33,7 +35,9 @@ async def test_a_fence_that_closes_while_a_write_waits_for_its_connection_keeps_
     assert [] == server.requests
 
 
-async def test_on_a_connection_that_waits_a_write_is_held_back_too_and_a_read_is_not(server: BadServer, cluster: HttpCluster):
+async def test_on_a_connection_that_waits_a_write_is_held_back_too_and_a_read_is_not(
+    server: BadServer, cluster: HttpCluster
+):
     server.otherwise = answer(200, VA)
     await patch(cluster)
     with fence.behind(lambda: WHY):

@@ -41,7 +41,10 @@ async def test_users_are_named_in_a_header() -> None:
             async with a_client(server.config(user=user)) as cluster:
                 await cluster.get(VOLUME_ATTACHMENTS, "va")
         one, two, three = (request.headers for request in server.requests)
-        assert ("Bearer t", f"Basic {base64.b64encode(b'a:b').decode()}") == (one["authorization"], two["authorization"])
+        assert ("Bearer t", f"Basic {base64.b64encode(b'a:b').decode()}") == (
+            one["authorization"],
+            two["authorization"],
+        )
         assert three["impersonate-group"] == "x, y"
 
 
@@ -54,7 +57,9 @@ async def test_a_rotated_token_is_picked_up_at_a_401(tmp_path: Path) -> None:
         path.write_text("new")
         await cluster.patch(VOLUME_ATTACHMENTS, "va", merge_patch({"a": 1}))
         await cluster.get(VOLUME_ATTACHMENTS, "va")
-        assert ["old", "old", "new", "new"] == [request.headers["authorization"].removeprefix("Bearer ") for request in server.requests]
+        assert ["old", "old", "new", "new"] == [
+            request.headers["authorization"].removeprefix("Bearer ") for request in server.requests
+        ]
         assert server.requests[1].body == server.requests[2].body
 
 
@@ -84,7 +89,10 @@ async def test_a_401_that_stays_is_told_after_one_more_try(tmp_path: Path) -> No
 
 STRANGERS = [
     (KubeconfigUser(token="s3cret"), "did not take the token; has it expired, or is it another cluster's?"),
-    (KubeconfigUser(username="ann", password="s3cret"), 'did not take the password of "ann"; has it expired, or is it another cluster\'s?'),
+    (
+        KubeconfigUser(username="ann", password="s3cret"),
+        'did not take the password of "ann"; has it expired, or is it another cluster\'s?',
+    ),
     (KubeconfigUser(), "wants credentials, and there are none; give a kubeconfig whose context has a user with some"),
 ]
 
@@ -135,17 +143,24 @@ async def test_a_token_that_changes_all_the_time_is_not_tried_for_ever(tmp_path:
 def a_plugin(folder: Path, status: str) -> KubeconfigUser:
     answer = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":' + status + "}"
     script = f"cat > /dev/null; echo >> {folder}/runs; printf '{answer}' $(wc -l < {folder}/runs)"
-    return KubeconfigUser(exec_plugin=ExecPlugin("exec", a_program(folder, script), environment={"PATH": "/usr/bin:/bin"}))
+    return KubeconfigUser(
+        exec_plugin=ExecPlugin("exec", a_program(folder, script), environment={"PATH": "/usr/bin:/bin"})
+    )
 
 
 async def test_a_plugin_runs_at_the_start_and_again_after_a_401(tmp_path: Path) -> None:
     clock = InstantClock()
-    async with bad_server() as server, a_client(server.config(user=a_plugin(tmp_path, '{"token":"t%s"}')), clock=clock) as cluster:
+    async with (
+        bad_server() as server,
+        a_client(server.config(user=a_plugin(tmp_path, '{"token":"t%s"}')), clock=clock) as cluster,
+    ):
         server.plan(answer(200, VA), UNAUTHORIZED, answer(200, VA))
         await cluster.get(VOLUME_ATTACHMENTS, "va")
         clock.pass_s(10)
         await cluster.get(VOLUME_ATTACHMENTS, "va")
-        assert ["Bearer t1", "Bearer t1", "Bearer t2"] == [request.headers["authorization"] for request in server.requests]
+        assert ["Bearer t1", "Bearer t1", "Bearer t2"] == [
+            request.headers["authorization"] for request in server.requests
+        ]
 
 
 async def test_what_expires_while_a_request_waits_for_its_turn_is_not_sent(tmp_path: Path) -> None:
@@ -201,7 +216,9 @@ async def test_a_certificate_from_a_plugin_is_shown(tmp_path: Path) -> None:
 async def test_a_plugin_s_certificate_outlives_a_change_of_the_authority_s_file(tmp_path: Path) -> None:
     certificate, key = client_pem()
     status = json.dumps({"clientCertificateData": certificate.decode(), "clientKeyData": key.decode()})
-    (tmp_path / "answer").write_text(f'{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}}}')
+    (tmp_path / "answer").write_text(
+        f'{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}}}'
+    )
     (tmp_path / "ca").write_bytes(authority_pem())
     plugin = ExecPlugin("exec", a_program(tmp_path, f"cat {tmp_path}/answer"), environment={"PATH": "/usr/bin:/bin"})
     clock = InstantClock()
@@ -225,7 +242,10 @@ async def test_the_server_may_be_known_by_another_name() -> None:
 
 
 async def test_an_unchecked_server_may_be_anybody() -> None:
-    async with bad_server(server_context("somebody.else")) as server, a_client(server.config(tls=Tls(insecure=True))) as cluster:
+    async with (
+        bad_server(server_context("somebody.else")) as server,
+        a_client(server.config(tls=Tls(insecure=True))) as cluster,
+    ):
         server.plan(answer(200, VA))
         await cluster.get(VOLUME_ATTACHMENTS, "va")
 

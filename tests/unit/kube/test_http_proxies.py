@@ -35,7 +35,9 @@ async def test_tls_goes_through_a_tunnel_that_knows_no_credentials_of_ours(proxy
         bad_server(server_context("api.example.com")) as server,
         tunnel_server(server.url, server_context() if proxy_tls else None) as proxy,
         a_client(
-            ClusterConfig(NAME, tls=TLS, user=KubeconfigUser(token="s3cret"), proxy=proxy.url.replace("//", "//us%40er:p%3Aw@"))
+            ClusterConfig(
+                NAME, tls=TLS, user=KubeconfigUser(token="s3cret"), proxy=proxy.url.replace("//", "//us%40er:p%3Aw@")
+            )
         ) as cluster,
     ):
         server.otherwise = answer(200, VA)
@@ -70,11 +72,16 @@ async def test_a_watch_through_a_tunnel_tells_when_it_breaks(proxy_tls: bool) ->
 
 async def test_a_certificate_behind_a_tunnel_must_fit() -> None:
     async with bad_server(server_context("other.example.com")) as server, tunnel_server(server.url) as proxy:
-        for tls, told in ((TLS, "is for another name"), (Tls(Pem("ca", data=other_authority().cert_pem.bytes())), "is not trusted")):
+        for tls, told in (
+            (TLS, "is for another name"),
+            (Tls(Pem("ca", data=other_authority().cert_pem.bytes())), "is not trusted"),
+        ):
             async with a_client(ClusterConfig(NAME, tls=tls, proxy=proxy.url)) as cluster:
                 with pytest.raises(Unreachable, match=told):
                     await cluster.get(VOLUME_ATTACHMENTS, "va")
-        async with a_client(ClusterConfig(NAME, tls=Tls(TLS.authority, server_name="other.example.com"), proxy=proxy.url)) as cluster:
+        async with a_client(
+            ClusterConfig(NAME, tls=Tls(TLS.authority, server_name="other.example.com"), proxy=proxy.url)
+        ) as cluster:
             server.plan(answer(200, VA))
             await cluster.get(VOLUME_ATTACHMENTS, "va")
 
@@ -101,7 +108,8 @@ async def test_without_tls_each_request_names_server_and_credentials() -> None:
         assert one.path == "http://api.example.com:8080/under/it/apis/storage.k8s.io/v1/volumeattachments/va"
         assert two.path == "http://api.example.com:8080/under/it/apis/storage.k8s.io/v1/volumeattachments?limit=1"
         assert [("api.example.com:8080", basic("user:pass"), 0)] * 2 == [
-            (request.headers["host"], request.headers["proxy-authorization"], request.connection) for request in (one, two)
+            (request.headers["host"], request.headers["proxy-authorization"], request.connection)
+            for request in (one, two)
         ]
 
 
@@ -121,7 +129,10 @@ PROXY_FAULTS: dict[str, tuple[Move, str]] = {
     "closed": (raw(), "broke before the answer was there"),
     "reset": (reset(), "broke before the answer was there"),
     "cut in the head": (raw(b"HTTP/1.1 200 Connect"), "broke before the answer was there"),
-    "plain text behind it": (raw(b"HTTP/1.1 200 OK\r\n\r\n" + b"hello, here is no TLS" * 10, hang=True), "TLS with |within 0.3 s"),
+    "plain text behind it": (
+        raw(b"HTTP/1.1 200 OK\r\n\r\n" + b"hello, here is no TLS" * 10, hang=True),
+        "TLS with |within 0.3 s",
+    ),
     "closed behind it": (raw(b"HTTP/1.1 200 OK\r\n\r\n"), "the server closed it at once"),
     "silence": (silence(), "no answer from .* to PATCH within 0.3 s"),
     "silence behind it": (raw(b"HTTP/1.1 200 OK\r\n\r\n", hang=True), "no answer from .* to PATCH within 0.3 s"),

@@ -46,7 +46,9 @@ class Followed:
         if change.new is None:
             assert stored is None or stored.metadata.uid != change.old.metadata.uid
         else:
-            assert stored is change.new or int(stored.metadata.resource_version) > int(change.new.metadata.resource_version)
+            assert stored is change.new or int(stored.metadata.resource_version) > int(
+                change.new.metadata.resource_version
+            )
         self.told.append((change.cause, old, new))
 
     def version_of(self, name: str) -> str | None:
@@ -107,20 +109,29 @@ async def test_what_keeps_it_from_being_filled_is_told_with_its_kind(cluster: Fa
         while not followed.informer.has_synced:
             seen.append(followed.informer.obstacle)
             await asyncio.sleep(0.1)
-        assert ["", "can't follow persistentvolumes: busy", "can't follow persistentvolumes: persistentvolumes is forbidden"] == list(
-            dict.fromkeys(seen)
-        )
+        assert [
+            "",
+            "can't follow persistentvolumes: busy",
+            "can't follow persistentvolumes: persistentvolumes is forbidden",
+        ] == list(dict.fromkeys(seen))
         assert "" == followed.informer.obstacle
         task.cancel()
 
 
 @pytest.mark.parametrize(
     ("error", "told"),
-    [(Forbidden("cannot watch", reason="Forbidden"), "can't follow persistentvolumes: cannot watch"), (ServerError("busy"), "")],
+    [
+        (Forbidden("cannot watch", reason="Forbidden"), "can't follow persistentvolumes: cannot watch"),
+        (ServerError("busy"), ""),
+    ],
     ids=["a missing right", "what passes"],
 )
-@pytest.mark.parametrize("sign", [FakeCluster.bookmark, FakeCluster.end_watches], ids=["a bookmark", "an end in good time"])
-async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(cluster, error: ApiError, told: str, sign: Callable[[FakeCluster], None]):
+@pytest.mark.parametrize(
+    "sign", [FakeCluster.bookmark, FakeCluster.end_watches], ids=["a bookmark", "an end in good time"]
+)
+async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(
+    cluster, error: ApiError, told: str, sign: Callable[[FakeCluster], None]
+):
     cluster.fail("watch", error, times=3)
     async with following(cluster) as followed:
         assert told == followed.informer.obstacle
@@ -153,7 +164,9 @@ async def test_a_server_that_was_set_back_is_noticed_also_where_an_own_write_alo
     """The watch was far behind, so that its version is one that the restored server has, too: what was written would stay for ever."""
     async with following(cluster) as followed:
         written = await cluster.get(PVS, "a")
-        followed.informer.wrote(msgspec.structs.replace(written, metadata=msgspec.structs.replace(written.metadata, resource_version="50")))
+        followed.informer.wrote(
+            msgspec.structs.replace(written, metadata=msgspec.structs.replace(written.metadata, resource_version="50"))
+        )
         assert "50" == followed.version_of("a")
         cluster.put(PVS, "b")
         cluster.end_watches(lost())
@@ -162,7 +175,9 @@ async def test_a_server_that_was_set_back_is_noticed_also_where_an_own_write_alo
         assert ("1", "2", "") == (followed.version_of("a"), followed.version_of("b"), followed.informer.obstacle)
 
 
-async def test_an_answer_from_before_shows_at_once_that_the_server_was_set_back(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]):
+async def test_an_answer_from_before_shows_at_once_that_the_server_was_set_back(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+):
     """The watch may say nothing for ten minutes. By now the server has given more versions than the cache has seen."""
     restore = cluster.backup()
     async with following(cluster) as followed:
@@ -227,7 +242,9 @@ async def test_answers_that_overtake_each_other_call_for_no_list(cluster: FakeCl
         async with asyncio.TaskGroup() as group:
             group.create_task(followed.informer.write(Key("", "a"), patch_whose_answer_is_slow()))
             await asyncio.sleep(1)
-            await followed.informer.write(Key("", "a"), cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"spec": {"volumeMode": "Block"}})))
+            await followed.informer.write(
+                Key("", "a"), cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"spec": {"volumeMode": "Block"}}))
+            )
         await settle()
         assert 1 == len(cluster.asked("list"))
 
@@ -315,7 +332,9 @@ async def test_what_prune_leaves_out_is_not_kept_and_leaves_when_it_no_longer_be
         cluster.put(PVS, "b", spec={"csi": {"driver": "mine"}})
         await settle()
         assert [pv.metadata.name for pv in followed.informer.store.values()] == ["b"]
-        followed.informer.wrote(await cluster.patch(PVS, "b", Patch(PatchType.MERGE, {"spec": {"csi": {"driver": "theirs"}}})))
+        followed.informer.wrote(
+            await cluster.patch(PVS, "b", Patch(PatchType.MERGE, {"spec": {"csi": {"driver": "theirs"}}}))
+        )
         assert len(followed.informer.store) == 0
 
 
@@ -338,7 +357,9 @@ async def test_prune_may_drop_finalizers_without_ending_the_object():
     cluster = FakeCluster()
     cluster.put(PVS, "a", metadata={"finalizers": ["f", "g"], "deletionTimestamp": "2026-11-20T09:00:00Z"})
     async with following(cluster, prune=bare) as followed:
-        followed.informer.wrote(await cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"metadata": {"finalizers": ["f"]}})))
+        followed.informer.wrote(
+            await cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"metadata": {"finalizers": ["f"]}}))
+        )
         assert followed.version_of("a") == "2"
 
 
@@ -398,7 +419,9 @@ async def test_indexes_follow():
     async with following(cluster) as followed:
         cluster.put(PVS, "a", spec={"csi": {"driver": "two"}})
         await settle()
-        assert [[pv.metadata.name for pv in followed.informer.store.by("driver", value)] for value in ("one", "two")] == [["b"], ["a"]]
+        assert [
+            [pv.metadata.name for pv in followed.informer.store.by("driver", value)] for value in ("one", "two")
+        ] == [["b"], ["a"]]
 
 
 async def test_resync_delivers_everything_again():
@@ -476,7 +499,9 @@ async def test_whatever_happens_to_the_connection_the_store_is_true_in_the_end(s
                     cluster.remove(PVS, name)
                 case 5 if ("persistentvolumes", "", name) in cluster.objects:
                     followed.informer.wrote(
-                        await cluster.patch(PVS, name, Patch(PatchType.MERGE, {"spec": {"volumeMode": str(cluster.version)}}))
+                        await cluster.patch(
+                            PVS, name, Patch(PatchType.MERGE, {"spec": {"volumeMode": str(cluster.version)}})
+                        )
                     )
                 case _:
                     cluster.put(PVS, name, spec={"volumeMode": str(cluster.version)})

@@ -99,7 +99,9 @@ def test_numbers_and_truth_values_are_left_alone():
 def test_drivers_of_nodes_share_their_names():
     interner = Interner()
     decoder = msgspec.json.Decoder(CSINode)
-    bodies = [{"metadata": {"name": f"node{n}"}, "spec": {"drivers": [{"name": "d", "nodeID": f"id{n}"}]}} for n in range(2)]
+    bodies = [
+        {"metadata": {"name": f"node{n}"}, "spec": {"drivers": [{"name": "d", "nodeID": f"id{n}"}]}} for n in range(2)
+    ]
     nodes = [interner.shared(decoder.decode(json.dumps(body))) for body in bodies]
     assert nodes[0].spec.drivers[0].name is nodes[1].spec.drivers[0].name
 
@@ -122,15 +124,22 @@ def test_what_only_one_object_has_does_not_fill_the_table():
         of = {"volumeSnapshotRef": {"name": "s", "uid": f"u{number}"}, "source": {"volumeHandle": f"v{number}"}}
         content = {"metadata": {"name": f"c{number}"}, "spec": of, "status": {"snapshotHandle": f"s{number}"}}
         interner.shared(msgspec.convert(content, VolumeSnapshotContent))
-        attachment = {"metadata": {"name": f"a{number}"}, "spec": {"nodeName": "n", "source": {"persistentVolumeName": f"pv{number}"}}}
+        attachment = {
+            "metadata": {"name": f"a{number}"},
+            "spec": {"nodeName": "n", "source": {"persistentVolumeName": f"pv{number}"}},
+        }
         interner.shared(msgspec.convert(attachment, VolumeAttachment))
     kept = [*interner._young.values(), *interner._old.values()]
-    assert {"PersistentVolumeStatus", "VolumeAttachmentStatus"} == {type(one).__name__ for one in kept if isinstance(one, msgspec.Struct)}
+    assert {"PersistentVolumeStatus", "VolumeAttachmentStatus"} == {
+        type(one).__name__ for one in kept if isinstance(one, msgspec.Struct)
+    }
 
 
 def test_what_a_volume_names_is_one_text_with_what_it_names():
     """Its claim's name and uid, though the reference itself is not remembered."""
-    claim = msgspec.convert({"metadata": {"name": "claim-of-one", "uid": "uid-of-one"}, "spec": {}}, PersistentVolumeClaim)
+    claim = msgspec.convert(
+        {"metadata": {"name": "claim-of-one", "uid": "uid-of-one"}, "spec": {}}, PersistentVolumeClaim
+    )
     ref = {"name": "claim-of-one!"[:-1], "uid": "uid-of-one!"[:-1]}
     volume = msgspec.convert({"metadata": {"name": "pv"}, "spec": {"claimRef": ref}}, PersistentVolume)
     claim, volume = Interner().shared(claim), Interner().shared(volume)
@@ -145,12 +154,18 @@ def test_a_nodes_long_lists_do_not_fill_the_table():
     decoder = msgspec.json.Decoder(Node)
     names = [f"kubernetes.io/csi/d^vol-{number}" for number in range(20)]
     for number in range(200):
-        status = {"volumesInUse": names, "volumesAttached": [{"name": name, "devicePath": str(number)} for name in names]}
+        status = {
+            "volumesInUse": names,
+            "volumesAttached": [{"name": name, "devicePath": str(number)} for name in names],
+        }
         node = interner.shared(decoder.decode(json.dumps({"metadata": {"name": "n"}, "status": status})))
         assert node.status.volumes_in_use == tuple(names)
     kept = [*interner._young.values(), *interner._old.values()]
     assert not [one for one in kept if isinstance(one, NodeStatus) or (isinstance(one, tuple) and len(one) == 20)]
-    first, second = (interner.shared(decoder.decode(json.dumps({"metadata": {}, "status": {"volumesInUse": names}}))) for _ in range(2))
+    first, second = (
+        interner.shared(decoder.decode(json.dumps({"metadata": {}, "status": {"volumesInUse": names}})))
+        for _ in range(2)
+    )
     assert first.status.volumes_in_use[0] is second.status.volumes_in_use[0]
 
 
@@ -165,9 +180,14 @@ def test_kinds_that_refer_to_each_other_share_names_and_uids():
             "metadata": {"namespace": "shop", "name": "claim-of-a-pod", "uid": "uid-of-a-claim"},
             "spec": {"volumeName": "pv-of-a-claim"},
         },
-        VolumeAttachment: {"metadata": {"name": "csi-1"}, "spec": {"source": {"persistentVolumeName": "pv-of-a-claim"}}},
+        VolumeAttachment: {
+            "metadata": {"name": "csi-1"},
+            "spec": {"source": {"persistentVolumeName": "pv-of-a-claim"}},
+        },
     }
-    pv, claim, attachment = (Interner().shared(msgspec.json.decode(json.dumps(body), type=kind)) for kind, body in bodies.items())
+    pv, claim, attachment = (
+        Interner().shared(msgspec.json.decode(json.dumps(body), type=kind)) for kind, body in bodies.items()
+    )
     assert pv.metadata.name is claim.spec.volume_name
     assert pv.metadata.name is attachment.spec.source.persistent_volume_name
     assert (pv.spec.claim_ref.name, pv.spec.claim_ref.uid) == (claim.metadata.name, claim.metadata.uid)
@@ -179,5 +199,7 @@ def test_kinds_that_refer_to_each_other_share_names_and_uids():
 def test_a_cached_volume_stays_within_its_budget():
     """20,000 volumes have to fit beside everything else into 100 MiB: 1,600 bytes each at the most."""
     script = pathlib.Path(__file__).parents[3] / "bench" / "cache_memory.py"
-    output = subprocess.run([sys.executable, script, "20000", "interned and shared"], check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(
+        [sys.executable, script, "20000", "interned and shared"], check=True, capture_output=True, text=True
+    ).stdout
     assert int(output.split()[0]) <= 1600

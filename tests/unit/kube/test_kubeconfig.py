@@ -61,7 +61,10 @@ def test_the_namespace_is_default_unless_the_context_names_one(tmp_path: Path) -
 
 
 def test_another_context_can_be_asked_for(tmp_path: Path) -> None:
-    contexts = [{"name": "here", "context": {"cluster": "gone"}}, {"name": "there", "context": {"cluster": "c", "namespace": "x"}}]
+    contexts = [
+        {"name": "here", "context": {"cluster": "gone"}},
+        {"name": "there", "context": {"cluster": "c", "namespace": "x"}},
+    ]
     assert load(written(tmp_path, a_config(contexts=contexts)), {}, context="there").namespace == "x"
 
 
@@ -92,7 +95,9 @@ def test_data_goes_before_a_file(tmp_path: Path) -> None:
 
 
 def test_tls_may_be_unchecked_or_checked_against_another_name(tmp_path: Path) -> None:
-    unchecked = load(written(tmp_path, a_config(cluster={"certificate-authority-data": None, "insecure-skip-tls-verify": True})), {})
+    unchecked = load(
+        written(tmp_path, a_config(cluster={"certificate-authority-data": None, "insecure-skip-tls-verify": True})), {}
+    )
     assert unchecked.tls.insecure
     named = load(written(tmp_path, a_config(cluster={"tls-server-name": "kubernetes"})), {})
     assert named.tls.server_name == "kubernetes"
@@ -112,13 +117,17 @@ def test_server_addresses(tmp_path: Path, server: str, understood: str) -> None:
     assert understood == load(written(tmp_path, a_config(cluster={"server": server})), {}).server
 
 
-@pytest.mark.parametrize(("host", "compressed"), [("api.example.com", True), ("127.0.0.1", False), ("[::1]", False), ("localhost", False)])
+@pytest.mark.parametrize(
+    ("host", "compressed"), [("api.example.com", True), ("127.0.0.1", False), ("[::1]", False), ("localhost", False)]
+)
 def test_compression_is_for_servers_far_away(tmp_path: Path, host: str, compressed: bool) -> None:
     assert compressed == load(written(tmp_path, a_config(cluster={"server": f"https://{host}:6443"})), {}).compressed
 
 
 def test_a_server_without_scheme_and_without_tls_is_plain(tmp_path: Path) -> None:
-    config = load(written(tmp_path, a_config(cluster={"server": "localhost:8080", "certificate-authority-data": None})), {})
+    config = load(
+        written(tmp_path, a_config(cluster={"server": "localhost:8080", "certificate-authority-data": None})), {}
+    )
     assert config.server == "http://localhost:8080"
 
 
@@ -126,7 +135,10 @@ def test_a_proxy_of_the_file_goes_before_the_environment_s(tmp_path: Path) -> No
     environ = {"HTTPS_PROXY": "http://other:1"}
     cluster = {"server": "https://api.example.com"}
     assert load(written(tmp_path, a_config(cluster=cluster)), environ).proxy == "http://other:1"
-    assert load(written(tmp_path, a_config(cluster={**cluster, "proxy-url": "http://own:1"})), environ).proxy == "http://own:1"
+    assert (
+        load(written(tmp_path, a_config(cluster={**cluster, "proxy-url": "http://own:1"})), environ).proxy
+        == "http://own:1"
+    )
 
 
 def test_impersonation_becomes_headers(tmp_path: Path) -> None:
@@ -239,7 +251,11 @@ def test_a_pod_finds_its_own_cluster(tmp_path: Path) -> None:
     folder = a_service_account(tmp_path)
     (tmp_path / "namespace").write_text("kube-system\n")
     config = in_cluster(IN_POD, folder)
-    assert ("https://10.0.0.1:443", "kube-system", f"{folder}/token") == (config.server, config.namespace, config.user.token_file)
+    assert ("https://10.0.0.1:443", "kube-system", f"{folder}/token") == (
+        config.server,
+        config.namespace,
+        config.user.token_file,
+    )
     assert config.proxy == ""
     assert not config.compressed
 
@@ -250,7 +266,10 @@ def test_a_pod_finds_its_own_cluster_over_ipv6(tmp_path: Path) -> None:
 
 
 def test_outside_of_a_pod_the_variable_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"this is no pod of a cluster.*; set KUBECONFIG to a kubeconfig file, or write ~/.kube/config$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"this is no pod of a cluster.*; set KUBECONFIG to a kubeconfig file, or write ~/.kube/config$",
+    ):
         load("", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 
 
@@ -303,7 +322,10 @@ def test_an_endless_file_is_refused() -> None:
         ("a: b", "neither clusters nor contexts"),
         (f"users:\n- name: {SECRET}\n  user: {{token: {SECRET}", "is not valid YAML at line 3"),
         (f"users: {{token: {SECRET}", "while parsing a flow mapping, expected ',' or '}', but got '<stream end>'"),
-        ("users:\n\t- x", "is not valid YAML at line 2, column 1: while scanning for the next token, found character '\\t'"),
+        (
+            "users:\n\t- x",
+            "is not valid YAML at line 2, column 1: while scanning for the next token, found character '\\t'",
+        ),
         (f"users: *{SECRET}", "is not valid YAML at line 1, column 8: found undefined alias …"),
         (f"users: !!int {SECRET}", "is not valid YAML: invalid literal for int() with base 10: …"),
         (f"users: !!bool {SECRET}", "is not valid YAML: a value is not what its tag says"),
@@ -339,8 +361,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"current-context": None}, "current-context is not set; contexts: here"),
     ({"current-context": "nowhere"}, 'context "nowhere" does not exist; contexts: here'),
     ({"contexts": [{"name": "here", "context": {"user": "u"}}]}, 'context "here": names no cluster'),
-    ({"contexts": [{"name": "here", "context": {"cluster": "x", "user": "u"}}]}, 'its cluster "x" does not exist; clusters: c'),
-    ({"contexts": [{"name": "here", "context": {"cluster": "c", "user": "x"}}]}, 'its user "x" does not exist; users: u'),
+    (
+        {"contexts": [{"name": "here", "context": {"cluster": "x", "user": "u"}}]},
+        'its cluster "x" does not exist; clusters: c',
+    ),
+    (
+        {"contexts": [{"name": "here", "context": {"cluster": "c", "user": "x"}}]},
+        'its user "x" does not exist; users: u',
+    ),
     ({"contexts": None}, "it has no contexts"),
     ({"cluster": {"server": None}}, "server is not set"),
     ({"cluster": {"server": 5}}, "server is a number, must be text"),
@@ -350,16 +378,29 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"cluster": {"server": "ftp://host"}}, 'its scheme is "ftp"'),
     ({"cluster": {"server": f"https://user:{SECRET}@host"}}, "credentials belong to the user"),
     ({"cluster": {"server": "https://host/?a=b"}}, "must be only scheme"),
-    ({"cluster": {"insecure-skip-tls-verify": "yes please"}}, "insecure-skip-tls-verify is text, must be true or false"),
+    (
+        {"cluster": {"insecure-skip-tls-verify": "yes please"}},
+        "insecure-skip-tls-verify is text, must be true or false",
+    ),
     ({"cluster": {"insecure-skip-tls-verify": True}}, "remove one of them"),
     ({"cluster": {"certificate-authority-data": f"%%{SECRET}"}}, "certificate-authority-data is not base64"),
-    ({"cluster": {"certificate-authority-data": base64_of(SECRET.encode())}}, "certificate-authority-data: holds no certificate"),
+    (
+        {"cluster": {"certificate-authority-data": base64_of(SECRET.encode())}},
+        "certificate-authority-data: holds no certificate",
+    ),
     ({"cluster": {"certificate-authority-data": base64_of(authority_pem()[:200])}}, "holds no certificate"),
     (
-        {"cluster": {"certificate-authority-data": base64_of(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----")}},
+        {
+            "cluster": {
+                "certificate-authority-data": base64_of(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----")
+            }
+        },
         "holds a certificate that can't be read",
     ),
-    ({"cluster": {"certificate-authority-data": None, "certificate-authority": "/missing/ca"}}, 'the file "/missing/ca" does not exist'),
+    (
+        {"cluster": {"certificate-authority-data": None, "certificate-authority": "/missing/ca"}},
+        'the file "/missing/ca" does not exist',
+    ),
     ({"cluster": {"proxy-url": f"socks5://a:{SECRET}@h"}}, 'of the kind "socks5" is not supported'),
     ({"user": {"token": 5}}, 'user "u": token is a number, must be text; put it in quotes'),
     ({"user": {"token": f"{SECRET}\nX-Evil: 1"}}, "token has characters that no token has"),
@@ -367,7 +408,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"user": {"token": SECRET, "username": "a"}}, "has a token and a username"),
     ({"user": {"password": SECRET}}, "has a password without a username"),
     ({"user": {"client-key-data": base64_of(client_pem()[1])}}, "has a client-key without a client-certificate"),
-    ({"user": {"client-certificate-data": base64_of(client_pem()[0])}}, "has a client-certificate without a client-key"),
+    (
+        {"user": {"client-certificate-data": base64_of(client_pem()[0])}},
+        "has a client-certificate without a client-key",
+    ),
     (
         {"user": {"client-certificate": "/missing/c", "client-key": "/missing/k"}},
         'client-certificate: the file "/missing/c" does not exist',
@@ -417,7 +461,11 @@ def a_plugin(**changes: Any) -> dict[str, Any]:
 def test_a_plugin_is_read_whole(tmp_path: Path) -> None:
     a_program(tmp_path, "true")
     user = a_plugin(
-        command="./plugin", args=["a", "b"], env=[{"name": "A", "value": "1"}], provideClusterInfo=True, interactiveMode="IfAvailable"
+        command="./plugin",
+        args=["a", "b"],
+        env=[{"name": "A", "value": "1"}],
+        provideClusterInfo=True,
+        interactiveMode="IfAvailable",
     )
     extensions = [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}]
     path = written(tmp_path, a_config(user=user, cluster={"extensions": extensions, "tls-server-name": "k"}))
@@ -453,7 +501,10 @@ def test_the_older_version_need_not_say_whether_it_asks(tmp_path: Path) -> None:
     ("change", "told"),
     [
         ({"command": None}, "command is not set"),
-        ({"command": "no-such-plugin", "installHint": "get it at example.com\n"}, "The kubeconfig says: get it at example.com"),
+        (
+            {"command": "no-such-plugin", "installHint": "get it at example.com\n"},
+            "The kubeconfig says: get it at example.com",
+        ),
         ({"command": "./config"}, "was not found, or is no program"),
         ({"apiVersion": None}, 'apiVersion is ""'),
         ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "must be client.authentication.k8s.io/v1 or"),

@@ -29,7 +29,8 @@ def test_a_line_that_has_only_begun_is_pending() -> None:
 
 
 @pytest.mark.parametrize(
-    "chunks", [[b"x" * 11], [b"x" * 6, b"x" * 5], [b"x" * 11 + b"\n"], [b"x" * 6, b"x" * 5 + b"\n"], [b"ok\n" + b"x" * 11]]
+    "chunks",
+    [[b"x" * 11], [b"x" * 6, b"x" * 5], [b"x" * 11 + b"\n"], [b"x" * 6, b"x" * 5 + b"\n"], [b"ok\n" + b"x" * 11]],
 )
 def test_a_line_beyond_the_bound_is_refused(chunks: list[bytes]) -> None:
     splitter = LineSplitter(10)

@@ -15,7 +15,9 @@ from tests.unit.kube.objects import pv_at
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.text("ab/~", max_size=3)
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=2), inner, max_size=4), max_leaves=12
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=2), inner, max_size=4),
+    max_leaves=12,
 )
 OBJECTS = st.dictionaries(st.text("abc", max_size=2), VALUES, max_size=5)
 
@@ -113,7 +115,9 @@ def test_a_merge_patch_carries_its_body_as_it_is() -> None:
 
 
 def test_a_patch_of_an_object_is_one_of_no_other_of_its_name() -> None:
-    assert {"metadata": {"labels": {}, "uid": "uid-of-pv1"}} == patch.merge_patch({"metadata": {"labels": {}}}, of=pv_at()).body
+    assert {"metadata": {"labels": {}, "uid": "uid-of-pv1"}} == patch.merge_patch(
+        {"metadata": {"labels": {}}}, of=pv_at()
+    ).body
     assert {"status": {}, "metadata": {"uid": "u"}} == patch.strategic_patch({"status": {}}, of="u").body
     assert [SAME, patch.remove("/a")] == patch.json_patch([patch.remove("/a")], of=pv_at()).body
 
@@ -127,11 +131,17 @@ PATH: Final = "/metadata/finalizers"
     [
         (None, True, [SAME, {"op": "test", "path": PATH, "value": None}, {"op": "add", "path": PATH, "value": ["f"]}]),
         ((), True, [SAME, {"op": "test", "path": PATH, "value": []}, {"op": "add", "path": PATH, "value": ["f"]}]),
-        (("a",), True, [SAME, {"op": "test", "path": PATH, "value": ["a"]}, {"op": "add", "path": f"{PATH}/-", "value": "f"}]),
+        (
+            ("a",),
+            True,
+            [SAME, {"op": "test", "path": PATH, "value": ["a"]}, {"op": "add", "path": f"{PATH}/-", "value": "f"}],
+        ),
         (("a",), False, [SAME, {"op": "add", "path": f"{PATH}/-", "value": "f"}]),
     ],
 )
-def test_a_finalizer_is_added_beside_others(held: tuple[str, ...] | None, strictly: bool, steps: list[dict[str, Any]]) -> None:
+def test_a_finalizer_is_added_beside_others(
+    held: tuple[str, ...] | None, strictly: bool, steps: list[dict[str, Any]]
+) -> None:
     built = patch.add_finalizer(pv_at(finalizers=held), "f", strictly=strictly)
     assert (PatchType.JSON, steps) == (built.type, built.body)
 
@@ -139,7 +149,9 @@ def test_a_finalizer_is_added_beside_others(held: tuple[str, ...] | None, strict
 def test_a_finalizer_is_removed_from_its_places_from_behind() -> None:
     built = patch.remove_finalizer(pv_at(finalizers=("f", "a", "f")), "f")
     paths = f"{PATH}/2", f"{PATH}/0"
-    steps = [step for path in paths for step in ({"op": "test", "path": path, "value": "f"}, {"op": "remove", "path": path})]
+    steps = [
+        step for path in paths for step in ({"op": "test", "path": path, "value": "f"}, {"op": "remove", "path": path})
+    ]
     assert (PatchType.JSON, [SAME, *steps]) == (built.type, built.body)
 
 

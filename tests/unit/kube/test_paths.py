@@ -13,7 +13,9 @@ from mooring.kube.errors import BadRequest
 
 def test_paths_name_group_version_namespace_and_subresource() -> None:
     assert paths_of(PERSISTENT_VOLUMES).object("pv", "") == "/api/v1/persistentvolumes/pv"
-    assert paths_of(VOLUME_ATTACHMENTS).object("va", "", "status") == "/apis/storage.k8s.io/v1/volumeattachments/va/status"
+    assert (
+        paths_of(VOLUME_ATTACHMENTS).object("va", "", "status") == "/apis/storage.k8s.io/v1/volumeattachments/va/status"
+    )
     assert paths_of(SECRETS).object("s", "ns") == "/api/v1/namespaces/ns/secrets/s"
     assert paths_of(SECRETS).collection(None) == "/api/v1/secrets"
     assert paths_of(SECRETS).collection("ns") == "/api/v1/namespaces/ns/secrets"
@@ -46,7 +48,10 @@ def test_odd_names_are_escaped(name: str, escaped: str) -> None:
 def test_a_list_s_query_has_only_what_was_asked_for() -> None:
     assert list_query(Selection(), 0, "", "") == ""
     selection = Selection(label_selector="a=b,c", field_selector="metadata.name=x")
-    assert list_query(selection, 500, "", "0") == "?labelSelector=a%3Db%2Cc&fieldSelector=metadata.name%3Dx&limit=500&resourceVersion=0"
+    assert (
+        list_query(selection, 500, "", "0")
+        == "?labelSelector=a%3Db%2Cc&fieldSelector=metadata.name%3Dx&limit=500&resourceVersion=0"
+    )
 
 
 def test_a_continue_token_goes_without_the_version() -> None:
@@ -54,5 +59,7 @@ def test_a_continue_token_goes_without_the_version() -> None:
 
 
 def test_a_watch_asks_for_bookmarks_and_its_end() -> None:
-    assert watch_query(Selection(), "5", 1.5) == "?watch=true&allowWatchBookmarks=true&resourceVersion=5&timeoutSeconds=2"
+    assert (
+        watch_query(Selection(), "5", 1.5) == "?watch=true&allowWatchBookmarks=true&resourceVersion=5&timeoutSeconds=2"
+    )
     assert watch_query(Selection(), "5", 0) == "?watch=true&allowWatchBookmarks=true&resourceVersion=5"

@@ -51,7 +51,8 @@ def test_a_proxy_without_scheme_is_an_http_proxy() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["socks5://user:hunter2@proxy:1080", "http://user:hunter2@proxy:99999", "http://", "http://user:hunter2@pro xy"]
+    "url",
+    ["socks5://user:hunter2@proxy:1080", "http://user:hunter2@proxy:99999", "http://", "http://user:hunter2@pro xy"],
 )
 def test_an_unusable_proxy_is_refused_without_showing_its_password(url: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -73,7 +73,15 @@ async def test_a_long_wait_is_told_once_in_a_while_and_names_the_flag(capsys: py
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("1", 1.0), ("0", 0.0), ("", None), ("-1", None), ("1.5", None), ("Fri, 20 Nov 2026 10:00:00 GMT", None), ("9" * 400, None)],
+    [
+        ("1", 1.0),
+        ("0", 0.0),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("Fri, 20 Nov 2026 10:00:00 GMT", None),
+        ("9" * 400, None),
+    ],
 )
 def test_retry_after_is_a_whole_number_or_nothing(text: str, seconds: float | None) -> None:
     assert seconds == retry_after_s(text)

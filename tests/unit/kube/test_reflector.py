@@ -94,7 +94,9 @@ async def test_a_list_comes_in_pages_and_the_watch_begins_where_it_ends():
 
 
 @pytest.mark.parametrize(("page_limit", "is_long"), [(2, True), (10, False)])
-async def test_what_a_long_list_brings_is_no_work_for_the_collector(page_limit: int, is_long: bool, monkeypatch: pytest.MonkeyPatch):
+async def test_what_a_long_list_brings_is_no_work_for_the_collector(
+    page_limit: int, is_long: bool, monkeypatch: pytest.MonkeyPatch
+):
     trimmed: list[str] = []
     monkeypatch.setattr(heap, "trim", lambda: trimmed.append("trim"))
     gc.unfreeze()
@@ -341,7 +343,11 @@ async def test_an_error_is_logged_once_until_its_text_changes(cluster: FakeClust
     cluster.fail("list", Unauthorized("Unauthorized"), times=3)
     async with reflecting(cluster):
         await asyncio.sleep(200)
-    lines = [line for line in capsys.readouterr().err.splitlines() if "Failed to list or watch" in line or "answers again" in line]
+    lines = [
+        line
+        for line in capsys.readouterr().err.splitlines()
+        if "Failed to list or watch" in line or "answers again" in line
+    ]
     assert [line[0] for line in lines] == ["E", "E", "I"]
     assert "volumes is forbidden" in lines[0]
     assert "Unauthorized" in lines[1]
@@ -413,7 +419,14 @@ def sends_old_news_and_ends(cluster: FakeCluster) -> None:
 
 @pytest.mark.parametrize(
     "trick",
-    [ends_at_once, cuts_at_once, forgets_at_once, sends_a_bookmark_and_ends, sends_old_news_and_ends, goes_back_and_forth],
+    [
+        ends_at_once,
+        cuts_at_once,
+        forgets_at_once,
+        sends_a_bookmark_and_ends,
+        sends_old_news_and_ends,
+        goes_back_and_forth,
+    ],
     ids=lambda trick: trick.__name__,
 )
 async def test_no_trick_of_a_server_makes_a_hot_loop(cluster: FakeCluster, trick: Callable[[FakeCluster], None]):

@@ -14,7 +14,10 @@ PV1 = Key("", "pv1")
 
 def a_store() -> Store[PersistentVolume]:
     return Store(
-        {"driver": lambda pv: [pv.spec.csi.driver] if pv.spec.csi else [], "label": lambda pv: (pv.metadata.labels or {}).values()}
+        {
+            "driver": lambda pv: [pv.spec.csi.driver] if pv.spec.csi else [],
+            "label": lambda pv: (pv.metadata.labels or {}).values(),
+        }
     )
 
 
@@ -121,7 +124,9 @@ def test_an_own_write_below_the_version_of_all_enters_where_the_object_is_older_
     assert () == store.wrote(pv_at(version=20)), "an answer that another one has overtaken"
 
 
-def test_another_object_of_the_name_enters_below_the_version_of_all_where_the_one_here_is_older(store: Store[PersistentVolume]):
+def test_another_object_of_the_name_enters_below_the_version_of_all_where_the_one_here_is_older(
+    store: Store[PersistentVolume],
+):
     """The server was set back, and the object made anew: else whoever writes to the former one would be refused for ever, at once."""
     former, anew = pv_at(version=16, uid="former"), pv_at(version=49, uid="anew")
     store.apply(former)
@@ -151,7 +156,9 @@ def test_the_write_that_ends_an_object_ends_it_here_too(store: Store[PersistentV
 def test_an_object_that_our_write_found_replaced_does_not_come_back(store: Store[PersistentVolume]):
     """The watch is still to show its life and its end; when the newer one is ended too, those events would find the name free."""
     store.apply(pv_at(version=1, uid="first"))
-    assert [None, "second"] == [change.new and change.new.metadata.uid for change in store.wrote(pv_at(version=5, uid="second"))]
+    assert [None, "second"] == [
+        change.new and change.new.metadata.uid for change in store.wrote(pv_at(version=5, uid="second"))
+    ]
     store.bury(pv_at(version=5, uid="second", deleting=True))
     assert store.apply(pv_at(version=2, uid="first")) == (), "an older event resurrected it"
     assert store.delete(pv_at(version=3, uid="first")) == ()
@@ -300,7 +307,13 @@ def test_a_server_set_back_is_believed(store: Store[PersistentVolume]):
 @pytest.mark.parametrize(
     ("answered", "is_of_before"),
     [(4, True), (5, False), (6, True), (10, True), (11, False)],
-    ids=["older than it was", "as it is", "changed, and that not told", "the same, at the end of what was told", "changed since"],
+    ids=[
+        "older than it was",
+        "as it is",
+        "changed, and that not told",
+        "the same, at the end of what was told",
+        "changed since",
+    ],
 )
 def test_an_answer_that_denies_what_was_known_is_of_a_server_that_was_set_back(
     store: Store[PersistentVolume], answered: int, is_of_before: bool
@@ -312,7 +325,9 @@ def test_an_answer_that_denies_what_was_known_is_of_a_server_that_was_set_back(
     assert is_of_before == store.is_of_before(pv_at(version=answered), sight)
 
 
-def test_an_answer_says_nothing_where_nothing_was_known_or_the_cache_has_come_back_meanwhile(store: Store[PersistentVolume]):
+def test_an_answer_says_nothing_where_nothing_was_known_or_the_cache_has_come_back_meanwhile(
+    store: Store[PersistentVolume],
+):
     unknown = store.sight(PV1)
     store.apply(pv_at(version=50))
     known = store.sight(PV1)
@@ -321,7 +336,9 @@ def test_an_answer_says_nothing_where_nothing_was_known_or_the_cache_has_come_ba
     assert not store.is_of_before(pv_at(version=5), known)
 
 
-def test_the_list_of_a_server_that_is_known_to_have_been_set_back_counts_alone_whatever_its_version(store: Store[PersistentVolume]):
+def test_the_list_of_a_server_that_is_known_to_have_been_set_back_counts_alone_whatever_its_version(
+    store: Store[PersistentVolume],
+):
     """It has given so many versions since that it is ahead of the cache once more."""
     store.apply(pv_at("pv1", 40))
     store.wrote(pv_at("lost", 50))
@@ -376,7 +393,9 @@ def test_an_index_keeps_the_order_of_few_and_of_many(store: Store[PersistentVolu
         store.apply(pv_at(f"pv-{number}", number + 1, driver="x"))
     for number in range(0, count, 2):
         store.delete(pv_at(f"pv-{number}", count + number + 1))
-    assert [f"pv-{number}" for number in range(1, count, 2)] == [volume.metadata.name for volume in store.by("driver", "x")]
+    assert [f"pv-{number}" for number in range(1, count, 2)] == [
+        volume.metadata.name for volume in store.by("driver", "x")
+    ]
     for number in range(1, count, 2):
         store.delete(pv_at(f"pv-{number}", 3 * count + number))
     assert not store._indexes["driver"]._buckets, "an empty value stayed in memory"

@@ -39,7 +39,9 @@ def test_a_changed_authority_is_used_for_new_connections(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", [None, b"", b"nonsense"])
-def test_a_broken_authority_leaves_the_former_one(tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_authority_leaves_the_former_one(
+    tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
     clock = InstantClock()
     pem = file_of(tmp_path / "ca", authority_pem())
     contexts = TlsContexts(Tls(pem), clock)

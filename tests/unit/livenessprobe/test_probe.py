@@ -22,7 +22,15 @@ from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
-from mooring.sidecars.livenessprobe.probe import CONTENT_TYPE, NOT_READY, START, Prober, go_number, metrics_page, process_started_s
+from mooring.sidecars.livenessprobe.probe import (
+    CONTENT_TYPE,
+    NOT_READY,
+    START,
+    Prober,
+    go_number,
+    metrics_page,
+    process_started_s,
+)
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.errors import LOST_TEXT
 from tests.unit.node.plugin_world import real_time
@@ -92,7 +100,9 @@ async def test_LIV1_a_driver_that_hangs_is_told_within_the_time_limit(a_prober: 
 
 @pytest.mark.parametrize(("text", "asked", "code"), [(LOST_TEXT, 2, 200), ("I am not well", 1, 500)])
 @real_time
-async def test_a_driver_is_asked_once_more_only_when_the_connection_was_broken(a_prober: Opens, text: str, asked: int, code: int) -> None:
+async def test_a_driver_is_asked_once_more_only_when_the_connection_was_broken(
+    a_prober: Opens, text: str, asked: int, code: int
+) -> None:
     class Unavailable(ProbedDriver):
         asked = 0
 
@@ -187,7 +197,12 @@ def test_the_page_before_any_call_has_the_start_alone() -> None:
 @pytest.mark.parametrize("driver", ["pd.csi.storage.gke.io", 'a\\b"c\nd', "größe.test"])
 def test_its_reader_finds_what_the_library_would_write(driver: str) -> None:
     """prometheus_client, whose page all other programs serve, collects and reads the same samples. One name has the label `migrated`."""
-    calls = ((PROBE, Code.OK, 0.1), (PROBE, 77, 1234567.25), (PROBE, None, 0.00001), ("/csi.v1.Identity/GetPluginInfo", 0, 601.0))
+    calls = (
+        (PROBE, Code.OK, 0.1),
+        (PROBE, 77, 1234567.25),
+        (PROBE, None, 0.00001),
+        ("/csi.v1.Identity/GetPluginInfo", 0, 601.0),
+    )
     metrics = CallMetrics(CollectorRegistry())
     metrics.driver_name = driver
     for call in calls:
@@ -195,7 +210,9 @@ def test_its_reader_finds_what_the_library_would_write(driver: str) -> None:
     (wanted,) = metrics.collect()
     (found,) = text_string_to_metric_families(metrics_page(counted(*calls, driver=driver), None).decode())
     assert (wanted.name, wanted.type, wanted.documentation) == (found.name, found.type, found.documentation)
-    assert [(one.name, one.labels, one.value) for one in wanted.samples] == [(one.name, one.labels, one.value) for one in found.samples]
+    assert [(one.name, one.labels, one.value) for one in wanted.samples] == [
+        (one.name, one.labels, one.value) for one in found.samples
+    ]
     assert CONTENT_TYPE_ELSEWHERE == CONTENT_TYPE
 
 
@@ -218,5 +235,7 @@ def test_numbers_are_written_as_go_does(value: float, text: str) -> None:
 
 
 def test_the_start_is_that_which_the_library_finds() -> None:
-    library = {sample.name: sample.value for metric in ProcessCollector(registry=None).collect() for sample in metric.samples}
+    library = {
+        sample.name: sample.value for metric in ProcessCollector(registry=None).collect() for sample in metric.samples
+    }
     assert library[START] == process_started_s()

@@ -22,7 +22,8 @@ Expected = Mapping[str, Sequence[str]]
 def judged(folder: Path, series: Mapping[Series, Sequence[float | None]], minutes: int, expected: Expected) -> str:
     """Evaluates the rules over the series, and compares; "" where all is as expected, else promtool's words."""
     tests = [
-        {"expr": expr, "eval_time": f"{minutes}m", "exp_samples": [_sample(text) for text in samples]} for expr, samples in expected.items()
+        {"expr": expr, "eval_time": f"{minutes}m", "exp_samples": [_sample(text) for text in samples]}
+        for expr, samples in expected.items()
     ]
     given = [{"series": name_of(key), "values": " ".join(map(value_text, values))} for key, values in series.items()]
     interval = f"{SCRAPE_S:g}s"

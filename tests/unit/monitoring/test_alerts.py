@@ -198,7 +198,9 @@ def test_no_alert_fires_in_a_healthy_hour(tmp_path: Path) -> None:
 def test_a_users_mistakes_with_claims_raise_no_alert(tmp_path: Path) -> None:
     async def mistakes(world: MonitoredWorld) -> None:
         world.driver.always("CreateVolume", Fail(Code.INVALID_ARGUMENT))
-        await world.create(a_class("lost", provisioner="nobody.example.com"), a_claim("refused"), a_claim("lost", sc="lost"))
+        await world.create(
+            a_class("lost", provisioner="nobody.example.com"), a_claim("refused"), a_claim("lost", sc="lost")
+        )
         await world.create(a_claim("classless", sc="no-such-class"), a_pod("reader", "classless", node="n1"))
 
     world = run_virtual(_faulty(mistakes, None, 60))

@@ -76,7 +76,9 @@ def of_controllers() -> Scrapes:
             assert not users.done(), users.exception()
             users.cancel()
             world.driver.script(PUBLISH, Fail(Code.INTERNAL))
-            await world.create(a_claim("books"), a_pod("reader", "books", node="n1"), a_pod("other", "books", node="n2"))
+            await world.create(
+                a_claim("books"), a_pod("reader", "books", node="n1"), a_pod("other", "books", node="n2")
+            )
             await asyncio.sleep(60)
             refused.on = True
             await world.create(a_claim("unseen"))
@@ -138,7 +140,9 @@ def test_no_panel_covers_another(board: str) -> None:
 
 
 def test_kubectl_makes_the_rules_and_a_config_map_with_every_dashboard() -> None:
-    done = subprocess.run([binary("kubectl"), "kustomize", FOLDER], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [binary("kubectl"), "kustomize", FOLDER], capture_output=True, text=True, timeout=60, check=True
+    )
     rules, boards = sorted(yaml.safe_load_all(done.stdout), key=lambda one: one["kind"], reverse=True)
     assert ("PrometheusRule", "ConfigMap") == (rules["kind"], boards["kind"])
     assert {f"{board}.json" for board in BOARDS} == boards["data"].keys()

@@ -26,7 +26,15 @@ from mooring.apiserver.local import LocalCluster, ServerFaults
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
-from mooring.cli import attachdetach, binder, csi_attacher, csi_provisioner, csi_resizer, csi_snapshotter, snapshot_controller
+from mooring.cli import (
+    attachdetach,
+    binder,
+    csi_attacher,
+    csi_provisioner,
+    csi_resizer,
+    csi_snapshotter,
+    snapshot_controller,
+)
 from mooring.cli.life import Life
 from mooring.cli.process import Command, Machine, Setup
 from mooring.cli.sidecar import Sidecar, SidecarLife
@@ -34,7 +42,17 @@ from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.control.manager import Work
 from mooring.control.program.terms import LeasedWork, LeasedWorks
 from mooring.control.runtime import Runtime
-from tests.support.builders import DRIVER, a_claim, a_class, a_csi_driver, a_csi_node, a_new_snapshot, a_pod, a_ready_node, a_snapshot_class
+from tests.support.builders import (
+    DRIVER,
+    a_claim,
+    a_class,
+    a_csi_driver,
+    a_csi_node,
+    a_new_snapshot,
+    a_pod,
+    a_ready_node,
+    a_snapshot_class,
+)
 from tests.support.cluster_world import ClusterWorld
 from tests.support.full_driver import FullDriver
 from tests.unit.cli.sidecar_life import PortsInProcess
@@ -66,7 +84,10 @@ class Scrapes:
                 for family in metrics.registry.collect():
                     for sample in family.samples:
                         if not sample.name.endswith("_created") and (self._kept is None or sample.name in self._kept):
-                            own = {f"exported_{name}" if name in labels else name: value for name, value in sample.labels.items()}
+                            own = {
+                                f"exported_{name}" if name in labels else name: value
+                                for name, value in sample.labels.items()
+                            }
                             self._keep((sample.name, tuple(sorted({**own, **labels}.items()))), sample.value)
             self.count += 1
             await asyncio.sleep(SCRAPE_S)
@@ -80,7 +101,9 @@ class Scrapes:
 class Manager(Life[Any]):
     """A program without a driver. world: its cluster."""
 
-    def __init__(self, name: str, setup: Setup[Any], make: Callable[[Runtime], Work], ports: PortsInProcess, **how: Any) -> None:
+    def __init__(
+        self, name: str, setup: Setup[Any], make: Callable[[Runtime], Work], ports: PortsInProcess, **how: Any
+    ) -> None:
         super().__init__(name, setup, how.pop("machine"), **how)
         self._make, self._ports = make, ports
         self._known.set()
@@ -116,7 +139,10 @@ class MonitoredWorld(ClusterWorld):
 
     def start(self, role: str, replica: int = 1) -> Pod:
         """Runs a program, as a replica of its Deployment."""
-        name, machine = f"{role}-{replica}", Machine(environ={"POD_NAMESPACE": "storage"}, host_name=lambda: f"{role}-{replica}")
+        name, machine = (
+            f"{role}-{replica}",
+            Machine(environ={"POD_NAMESPACE": "storage"}, host_name=lambda: f"{role}-{replica}"),
+        )
         api = self.make_cluster(self.store, clock=self.clock, randomness=Random(hash_of(name)), faults=self.faults)
         ports, metrics = PortsInProcess(self.driver, self.clock, cluster=api), Metrics()
         how: dict[str, Any] = {"clock": self.clock, "randomness": Random(hash_of(name)), "metrics": metrics}
@@ -172,7 +198,9 @@ class MonitoredWorld(ClusterWorld):
             await self.users.delete(PODS, pod, "default", grace_period_s=0)
             await self._attached(node, False)
         await self.patch(PERSISTENT_VOLUME_CLAIMS, name, {"spec": {"resources": {"requests": {"storage": "2Gi"}}}})
-        await self.shown(PERSISTENT_VOLUME_CLAIMS, name, lambda claim: claim["status"]["capacity"]["storage"] == "2Gi", "grown")
+        await self.shown(
+            PERSISTENT_VOLUME_CLAIMS, name, lambda claim: claim["status"]["capacity"]["storage"] == "2Gi", "grown"
+        )
         await self.create(a_new_snapshot(f"{name}-snap", claim=name))
         await self.shown(VOLUME_SNAPSHOTS, f"{name}-snap", lambda one: one.get("status", {}).get("readyToUse"), "ready")
         await self.remove(VOLUME_SNAPSHOTS, f"{name}-snap")
@@ -196,7 +224,9 @@ def hash_of(name: str) -> int:
 
 def _setup(command: Command[Any], *words: str) -> Setup[Any]:
     parsed = parse(command.table, words, command.removed, command.spellings)
-    return Setup(command.about, parsed.flags, parsed.given, {name: gate.default for name, gate in command.gates.items()})
+    return Setup(
+        command.about, parsed.flags, parsed.given, {name: gate.default for name, gate in command.gates.items()}
+    )
 
 
 def _life(role: str, machine: Machine, ports: PortsInProcess, how: Mapping[str, Any]) -> Life[Any]:

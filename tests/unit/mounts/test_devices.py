@@ -160,7 +160,11 @@ def test_an_answer_of_blkid_that_is_no_answer_formats_nothing(tmp_path: Path, pr
 @pytest.mark.slow
 def test_formatting_that_was_torn_away_is_begun_again(tmp_path: Path, pretended: Path) -> None:
     device = a_device(tmp_path)
-    pretend(pretended, "mkfs.ext4", 'for last; do :; done; echo half | dd of="$last" bs=1 seek=5000 conv=notrunc status=none; exit 1')
+    pretend(
+        pretended,
+        "mkfs.ext4",
+        'for last; do :; done; echo half | dd of="$last" bs=1 seek=5000 conv=notrunc status=none; exit 1',
+    )
     for _ in range(2):
         with pytest.raises(ToolFailed):
             filesystems.prepare(device)

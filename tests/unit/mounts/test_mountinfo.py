@@ -20,7 +20,16 @@ def one(line: str) -> Mount:
 
 def test_a_line_is_read_whole() -> None:
     expected = Mount(
-        300, 25, "253:0", "/srv/a", "/mnt/b", "rw,relatime", ("master:1", "propagate_from:2"), "ext4", "/dev/vda1", "rw,discard"
+        300,
+        25,
+        "253:0",
+        "/srv/a",
+        "/mnt/b",
+        "rw,relatime",
+        ("master:1", "propagate_from:2"),
+        "ext4",
+        "/dev/vda1",
+        "rw,discard",
     )
     assert expected == one(BIND)
 
@@ -80,7 +89,9 @@ def test_whatever_the_kernel_escapes_is_read_back(paths: list[tuple[str, str]]) 
         f"{number} 1 0:1 {escaped(root)} {escaped(point)} rw shared:1 - tmpfs {escaped(root)} rw\n"
         for number, (root, point) in enumerate(paths)
     )
-    assert [(root, point, root) for root, point in paths] == [(mount.root, mount.point, mount.source) for mount in parse(text)]
+    assert [(root, point, root) for root, point in paths] == [
+        (mount.root, mount.point, mount.source) for mount in parse(text)
+    ]
 
 
 def table(*lines: str) -> MountTable:
@@ -99,17 +110,30 @@ def test_of_stacked_mounts_the_last_is_on_top() -> None:
 def test_a_path_that_only_begins_alike_is_no_mount() -> None:
     mounts = table("2 25 0:1 / /x rw - tmpfs t rw")
     assert (None, ()) == (mounts.at("/xy"), mounts.below("/xy"))
-    assert (is_within("/x", "/x"), is_within("/x/y", "/x"), is_within("/xy", "/x"), is_within("/x", "/")) == (True, True, False, True)
+    assert (is_within("/x", "/x"), is_within("/x/y", "/x"), is_within("/xy", "/x"), is_within("/x", "/")) == (
+        True,
+        True,
+        False,
+        True,
+    )
 
 
 def test_bind_mounts_of_a_folder_are_found_by_device_and_root() -> None:
     """`/stage` is a mount of its own in one row, and a plain folder of the root file system in the other."""
-    of_a_mount = table("2 25 0:9 / /stage rw - ext4 /dev/x rw", "3 25 0:9 / /pod rw - ext4 /dev/x rw", "4 25 0:8 / /no rw - ext4 /dev/y rw")
+    of_a_mount = table(
+        "2 25 0:9 / /stage rw - ext4 /dev/x rw",
+        "3 25 0:9 / /pod rw - ext4 /dev/x rw",
+        "4 25 0:8 / /no rw - ext4 /dev/y rw",
+    )
     assert ("/pod",) == of_a_mount.references("/stage")
-    of_a_folder = table("2 25 253:0 /stage /pod rw - ext4 /dev/vda1 rw", "3 25 253:0 /stage/sub /no rw - ext4 /dev/vda1 rw")
+    of_a_folder = table(
+        "2 25 253:0 /stage /pod rw - ext4 /dev/vda1 rw", "3 25 253:0 /stage/sub /no rw - ext4 /dev/vda1 rw"
+    )
     assert ("/pod",) == of_a_folder.references("/stage")
 
 
 def test_below_is_ordered_so_that_unmounting_backwards_works() -> None:
-    mounts = table("2 25 0:1 / /x/a/b rw - tmpfs t rw", "3 25 0:1 / /x rw - tmpfs t rw", "4 25 0:1 / /x/a rw - tmpfs t rw")
+    mounts = table(
+        "2 25 0:1 / /x/a/b rw - tmpfs t rw", "3 25 0:1 / /x rw - tmpfs t rw", "4 25 0:1 / /x/a rw - tmpfs t rw"
+    )
     assert ["/x", "/x/a", "/x/a/b"] == [mount.point for mount in mounts.below("/x")]

@@ -43,7 +43,9 @@ WITH_A_THREAD = "import threading; threading.Thread(target=sys.stdin.read, daemo
 def run(folder: Path, before: str = "", kernel: tuple[str, ...] = ()) -> list[str]:
     """Its lines. What it mounts is looked for here, while it runs."""
     command = [*kernel, sys.executable, "-c", PROGRAM.format(before=before), str(folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as program:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as program:
         assert program.stdout is not None
         lines = []
         for line in program.stdout:
@@ -80,12 +82,18 @@ def test_what_others_mount_in_a_user_namespace_is_their_own(tmp_path: Path) -> N
 
 def test_without_the_tools_it_names_what_is_missing(tmp_path: Path) -> None:
     lines = run(tmp_path, WITHOUT_MOUNT)
-    assert ["False False False this machine has no mount: install the package that has them (util-linux)", "end"] == lines
+    assert [
+        "False False False this machine has no mount: install the package that has them (util-linux)",
+        "end",
+    ] == lines
 
 
 def test_a_process_with_threads_stays_where_it_is(tmp_path: Path) -> None:
     lines = run(tmp_path, WITH_A_THREAD)
-    assert ["False False False this process has threads already, which would stay outside of a mount namespace", "end"] == lines
+    assert [
+        "False False False this process has threads already, which would stay outside of a mount namespace",
+        "end",
+    ] == lines
 
 
 def test_a_refusal_by_the_kernel_is_said_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +108,8 @@ def test_a_refusal_by_the_kernel_is_said_and_changes_nothing(monkeypatch: pytest
     space = namespace.enter_private_mounts()
     assert not space.can_mount
     assert (
-        "no mount namespace: unshare: Operation not permitted; none in a user namespace: unshare: Operation not permitted" == space.obstacle
+        "no mount namespace: unshare: Operation not permitted; none in a user namespace: unshare: Operation not permitted"
+        == space.obstacle
     )
     assert [] == entered, "that was in the child process"
 

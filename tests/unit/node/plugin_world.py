@@ -43,13 +43,17 @@ class NodePlugin:
             raise self.error
         await asyncio.sleep(self.hangs_s)
         topology = {"segments": self.segments}
-        return csi.NodeGetInfoResponse(node_id=self.node_id, max_volumes_per_node=self.limit, accessible_topology=topology)
+        return csi.NodeGetInfoResponse(
+            node_id=self.node_id, max_volumes_per_node=self.limit, accessible_topology=topology
+        )
 
 
 class PluginServer:
     """A plugin that answers GetInfo as a test says, and keeps what it is told."""
 
-    def __init__(self, endpoint: Path | str, name: str = "d1", kind: str = "CSIPlugin", versions: tuple[str, ...] = ("1.0.0",)) -> None:
+    def __init__(
+        self, endpoint: Path | str, name: str = "d1", kind: str = "CSIPlugin", versions: tuple[str, ...] = ("1.0.0",)
+    ) -> None:
         self.info = PluginInfo(type=kind, name=name, endpoint=str(endpoint), supported_versions=versions)
         self.asked = 0
         self.told: list[tuple[bool, str]] = []

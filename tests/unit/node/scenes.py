@@ -66,7 +66,10 @@ async def data_is_kept_from_pod_to_pod(world: VolumesWorld) -> None:
 
 async def a_restart_finds_what_is_mounted(world: VolumesWorld) -> None:
     async with world.agent():
-        stays, leaves = await world.running_pod(await world.volume()), await world.running_pod(await world.volume("other"))
+        stays, leaves = (
+            await world.running_pod(await world.volume()),
+            await world.running_pod(await world.volume("other")),
+        )
         (world.target(stays, "vol") / "file").write_text("kept")
     await world.users.delete(PODS, leaves["metadata"]["name"], "default", grace_period_s=0)
     before = [point for point in world.mounts.points if "/vol/" in point]
@@ -159,7 +162,9 @@ async def a_full_disk_is_told_and_waited_for(world: VolumesWorld) -> None:
         other = await world.volume("other")
         waiting = await world.pod(other)
         await world.until_told(waiting, "No space left on device")
-        assert {"handle-vol"} == {call.request.volume_id for call in world.driver.made(STAGE, PUBLISH)}, "nothing without its record"
+        assert {"handle-vol"} == {call.request.volume_id for call in world.driver.made(STAGE, PUBLISH)}, (
+            "nothing without its record"
+        )
         assert record == world.record(world.target(present, "vol").parent)
         assert not list(world.layout.root.rglob(".vol_data.json.tmp"))
         await world.delete_pod(present)
@@ -244,7 +249,9 @@ async def links_in_a_volume_lead_nowhere(world: VolumesWorld) -> None:
     (outside / "file").write_text("x")
     before = [path.stat() for path in (outside / "file", outside / "folder")]
     async with world.agent():
-        volume = await world.volume(modes=("ReadWriteMany",), fsType="ext4", pv={"accessModes": ["ReadWriteMany", "ReadWriteOnce"]})
+        volume = await world.volume(
+            modes=("ReadWriteMany",), fsType="ext4", pv={"accessModes": ["ReadWriteMany", "ReadWriteOnce"]}
+        )
         first = await world.running_pod(volume)
         (world.target(first, "vol") / "file").symlink_to(outside / "file")
         (world.target(first, "vol") / "folder").symlink_to(outside / "folder")
@@ -266,7 +273,10 @@ async def a_root_behind_a_link(world: VolumesWorld) -> None:
     try:
         async with world.agent():
             volume = await world.volume()
-            pod, other = await world.running_pod(volume), await world.running_pod(await world.volume("b", mode="Block"), devices=True)
+            pod, other = (
+                await world.running_pod(volume),
+                await world.running_pod(await world.volume("b", mode="Block"), devices=True),
+            )
             assert str(world.staging(volume)).startswith(f"{link}/")
             assert str(world.staging(volume)) == world.request(STAGE, 0).staging_target_path
             world.driver.lies = True

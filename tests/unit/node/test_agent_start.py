@@ -33,7 +33,9 @@ async def test_programs_that_are_missing_are_told_at_the_start(
         (tools / name).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tools))
     world = ClusterWorld()
-    agent = NodeAgent(world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, NoSockets)))
+    agent = NodeAgent(
+        world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, NoSockets))
+    )
     async with world.running(agent.run()):
         await world.shown(NODES, "n", lambda node: True, wait_s=60.0)
         assert is_bare == ("mount, umount, losetup" in caplog.text)
@@ -62,14 +64,23 @@ async def test_a_node_that_is_made_anew_has_in_use_what_the_disk_tells_of_from_i
 async def test_a_node_that_is_there_is_marked_as_managed_and_no_later_one_of_its_name(tmp_path: Path) -> None:
     world = ClusterWorld()
     made = await world.create(a_node("n"))
-    agent = NodeAgent(world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, NoSockets)))
+    agent = NodeAgent(
+        world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, NoSockets))
+    )
     async with world.running(agent.run()):
-        await world.shown(NODES, "n", lambda node: node["metadata"].get("annotations", {}).get(CONTROLLED_ATTACH) == "true", wait_s=60.0)
+        await world.shown(
+            NODES,
+            "n",
+            lambda node: node["metadata"].get("annotations", {}).get(CONTROLLED_ATTACH) == "true",
+            wait_s=60.0,
+        )
     assert made["metadata"]["uid"] == world.cluster.writes("patch nodes/status")[0].body["metadata"]["uid"]
 
 
 @in_virtual_time
-async def test_a_volume_s_folder_that_the_disk_would_not_remove_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_volume_s_folder_that_the_disk_would_not_remove_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its record went before an earlier agent ended; else it would stay until the next start."""
     world, layout = ClusterWorld(), KubeletLayout(tmp_path / "root")
     folder = layout.staging("d1", "h1").parent

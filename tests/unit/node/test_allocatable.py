@@ -78,7 +78,10 @@ async def test_ALC1_a_changed_limit_is_written_after_the_period() -> None:
         await world.settle(2.0)
         assert (7, 1) == (await world.count(), world.plugin.asked)
         await world.settle(100.0)
-        assert (11, ["patch csinodes"]) == (world.plugin.asked, [step for step in world.story if step.startswith("patch")])
+        assert (11, ["patch csinodes"]) == (
+            world.plugin.asked,
+            [step for step in world.story if step.startswith("patch")],
+        )
 
 
 @in_virtual_time
@@ -132,7 +135,9 @@ async def test_drivers_that_hang_hold_up_no_other_s_count() -> None:
         world.plugin.limit = 8
         await world.settle(15.0)
         assert {8} == {
-            driver["allocatable"]["count"] for driver in (await world.get(CSI_NODES, "n"))["spec"]["drivers"] if driver["name"] == "d1"
+            driver["allocatable"]["count"]
+            for driver in (await world.get(CSI_NODES, "n"))["spec"]["drivers"]
+            if driver["name"] == "d1"
         }
 
 

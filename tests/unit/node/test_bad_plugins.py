@@ -64,7 +64,9 @@ async def foreign(path: Path, greeting: bytes) -> AsyncIterator[None]:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 100, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"])
+@pytest.mark.parametrize(
+    "greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 100, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
+)
 @real_time
 async def test_a_foreign_socket_keeps_no_other_from_registering(greeting: bytes) -> None:
     async with registry_world() as world, foreign(world.registry / "0.sock", greeting):
@@ -102,7 +104,10 @@ async def test_a_driver_that_hangs_is_waited_for_alone() -> None:
     async with registry_world() as world:
         hanging = await served(world, StrangePlugin(hangs=True))
         await world.driver("d2")
-        async with world.plugin().on(world.registry / "a.sock") as first, world.plugin("d2").on(world.registry / "b.sock"):
+        async with (
+            world.plugin().on(world.registry / "a.sock") as first,
+            world.plugin("d2").on(world.registry / "b.sock"),
+        ):
             await world.until_names("d2")
             await world.until_true(lambda: hanging.asked)
             assert ([], None) == (first.told, world.drivers.find("d1"))
@@ -166,7 +171,10 @@ async def test_an_answer_that_the_api_server_refuses_is_told_and_undone(answer: 
     async with registry_world() as world:
         await served(world, StrangePlugin(**answer))
         await world.driver("d2")
-        async with world.plugin().on(world.registry / "a.sock") as plugin, world.plugin("d2").on(world.registry / "b.sock"):
+        async with (
+            world.plugin().on(world.registry / "a.sock") as plugin,
+            world.plugin("d2").on(world.registry / "b.sock"),
+        ):
             await world.until_true(lambda: plugin.told)
             assert not plugin.told[0][0]
             assert plugin.told[0][1].startswith("RegisterPlugin error -- plugin registration failed with err: ")

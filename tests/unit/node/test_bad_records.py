@@ -21,7 +21,10 @@ from tests.unit.node.volume_world import Bound, VolumesWorld
 
 HOSTILE = ["..", "../..", "../../../../outside", "a/../../b", "/etc", "x" * 256, "ä" * 128, "a\0b", "."]
 BROKEN = ["", "{", "[]", "null", '{"driverName":"d1"}', "\0", '{"driverName":1,"volumeHandle":"x"}', '{"a":' * 5000]
-FOREIGN = ['{"driverName":"d1","volumeHandle":"\\ud800","specVolID":"x"}', '{"driverName":"\\udfff","volumeHandle":"h","specVolID":"x"}']
+FOREIGN = [
+    '{"driverName":"d1","volumeHandle":"\\ud800","specVolID":"x"}',
+    '{"driverName":"\\udfff","volumeHandle":"h","specVolID":"x"}',
+]
 
 
 def put(folder: Path, text: str) -> None:
@@ -59,7 +62,9 @@ async def goes_on(world: VolumesWorld, volume: Bound) -> None:
 
 
 @pytest.mark.parametrize("text", BROKEN + FOREIGN)
-@pytest.mark.parametrize("place", ["pods/uid-old/volumes/kubernetes.io~csi/x", "plugins/kubernetes.io/csi/d1/aa", "block"])
+@pytest.mark.parametrize(
+    "place", ["pods/uid-old/volumes/kubernetes.io~csi/x", "plugins/kubernetes.io/csi/d1/aa", "block"]
+)
 @in_virtual_time
 async def test_a_broken_record_is_named_and_left_as_it_is(
     world: VolumesWorld, caplog: pytest.LogCaptureFixture, place: str, text: str
@@ -90,7 +95,9 @@ async def test_a_record_with_another_volume_s_name_leads_nowhere(world: VolumesW
     else:
         put(world.layout.block_record_folder("x"), a_record(name, mode=mode))
     await goes_on(world, await world.volume())
-    assert {"handle-vol"} == {call.request.volume_id for call in world.driver.calls if call.method != "NodeGetCapabilities"}
+    assert {"handle-vol"} == {
+        call.request.volume_id for call in world.driver.calls if call.method != "NodeGetCapabilities"
+    }
 
 
 @pytest.mark.parametrize("driver", ["..", "../../..", "/", "x" * 256, "d2"])
@@ -100,7 +107,9 @@ async def test_a_staging_record_of_another_driver_s_folder_is_not_believed(world
     put(folder, json.dumps(folders.staging_record(driver, "h")))
     await goes_on(world, await world.volume())
     assert (folder / folders.RECORD).is_file()
-    assert {"handle-vol"} == {call.request.volume_id for call in world.driver.calls if call.method != "NodeGetCapabilities"}
+    assert {"handle-vol"} == {
+        call.request.volume_id for call in world.driver.calls if call.method != "NodeGetCapabilities"
+    }
 
 
 @pytest.mark.parametrize("driver", ["..", "../../..", "/", "x" * 256, ""])
@@ -159,7 +168,9 @@ async def test_a_broken_publish_record_of_a_pod_that_is_there_is_written_anew(wo
 
 @pytest.mark.parametrize("text", BROKEN)
 @in_virtual_time
-async def test_a_volume_whose_staging_record_broke_stays_in_use_until_it_is_put_right(world: VolumesWorld, text: str) -> None:
+async def test_a_volume_whose_staging_record_broke_stays_in_use_until_it_is_put_right(
+    world: VolumesWorld, text: str
+) -> None:
     """The pod went while the agent was away. Whoever forgets the volume here lets it be detached under its mount."""
     async with world.agent():
         volume = await world.volume()
@@ -219,11 +230,15 @@ async def test_a_publish_record_of_a_pod_that_is_gone_is_waited_for(
             await world.settle(60.0)
             assert "is tried again" in caplog.text
             assert str(folder) in caplog.text
-            assert {"handle-other"} == {call.request.volume_id for call in world.driver.made(UNPUBLISH, UNSTAGE, STAGE, PUBLISH)}
+            assert {"handle-other"} == {
+                call.request.volume_id for call in world.driver.made(UNPUBLISH, UNSTAGE, STAGE, PUBLISH)
+            }
             assert volume.unique in await world.in_use()
             patched.undo()
             await world.until_called(UNSTAGE)
-            assert [str(world.target(pod, "vol"))] == [call.request.target_path for call in world.driver.made(UNPUBLISH)]
+            assert [str(world.target(pod, "vol"))] == [
+                call.request.target_path for call in world.driver.made(UNPUBLISH)
+            ]
             await world.settle(5.0)
             assert not world.layout.pod(pod["metadata"]["uid"]).exists()
             assert [other.unique] == await world.in_use()

@@ -60,7 +60,11 @@ async def test_BLK1_the_life_of_a_raw_device(world: VolumesWorld, tools: FakeToo
         link = layout.pods / uid / "volumeDevices" / "kubernetes.io~csi" / "vol"
         assert top / "publish" / "vol" / uid == link.readlink()
         assert [str(top / "vol" / "dev" / uid)] == world.mounts.points == tools.backing_files
-        told = [message for _, reason, message, _ in await world.events(pod["metadata"]["name"]) if reason == "SuccessfulMountVolume"]
+        told = [
+            message
+            for _, reason, message, _ in await world.events(pod["metadata"]["name"])
+            if reason == "SuccessfulMountVolume"
+        ]
         assert [
             f'MapVolume.MapPodDevice succeeded for volume "vol" globalMapPath "{top / "vol" / "dev"}"',
             f'MapVolume.MapPodDevice succeeded for volume "vol" volumeMapPath "{link.parent}"',
@@ -93,7 +97,9 @@ async def test_EXP1_a_raw_device_grows_by_its_path(world: VolumesWorld, tools: F
             request.capacity_range.required_bytes,
         )
         assert request.volume_capability.HasField("block")
-        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        await world.shown(
+            PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi"
+        )
 
 
 @in_virtual_time
@@ -141,7 +147,9 @@ async def test_BLK1_a_driver_that_does_not_stage(world: VolumesWorld, tools: Fak
 
 
 @in_virtual_time
-async def test_BLK1_a_driver_that_comes_to_stage_stages_what_other_pods_have(world: VolumesWorld, tools: FakeTools) -> None:
+async def test_BLK1_a_driver_that_comes_to_stage_stages_what_other_pods_have(
+    world: VolumesWorld, tools: FakeTools
+) -> None:
     world.driver.able = ()
     async with world.agent():
         volume, first = await running(world)
@@ -207,7 +215,9 @@ async def test_a_stage_of_a_device_that_may_have_happened_is_taken_back(world: V
 
 @pytest.mark.parametrize("tool", ["mount", "losetup"])
 @in_virtual_time
-async def test_a_device_that_can_t_be_mapped_is_told_and_taken_back(world: VolumesWorld, tools: FakeTools, tool: str) -> None:
+async def test_a_device_that_can_t_be_mapped_is_told_and_taken_back(
+    world: VolumesWorld, tools: FakeTools, tool: str
+) -> None:
     tools.fails.add(tool)
     async with world.agent():
         pod = await world.pod(await world.volume(mode="Block"), devices=True)
@@ -236,7 +246,9 @@ async def test_a_device_that_can_t_be_unmapped_stays_known(world: VolumesWorld, 
 
 
 @in_virtual_time
-async def test_a_republished_device_stays_the_pod_s_when_the_driver_refuses(world: VolumesWorld, tools: FakeTools) -> None:
+async def test_a_republished_device_stays_the_pod_s_when_the_driver_refuses(
+    world: VolumesWorld, tools: FakeTools
+) -> None:
     await world.no_attach(requiresRepublish=True)
     async with world.agent():
         volume = await world.volume(mode="Block", attached=False)
@@ -247,7 +259,9 @@ async def test_a_republished_device_stays_the_pod_s_when_the_driver_refuses(worl
 
 
 @in_virtual_time
-async def test_something_that_is_no_device_is_not_mapped(world: VolumesWorld, tools: FakeTools, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_something_that_is_no_device_is_not_mapped(
+    world: VolumesWorld, tools: FakeTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(block, "stat", types.SimpleNamespace(S_ISBLK=lambda mode: False))
     async with world.agent():
         pod = await world.pod(await world.volume(mode="Block"), devices=True)

@@ -40,7 +40,9 @@ def a_driver(name: str = "d1", node_id: str = "id1", limit: int = 0, **topology:
     return DriverOnNode(name, node_id, limit, topology)
 
 
-def an_entry(name: str = "d1", node_id: str = "id1", keys: tuple[str, ...] = (), count: int | None = None) -> CSINodeDriver:
+def an_entry(
+    name: str = "d1", node_id: str = "id1", keys: tuple[str, ...] = (), count: int | None = None
+) -> CSINodeDriver:
     return CSINodeDriver(name, node_id, keys or None, None if count is None else VolumeNodeResources(count=count))
 
 
@@ -80,7 +82,9 @@ def test_a_driver_is_entered_at_its_node(node: Node, coming: DriverOnNode, metad
 
 def test_CSN4_a_label_with_another_value_is_a_collision() -> None:
     decision = decide_node(a_node(k="old"), a_driver(k="new"))
-    assert re.search(r"detected topology value collision.*'k':'new'.*'k':'old'.*kubectl label node n k-", problem_of(decision))
+    assert re.search(
+        r"detected topology value collision.*'k':'new'.*'k':'old'.*kubectl label node n k-", problem_of(decision)
+    )
 
 
 @pytest.mark.parametrize("broken", ["{", "[]", '"x"', "1"])
@@ -111,11 +115,25 @@ def entry(name: str = "d1", keys: list[str] | None = None, **allocatable: Any) -
 @pytest.mark.parametrize(
     ("present", "coming", "operations"),
     [
-        pytest.param([], a_driver(b="1", a="2"), [{"op": "add", "path": "/spec/drivers", "value": [entry(keys=["a", "b"])]}], id="CSN-1"),
+        pytest.param(
+            [],
+            a_driver(b="1", a="2"),
+            [{"op": "add", "path": "/spec/drivers", "value": [entry(keys=["a", "b"])]}],
+            id="CSN-1",
+        ),
         pytest.param([an_entry(keys=("b", "a"))], a_driver(a="1", b="2"), [], id="CSN-2"),
-        pytest.param([an_entry("d2")], a_driver(), [{"op": "add", "path": "/spec/drivers/-", "value": entry()}], id="CSN-3"),
-        pytest.param([an_entry("d2"), an_entry(node_id="old")], a_driver(), [{"op": "remove", "path": "/spec/drivers/1"}], id="new-id"),
-        pytest.param([an_entry(keys=("a",))], a_driver(b="1"), [{"op": "remove", "path": "/spec/drivers/0"}], id="new-keys"),
+        pytest.param(
+            [an_entry("d2")], a_driver(), [{"op": "add", "path": "/spec/drivers/-", "value": entry()}], id="CSN-3"
+        ),
+        pytest.param(
+            [an_entry("d2"), an_entry(node_id="old")],
+            a_driver(),
+            [{"op": "remove", "path": "/spec/drivers/1"}],
+            id="new-id",
+        ),
+        pytest.param(
+            [an_entry(keys=("a",))], a_driver(b="1"), [{"op": "remove", "path": "/spec/drivers/0"}], id="new-keys"
+        ),
         pytest.param(
             [an_entry(count=5)],
             a_driver(limit=7),
@@ -123,17 +141,22 @@ def entry(name: str = "d1", keys: list[str] | None = None, **allocatable: Any) -
             id="ALC-1",
         ),
         pytest.param([an_entry(count=5)], a_driver(limit=5), [], id="same-count"),
-        pytest.param([an_entry(count=5)], a_driver(), [{"op": "remove", "path": "/spec/drivers/0/allocatable"}], id="no-count"),
+        pytest.param(
+            [an_entry(count=5)], a_driver(), [{"op": "remove", "path": "/spec/drivers/0/allocatable"}], id="no-count"
+        ),
     ],
 )
-def test_a_driver_is_entered_in_the_csinode(present: list[CSINodeDriver], coming: DriverOnNode, operations: list[dict[str, Any]]) -> None:
+def test_a_driver_is_entered_in_the_csinode(
+    present: list[CSINodeDriver], coming: DriverOnNode, operations: list[dict[str, Any]]
+) -> None:
     """Every patch names the version that was read: another writer's entry is not lost."""
     wanted = [[VERSION, *operations]] if operations else []
     assert wanted == [patch.body for patch in decide_csinode(a_csinode(*present), coming).actions]
 
 
 @pytest.mark.parametrize(
-    ("limit", "count"), [(10, 10), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1), (2**63 - 1, 2**31 - 1), (0, None), (-1, None)]
+    ("limit", "count"),
+    [(10, 10), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1), (2**63 - 1, 2**31 - 1), (0, None), (-1, None)],
 )
 def test_CSN7_a_limit_becomes_a_count(limit: int, count: int | None) -> None:
     (patch,) = decide_csinode(a_csinode(), a_driver(limit=limit)).actions
@@ -162,7 +185,9 @@ def test_CSN9_the_last_driver_leaves_an_empty_csinode() -> None:
 )
 def test_the_annotation_of_migrated_plugins_is_written_when_the_set_differs(text: str, is_right: bool) -> None:
     decision = decide_migrated(
-        CSINode(metadata=ObjectMeta(name="n", uid="c1", resource_version="7", annotations={MIGRATED: text, "other": "x"}))
+        CSINode(
+            metadata=ObjectMeta(name="n", uid="c1", resource_version="7", annotations={MIGRATED: text, "other": "x"})
+        )
     )
     wanted = {"metadata": {"annotations": {MIGRATED: migrated_text()}, "resourceVersion": "7", "uid": "c1"}}
     assert ([] if is_right else [wanted]) == [patch.body for patch in decision.actions]

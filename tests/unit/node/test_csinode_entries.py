@@ -19,7 +19,16 @@ from mooring.csi.wire_driver import WireDriver
 from mooring.kube.errors import ServerError
 from mooring.node.agent import AgentSockets, NodeAgent
 from mooring.node.csinode.decide import NODE_IDS
-from mooring.node.csinode.entries import GRACE_S, LOOK_S, SETTLED_S, EnterAgain, Entries, TakeOff, decide_entries, missing_since
+from mooring.node.csinode.entries import (
+    GRACE_S,
+    LOOK_S,
+    SETTLED_S,
+    EnterAgain,
+    Entries,
+    TakeOff,
+    decide_entries,
+    missing_since,
+)
 from mooring.node.csinode.reconcile import NodeObjects, WriteRefused
 from mooring.node.drivers import DriverOnNode, Drivers, RegisteredDriver
 from mooring.node.options import AgentOptions
@@ -35,7 +44,11 @@ class EntriesWorld(ClusterWorld):
 
     def __init__(self) -> None:
         super().__init__()
-        self.objects, self.drivers, self.coming = NodeObjects(self.cluster, "n", clock=self.clock), Drivers(), set[str]()
+        self.objects, self.drivers, self.coming = (
+            NodeObjects(self.cluster, "n", clock=self.clock),
+            Drivers(),
+            set[str](),
+        )
         self.entries = Entries(self.runtime, "n", self.drivers, self.objects, self._is_there, self.enter, GRACE_S)
 
     def _is_there(self, name: str) -> bool:
@@ -55,7 +68,9 @@ class EntriesWorld(ClusterWorld):
     async def names(self) -> tuple[list[str], list[str]]:
         """Those of CSINode, and of the Node's annotation."""
         ids = (await self.get(NODES, "n"))["metadata"].get("annotations", {}).get(NODE_IDS, "{}")
-        return [driver["name"] for driver in (await self.get(CSI_NODES, "n"))["spec"].get("drivers") or []], sorted(json.loads(ids))
+        return [driver["name"] for driver in (await self.get(CSI_NODES, "n"))["spec"].get("drivers") or []], sorted(
+            json.loads(ids)
+        )
 
 
 @asynccontextmanager
@@ -72,7 +87,9 @@ async def a_node_with(*entered: str, starts: bool = True) -> AsyncIterator[Entri
 
 
 @in_virtual_time
-async def test_CSN14_an_entry_from_before_the_start_leaves_once_its_grace_period_is_over(caplog: pytest.LogCaptureFixture) -> None:
+async def test_CSN14_an_entry_from_before_the_start_leaves_once_its_grace_period_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with a_node_with("d1", "gone") as world:
         await world.settle(5.0)
         await world.register("d1")
@@ -203,7 +220,9 @@ async def test_the_agent_drops_what_its_forerunner_left(tmp_path: Path) -> None:
     world = EntriesWorld()
     await world.create(a_node("n"))
     await world.enter("gone")
-    agent = NodeAgent(world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, NoSockets)))
+    agent = NodeAgent(
+        world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, NoSockets))
+    )
 
     async def is_gone() -> bool:
         return ([], []) == await world.names()

@@ -55,7 +55,11 @@ async def test_CSN1_a_first_driver_makes_the_csinode() -> None:
     assert ({"d1": "id1"}, {"k": "v"}) == await world.node()
     assert [{"name": "d1", "nodeID": "id1", "topologyKeys": ["k"]}] == await world.drivers()
     (owner,) = (await world.get(CSI_NODES, "n"))["metadata"]["ownerReferences"]
-    assert ("Node", "n", (await world.get(NODES, "n"))["metadata"]["uid"]) == (owner["kind"], owner["name"], owner["uid"])
+    assert ("Node", "n", (await world.get(NODES, "n"))["metadata"]["uid"]) == (
+        owner["kind"],
+        owner["name"],
+        owner["uid"],
+    )
     assert ["patch nodes/status", "create csinodes", "patch csinodes"] == world.writes
 
 
@@ -178,7 +182,10 @@ async def test_drivers_that_come_at_once_do_not_lose_each_other() -> None:
     world = await a_world()
     names = [f"d{number}" for number in range(5)]
     await asyncio.gather(*(world.objects.enter(DriverOnNode(name, "id", 0, {})) for name in names))
-    assert (set(names), set(names)) == ({driver["name"] for driver in await world.drivers()}, set((await world.node())[0]))
+    assert (set(names), set(names)) == (
+        {driver["name"] for driver in await world.drivers()},
+        set((await world.node())[0]),
+    )
 
 
 @in_virtual_time

@@ -30,7 +30,12 @@ def a_csinode(noted: str | None, *, entered: bool = True) -> CSINode:
     [
         pytest.param(None, "1.2", [{"op": "add", "path": PATH, "value": '{"d1":"1.2"}'}], id="first"),
         pytest.param('{"d1":"1.2"}', "1.2", [], id="there"),
-        pytest.param('{"d1":"1.1","d2":"5"}', "1.2", [{"op": "add", "path": PATH, "value": '{"d1":"1.2","d2":"5"}'}], id="upgraded"),
+        pytest.param(
+            '{"d1":"1.1","d2":"5"}',
+            "1.2",
+            [{"op": "add", "path": PATH, "value": '{"d1":"1.2","d2":"5"}'}],
+            id="upgraded",
+        ),
         pytest.param('{"d1":"1.1"}', "", [{"op": "remove", "path": PATH}], id="tells-none"),
         pytest.param('{"d1":"1.1"}', None, [], id="not-asked"),
         pytest.param(None, "", [], id="never-told"),
@@ -38,7 +43,9 @@ def a_csinode(noted: str | None, *, entered: bool = True) -> CSINode:
         pytest.param("[]", "1.2", [{"op": "add", "path": PATH, "value": '{"d1":"1.2"}'}], id="no-object"),
     ],
 )
-def test_the_version_of_a_driver_is_noted(noted: str | None, version: str | None, operations: list[dict[str, Any]]) -> None:
+def test_the_version_of_a_driver_is_noted(
+    noted: str | None, version: str | None, operations: list[dict[str, Any]]
+) -> None:
     found = decide_csinode(a_csinode(noted), DriverOnNode("d1", "id1", 0, {}, version)).actions
     assert ([operations] if operations else []) == [patch.body[1:] for patch in found]
 

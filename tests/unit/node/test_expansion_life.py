@@ -42,7 +42,9 @@ async def test_EXP1_a_volume_grows_under_its_pod(world: VolumesWorld) -> None:
     world.driver.able = ABLE
     await world.create(a_secret("key", {"k": "dg=="}))
     async with world.agent():
-        volume = await world.volume(nodeExpandSecretRef={"name": "key", "namespace": "default"}, pv={"mountOptions": ["a"]})
+        volume = await world.volume(
+            nodeExpandSecretRef={"name": "key", "namespace": "default"}, pv={"mountOptions": ["a"]}
+        )
         pod = await world.running_pod(volume)
         gate = world.driver.gate(EXPAND)
         await grown(world, volume)
@@ -50,7 +52,9 @@ async def test_EXP1_a_volume_grows_under_its_pod(world: VolumesWorld) -> None:
         await world.until_called(EXPAND)
         assert {"storage": "NodeResizeInProgress"} == (await status_of(world, volume))["allocatedResourceStatuses"]
         gate.set()
-        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        await world.shown(
+            PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi"
+        )
         status = await status_of(world, volume)
         assert ({}, []) == (status.get("allocatedResourceStatuses") or {}, status.get("conditions") or [])
         request = world.request(EXPAND)
@@ -63,7 +67,9 @@ async def test_EXP1_a_volume_grows_under_its_pod(world: VolumesWorld) -> None:
         assert ({"k": "v"}, ["a"]) == (dict(request.secrets), list(request.volume_capability.mount.mount_flags))
         await world.settle(200.0)
         await world.until_calls(STAGE, PUBLISH, EXPAND)
-        await world.until_told(pod, 'MountVolume.NodeExpandVolume succeeded for volume "vol" n', "FileSystemResizeSuccessful")
+        await world.until_told(
+            pod, 'MountVolume.NodeExpandVolume succeeded for volume "vol" n', "FileSystemResizeSuccessful"
+        )
 
 
 @in_virtual_time
@@ -74,9 +80,15 @@ async def test_EXP1_both_the_pod_and_its_claim_are_told(world: VolumesWorld) -> 
         pod = await world.running_pod(volume)
         await grown(world, volume)
         await touch(world, pod)
-        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        await world.shown(
+            PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi"
+        )
         await world.recorder.drain(10.0)
-        told = {event["involvedObject"]["kind"] for event in await world.list(EVENTS) if event["reason"] == "FileSystemResizeSuccessful"}
+        told = {
+            event["involvedObject"]["kind"]
+            for event in await world.list(EVENTS)
+            if event["reason"] == "FileSystemResizeSuccessful"
+        }
         assert {"Pod", "PersistentVolumeClaim"} == told
 
 
@@ -88,7 +100,9 @@ async def test_EXP1_a_volume_that_grew_while_nobody_used_it_grows_when_it_is_mou
         await grown(world, volume)
         await world.running_pod(volume)
         await world.until_calls(STAGE, PUBLISH, EXPAND)
-        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        await world.shown(
+            PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi"
+        )
 
 
 @in_virtual_time
@@ -99,7 +113,9 @@ async def test_EXP1_a_write_that_met_another_is_made_again(world: VolumesWorld) 
         await grown(world, volume)
         world.cluster.refuse("patch persistentvolumeclaims/status", error=Conflict("moved"))
         await world.running_pod(volume)
-        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        await world.shown(
+            PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi"
+        )
         await world.until_calls(STAGE, PUBLISH, EXPAND)
         await world.recorder.drain(10.0)
         assert [] == [event["message"] for event in await world.list(EVENTS) if event["type"] == "Warning"]
@@ -107,7 +123,9 @@ async def test_EXP1_a_write_that_met_another_is_made_again(world: VolumesWorld) 
 
 @pytest.mark.parametrize("change", ["label", "wish"])
 @in_virtual_time
-async def test_EXP1_a_claim_that_changes_during_the_call_has_its_size_after_one_call(world: VolumesWorld, change: str) -> None:
+async def test_EXP1_a_claim_that_changes_during_the_call_has_its_size_after_one_call(
+    world: VolumesWorld, change: str
+) -> None:
     """The kubelet tells a failure, and calls the driver once more."""
     world.driver.able = ABLE
     async with world.agent():
@@ -118,9 +136,13 @@ async def test_EXP1_a_claim_that_changes_during_the_call_has_its_size_after_one_
         await touch(world, pod)
         await world.until_called(EXPAND)
         less = {"spec": {"resources": {"requests": {"storage": "2500Mi"}}}}
-        await world.patch(PERSISTENT_VOLUME_CLAIMS, "vol", {"metadata": {"labels": {"a": "b"}}} if change == "label" else less)
+        await world.patch(
+            PERSISTENT_VOLUME_CLAIMS, "vol", {"metadata": {"labels": {"a": "b"}}} if change == "label" else less
+        )
         gate.set()
-        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        await world.shown(
+            PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi"
+        )
         await world.settle(200.0)
         assert 1 == len(world.driver.made(EXPAND))
         await world.recorder.drain(10.0)
@@ -141,7 +163,9 @@ async def test_a_claim_made_anew_during_the_call_is_not_given_the_size(world: Vo
         await world.patch(PERSISTENT_VOLUME_CLAIMS, "vol", {"metadata": {"finalizers": None}})
         await world.remove(PERSISTENT_VOLUME_CLAIMS, "vol")
         meta = {name: made["metadata"][name] for name in ("name", "namespace")}
-        await world.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": made["spec"]})
+        await world.create(
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": made["spec"]}
+        )
         gate.set()
         await world.settle(10.0)
         assert "2Gi" != ((await status_of(world, volume)).get("capacity") or {}).get("storage")
@@ -158,7 +182,9 @@ async def test_a_growth_that_was_under_way_at_a_crash_is_finished(world: Volumes
         await world.until_called(EXPAND)
     gate.set()
     async with world.agent():
-        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        await world.shown(
+            PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi"
+        )
 
 
 @pytest.mark.parametrize("code", [Code.OUT_OF_RANGE, Code.INVALID_ARGUMENT, Code.NOT_FOUND])
@@ -190,9 +216,13 @@ async def test_what_others_have_noted_of_a_claim_stays(world: VolumesWorld) -> N
         volume = await world.volume()
         await grown(world, volume)
         speed = {"example.com/speed": "NodeResizePending"}
-        await world.patch_claim("vol", {"allocatedResourceStatuses": speed, "conditions": [{"type": "Own", "status": "True"}]})
+        await world.patch_claim(
+            "vol", {"allocatedResourceStatuses": speed, "conditions": [{"type": "Own", "status": "True"}]}
+        )
         await world.running_pod(volume)
-        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        await world.shown(
+            PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi"
+        )
         status = await status_of(world, volume)
         assert (speed, ["Own"]) == (status["allocatedResourceStatuses"], [one["type"] for one in status["conditions"]])
 
@@ -219,7 +249,9 @@ async def test_EXP4_a_volume_in_use_is_not_asked_for_again_until_it_has_left(wor
 
 
 @in_virtual_time
-async def test_EXP4_a_volume_that_has_left_is_asked_for_again_also_where_the_next_pod_waits_already(world: VolumesWorld) -> None:
+async def test_EXP4_a_volume_that_has_left_is_asked_for_again_also_where_the_next_pod_waits_already(
+    world: VolumesWorld,
+) -> None:
     """As where a pod is made anew on its node, which is what users do for a volume that can't grow in use."""
     world.driver.able = ABLE
     world.driver.always(EXPAND, Fail(Code.FAILED_PRECONDITION, "in use"))
@@ -249,8 +281,12 @@ async def test_a_growth_that_may_be_under_way_is_tried_again_and_not_blamed(worl
         await grown(world, volume)
         await world.pod(volume)
         await world.until_called(EXPAND, 3)
-        assert [] == [one for one in (await status_of(world, volume)).get("conditions", []) if one["type"] == "NodeResizeError"]
-        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        assert [] == [
+            one for one in (await status_of(world, volume)).get("conditions", []) if one["type"] == "NodeResizeError"
+        ]
+        await world.shown(
+            PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi"
+        )
 
 
 @in_virtual_time
@@ -264,7 +300,9 @@ async def test_a_driver_that_can_t_expand_is_not_asked(world: VolumesWorld) -> N
         assert [STAGE, PUBLISH] == world.driver.calls_for_volumes()
         text = "NodeExpand is not supported by the CSI driver d1"
         await world.until_told(pod, HELD + text, "FailedMount")
-        (condition,) = [one for one in (await status_of(world, volume))["conditions"] if one["type"] == "NodeResizeError"]
+        (condition,) = [
+            one for one in (await status_of(world, volume))["conditions"] if one["type"] == "NodeResizeError"
+        ]
         assert f"failed to expand pvc with {text}" == condition["message"]
         assert 1 == len([step for step in world.story if "patch persistentvolumeclaims" in step])
 
@@ -288,11 +326,15 @@ async def test_a_secret_that_is_missing_is_told_on_the_claim_and_waited_for(worl
         await grown(world, volume)
         pod = await world.pod(volume)
         await world.until_told(pod, HELD + "fetching secret default/key failed", "FailedMount")
-        (condition,) = [one for one in (await status_of(world, volume))["conditions"] if one["type"] == "NodeResizeError"]
+        (condition,) = [
+            one for one in (await status_of(world, volume))["conditions"] if one["type"] == "NodeResizeError"
+        ]
         assert condition["message"].startswith("failed to expand pvc with fetching secret default/key failed")
         assert {"storage": "NodeResizePending"} == (await status_of(world, volume))["allocatedResourceStatuses"]
         await world.create(a_secret("key", {"k": "dg=="}))
-        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        await world.shown(
+            PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi"
+        )
         assert [] == ((await status_of(world, volume)).get("conditions") or [])
 
 
@@ -547,7 +589,9 @@ async def test_a_further_node_that_can_t_follow_tells_its_pods_and_leaves_the_cl
 async def test_one_refusal_does_not_give_up_where_another_size_is_wanted(world: VolumesWorld) -> None:
     """Two do. A call whose end is unknown is no refusal."""
     world.driver.able = ABLE
-    world.driver.script(EXPAND, Fail(Code.UNAVAILABLE), Fail(Code.INTERNAL, "no"), Wait(20.0, Fail(Code.INTERNAL, "no")))
+    world.driver.script(
+        EXPAND, Fail(Code.UNAVAILABLE), Fail(Code.INTERNAL, "no"), Wait(20.0, Fail(Code.INTERNAL, "no"))
+    )
     async with world.agent():
         volume = await world.volume(claim={"resources": {"requests": {"storage": "3Gi"}}})
         await grown(world, volume)

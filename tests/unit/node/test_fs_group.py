@@ -59,7 +59,9 @@ def swapped(path: Path, outside: Path) -> None:
     path.symlink_to(outside)
 
 
-def first(before: Callable[[], None], real: Callable[..., Any], when: Callable[..., bool] = lambda *_, **__: True) -> Callable[..., Any]:
+def first(
+    before: Callable[[], None], real: Callable[..., Any], when: Callable[..., bool] = lambda *_, **__: True
+) -> Callable[..., Any]:
     """Calls `before` once, at the first call that this is about."""
     done: list[bool] = []
 
@@ -83,7 +85,11 @@ def test_everything_gets_the_group(volume: Path) -> None:
 def test_a_folder_that_becomes_a_link_before_it_is_opened_is_not_followed(
     volume: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    swap = first(lambda: swapped(volume / "folder", outside / "folder"), fs_group._descended, lambda _, names: names == ("folder",))
+    swap = first(
+        lambda: swapped(volume / "folder", outside / "folder"),
+        fs_group._descended,
+        lambda _, names: names == ("folder",),
+    )
     monkeypatch.setattr(fs_group, "_descended", swap)
     Walk(volume, the_group(), "").run()
     assert (volume / "folder").is_symlink()
@@ -97,14 +103,20 @@ def test_what_becomes_a_link_before_it_is_changed_is_not_followed(
     """Between the look at it and its opening."""
     path = volume / "folder" / "file" if name == "file" else volume / "folder"
     target = outside / path.relative_to(volume)
-    swap = first(lambda: swapped(path, target), os.open, lambda opened, flags, **_: opened == name and flags == fs_group._AS_ANYTHING)
+    swap = first(
+        lambda: swapped(path, target),
+        os.open,
+        lambda opened, flags, **_: opened == name and flags == fs_group._AS_ANYTHING,
+    )
     monkeypatch.setattr(os, "open", swap)
     Walk(volume, the_group(), "").run()
     assert path.is_symlink()
     assert has_group(volume)
 
 
-def test_what_becomes_a_link_while_it_is_changed_is_not_followed(volume: Path, outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_becomes_a_link_while_it_is_changed_is_not_followed(
+    volume: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file that was opened is changed, wherever it lies by now."""
     path = volume / "folder" / "file"
     is_file = lambda descriptor, _: stat.S_ISREG(os.fstat(descriptor).st_mode)  # noqa: E731
@@ -130,7 +142,9 @@ def test_a_target_that_is_a_link_is_changed_itself(volume: Path, outside: Path) 
 
 
 def test_a_folder_that_goes_meanwhile_is_passed_over(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    moved = first(lambda: (volume / "folder").rename(volume.parent / "gone"), fs_group._descended, lambda _, names: bool(names))
+    moved = first(
+        lambda: (volume / "folder").rename(volume.parent / "gone"), fs_group._descended, lambda _, names: bool(names)
+    )
     monkeypatch.setattr(fs_group, "_descended", moved)
     Walk(volume, the_group(), "").run()
     assert has_group(volume)
@@ -155,7 +169,9 @@ def test_a_tree_deeper_than_a_path_can_be_is_walked(volume: Path) -> None:
     os.close(above)
 
 
-def test_a_walk_that_is_stopped_leaves_the_folder_itself_as_it_was(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_walk_that_is_stopped_leaves_the_folder_itself_as_it_was(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So the next walk on mismatch alone is a whole one."""
     walk = Walk(volume, the_group(), "OnRootMismatch")
     monkeypatch.setattr(fs_group, "_change", first(walk.stop, fs_group._change))

@@ -79,11 +79,15 @@ async def two_pods(world: VolumesWorld, *, is_block: bool) -> tuple[Bound, dict[
 
 @pytest.mark.parametrize("is_block", [False, True], ids=["file-system", "device"])
 @in_virtual_time
-async def test_a_pod_s_unpublish_that_hangs_holds_up_no_other_pod_s_end(world: VolumesWorld, tools: FakeTools, is_block: bool) -> None:
+async def test_a_pod_s_unpublish_that_hangs_holds_up_no_other_pod_s_end(
+    world: VolumesWorld, tools: FakeTools, is_block: bool
+) -> None:
     """Only what concerns the volume as a whole waits: a publish, and the unstage."""
     async with world.agent():
         volume, first, second = await two_pods(world, is_block=is_block)
-        world.driver.always(UNPUBLISH, lambda request: Wait(60.0) if first["metadata"]["uid"] in request.target_path else None)
+        world.driver.always(
+            UNPUBLISH, lambda request: Wait(60.0) if first["metadata"]["uid"] in request.target_path else None
+        )
         for pod in (first, second):
             await world.delete_pod(pod)
             await world.settle(1.0)
@@ -169,7 +173,9 @@ async def test_a_step_that_fails_unexpectedly_ends_no_other(caplog: pytest.LogCa
 
 
 @in_virtual_time
-async def test_a_step_that_fails_unexpectedly_is_tried_again(world: VolumesWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_that_fails_unexpectedly_is_tried_again(
+    world: VolumesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, failures = Threads.run, [ZeroDivisionError("oh")]
 
     async def fails_once(self: Threads, *args: Any, **options: Any) -> Any:

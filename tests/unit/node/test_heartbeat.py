@@ -76,7 +76,9 @@ async def renewed_s(world: ClusterWorld) -> float:
         ([*GOOD, {"type": "NetworkUnavailable", "status": "True"}], False, 0, 0),
     ],
 )
-def test_HB2_everything_is_posted_where_something_is_not_right(given: list[Json], is_due: bool, types: int, changed: int) -> None:
+def test_HB2_everything_is_posted_where_something_is_not_right(
+    given: list[Json], is_due: bool, types: int, changed: int
+) -> None:
     """changed: the conditions that get a new lastTransitionTime."""
     posted = decide_conditions(typed(a_node("n", conditions=given or None)), is_due=is_due, now=NOW)
     assert [types, changed] == [len(posted), sum("lastTransitionTime" in one for one in posted)]
@@ -136,7 +138,9 @@ async def test_HB1_a_request_that_hangs_does_not_keep_the_next_one() -> None:
         faults.hangs = True
         for _ in range(40):
             await asyncio.sleep(1)
-            assert world.clock.wall_s() - await renewed_s(world) < 23, "ten seconds of waiting, ten of the request, and one"
+            assert world.clock.wall_s() - await renewed_s(world) < 23, (
+                "ten seconds of waiting, ten of the request, and one"
+            )
         assert not faults.hangs
 
 
@@ -144,7 +148,9 @@ async def test_HB1_a_request_that_hangs_does_not_keep_the_next_one() -> None:
 async def test_HB2_conditions_that_another_changes_are_made_good_at_once() -> None:
     async with beating() as world:
         before = await conditions(world)
-        assert [tuple(one) for one in CONDITIONS] == [(one["type"], one["status"], one["reason"], one["message"]) for one in before]
+        assert [tuple(one) for one in CONDITIONS] == [
+            (one["type"], one["status"], one["reason"], one["message"]) for one in before
+        ]
         unknown = [{**one, **UNKNOWN} for one in before]
         await world.patch(NODES, "n", {"status": {"conditions": unknown}}, subresource="status")
         await asyncio.sleep(1)

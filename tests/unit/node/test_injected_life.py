@@ -29,10 +29,14 @@ async def test_MNT17_tokens_for_each_audience(world: VolumesWorld, in_secrets: b
     async with world.agent():
         pod = await world.running_pod(await world.volume(attached=False), serviceAccountName="someone")
     reference = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-    assert [([], reference), (["gcp"], reference)] == [(asked["audiences"], asked["boundObjectRef"]) for asked in world.tokens.asked]
+    assert [([], reference), (["gcp"], reference)] == [
+        (asked["audiences"], asked["boundObjectRef"]) for asked in world.tokens.asked
+    ]
     assert 3600 == world.tokens.asked[1]["expirationSeconds"]
     request = world.request(PUBLISH)
-    given, other = (request.secrets, request.volume_context) if in_secrets else (request.volume_context, request.secrets)
+    given, other = (
+        (request.secrets, request.volume_context) if in_secrets else (request.volume_context, request.secrets)
+    )
     found = json.loads(given[TOKENS])
     assert {"": "token1", "gcp": "token2"} == {audience: token["token"] for audience, token in found.items()}
     assert {"token", "expirationTimestamp"} == set(found["gcp"])
@@ -50,7 +54,9 @@ async def test_the_token_of_a_pod_without_an_account_is_the_default_account_s(wo
 
 
 @in_virtual_time
-async def test_MNT17_a_token_is_renewed_after_four_fifths_of_its_life_and_served_while_it_lasts(world: VolumesWorld) -> None:
+async def test_MNT17_a_token_is_renewed_after_four_fifths_of_its_life_and_served_while_it_lasts(
+    world: VolumesWorld,
+) -> None:
     """The volume is published again every 75 s: at 3000 s of 3600 the first token is too old, but good."""
     await world.no_attach(tokenRequests=[{"audience": "a", "expirationSeconds": 3600}], requiresRepublish=True)
 
@@ -75,7 +81,9 @@ async def test_MNT17_a_token_is_renewed_after_four_fifths_of_its_life_and_served
 
 @pytest.mark.parametrize("expires", ["", "tomorrow", "2024-01-02T03:04:05"])
 @in_virtual_time
-async def test_a_token_without_a_time_that_can_be_read_is_an_error_of_its_pod_alone(world: VolumesWorld, expires: str) -> None:
+async def test_a_token_without_a_time_that_can_be_read_is_an_error_of_its_pod_alone(
+    world: VolumesWorld, expires: str
+) -> None:
     world.tokens.expires = expires
     await world.create(a_csi_driver("d1", attachRequired=False, tokenRequests=[{"audience": "gcp"}]))
     async with world.agent():
@@ -93,7 +101,11 @@ async def test_MNT18_an_inline_volume_is_published_alone(world: VolumesWorld) ->
         uid = pod["metadata"]["uid"]
         await world.until_calls(PUBLISH)
         request = world.request(PUBLISH)
-        assert (inline_volume_id(uid, "scratch"), "", {}) == (request.volume_id, request.staging_target_path, dict(request.publish_context))
+        assert (inline_volume_id(uid, "scratch"), "", {}) == (
+            request.volume_id,
+            request.staging_target_path,
+            dict(request.publish_context),
+        )
         assert request.readonly
         assert ("true", "1") == (request.volume_context["csi.storage.k8s.io/ephemeral"], request.volume_context["size"])
         record = world.record(world.target(pod, "scratch").parent)
@@ -126,7 +138,9 @@ async def test_MNT18_an_inline_secret_is_the_pods_namespaces(world: VolumesWorld
 
 @pytest.mark.parametrize("modes", [None, ["Persistent"]], ids=["no-CSIDriver", "Persistent-only"])
 @in_virtual_time
-async def test_MNT19_an_inline_volume_of_a_driver_that_has_none_waits(world: VolumesWorld, modes: list[str] | None) -> None:
+async def test_MNT19_an_inline_volume_of_a_driver_that_has_none_waits(
+    world: VolumesWorld, modes: list[str] | None
+) -> None:
     if modes is not None:
         await world.create(a_csi_driver("d1", volumeLifecycleModes=modes))
     async with world.agent():

@@ -56,7 +56,12 @@ MADE_ANEW, UNNAMED = "it was made anew", "none of its claims names"
     ],
 )
 def test_what_a_pod_gets(
-    wanted: list[Wish], before: list[Wish], here: list[VolumeState], more: dict[str, bool], kept: list[Wish], told: list[str]
+    wanted: list[Wish],
+    before: list[Wish],
+    here: list[VolumeState],
+    more: dict[str, bool],
+    kept: list[Wish],
+    told: list[str],
 ) -> None:
     by_name = [{wish[0].unique: wish for wish in wishes} for wishes in (wanted, before)]
     got, problems = beside_what_is_kept("uid", *by_name, here, **{"has_started": False, "is_whole": True, **more})
@@ -76,5 +81,7 @@ def test_a_volume_that_is_being_published_has_its_folder() -> None:
 @pytest.mark.parametrize(("stand", "name"), [(Stand.DONE, "pv1"), (Stand.UNCERTAIN, "pv1"), (Stand.ABSENT, "pv9")])
 def test_the_same_volume_by_another_name_stays_in_its_folder(stand: Stand, name: str) -> None:
     renamed = a_wish("h1", "pv9")
-    got, problems = beside_what_is_kept("uid", {"h1": renamed}, {}, [a_state(OLD, stand)], has_started=True, is_whole=True)
+    got, problems = beside_what_is_kept(
+        "uid", {"h1": renamed}, {}, [a_state(OLD, stand)], has_started=True, is_whole=True
+    )
     assert ([], [(name, name)]) == (problems, [(volume.spec_name, use.spec_name) for volume, use in got.values()])

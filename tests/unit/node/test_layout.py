@@ -41,7 +41,16 @@ def test_names_are_the_kubelets() -> None:
     assert "kubernetes.io/csi/u-v" == inline_unique_name("u", "v")
 
 
-HOSTILE = {"empty": "", "here": ".", "up": "..", "slash": "a/b", "out": "../../etc", "nul": "a\0b", "long": "a" * 300, "wide": "ä" * 128}
+HOSTILE = {
+    "empty": "",
+    "here": ".",
+    "up": "..",
+    "slash": "a/b",
+    "out": "../../etc",
+    "nul": "a\0b",
+    "long": "a" * 300,
+    "wide": "ä" * 128,
+}
 PLACES: dict[str, Callable[[str], Path]] = {
     "staging": lambda name: LAYOUT.staging(name, "h"),
     "pod": LAYOUT.pod,

@@ -103,7 +103,9 @@ async def test_MNT9_a_publish_that_did_not_happen_leaves_nothing_to_take_back(wo
 
 
 @in_virtual_time
-async def test_a_publish_that_failed_for_good_after_one_that_may_have_happened_is_still_taken_back(world: VolumesWorld) -> None:
+async def test_a_publish_that_failed_for_good_after_one_that_may_have_happened_is_still_taken_back(
+    world: VolumesWorld,
+) -> None:
     """The kubelet drops the volume here: the last error says nothing about the call before it."""
     world.driver.script(PUBLISH, Lose(Code.UNAVAILABLE))
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
@@ -130,7 +132,9 @@ async def test_tries_are_farther_and_farther_apart(world: VolumesWorld, method: 
 
 
 @in_virtual_time
-async def test_MNT10_a_group_that_could_not_be_set_keeps_the_pod_from_running(world: VolumesWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_MNT10_a_group_that_could_not_be_set_keeps_the_pod_from_running(
+    world: VolumesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(walk: fs_group.Walk) -> None:
         raise OSError(5, "Input/output error")
 
@@ -167,7 +171,9 @@ async def test_a_republish_that_fails_leaves_the_pod_its_mount(world: VolumesWor
 
 @pytest.mark.parametrize("method", [STAGE, PUBLISH])
 @in_virtual_time
-async def test_a_volume_that_was_attached_anew_between_tries_comes_with_the_new_context(world: VolumesWorld, method: str) -> None:
+async def test_a_volume_that_was_attached_anew_between_tries_comes_with_the_new_context(
+    world: VolumesWorld, method: str
+) -> None:
     world.driver.script(method, *[Fail(Code.INTERNAL)] * 3)
     async with world.agent():
         volume = await world.volume()
@@ -202,7 +208,9 @@ async def test_a_call_that_failed_and_left_a_mount_is_told_as_that(world: Volume
 @pytest.mark.parametrize("method", [STAGE, PUBLISH])
 @pytest.mark.parametrize("mode", ["Filesystem", "Block"])
 @in_virtual_time
-async def test_a_secret_that_is_put_right_is_used_by_the_next_try(world: VolumesWorld, tools: FakeTools, mode: str, method: str) -> None:
+async def test_a_secret_that_is_put_right_is_used_by_the_next_try(
+    world: VolumesWorld, tools: FakeTools, mode: str, method: str
+) -> None:
     """Not once it is old: the driver has refused what it was given."""
     await world.create(a_secret("key", {"k": "b25l"}))
     world.driver.script(method, Fail(Code.UNAUTHENTICATED))

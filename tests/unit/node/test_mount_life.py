@@ -24,7 +24,10 @@ async def test_MNT1_a_volume_is_staged_then_published(world: VolumesWorld) -> No
     staging, target = world.staging(volume), world.target(pod, "vol")
     assert staging == world.layout.root / "plugins/kubernetes.io/csi/d1" / staging.parent.name / "globalmount"
     assert (str(staging),) * 2 == (stage.staging_target_path, publish.staging_target_path)
-    assert str(world.layout.root / "pods" / pod["metadata"]["uid"] / "volumes/kubernetes.io~csi/vol/mount") == publish.target_path
+    assert (
+        str(world.layout.root / "pods" / pod["metadata"]["uid"] / "volumes/kubernetes.io~csi/vol/mount")
+        == publish.target_path
+    )
     assert METADATA == dict(stage.publish_context) == dict(publish.publish_context)
     assert (volume.handle,) * 2 == (stage.volume_id, publish.volume_id)
     assert {"foo": "bar"} == dict(stage.volume_context) == dict(publish.volume_context)
@@ -84,7 +87,11 @@ async def test_MNT2_a_driver_that_comes_to_stage_stages_what_other_pods_have(wor
         await world.register()
         second = await world.running_pod(volume)
         await world.until_calls(PUBLISH, STAGE, PUBLISH)
-        assert str(world.staging(volume)) == world.request(STAGE).staging_target_path == world.request(PUBLISH).staging_target_path
+        assert (
+            str(world.staging(volume))
+            == world.request(STAGE).staging_target_path
+            == world.request(PUBLISH).staging_target_path
+        )
         for pod in (first, second):
             await world.delete_pod(pod)
             await world.gone(PODS, pod["metadata"]["name"])
@@ -94,7 +101,9 @@ async def test_MNT2_a_driver_that_comes_to_stage_stages_what_other_pods_have(wor
 
 
 @in_virtual_time
-async def test_MNT2_what_the_disk_tells_of_does_not_count_once_the_driver_has_come_to_stage_again(world: VolumesWorld) -> None:
+async def test_MNT2_what_the_disk_tells_of_does_not_count_once_the_driver_has_come_to_stage_again(
+    world: VolumesWorld,
+) -> None:
     """Seed 9341 of the node: the node rebooted, and the volume was ready without staging beside the record of its former staging."""
     async with world.agent():
         volume = await world.volume()
@@ -134,7 +143,9 @@ async def test_MNT2_a_refused_stage_does_not_count_once_the_driver_has_come_to_s
 
 
 @in_virtual_time
-async def test_MNT2_a_stage_that_failed_beside_a_pod_that_has_the_volume_unstaged_is_tried_again(world: VolumesWorld) -> None:
+async def test_MNT2_a_stage_that_failed_beside_a_pod_that_has_the_volume_unstaged_is_tried_again(
+    world: VolumesWorld,
+) -> None:
     """It may have been done: nothing is removed, neither the record nor what the first pod has, and it is taken back in the end."""
     world.driver.able = ()
     async with world.agent():
@@ -180,12 +191,17 @@ async def test_MNT4_a_missing_attachment_is_waited_for_and_nothing_is_removed(wo
 @pytest.mark.parametrize(
     ("status", "text"),
     [
-        ({"attached": False, "attachError": {"message": "no slot left", "time": "2026-01-01T00:00:00Z"}}, "no slot left"),
+        (
+            {"attached": False, "attachError": {"message": "no slot left", "time": "2026-01-01T00:00:00Z"}},
+            "no slot left",
+        ),
         ({"attached": False}, "not attached"),
     ],
 )
 @in_virtual_time
-async def test_MNT5_an_attachment_that_failed_is_told(world: VolumesWorld, status: dict[str, object], text: str) -> None:
+async def test_MNT5_an_attachment_that_failed_is_told(
+    world: VolumesWorld, status: dict[str, object], text: str
+) -> None:
     async with world.agent():
         volume = await world.volume(attached=False)
         await world.attach(volume, status)
@@ -280,7 +296,9 @@ async def test_MNT12_unstaging_waits_for_the_driver(world: VolumesWorld) -> None
 
 @pytest.mark.parametrize(("field", "before"), [("nodeStageSecretRef", []), ("nodePublishSecretRef", [STAGE])])
 @in_virtual_time
-async def test_MNT13_a_missing_secret_is_named_and_waited_for(world: VolumesWorld, field: str, before: list[str]) -> None:
+async def test_MNT13_a_missing_secret_is_named_and_waited_for(
+    world: VolumesWorld, field: str, before: list[str]
+) -> None:
     async with world.agent():
         volume = await world.volume(**{field: {"name": "key", "namespace": "secrets"}})
         pod = await world.pod(volume)
@@ -364,7 +382,9 @@ async def test_MNT21_a_volume_for_one_pod_is_not_given_to_two(world: VolumesWorl
         volume = await world.volume(modes=("ReadWriteOncePod",))
         first = await world.running_pod(volume)
         second = await world.pod(volume)
-        await world.until_told(second, "volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+        await world.until_told(
+            second, "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
+        )
         await world.settle(60.0)
         await world.until_calls(STAGE, PUBLISH)
         await world.delete_pod(first)

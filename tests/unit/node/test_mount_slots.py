@@ -36,10 +36,14 @@ async def test_no_more_than_the_limit_are_mounted_at_once(world: VolumesWorld, l
         pods = [await world.pod(volume) for volume in await volumes(world)]
         others = [await world.pod(volume) for volume in await volumes(world, "d2")]
         await world.settle(10.0)
-        assert ["Running"] * MANY == [(await world.get(PODS, pod["metadata"]["name"]))["status"]["phase"] for pod in others]
+        assert ["Running"] * MANY == [
+            (await world.get(PODS, pod["metadata"]["name"]))["status"]["phase"] for pod in others
+        ]
         await world.delete_pod(pods.pop())
         for pod in pods:
-            await world.shown(PODS, pod["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running", wait_s=1000.0)
+            await world.shown(
+                PODS, pod["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running", wait_s=1000.0
+            )
         assert (limit or MANY) == at_once(world.driver)
 
 
@@ -47,7 +51,10 @@ async def test_no_more_than_the_limit_are_mounted_at_once(world: VolumesWorld, l
 async def test_a_failure_gives_its_turn_to_the_next(world: VolumesWorld) -> None:
     world.mounts_max = 1
     async with world.agent():
-        waiting = [await world.volume("without-secret", nodeStageSecretRef={"name": "none", "namespace": "default"}), *await volumes(world)]
+        waiting = [
+            await world.volume("without-secret", nodeStageSecretRef={"name": "none", "namespace": "default"}),
+            *await volumes(world),
+        ]
         pods = [await world.pod(volume) for volume in waiting]
         for pod in pods[1:]:
             await world.shown(PODS, pod["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running")

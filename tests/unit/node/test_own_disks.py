@@ -21,7 +21,14 @@ Mode = csi.VolumeCapability.AccessMode
 
 
 def own(*, read_only: bool = False) -> dict[str, Any]:
-    return {"volumes": [{"name": "own", "gcePersistentDisk": {"pdName": "disk", "fsType": "ext4", "partition": 1, "readOnly": read_only}}]}
+    return {
+        "volumes": [
+            {
+                "name": "own",
+                "gcePersistentDisk": {"pdName": "disk", "fsType": "ext4", "partition": 1, "readOnly": read_only},
+            }
+        ]
+    }
 
 
 @pytest.fixture
@@ -34,7 +41,12 @@ async def _attach(world: VolumesWorld, disk: Bound = DISK) -> None:
     """With the description of the volume in the attachment."""
     spec = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": disk.driver, "volumeHandle": disk.handle}}
     source = {"attacher": disk.driver, "nodeName": NODE, "source": {"inlineVolumeSpec": spec}}
-    body = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": disk.attachment}, "spec": source}
+    body = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": disk.attachment},
+        "spec": source,
+    }
     await world.create({**body, "status": {"attached": True, "attachmentMetadata": METADATA}})
     await world.list_as_attached(disk)
 
@@ -46,12 +58,26 @@ async def test_a_pods_own_disk_is_staged_published_and_taken_back(world: Volumes
         pod = await world.running_pod(**own())
         await world.until_calls(STAGE, PUBLISH)
         stage, publish = world.request(STAGE), world.request(PUBLISH)
-        assert (DISK.handle, METADATA, {"partition": "1"}) == (stage.volume_id, dict(stage.publish_context), dict(stage.volume_context))
-        assert (Mode.SINGLE_NODE_WRITER, "ext4") == (stage.volume_capability.access_mode.mode, stage.volume_capability.mount.fs_type)
-        assert (str(world.staging(DISK)), str(world.target(pod, NAME))) == (publish.staging_target_path, publish.target_path)
+        assert (DISK.handle, METADATA, {"partition": "1"}) == (
+            stage.volume_id,
+            dict(stage.publish_context),
+            dict(stage.volume_context),
+        )
+        assert (Mode.SINGLE_NODE_WRITER, "ext4") == (
+            stage.volume_capability.access_mode.mode,
+            stage.volume_capability.mount.fs_type,
+        )
+        assert (str(world.staging(DISK)), str(world.target(pod, NAME))) == (
+            publish.staging_target_path,
+            publish.target_path,
+        )
         record = world.record(world.target(pod, NAME).parent)
         assert record is not None
-        assert (NAME, "Persistent", DISK.attachment) == (record["specVolID"], record["volumeLifecycleMode"], record["attachmentID"])
+        assert (NAME, "Persistent", DISK.attachment) == (
+            record["specVolID"],
+            record["volumeLifecycleMode"],
+            record["attachmentID"],
+        )
         assert [DISK.unique] == await world.in_use()
         await world.delete_pod(pod)
         await world.until_calls(STAGE, PUBLISH, UNPUBLISH, UNSTAGE)
@@ -78,7 +104,10 @@ async def test_it_waits_for_its_attachment(world: VolumesWorld) -> None:
     async with world.agent():
         pod = await world.pod(**own())
         await world.settle(60)
-        assert ("Pending", []) == ((await world.get(PODS, pod["metadata"]["name"]))["status"]["phase"], world.driver.calls_for_volumes())
+        assert ("Pending", []) == (
+            (await world.get(PODS, pod["metadata"]["name"]))["status"]["phase"],
+            world.driver.calls_for_volumes(),
+        )
         assert [DISK.unique] == await world.in_use()
         await _attach(world)
         await world.until_calls(STAGE, PUBLISH)
@@ -114,7 +143,10 @@ async def test_one_that_is_read_only_is_so_for_the_driver(world: VolumesWorld) -
         await _attach(world)
         await world.running_pod(**own(read_only=True))
         await world.until_calls(STAGE, PUBLISH)
-    assert (True, Mode.MULTI_NODE_READER_ONLY) == (world.request(PUBLISH).readonly, world.request(STAGE).volume_capability.access_mode.mode)
+    assert (True, Mode.MULTI_NODE_READER_ONLY) == (
+        world.request(PUBLISH).readonly,
+        world.request(STAGE).volume_capability.access_mode.mode,
+    )
 
 
 @in_virtual_time
@@ -175,8 +207,17 @@ async def test_an_in_tree_volume_of_a_claim_is_mounted_by_the_driver_that_took_o
         claim = await world.get(PERSISTENT_VOLUME_CLAIMS, "vol")
         await world.remove_now(PERSISTENT_VOLUMES, "vol")
         reference = {"namespace": "default", "name": "vol", "uid": claim["metadata"]["uid"]}
-        spec = {"gcePersistentDisk": {"pdName": "disk"}, "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
-        body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "vol"}, "spec": {**spec, "claimRef": reference}}
+        spec = {
+            "gcePersistentDisk": {"pdName": "disk"},
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+        }
+        body = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "vol"},
+            "spec": {**spec, "claimRef": reference},
+        }
         await world.create(body)
         await _attach(world)
         pod = await world.running_pod(volume)
@@ -220,5 +261,9 @@ async def test_one_that_no_container_uses_holds_up_nothing(world: VolumesWorld) 
 @in_virtual_time
 async def test_what_brings_nothing_from_outside_holds_up_nothing(world: VolumesWorld) -> None:
     async with world.agent():
-        local = [{"name": "a", "emptyDir": {}}, {"name": "b", "hostPath": {"path": "/tmp"}}, {"name": "c", "secret": {"secretName": "s"}}]
+        local = [
+            {"name": "a", "emptyDir": {}},
+            {"name": "b", "hostPath": {"path": "/tmp"}},
+            {"name": "c", "secret": {"secretName": "s"}},
+        ]
         await world.running_pod(volumes=local)

@@ -43,7 +43,10 @@ class AtOnce(ClusterWorld):
 
     def __init__(self, grace_s: float = 0.0, **sockets: str) -> None:
         super().__init__()
-        self.sockets, self.told = {Path(f"/{name}"): driver for name, driver in sockets.items()}, list[tuple[str, bool, str]]()
+        self.sockets, self.told = (
+            {Path(f"/{name}"): driver for name, driver in sockets.items()},
+            list[tuple[str, bool, str]](),
+        )
         self.waited: list[float] = []
         self.generation = 1
         self.drivers, self.service = Drivers(), NodePlugin("d1")

@@ -32,7 +32,9 @@ async def test_a_pod_is_deleted_once(world: VolumesWorld, finalizers: list[str] 
 
 
 @in_virtual_time
-async def test_the_folder_of_a_pod_that_is_removed_at_once_goes_also_where_it_never_had_its_volume(world: VolumesWorld) -> None:
+async def test_the_folder_of_a_pod_that_is_removed_at_once_goes_also_where_it_never_had_its_volume(
+    world: VolumesWorld,
+) -> None:
     """The driver has refused, so that no step is left to be done for the pod."""
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
     async with world.agent():

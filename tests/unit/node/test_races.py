@@ -127,9 +127,15 @@ async def test_two_pods_of_one_account_have_a_token_each(world: VolumesWorld) ->
     """Bound to their own pod: the other one's would end with that."""
     await world.no_attach(tokenRequests=[{"audience": "a", "expirationSeconds": 3600}])
     async with world.agent():
-        pods = [await world.running_pod(await world.volume(name, attached=False), serviceAccountName="someone") for name in ("one", "two")]
+        pods = [
+            await world.running_pod(await world.volume(name, attached=False), serviceAccountName="someone")
+            for name in ("one", "two")
+        ]
     assert [pod["metadata"]["uid"] for pod in pods] == [asked["boundObjectRef"]["uid"] for asked in world.tokens.asked]
-    given = [dict(call.request.volume_context)["csi.storage.k8s.io/serviceAccount.tokens"] for call in world.driver.made(PUBLISH)]
+    given = [
+        dict(call.request.volume_context)["csi.storage.k8s.io/serviceAccount.tokens"]
+        for call in world.driver.made(PUBLISH)
+    ]
     assert ("token1" in given[0], "token2" in given[1]) == (True, True)
 
 
@@ -174,7 +180,9 @@ async def is_not_staged(world: VolumesWorld, volume: Bound) -> Json:
 
 @pytest.mark.parametrize("after", [False, True])
 @in_virtual_time
-async def test_a_volume_whose_end_is_being_reported_is_not_staged_before_it_is_reported_again(world: VolumesWorld, after: bool) -> None:
+async def test_a_volume_whose_end_is_being_reported_is_not_staged_before_it_is_reported_again(
+    world: VolumesWorld, after: bool
+) -> None:
     """after: the report is stored, and its answer on the way."""
     async with world.agent():
         volume, unstage = await leaving(world)
@@ -195,7 +203,9 @@ async def test_an_older_node_says_nothing_about_what_a_lost_report_takes_away(wo
         world.cluster.refuse(REPORT, error=Unreachable("lost"))
         unstage.set()
         await soon(report.begun.wait())
-        await world.patch(NODES, NODE, {"metadata": {"labels": {"a": "b"}}})  # the Node changes, and lists the volume still
+        await world.patch(
+            NODES, NODE, {"metadata": {"labels": {"a": "b"}}}
+        )  # the Node changes, and lists the volume still
         await world.settle(1.0)
         next_report = world.cluster.hold(REPORT)
         report.go.set()
@@ -206,7 +216,9 @@ async def test_an_older_node_says_nothing_about_what_a_lost_report_takes_away(wo
 
 
 @in_virtual_time
-async def test_a_lost_report_that_is_carried_out_late_takes_nothing_away_that_was_reported_since(world: VolumesWorld) -> None:
+async def test_a_lost_report_that_is_carried_out_late_takes_nothing_away_that_was_reported_since(
+    world: VolumesWorld,
+) -> None:
     """The volume is mounted by then: if only for a moment, the controller would be free to detach it."""
     async with world.agent():
         await world.running_pod(await world.volume("first"))
@@ -220,7 +232,9 @@ async def test_a_lost_report_that_is_carried_out_late_takes_nothing_away_that_wa
 
 
 @in_virtual_time
-async def test_a_lost_report_that_is_carried_out_late_does_not_take_away_what_is_wanted_again(world: VolumesWorld) -> None:
+async def test_a_lost_report_that_is_carried_out_late_does_not_take_away_what_is_wanted_again(
+    world: VolumesWorld,
+) -> None:
     """The next report names what the Node says still: it has to change the Node's version all the same."""
     async with world.agent():
         volume = await world.volume()

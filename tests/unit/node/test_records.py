@@ -105,7 +105,9 @@ def test_a_link_in_the_place_of_the_record_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fails", ["fsync", "rename"])
-def test_a_write_that_fails_leaves_the_old_record_and_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+def test_a_write_that_fails_leaves_the_old_record_and_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
     folders.write_record(tmp_path, STAGED)
 
     def full(*_: object) -> None:

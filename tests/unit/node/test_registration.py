@@ -29,7 +29,9 @@ from tests.unit.node.plugin_world import real_time, registry_world
         pytest.param(2, 1, Step.UNREGISTER, id="REG-6"),
     ],
 )
-def test_a_socket_is_registered_once_for_each_time_it_is_made(present: int | None, registered: int | None, step: Step) -> None:
+def test_a_socket_is_registered_once_for_each_time_it_is_made(
+    present: int | None, registered: int | None, step: Step
+) -> None:
     assert ((step,) if step else ()) == decide_plugin(present, registered).actions
 
 
@@ -70,7 +72,10 @@ async def test_REG4_files_and_hidden_sockets_are_passed_over() -> None:
         await world.driver()
         (world.registry / "file.sock").write_text("x")
         (world.registry / "link.sock").symlink_to("y.sock")
-        async with world.plugin("hidden").on(world.registry / ".x.sock") as hidden, world.plugin().on(world.registry / "y.sock") as seen:
+        async with (
+            world.plugin("hidden").on(world.registry / ".x.sock") as hidden,
+            world.plugin().on(world.registry / "y.sock") as seen,
+        ):
             await world.start()
             await world.until_names("d1")
             assert (0, 1) == (hidden.asked, seen.asked)

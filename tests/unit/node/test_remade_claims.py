@@ -20,7 +20,9 @@ from tests.unit.node.volume_world import Bound, VolumesWorld
 OTHER_PV, SAME_PV = "pv-2", "vol"
 
 
-async def made_anew(world: VolumesWorld, pv: str = OTHER_PV, handle: str = "another", mode: str = "Filesystem") -> Bound:
+async def made_anew(
+    world: VolumesWorld, pv: str = OTHER_PV, handle: str = "another", mode: str = "Filesystem"
+) -> Bound:
     """The claim `vol`, on a PersistentVolume of this name for this volume, which is attached."""
     await world.remove_now(PERSISTENT_VOLUME_CLAIMS, "vol")
     await world.remove_now(PERSISTENT_VOLUMES, "vol")
@@ -80,7 +82,9 @@ async def test_after_a_restart_the_pod_s_other_volumes_are_published_again(world
     await world.no_attach(volumeLifecycleModes=["Persistent", "Ephemeral"])
     async with world.agent():
         volumes = [await world.volume(name, attached=False) for name in ("vol", "lost", "good")]
-        sources: list[dict[str, Any]] = [{"name": one.name, "persistentVolumeClaim": {"claimName": one.name}} for one in volumes]
+        sources: list[dict[str, Any]] = [
+            {"name": one.name, "persistentVolumeClaim": {"claimName": one.name}} for one in volumes
+        ]
         pod = await world.running_pod(volumes=[*sources, {"name": "inline", "csi": {"driver": "d1"}}])
     await made_anew(world)
     await world.remove_now(PERSISTENT_VOLUME_CLAIMS, "lost")
@@ -160,7 +164,9 @@ async def test_the_same_volume_by_another_name_stays_in_its_folder(world: Volume
         await world.until_called(PUBLISH, 2)
         await world.settle(100.0)
         assert {str(world.target(pod, "vol"))} == {call.request.target_path for call in world.driver.made(PUBLISH)}
-        assert [] == [message for kind, _, message, _ in await world.events(pod["metadata"]["name"]) if kind == "Warning"]
+        assert [] == [
+            message for kind, _, message, _ in await world.events(pod["metadata"]["name"]) if kind == "Warning"
+        ]
         await world.delete_pod(pod)
         await world.gone(PODS, pod["metadata"]["name"])
         await world.settle(5.0)

@@ -56,7 +56,9 @@ def test_the_machine_is_asked_also_before_the_root_folder_is_there(tmp_path: Pat
     assert str(os.cpu_count()) == found["cpu"]
     disk = os.statvfs(tmp_path)
     assert f"{disk.f_blocks * disk.f_frsize // 1024}Ki" == found["ephemeral-storage"]
-    [total] = [line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal:")]
+    [total] = [
+        line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal:")
+    ]
     assert f"{total}Ki" == found["memory"]
 
 
@@ -67,8 +69,14 @@ WANTED = Resources({"cpu": "4", "memory": "2Gi"}, {"cpu": "1500m", "memory": "2G
     ("status", "lacking"),
     [
         ({}, {"capacity": WANTED.capacity, "allocatable": WANTED.allocatable}),
-        ({"capacity": {"cpu": "4", "memory": "2048Mi", "gpu": "1"}, "allocatable": {"cpu": "1.5", "memory": "2Gi"}}, {}),
-        ({"capacity": {"cpu": "4", "memory": "2Gi"}, "allocatable": {"cpu": "1", "memory": "2Gi"}}, {"allocatable": {"cpu": "1500m"}}),
+        (
+            {"capacity": {"cpu": "4", "memory": "2048Mi", "gpu": "1"}, "allocatable": {"cpu": "1.5", "memory": "2Gi"}},
+            {},
+        ),
+        (
+            {"capacity": {"cpu": "4", "memory": "2Gi"}, "allocatable": {"cpu": "1", "memory": "2Gi"}},
+            {"allocatable": {"cpu": "1500m"}},
+        ),
     ],
 )
 def test_what_the_node_does_not_say_is_written(status: dict[str, Given], lacking: dict[str, Given]) -> None:

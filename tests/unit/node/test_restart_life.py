@@ -31,7 +31,9 @@ def reports(world: VolumesWorld) -> list[list[str]]:
 
 
 @in_virtual_time
-async def test_RST1_a_pod_that_is_still_there_gets_its_volume_again_and_is_never_unpublished(world: VolumesWorld) -> None:
+async def test_RST1_a_pod_that_is_still_there_gets_its_volume_again_and_is_never_unpublished(
+    world: VolumesWorld,
+) -> None:
     async with world.agent():
         volume = await world.volume()
         pod = await world.running_pod(volume)
@@ -89,7 +91,9 @@ async def test_a_pod_that_can_t_be_resolved_keeps_no_other_pod_s_volume_in_use(w
         await world.pod(Bound("no-such-claim", "x", "d1"))
         await world.settle(5.0)
     other = await world.volume("other")
-    await world.patch(NODES, "n", {"status": {"volumesInUse": [*await world.in_use(), other.unique]}}, subresource="status")
+    await world.patch(
+        NODES, "n", {"status": {"volumesInUse": [*await world.in_use(), other.unique]}}, subresource="status"
+    )
     async with world.agent():
         await world.settle(5.0)
         assert other.unique not in await world.in_use()
@@ -240,7 +244,9 @@ async def test_RST2_a_claim_that_can_t_be_read_does_not_hold_up_the_others(world
 @pytest.mark.parametrize("method", [STAGE, PUBLISH, UNPUBLISH, UNSTAGE])
 @pytest.mark.parametrize("stays", [True, False], ids=["pod-stays", "pod-goes"])
 @in_virtual_time
-async def test_an_agent_killed_during_a_call_finishes_or_undoes_it(world: VolumesWorld, method: str, stays: bool) -> None:
+async def test_an_agent_killed_during_a_call_finishes_or_undoes_it(
+    world: VolumesWorld, method: str, stays: bool
+) -> None:
     gate = world.driver.gate(method)
     async with world.agent():
         volume = await world.volume()

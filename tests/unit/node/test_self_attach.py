@@ -49,7 +49,9 @@ async def attaches(world: VolumesWorld, volume: Bound) -> None:
 
 
 async def detaches(world: VolumesWorld, volume: Bound) -> None:
-    await world.shown(VOLUME_ATTACHMENTS, volume.attachment, lambda one: one["metadata"].get("deletionTimestamp"), "is given back")
+    await world.shown(
+        VOLUME_ATTACHMENTS, volume.attachment, lambda one: one["metadata"].get("deletionTimestamp"), "is given back"
+    )
     await world.patch(VOLUME_ATTACHMENTS, volume.attachment, {"metadata": {"finalizers": None}})
 
 
@@ -87,7 +89,9 @@ async def test_a_volume_is_attached_before_its_first_step_and_detached_after_its
         assert {"path": "/dev/x"} == dict(alone.request(STAGE).publish_context)
         await alone.delete_pod(pod)
         await alone.gone(PODS, pod["metadata"]["name"])
-        await alone.shown(VOLUME_ATTACHMENTS, volume.attachment, lambda one: one["metadata"].get("deletionTimestamp"), "is given back")
+        await alone.shown(
+            VOLUME_ATTACHMENTS, volume.attachment, lambda one: one["metadata"].get("deletionTimestamp"), "is given back"
+        )
         await alone.settle(5.0)
         assert [volume.unique] == await alone.in_use()
         await detaches(alone, volume)
@@ -152,13 +156,17 @@ async def test_a_pod_that_comes_during_the_detach_gets_a_new_attachment(alone: V
     async with alone.agent():
         volume = await alone.volume(attached=False)
         await alone.delete_pod(await running(alone, volume))
-        first = await alone.shown(VOLUME_ATTACHMENTS, volume.attachment, lambda one: one["metadata"].get("deletionTimestamp"), "goes")
+        first = await alone.shown(
+            VOLUME_ATTACHMENTS, volume.attachment, lambda one: one["metadata"].get("deletionTimestamp"), "goes"
+        )
         again = await alone.pod(volume)
         await alone.settle(30.0)
         assert [CREATE] == [step for step in steps(alone) if step == CREATE]
         await detaches(alone, volume)
         uid = first["metadata"]["uid"]
-        await alone.shown(VOLUME_ATTACHMENTS, volume.attachment, lambda one: one["metadata"]["uid"] != uid, "is another one")
+        await alone.shown(
+            VOLUME_ATTACHMENTS, volume.attachment, lambda one: one["metadata"]["uid"] != uid, "is another one"
+        )
         await attaches(alone, volume)
         await alone.shown(PODS, again["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running", "runs")
 
@@ -187,7 +195,14 @@ async def test_a_disk_without_a_persistent_volume_is_told_and_not_asked_for(alon
         assert [] == steps(alone)
 
 
-SURE: dict[str, Any] = {"unsure": frozenset(), "may_take_away": True, "reported": True, "attached": False, "has_driver": True, "now": 100.0}
+SURE: dict[str, Any] = {
+    "unsure": frozenset(),
+    "may_take_away": True,
+    "reported": True,
+    "attached": False,
+    "has_driver": True,
+    "now": 100.0,
+}
 WAITS = Failure("not yet", 1, 105.0)
 
 
@@ -201,17 +216,55 @@ def a_state(attachment: Stand, wait: Failure | None = None, **changes: Any) -> V
     [
         pytest.param(a_state(Stand.ABSENT), True, {"reported": False}, None, why.ToBeReported, id="reported-first"),
         pytest.param(a_state(Stand.ABSENT), True, {}, Step.ATTACH, why.Attaching, id="attached"),
-        pytest.param(a_state(Stand.ABSENT), True, {"has_driver": False}, Step.ATTACH, why.Attaching, id="also-while-the-driver-is-away"),
-        pytest.param(a_state(Stand.UNCERTAIN, WAITS), True, {}, Await.ATTACHMENT, why.AwaitsAttacher, id="looked-at-again-later"),
-        pytest.param(a_state(Stand.UNCERTAIN, WAITS), True, {"now": 105.0}, Step.ATTACH, why.Attaching, id="looked-at-again"),
+        pytest.param(
+            a_state(Stand.ABSENT),
+            True,
+            {"has_driver": False},
+            Step.ATTACH,
+            why.Attaching,
+            id="also-while-the-driver-is-away",
+        ),
+        pytest.param(
+            a_state(Stand.UNCERTAIN, WAITS), True, {}, Await.ATTACHMENT, why.AwaitsAttacher, id="looked-at-again-later"
+        ),
+        pytest.param(
+            a_state(Stand.UNCERTAIN, WAITS), True, {"now": 105.0}, Step.ATTACH, why.Attaching, id="looked-at-again"
+        ),
         pytest.param(a_state(Stand.DONE), True, {}, Step.STAGE, why.Staging, id="then-staged"),
-        pytest.param(a_state(Stand.DONE, device=Stand.DONE), False, {}, Step.UNSTAGE, why.Unstaging, id="unstaged-before-the-detach"),
+        pytest.param(
+            a_state(Stand.DONE, device=Stand.DONE),
+            False,
+            {},
+            Step.UNSTAGE,
+            why.Unstaging,
+            id="unstaged-before-the-detach",
+        ),
         pytest.param(a_state(Stand.DONE), False, {}, Step.DETACH, why.Detaching, id="detached"),
-        pytest.param(a_state(Stand.UNCERTAIN), False, {"has_driver": False}, Step.DETACH, why.Detaching, id="detached-without-the-driver"),
-        pytest.param(a_state(Stand.UNCERTAIN, WAITS), False, {}, Await.ATTACHMENT, why.AwaitsAttacher, id="until-it-is-gone"),
-        pytest.param(a_state(Stand.DONE), False, {"may_take_away": False}, None, why.PodsUnknown, id="not-before-pods-are-known"),
-        pytest.param(a_state(Stand.DONE), False, {"unsure": frozenset("a")}, None, why.PodsUnknown, id="not-while-a-pod-may-want-it"),
-        pytest.param(a_state(Stand.DONE), False, {"may_be_unread": True}, None, why.Unread, id="not-while-a-record-is-unread"),
+        pytest.param(
+            a_state(Stand.UNCERTAIN),
+            False,
+            {"has_driver": False},
+            Step.DETACH,
+            why.Detaching,
+            id="detached-without-the-driver",
+        ),
+        pytest.param(
+            a_state(Stand.UNCERTAIN, WAITS), False, {}, Await.ATTACHMENT, why.AwaitsAttacher, id="until-it-is-gone"
+        ),
+        pytest.param(
+            a_state(Stand.DONE), False, {"may_take_away": False}, None, why.PodsUnknown, id="not-before-pods-are-known"
+        ),
+        pytest.param(
+            a_state(Stand.DONE),
+            False,
+            {"unsure": frozenset("a")},
+            None,
+            why.PodsUnknown,
+            id="not-while-a-pod-may-want-it",
+        ),
+        pytest.param(
+            a_state(Stand.DONE), False, {"may_be_unread": True}, None, why.Unread, id="not-while-a-record-is-unread"
+        ),
         pytest.param(a_state(Stand.ABSENT), False, {}, Step.FORGET, why.Forgotten, id="forgotten-at-last"),
     ],
 )
@@ -257,7 +310,9 @@ async def test_what_an_agent_had_attached_when_it_was_killed_is_given_back(alone
             await hold.begun.wait()
         if moment == "being detached":
             await alone.delete_pod(pod)
-            await alone.shown(VOLUME_ATTACHMENTS, volume.attachment, lambda one: one["metadata"].get("deletionTimestamp"), "goes")
+            await alone.shown(
+                VOLUME_ATTACHMENTS, volume.attachment, lambda one: one["metadata"].get("deletionTimestamp"), "goes"
+            )
     alone.cluster._holds.clear()
     if moment in ("asked for", "mounted"):
         await alone.users.delete(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], grace_period_s=0)

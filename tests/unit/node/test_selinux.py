@@ -65,8 +65,14 @@ def test_a_policy_without_contexts_has_none(tmp_path: Path) -> None:
     [
         pytest.param(labelled("s0:c1,c2"), "system_u:object_r:container_file_t:s0:c1,c2", id="of-the-pod"),
         pytest.param(labelled("s0:c1", "s0:c9"), "system_u:object_r:container_file_t:s0:c9", id="of-its-container"),
-        pytest.param(labelled("s0:c1", "s0:c1", None), "system_u:object_r:container_file_t:s0:c1", id="containers-agree"),
-        pytest.param(labelled("s0:c1", seLinuxOptions={"user": "u", "level": "s0:c1"}), "u:object_r:container_file_t:s0:c1", id="user"),
+        pytest.param(
+            labelled("s0:c1", "s0:c1", None), "system_u:object_r:container_file_t:s0:c1", id="containers-agree"
+        ),
+        pytest.param(
+            labelled("s0:c1", seLinuxOptions={"user": "u", "level": "s0:c1"}),
+            "u:object_r:container_file_t:s0:c1",
+            id="user",
+        ),
         pytest.param(labelled(""), "", id="no-level"),
         pytest.param(labelled("s0:c1", seLinuxOptions=None), "", id="no-options"),
         pytest.param(labelled("s0:c1", seLinuxChangePolicy="Recursive"), "", id="file-by-file-as-the-pod-says"),
@@ -105,7 +111,9 @@ def options(level: str) -> dict[str, Any]:
 
 
 @in_virtual_time
-async def test_the_label_is_an_option_of_staging_and_publishing_and_stands_in_the_records(world: VolumesWorld, on_selinux: None) -> None:
+async def test_the_label_is_an_option_of_staging_and_publishing_and_stands_in_the_records(
+    world: VolumesWorld, on_selinux: None
+) -> None:
     await world.no_attach(seLinuxMount=True)
     label = "system_u:object_r:container_file_t:s0:c1"
     async with world.agent():
@@ -118,7 +126,9 @@ async def test_the_label_is_an_option_of_staging_and_publishing_and_stands_in_th
 
 
 @in_virtual_time
-async def test_of_a_driver_that_does_not_stage_the_first_pod_s_label_counts(world: VolumesWorld, on_selinux: None) -> None:
+async def test_of_a_driver_that_does_not_stage_the_first_pod_s_label_counts(
+    world: VolumesWorld, on_selinux: None
+) -> None:
     """It was staged under no label, so it seemed, and was taken back for the label that the pod wants, on and on."""
     await world.no_attach(seLinuxMount=True)
     world.driver.able = ()
@@ -135,7 +145,9 @@ async def test_of_a_driver_that_does_not_stage_the_first_pod_s_label_counts(worl
         assert [[f'context="system_u:object_r:container_file_t:s0:c{number}"'] for number in (1, 2)] == flags
 
 
-@pytest.mark.parametrize(("spec", "modes"), [({"seLinuxMount": False}, ONE_POD), ({"seLinuxMount": True}, ("ReadWriteOnce",))])
+@pytest.mark.parametrize(
+    ("spec", "modes"), [({"seLinuxMount": False}, ONE_POD), ({"seLinuxMount": True}, ("ReadWriteOnce",))]
+)
 @in_virtual_time
 async def test_without_the_drivers_word_or_for_several_pods_there_is_no_label(
     world: VolumesWorld, on_selinux: None, spec: dict[str, Any], modes: tuple[str, ...]
@@ -161,11 +173,16 @@ async def test_another_label_waits_until_the_volume_has_left_the_node(world: Vol
         await world.delete_pod(first)
         await world.shown(PODS, second["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running", "runs")
         assert [UNPUBLISH, UNSTAGE, STAGE, PUBLISH] == world.driver.calls_for_volumes()[-4:]
-        assert 'context="system_u:object_r:container_file_t:s0:c2"' in world.request(STAGE).volume_capability.mount.mount_flags
+        assert (
+            'context="system_u:object_r:container_file_t:s0:c2"'
+            in world.request(STAGE).volume_capability.mount.mount_flags
+        )
 
 
 @in_virtual_time
-async def test_what_is_found_at_a_start_is_staged_again_under_its_own_label(world: VolumesWorld, on_selinux: None) -> None:
+async def test_what_is_found_at_a_start_is_staged_again_under_its_own_label(
+    world: VolumesWorld, on_selinux: None
+) -> None:
     """The pod that has it comes after one that wants another label."""
     await world.no_attach(seLinuxMount=True)
     volume = await world.volume(modes=ONE_POD, attached=False)
@@ -191,4 +208,6 @@ async def test_what_no_record_tells_of_at_a_start_has_the_label_of_the_pod_in_wh
     world.driver.calls.clear()
     async with world.agent():
         await world.until_calls(PUBLISH)
-        assert ['context="system_u:object_r:container_file_t:s0:c1"'] == list(world.request(PUBLISH).volume_capability.mount.mount_flags)
+        assert ['context="system_u:object_r:container_file_t:s0:c1"'] == list(
+            world.request(PUBLISH).volume_capability.mount.mount_flags
+        )

@@ -52,7 +52,9 @@ async def asking(world: VolumesWorld, *, able: tuple[int, ...] = ABLE) -> AsyncI
 
 
 @in_virtual_time
-async def test_a_raw_device_is_asked_for_at_the_file_that_is_mapped_for_the_pod(world: VolumesWorld, tools: FakeTools) -> None:
+async def test_a_raw_device_is_asked_for_at_the_file_that_is_mapped_for_the_pod(
+    world: VolumesWorld, tools: FakeTools
+) -> None:
     """As a kubelet does, and not at the path that the driver has published."""
     world.driver.able = ABLE
     async with world.agent():
@@ -70,7 +72,9 @@ async def test_STA1_a_driver_without_statistics_is_not_asked(world: VolumesWorld
 
 
 @in_virtual_time
-async def test_STA1_a_driver_that_does_not_know_the_call_is_no_error(world: VolumesWorld, caplog: pytest.LogCaptureFixture) -> None:
+async def test_STA1_a_driver_that_does_not_know_the_call_is_no_error(
+    world: VolumesWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     async with asking(world) as stats:
         world.driver.always(STATS, Fail(Code.UNIMPLEMENTED))
         await stats.stats.ask_all()
@@ -84,7 +88,11 @@ async def test_the_driver_is_asked_with_the_path_in_the_pod(world: VolumesWorld)
         world.driver.usage = csi.NodeGetVolumeStatsResponse(usage=[BYTES])
         await stats.stats.ask_all()
         request = world.request(STATS)
-        assert ("handle-vol", True, "") == (request.volume_id, request.volume_path.endswith("/vol/mount"), request.staging_target_path)
+        assert ("handle-vol", True, "") == (
+            request.volume_id,
+            request.volume_path.endswith("/vol/mount"),
+            request.staging_target_path,
+        )
         assert {"handle-vol": VolumeUsage(10, 4, 6)} == stats.usages
         world.metrics.once(UsageMetrics).show("n", lambda: stats.stats.usages)
         labels = {"namespace": "default", "persistentvolumeclaim": "vol"}
@@ -92,7 +100,9 @@ async def test_the_driver_is_asked_with_the_path_in_the_pod(world: VolumesWorld)
 
 
 @in_virtual_time
-async def test_STA2_an_answer_without_usage_and_condition_is_an_error_and_the_last_one_stays(world: VolumesWorld) -> None:
+async def test_STA2_an_answer_without_usage_and_condition_is_an_error_and_the_last_one_stays(
+    world: VolumesWorld,
+) -> None:
     async with asking(world) as stats:
         world.driver.usage = csi.NodeGetVolumeStatsResponse(usage=[BYTES])
         await stats.stats.ask_all()
@@ -105,7 +115,9 @@ async def test_STA2_an_answer_without_usage_and_condition_is_an_error_and_the_la
 @in_virtual_time
 async def test_a_volume_that_is_not_well_is_told(world: VolumesWorld) -> None:
     async with asking(world) as stats:
-        world.driver.usage = csi.NodeGetVolumeStatsResponse(volume_condition=csi.VolumeCondition(abnormal=True, message="smoke"))
+        world.driver.usage = csi.NodeGetVolumeStatsResponse(
+            volume_condition=csi.VolumeCondition(abnormal=True, message="smoke")
+        )
         await stats.stats.ask_all()
         assert [("handle-vol", "smoke")] == stats.told
 

@@ -18,7 +18,11 @@ from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import VolumesWorld
 
 PLUGIN = "kubernetes.io/csi:d1"
-ZONE = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z1"]}]}]}}}
+ZONE = {
+    "nodeAffinity": {
+        "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z1"]}]}]}
+    }
+}
 
 
 def operations(world: VolumesWorld, name: str, status: str = "success") -> float:
@@ -38,7 +42,9 @@ async def test_mounting_and_unmounting_are_counted_as_the_kubelet_counts_them(wo
         assert (1.0, 1.0) == (operations(world, "volume_mount"), operations(world, "volume_mount", "fail-unknown"))
         whole = {"plugin_name": "kubernetes.io/csi", "operation_name": "overall_volume_mount"}
         assert 1.0 == sample(world, "volume_operation_total_seconds_count", **whole)
-        assert (sample(world, "volume_operation_total_seconds_sum", **whole) or 0.0) >= 0.5, "the try that failed is part of the wait"
+        assert (sample(world, "volume_operation_total_seconds_sum", **whole) or 0.0) >= 0.5, (
+            "the try that failed is part of the wait"
+        )
         for state in ("desired_state_of_world", "actual_state_of_world"):
             assert 1.0 == sample(world, "volume_manager_total_volumes", plugin_name="kubernetes.io/csi", state=state)
         await world.delete_pod(pod)
@@ -70,7 +76,9 @@ async def test_a_call_that_hangs_is_told_to_the_pods_users(world: VolumesWorld) 
 
 
 @in_virtual_time
-async def test_a_walk_that_takes_long_is_not_told_as_the_drivers(world: VolumesWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_walk_that_takes_long_is_not_told_as_the_drivers(
+    world: VolumesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The driver has answered; the walk tells of itself."""
     run = Threads.run
 
@@ -82,7 +90,9 @@ async def test_a_walk_that_takes_long_is_not_told_as_the_drivers(world: VolumesW
     monkeypatch.setattr(Threads, "run", slow)
     async with world.agent():
         pod = await world.running_pod(await world.volume(fsType="ext4"), securityContext={"fsGroup": os.getgid()})
-        assert "OnRootMismatch" in await world.until_told(pod, "Setting volume ownership", "VolumePermissionChangeInProgress")
+        assert "OnRootMismatch" in await world.until_told(
+            pod, "Setting volume ownership", "VolumePermissionChangeInProgress"
+        )
         texts = [message for _, _, message, _ in await world.events(pod["metadata"]["name"])]
         assert [] == [text for text in texts if "has not answered" in text]
 

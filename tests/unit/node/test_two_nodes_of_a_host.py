@@ -17,7 +17,10 @@ def references(*points: Path) -> tuple[str, ...]:
     """What keeps our node from unstaging a folder that is mounted on its staging path, and on these."""
     staging = OURS.staging("d1", "vol-1")
     lines = ["25 1 253:0 / / rw - ext4 /dev/vda1 rw"]
-    lines += [f"{number} 25 253:0 /data/vol-1 {point} rw - ext4 /dev/vda1 rw" for number, point in enumerate((staging, *points), 30)]
+    lines += [
+        f"{number} 25 253:0 /data/vol-1 {point} rw - ext4 /dev/vda1 rw"
+        for number, point in enumerate((staging, *points), 30)
+    ]
     return VolumeFiles(OURS.root, lambda: MountTable(parse("\n".join(lines)))).foreign_references(staging, OURS.root)
 
 

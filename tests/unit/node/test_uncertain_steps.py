@@ -20,7 +20,9 @@ from tests.unit.node.volume_world import Bound, VolumesWorld
 
 __all__ = ["tools"]
 
-UNCERTAIN = pytest.mark.parametrize("first", [Lose(Code.UNAVAILABLE), Fail(Code.UNAVAILABLE), Fail(Code.DEADLINE_EXCEEDED)], ids=repr)
+UNCERTAIN = pytest.mark.parametrize(
+    "first", [Lose(Code.UNAVAILABLE), Fail(Code.UNAVAILABLE), Fail(Code.DEADLINE_EXCEEDED)], ids=repr
+)
 """Carried out, or not, or in part: the second two leave no mount that would tell."""
 MODES = pytest.mark.parametrize("mode", ["Filesystem", "Block"])
 
@@ -61,7 +63,9 @@ async def test_what_was_refused_for_good_after_it_may_have_happened_is_taken_bac
 @STEPS
 @pytest.mark.usefixtures("tools")
 @in_virtual_time
-async def test_it_is_taken_back_by_the_next_agent_too(world: VolumesWorld, mode: str, step: str, undo: str, first: Any) -> None:
+async def test_it_is_taken_back_by_the_next_agent_too(
+    world: VolumesWorld, mode: str, step: str, undo: str, first: Any
+) -> None:
     """Which knows of it by the records alone."""
     async with world.agent():
         volume, pod = await failing(world, mode, step, first)

@@ -44,7 +44,9 @@ async def test_UNM1_folders_and_records_go_with_the_volume(world: VolumesWorld, 
 @pytest.mark.parametrize("is_block", [False, True], ids=["file-system", "device"])
 @pytest.mark.parametrize("leaves", [*LEAVINGS, "link-to-something"])
 @in_virtual_time
-async def test_UNM1_what_a_driver_leaves_at_the_target_goes(world: VolumesWorld, tools: FakeTools, leaves: str, is_block: bool) -> None:
+async def test_UNM1_what_a_driver_leaves_at_the_target_goes(
+    world: VolumesWorld, tools: FakeTools, leaves: str, is_block: bool
+) -> None:
     """What a link leads to stays."""
     outside = world.layout.root.parent / "outside"
     outside.mkdir()
@@ -64,7 +66,9 @@ async def test_UNM1_what_a_driver_leaves_at_the_target_goes(world: VolumesWorld,
 
 @pytest.mark.parametrize("is_block", [False, True], ids=["file-system", "device"])
 @in_virtual_time
-async def test_a_file_with_content_at_the_target_is_kept_and_told(world: VolumesWorld, tools: FakeTools, is_block: bool) -> None:
+async def test_a_file_with_content_at_the_target_is_kept_and_told(
+    world: VolumesWorld, tools: FakeTools, is_block: bool
+) -> None:
     world.driver.leaves = lambda target: target.write_text("precious")
     async with world.agent():
         volume = await world.volume(mode="Block" if is_block else "Filesystem")
@@ -80,7 +84,9 @@ async def test_a_file_with_content_at_the_target_is_kept_and_told(world: Volumes
 
 @pytest.mark.parametrize("is_block", [False, True], ids=["file-system", "device"])
 @in_virtual_time
-async def test_a_volume_that_its_driver_does_not_know_any_more_is_let_go(world: VolumesWorld, tools: FakeTools, is_block: bool) -> None:
+async def test_a_volume_that_its_driver_does_not_know_any_more_is_let_go(
+    world: VolumesWorld, tools: FakeTools, is_block: bool
+) -> None:
     """It was detached by force and deleted while the node was off. The pod went, too."""
     async with world.agent():
         pod = await world.running_pod(await world.volume(mode="Block" if is_block else "Filesystem"), devices=is_block)
@@ -102,7 +108,9 @@ async def test_a_volume_that_its_driver_does_not_know_any_more_is_let_go(world: 
 
 @pytest.mark.parametrize("method", [UNPUBLISH, UNSTAGE])
 @in_virtual_time
-async def test_a_volume_that_its_driver_does_not_know_is_kept_while_it_is_mounted(world: VolumesWorld, method: str) -> None:
+async def test_a_volume_that_its_driver_does_not_know_is_kept_while_it_is_mounted(
+    world: VolumesWorld, method: str
+) -> None:
     world.driver.always(method, Fail(Code.NOT_FOUND, "there is no volume"))
     async with world.agent():
         volume = await world.volume()
@@ -117,7 +125,9 @@ async def test_a_volume_that_its_driver_does_not_know_is_kept_while_it_is_mounte
 
 
 @in_virtual_time
-async def test_UNM1_a_target_that_is_still_mounted_is_left_alone(world: VolumesWorld, caplog: pytest.LogCaptureFixture) -> None:
+async def test_UNM1_a_target_that_is_still_mounted_is_left_alone(
+    world: VolumesWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     """The driver says that it took the volume back, and did not: nothing of it is touched, and the pod stays."""
     world.driver.lies = True
     async with world.agent():
@@ -145,7 +155,10 @@ async def test_UNM3_an_unpublish_that_fails_is_tried_again(world: VolumesWorld, 
         starts = [call.started_s for call in world.driver.made(UNPUBLISH)]
         assert [0.5, 1.0, 2.0] == [round(after - before, 1) for before, after in itertools.pairwise(starts)]
         assert world.record(world.target(pod, "vol").parent) is not None
-        assert (True, [volume.unique]) == (await world.find(PODS, pod["metadata"]["name"]) is not None, await world.in_use())
+        assert (True, [volume.unique]) == (
+            await world.find(PODS, pod["metadata"]["name"]) is not None,
+            await world.in_use(),
+        )
         other = await world.running_pod(volume)
         assert str(world.target(other, "vol")) == world.request(PUBLISH).target_path
         world.driver.forget_scripts()
@@ -154,7 +167,9 @@ async def test_UNM3_an_unpublish_that_fails_is_tried_again(world: VolumesWorld, 
 
 
 @in_virtual_time
-async def test_pods_whose_driver_takes_one_call_for_a_volume_at_a_time_give_it_back_one_after_the_other(world: VolumesWorld) -> None:
+async def test_pods_whose_driver_takes_one_call_for_a_volume_at_a_time_give_it_back_one_after_the_other(
+    world: VolumesWorld,
+) -> None:
     """All came again at the same moments, ever more seldom: of twelve pods, the last one after ten minutes."""
     at_work = False
 
@@ -246,7 +261,9 @@ async def test_UNM5_a_broken_record_is_an_error_that_is_tried_again(world: Volum
 
 
 @in_virtual_time
-async def test_UNM6_a_foreign_mount_of_what_is_staged_keeps_it(world: VolumesWorld, caplog: pytest.LogCaptureFixture) -> None:
+async def test_UNM6_a_foreign_mount_of_what_is_staged_keeps_it(
+    world: VolumesWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     foreign = world.layout.root.parent / "foreign"
     async with world.agent():
         volume = await world.volume()
@@ -325,10 +342,14 @@ async def test_VM1_a_report_whose_answer_was_lost_is_sent_again(world: VolumesWo
 
 
 @in_virtual_time
-async def test_VM1_a_report_over_a_node_that_is_old_here_is_written_once_more_and_not_again_and_again(world: VolumesWorld) -> None:
+async def test_VM1_a_report_over_a_node_that_is_old_here_is_written_once_more_and_not_again_and_again(
+    world: VolumesWorld,
+) -> None:
     """The watch of the Node tells nothing for a minute, and somebody has written the Node."""
     held = HeldWatch("nodes")
-    world.cluster = RecordingCluster(LocalCluster(world.store, clock=world.clock, randomness=world.randomness, faults=held), world.story)
+    world.cluster = RecordingCluster(
+        LocalCluster(world.store, clock=world.clock, randomness=world.randomness, faults=held), world.story
+    )
     async with world.agent():
         volume = await world.volume()
         await world.settle()
@@ -400,7 +421,11 @@ async def test_VM4_a_volume_that_no_container_uses_is_passed_over(world: Volumes
 async def test_VM4_a_volume_that_any_container_uses_is_mounted(world: VolumesWorld, where: str) -> None:
     plain = {"name": "c", "image": "example.com/image:1"}
     using = {"name": "user", "image": "example.com/image:1", "volumeMounts": [{"name": "vol", "mountPath": "/v"}]}
-    containers = {"containers": [plain], "initContainers": [using]} if where == "initContainers" else {"containers": [plain, using]}
+    containers = (
+        {"containers": [plain], "initContainers": [using]}
+        if where == "initContainers"
+        else {"containers": [plain, using]}
+    )
     async with world.agent():
         volume = await world.volume()
         await world.running_pod(volume, **containers)

@@ -160,7 +160,9 @@ async def test_what_a_pod_has_that_can_t_be_looked_at_stays_as_it_is(
 
 @pytest.mark.parametrize("row", [ROWS["file-system"], ROWS["device"]], ids=["file-system", "device"])
 @in_virtual_time
-async def test_a_pod_that_ends_before_it_has_its_volume_again_gives_it_back(world: VolumesWorld, tools: FakeTools, row: Row) -> None:
+async def test_a_pod_that_ends_before_it_has_its_volume_again_gives_it_back(
+    world: VolumesWorld, tools: FakeTools, row: Row
+) -> None:
     """Its claim tells what the record does not; the driver comes late."""
     scene = await spoilt(world, row, TORN)
     async with world.agent(is_registered=False):
@@ -288,7 +290,9 @@ async def test_of_two_records_in_one_pod_s_folder_the_one_that_is_put_right_is_b
 
 @pytest.mark.parametrize("text", [TORN, GONE], ids=["torn", "gone"])
 @in_virtual_time
-async def test_a_device_that_is_staged_for_no_pod_stays_in_use(world: VolumesWorld, tools: FakeTools, text: str | None) -> None:
+async def test_a_device_that_is_staged_for_no_pod_stays_in_use(
+    world: VolumesWorld, tools: FakeTools, text: str | None
+) -> None:
     """Its staging folder is made after its record, and goes before: a record that is missing then was lost."""
     scene = await spoilt(world, ROWS["device"], text)
     assert scene.volume is not None
@@ -311,7 +315,9 @@ def _is_unmapped(scene: Scene) -> None:
 
 
 @in_virtual_time
-async def test_a_record_that_can_t_be_read_and_is_removed_with_its_mount_frees_the_volume(world: VolumesWorld, tools: FakeTools) -> None:
+async def test_a_record_that_can_t_be_read_and_is_removed_with_its_mount_frees_the_volume(
+    world: VolumesWorld, tools: FakeTools
+) -> None:
     """As the log advises."""
     scene = await spoilt(world, ROWS["device-of-a-driver-that-does-not-stage"], TORN)
     await world.users.delete(PODS, scene.pod["metadata"]["name"], "default", grace_period_s=0)
@@ -327,10 +333,14 @@ async def _is_free(world: VolumesWorld) -> bool:
 
 
 @in_virtual_time
-async def test_the_folder_of_a_pod_whose_record_is_put_right_after_the_pod_was_removed_goes_with_its_volume(world: VolumesWorld) -> None:
+async def test_the_folder_of_a_pod_whose_record_is_put_right_after_the_pod_was_removed_goes_with_its_volume(
+    world: VolumesWorld,
+) -> None:
     """And the watch is late: the agent's cache still has the pod that it has removed itself."""
     held = HeldWatch("pods")
-    world.cluster = RecordingCluster(LocalCluster(world.store, clock=world.clock, randomness=world.randomness, faults=held), world.story)
+    world.cluster = RecordingCluster(
+        LocalCluster(world.store, clock=world.clock, randomness=world.randomness, faults=held), world.story
+    )
     async with world.agent():
         pod = await world.running_pod(await world.volume())
     record = world.target(pod, "vol").parent / folders.RECORD

@@ -33,7 +33,14 @@ def layout(world: VolumesWorld) -> KubeletLayout:
 
 def below(layout: KubeletLayout) -> list[str]:
     """All that is there but the folders that stay."""
-    stays = {layout.csi, *layout.csi.parents, layout.csi / "d1", layout.block, layout.block / "staging", layout.block / "publish"}
+    stays = {
+        layout.csi,
+        *layout.csi.parents,
+        layout.csi / "d1",
+        layout.block,
+        layout.block / "staging",
+        layout.block / "publish",
+    }
     return sorted(str(path.relative_to(layout.root)) for path in layout.root.rglob("*") if path not in stays)
 
 
@@ -95,7 +102,11 @@ def test_the_folder_of_a_pod_stays_with_a_record(layout: KubeletLayout) -> None:
 def test_what_a_kubelet_has_left_beside_the_volumes_goes(layout: KubeletLayout) -> None:
     """As it leaves the folder of a pod that an agent has taken over."""
     folder = layout.pod("uid")
-    made(layout.target("uid", "v").parent, folder / "containers" / "c", folder / "volumes" / "kubernetes.io~projected" / "token")
+    made(
+        layout.target("uid", "v").parent,
+        folder / "containers" / "c",
+        folder / "volumes" / "kubernetes.io~projected" / "token",
+    )
     made(folder / "plugins" / "kubernetes.io~empty-dir" / "wrapped_token", folder / "volume-subpaths" / "v")
     (folder / "containers" / "c" / "2f1d4c3a").write_text("the end of a log")
     (folder / "etc-hosts").write_text("127.0.0.1 localhost")

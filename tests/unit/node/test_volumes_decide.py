@@ -25,7 +25,12 @@ PAST = Failure("no", 1, NOW - 5)
 
 
 def state(
-    device: Stand = ABSENT, *, volume: Volume = VOLUME, attachable: bool = False, failure: Failure | None = None, **pods: Any
+    device: Stand = ABSENT,
+    *,
+    volume: Volume = VOLUME,
+    attachable: bool = False,
+    failure: Failure | None = None,
+    **pods: Any,
 ) -> VolumeState:
     """pods: by uid, a stand, or a whole publication."""
     publications = {uid: one if isinstance(one, Publication) else Publication("pv", one) for uid, one in pods.items()}
@@ -72,7 +77,9 @@ def decided(
     ("before", "known", "decision"),
     [
         pytest.param(state(), facts("a"), decided(why.Staging(), Step.STAGE, first="a"), id="MNT-1-staged-first"),
-        pytest.param(state(DONE), facts("a"), decided(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-1-then-published"),
+        pytest.param(
+            state(DONE), facts("a"), decided(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-1-then-published"
+        ),
         pytest.param(
             state(DONE, a=UNCERTAIN, b=DONE),
             facts(leaving=frozenset("a")),
@@ -98,13 +105,25 @@ def decided(
             id="nothing-is-given-while-a-pod-leaves",
         ),
         pytest.param(
-            state(DONE, a=UNCERTAIN), facts(leaving=frozenset("a")), decided(why.Unpublishing("a")), id="not-unstaged-while-a-pod-leaves"
+            state(DONE, a=UNCERTAIN),
+            facts(leaving=frozenset("a")),
+            decided(why.Unpublishing("a")),
+            id="not-unstaged-while-a-pod-leaves",
         ),
-        pytest.param(state(DONE), facts(may_be_unread=True), decided(why.Unread()), id="not-unstaged-while-a-record-is-unread"),
-        pytest.param(state(), facts(may_be_unread=True), decided(why.Unread()), id="not-forgotten-while-a-record-is-unread"),
-        pytest.param(state(), facts("a", has_slot=False), decided(why.ManyMounts("d"), waits=Await.SLOT), id="waits-for-its-turn"),
         pytest.param(
-            state(DONE, b=DONE), facts(has_slot=False), decided(why.Unpublishing("b"), Step.UNPUBLISH, "b"), id="what-goes-waits-for-none"
+            state(DONE), facts(may_be_unread=True), decided(why.Unread()), id="not-unstaged-while-a-record-is-unread"
+        ),
+        pytest.param(
+            state(), facts(may_be_unread=True), decided(why.Unread()), id="not-forgotten-while-a-record-is-unread"
+        ),
+        pytest.param(
+            state(), facts("a", has_slot=False), decided(why.ManyMounts("d"), waits=Await.SLOT), id="waits-for-its-turn"
+        ),
+        pytest.param(
+            state(DONE, b=DONE),
+            facts(has_slot=False),
+            decided(why.Unpublishing("b"), Step.UNPUBLISH, "b"),
+            id="what-goes-waits-for-none",
         ),
         pytest.param(
             state(DONE, b=DONE),
@@ -144,10 +163,23 @@ def decided(
         ),
         pytest.param(state(DONE, a=DONE), facts("a"), decided(why.Settled()), id="all-have-it"),
         pytest.param(
-            state(volume=INLINE), facts("a"), decided(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-18-inline-is-not-staged"
+            state(volume=INLINE),
+            facts("a"),
+            decided(why.Publishing("pod-a"), Step.PUBLISH, "a"),
+            id="MNT-18-inline-is-not-staged",
         ),
-        pytest.param(state(attachable=True), facts("a", reported=False), decided(why.ToBeReported(), waits_for=AWAITS_REPORT), id="VM-1"),
-        pytest.param(state(attachable=True), facts("a", attached=False), decided(why.NotAttached(), waits=Await.ATTACHMENT), id="VM-2"),
+        pytest.param(
+            state(attachable=True),
+            facts("a", reported=False),
+            decided(why.ToBeReported(), waits_for=AWAITS_REPORT),
+            id="VM-1",
+        ),
+        pytest.param(
+            state(attachable=True),
+            facts("a", attached=False),
+            decided(why.NotAttached(), waits=Await.ATTACHMENT),
+            id="VM-2",
+        ),
         pytest.param(
             state(),
             facts("a", reported=False, attached=False),
@@ -167,21 +199,40 @@ def decided(
             decided(why.NoDriver("d")),
             id="MNT-12-unstage",
         ),
-        pytest.param(state(DONE), facts(has_driver=False), decided(why.Unstaging(), Step.UNSTAGE), id="UNM-4-never-staged"),
-        pytest.param(state(DONE, a=DONE), facts("a", "b"), decided(why.Publishing("pod-b"), Step.PUBLISH, "b"), id="MNT-11-the-second-pod"),
         pytest.param(
-            state(DONE, a=DONE, b=DONE), facts("b"), decided(why.Unpublishing("a"), Step.UNPUBLISH, "a"), id="MNT-11-the-first-goes"
+            state(DONE), facts(has_driver=False), decided(why.Unstaging(), Step.UNSTAGE), id="UNM-4-never-staged"
+        ),
+        pytest.param(
+            state(DONE, a=DONE),
+            facts("a", "b"),
+            decided(why.Publishing("pod-b"), Step.PUBLISH, "b"),
+            id="MNT-11-the-second-pod",
+        ),
+        pytest.param(
+            state(DONE, a=DONE, b=DONE),
+            facts("b"),
+            decided(why.Unpublishing("a"), Step.UNPUBLISH, "a"),
+            id="MNT-11-the-first-goes",
         ),
         pytest.param(state(DONE, b=DONE), facts("b"), decided(why.Settled()), id="MNT-11-no-unstage-while-one-is-left"),
         pytest.param(state(DONE), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-11-unstaged-after-the-last"),
-        pytest.param(state(UNCERTAIN), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-6-may-have-been-staged"),
         pytest.param(
-            state(DONE, a=UNCERTAIN), facts(), decided(why.Unpublishing("a"), Step.UNPUBLISH, "a"), id="MNT-8-may-have-been-published"
+            state(UNCERTAIN), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-6-may-have-been-staged"
         ),
-        pytest.param(state(DONE, a=ABSENT), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-9-was-not-published"),
+        pytest.param(
+            state(DONE, a=UNCERTAIN),
+            facts(),
+            decided(why.Unpublishing("a"), Step.UNPUBLISH, "a"),
+            id="MNT-8-may-have-been-published",
+        ),
+        pytest.param(
+            state(DONE, a=ABSENT), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-9-was-not-published"
+        ),
         pytest.param(state(), facts(), decided(why.Forgotten(), Step.FORGET), id="nothing-is-left"),
         pytest.param(state(failure=LATER), facts("a"), decided(why.Failing("no"), after_s=5.0), id="the-device-rests"),
-        pytest.param(state(failure=PAST), facts("a"), decided(why.Staging(), Step.STAGE, first="a"), id="the-device-is-due"),
+        pytest.param(
+            state(failure=PAST), facts("a"), decided(why.Staging(), Step.STAGE, first="a"), id="the-device-is-due"
+        ),
         pytest.param(
             state(DONE, a=Publication("pv", ABSENT, failure=LATER)),
             facts("a", "b"),
@@ -189,7 +240,10 @@ def decided(
             id="one-pod-rests-the-other-does-not-wait",
         ),
         pytest.param(
-            state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER)), facts(), decided(why.Failing("no"), after_s=5.0), id="UNM-3-rests"
+            state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            facts(),
+            decided(why.Failing("no"), after_s=5.0),
+            id="UNM-3-rests",
         ),
         pytest.param(
             state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER)),
@@ -245,11 +299,27 @@ def decided(
             decided(why.PodsUnknown()),
             id="RST-1-not-yet-known",
         ),
-        pytest.param(state(UNCERTAIN, a=UNCERTAIN), facts("a"), decided(why.Staging(), Step.STAGE, first="a"), id="RST-1-staged-again"),
-        pytest.param(state(DONE, a=UNCERTAIN), facts("a"), decided(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="RST-1-published-again"),
-        pytest.param(state(DONE, a=DONE), facts(may_take_away=False), decided(why.PodsUnknown()), id="RST-2-waits-for-all-pods"),
-        pytest.param(state(DONE), facts(may_take_away=False), decided(why.PodsUnknown()), id="RST-2-the-device-waits-too"),
-        pytest.param(state(DONE, volume=GROWING, a=DONE), facts("a"), decided(why.Growing("2Gi"), Step.EXPAND, "a"), id="EXP-1"),
+        pytest.param(
+            state(UNCERTAIN, a=UNCERTAIN),
+            facts("a"),
+            decided(why.Staging(), Step.STAGE, first="a"),
+            id="RST-1-staged-again",
+        ),
+        pytest.param(
+            state(DONE, a=UNCERTAIN),
+            facts("a"),
+            decided(why.Publishing("pod-a"), Step.PUBLISH, "a"),
+            id="RST-1-published-again",
+        ),
+        pytest.param(
+            state(DONE, a=DONE), facts(may_take_away=False), decided(why.PodsUnknown()), id="RST-2-waits-for-all-pods"
+        ),
+        pytest.param(
+            state(DONE), facts(may_take_away=False), decided(why.PodsUnknown()), id="RST-2-the-device-waits-too"
+        ),
+        pytest.param(
+            state(DONE, volume=GROWING, a=DONE), facts("a"), decided(why.Growing("2Gi"), Step.EXPAND, "a"), id="EXP-1"
+        ),
         pytest.param(
             state(DONE, volume=GROWING, a=DONE),
             facts("a", "b"),
@@ -308,6 +378,13 @@ def test_reasons_are_sentences() -> None:
         why.TakenByAnotherPod(),
         why.Staging(),
     ]
-    shown += [why.Publishing("a"), why.Unpublishing("a"), why.Unstaging(), why.Failing("x"), why.PodsUnknown(), why.Growing("1Gi")]
+    shown += [
+        why.Publishing("a"),
+        why.Unpublishing("a"),
+        why.Unstaging(),
+        why.Failing("x"),
+        why.PodsUnknown(),
+        why.Growing("1Gi"),
+    ]
     shown += [why.PodGone(), why.PodLeaves(), why.PodFinished(), why.PodRuns(), why.PodWaits()]
     assert len({str(reason) for reason in shown}) == len(shown)

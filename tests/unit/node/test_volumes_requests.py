@@ -40,7 +40,9 @@ def volume(**changes: Any) -> Volume:
     ],
 )
 def test_MNT15_access_modes(mode: str, plain: int, telling: int) -> None:
-    found = [requests.capability(volume(access_modes=(mode,)), able, None).access_mode.mode for able in ((), (MULTI_WRITER,))]
+    found = [
+        requests.capability(volume(access_modes=(mode,)), able, None).access_mode.mode for able in ((), (MULTI_WRITER,))
+    ]
     assert [plain, telling] == found
 
 
@@ -55,7 +57,9 @@ def test_MNT23_the_group_goes_to_drivers_that_set_it(able: tuple[int, ...], grou
 
 
 def test_MNT16_what_is_injected_is_in_no_other_call() -> None:
-    request = requests.publish(VOLUME, USE, Path("/t"), Path("/s"), (), {}, {}, {**requests.pod_info(USE), "foo": "mine"})
+    request = requests.publish(
+        VOLUME, USE, Path("/t"), Path("/s"), (), {}, {}, {**requests.pod_info(USE), "foo": "mine"}
+    )
     assert "mine" == request.volume_context["foo"]
     assert "someone" == request.volume_context["csi.storage.k8s.io/serviceAccount.name"]
     assert {"foo": "bar"} == dict(requests.stage(VOLUME, Path("/s"), (), None, {}, {}).volume_context)
@@ -76,8 +80,12 @@ def test_MNT16_what_is_injected_is_in_no_other_call() -> None:
         pytest.param("File", {}, {}, (MOUNT_GROUP,), False, id="MNT-23-the-driver-does"),
     ],
 )
-def test_MNT22_who_gets_the_group(policy: str, changes: dict[str, Any], use: dict[str, Any], able: tuple[int, ...], sets: bool) -> None:
-    assert sets == sets_group(volume(**changes), msgspec.structs.replace(USE, **{"fs_group": 3000, **use}), policy, able)
+def test_MNT22_who_gets_the_group(
+    policy: str, changes: dict[str, Any], use: dict[str, Any], able: tuple[int, ...], sets: bool
+) -> None:
+    assert sets == sets_group(
+        volume(**changes), msgspec.structs.replace(USE, **{"fs_group": 3000, **use}), policy, able
+    )
 
 
 def test_MNT22_the_walk_counts_and_skips_links(tmp_path: Path) -> None:
@@ -108,7 +116,12 @@ def a_claim(capacity: str = "1Gi", allocated: str = "", step: str = "") -> Persi
     if step:
         status["allocatedResourceStatuses"] = {"storage": step}
     meta = {"name": "c", "namespace": "ns", "resourceVersion": "7"}
-    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": meta,
+        "spec": {"resources": {"requests": {"storage": "2Gi"}}},
+    }
     return typed({**body, "status": status})
 
 
@@ -120,17 +133,28 @@ def a_volume(size: str, mode: str = "ReadWriteOnce") -> PersistentVolume:
 @pytest.mark.parametrize(
     ("claim", "pv", "growth"),
     [
-        pytest.param(a_claim(allocated="2Gi", step="NodeResizePending"), "2Gi", Growth("ns", "c", "7", "2Gi", requested="2Gi"), id="EXP-1"),
+        pytest.param(
+            a_claim(allocated="2Gi", step="NodeResizePending"),
+            "2Gi",
+            Growth("ns", "c", "7", "2Gi", requested="2Gi"),
+            id="EXP-1",
+        ),
         pytest.param(
             a_claim(allocated="2Gi", step="NodeResizeInProgress"),
             "2Gi",
             Growth("ns", "c", "7", "2Gi", True, requested="2Gi"),
             id="after-a-restart",
         ),
-        pytest.param(a_claim(allocated="2Gi", step="NodeResizeInfeasible"), "2Gi", None, id="EXP-2-waits-for-the-controller"),
-        pytest.param(a_claim(allocated="2Gi", step="ControllerResizeInProgress"), "1Gi", None, id="the-controller-is-at-work"),
+        pytest.param(
+            a_claim(allocated="2Gi", step="NodeResizeInfeasible"), "2Gi", None, id="EXP-2-waits-for-the-controller"
+        ),
+        pytest.param(
+            a_claim(allocated="2Gi", step="ControllerResizeInProgress"), "1Gi", None, id="the-controller-is-at-work"
+        ),
         pytest.param(a_claim(allocated="2Gi"), "2Gi", None, id="done"),
-        pytest.param(a_claim(), "2Gi", Growth("ns", "c", "7", "2Gi", is_old=True, requested="2Gi"), id="an-old-resizer"),
+        pytest.param(
+            a_claim(), "2Gi", Growth("ns", "c", "7", "2Gi", is_old=True, requested="2Gi"), id="an-old-resizer"
+        ),
         pytest.param(a_claim("2Gi"), "2Gi", None, id="nothing-to-do"),
     ],
 )
@@ -174,7 +198,11 @@ def test_sizes_are_rounded_up() -> None:
 def test_usage_of_an_answer() -> None:
     unit = csi.VolumeUsage
     answer = csi.NodeGetVolumeStatsResponse(
-        usage=[unit(unit=unit.BYTES, total=3, available=1, used=2), unit(unit=unit.INODES, total=9, available=8, used=1), unit(unit=77)]
+        usage=[
+            unit(unit=unit.BYTES, total=3, available=1, used=2),
+            unit(unit=unit.INODES, total=9, available=8, used=1),
+            unit(unit=77),
+        ]
     )
     assert VolumeUsage(3, 1, 2, 9, 8, 1) == usage_of(answer)
 

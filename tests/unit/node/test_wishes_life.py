@@ -63,7 +63,9 @@ async def of_another_claim(world: VolumesWorld) -> None:
     ],
 )
 @in_virtual_time
-async def test_VM5_a_claim_that_is_not_good_is_told_and_nothing_is_called(world: VolumesWorld, given: Any, text: str) -> None:
+async def test_VM5_a_claim_that_is_not_good_is_told_and_nothing_is_called(
+    world: VolumesWorld, given: Any, text: str
+) -> None:
     await given(world)
     async with world.agent():
         other = await world.volume("other")
@@ -93,7 +95,12 @@ async def test_VM5_a_volume_that_is_not_csi_s_is_told(world: VolumesWorld) -> No
         await world.remove_now(PERSISTENT_VOLUMES, "vol")
         claim = await world.get(PERSISTENT_VOLUME_CLAIMS, "vol")
         reference = {"namespace": "default", "name": "vol", "uid": claim["metadata"]["uid"]}
-        spec = {"hostPath": {"path": "/tmp"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "claimRef": reference}
+        spec = {
+            "hostPath": {"path": "/tmp"},
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": reference,
+        }
         await world.create({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "vol"}, "spec": spec})
         pod = await world.pod(volume)
         await world.until_told(pod, "no CSI volume")
@@ -106,7 +113,9 @@ async def test_VM5_a_generic_ephemeral_claim_must_be_the_pod_s_own(world: Volume
     async with world.agent():
         volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
         pod = await world.pod(name="pod", volumes=volumes)
-        references = [{"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": pod["metadata"]["uid"], "controller": True}]
+        references = [
+            {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": pod["metadata"]["uid"], "controller": True}
+        ]
         await world.volume("pod-scratch", claim={"ownerReferences": references} if owner else None)
         if owner:
             await world.shown(PODS, "pod", lambda pod: pod["status"]["phase"] == "Running")
@@ -123,7 +132,9 @@ async def test_VM5_a_generic_ephemeral_claim_must_be_the_pod_s_own(world: Volume
     ],
 )
 @in_virtual_time
-async def test_BLK4_a_volume_of_the_wrong_mode_is_told(world: VolumesWorld, mode: str, devices: bool, text: str) -> None:
+async def test_BLK4_a_volume_of_the_wrong_mode_is_told(
+    world: VolumesWorld, mode: str, devices: bool, text: str
+) -> None:
     async with world.agent():
         pod = await world.pod(await world.volume(mode=mode), devices=devices)
         await world.until_told(pod, text)
@@ -132,7 +143,9 @@ async def test_BLK4_a_volume_of_the_wrong_mode_is_told(world: VolumesWorld, mode
 
 
 @in_virtual_time
-async def test_VM6_a_driver_that_wants_it_is_asked_again_when_the_pod_changes_and_now_and_then(world: VolumesWorld) -> None:
+async def test_VM6_a_driver_that_wants_it_is_asked_again_when_the_pod_changes_and_now_and_then(
+    world: VolumesWorld,
+) -> None:
     await world.no_attach(requiresRepublish=True)
     async with world.agent():
         pod = await world.running_pod(await world.volume(attached=False))
@@ -158,7 +171,9 @@ async def test_VM6_other_drivers_are_not_asked_again(world: VolumesWorld) -> Non
 
 @pytest.mark.parametrize("is_anew", [False, True])
 @in_virtual_time
-async def test_VM6_a_driver_that_comes_to_want_it_is_asked_again_for_pods_that_run(world: VolumesWorld, is_anew: bool) -> None:
+async def test_VM6_a_driver_that_comes_to_want_it_is_asked_again_for_pods_that_run(
+    world: VolumesWorld, is_anew: bool
+) -> None:
     """Also one whose CSIDriver was away for a while, as in an upgrade."""
     await world.no_attach(requiresRepublish=is_anew)
     async with world.agent():
@@ -208,7 +223,9 @@ async def test_ALC3_pods_are_rejected_by_a_node_that_is_full(world: VolumesWorld
             assert ("Pending", []) == (status["phase"], world.full)
             return
         assert (["d1"], "Failed", "VolumeAttachmentLimitExceeded") == (world.full, status["phase"], status["reason"])
-        assert status["message"].startswith("Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[vol]")
+        assert status["message"].startswith(
+            "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[vol]"
+        )
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

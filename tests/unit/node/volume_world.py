@@ -145,7 +145,9 @@ class VolumesWorld(ClusterWorld):
     ) -> Bound:
         """claim, pv: further fields of their specs. csi: of its csi source."""
         bound = Bound(name, handle or f"handle-{name}", driver)
-        made = await self.create(a_bound_claim(name, name, modes=modes, sc=None, volumeMode=mode, uid=None, **(claim or {})))
+        made = await self.create(
+            a_bound_claim(name, name, modes=modes, sc=None, volumeMode=mode, uid=None, **(claim or {}))
+        )
         source = {"csi": {"driver": driver, "volumeHandle": bound.handle, **csi}}
         await self.create(a_pv(name, source=source, modes=modes, claim=made, volumeMode=mode, **(pv or {})))
         if attached:
@@ -170,10 +172,15 @@ class VolumesWorld(ClusterWorld):
         """A CSIDriver for `d1` whose volumes are not attached."""
         await self.create(a_csi_driver("d1", **{"attachRequired": False, **spec}))
 
-    async def pod(self, *volumes: Bound, name: str = "", devices: bool = False, read_only: bool = False, **spec: Any) -> Json:
+    async def pod(
+        self, *volumes: Bound, name: str = "", devices: bool = False, read_only: bool = False, **spec: Any
+    ) -> Json:
         """One that uses these volumes, on the node."""
         self._pod_count += 1
-        claims = [{"name": one.name, "persistentVolumeClaim": {"claimName": one.name, "readOnly": read_only}} for one in volumes]
+        claims = [
+            {"name": one.name, "persistentVolumeClaim": {"claimName": one.name, "readOnly": read_only}}
+            for one in volumes
+        ]
         spec = {"volumes": claims, **spec}
         names = [one["name"] for one in spec["volumes"]]
         uses: Json = {"volumeDevices": [{"name": one, "devicePath": f"/dev/{one}"} for one in names]}
@@ -242,7 +249,12 @@ class VolumesWorld(ClusterWorld):
     def left(self) -> list[str]:
         """Every file and folder below the root that belongs to a volume or a pod."""
         top = (self.layout.pods, self.layout.csi)
-        return sorted(str(path.relative_to(self.layout.root)) for folder in top for path in folder.rglob("*") if not _is_frame(path))
+        return sorted(
+            str(path.relative_to(self.layout.root))
+            for folder in top
+            for path in folder.rglob("*")
+            if not _is_frame(path)
+        )
 
     def seen(self) -> str:
         return f"calls: {[call.method for call in self.driver.calls if call.method != CAPABILITIES]}, {super().seen()}"

@@ -111,7 +111,10 @@ async def test_without_a_word_the_volume_stays() -> None:
         await asyncio.sleep(HOUR_S)
         assert "deletionTimestamp" in (await plane.get(PODS, "pod"))["metadata"]
         [attachment] = await plane.list(VOLUME_ATTACHMENTS)
-        assert (plane.volume.va("n"), False) == (attachment["metadata"]["name"], "deletionTimestamp" in attachment["metadata"])
+        assert (plane.volume.va("n"), False) == (
+            attachment["metadata"]["name"],
+            "deletionTimestamp" in attachment["metadata"],
+        )
 
 
 async def test_six_minutes_after_a_pod_whose_containers_do_not_run() -> None:
@@ -132,6 +135,8 @@ async def test_a_node_that_comes_back_ends_its_pod_itself() -> None:
         await plane.until_tainted()
         await plane.users.delete(PODS, "pod", "default", grace_period_s=0)  # as the kubelet does once the pod has ended
         await asyncio.sleep(30.0)
-        assert "deletionTimestamp" not in (await plane.get(VOLUME_ATTACHMENTS, plane.volume.va("n")))["metadata"], "it is still mounted"
+        assert "deletionTimestamp" not in (await plane.get(VOLUME_ATTACHMENTS, plane.volume.va("n")))["metadata"], (
+            "it is still mounted"
+        )
         await plane.world.set_in_use("n")
         await plane.detached()

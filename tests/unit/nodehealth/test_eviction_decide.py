@@ -25,7 +25,12 @@ def tolerating(**seconds: int | None) -> Any:
     """By taint, for how long; None for ever."""
     keys = {"gone": GONE, "here": HERE}
     tolerations = [
-        {"key": keys[name], "operator": "Exists", "effect": "NoExecute", **({} if limit is None else {"tolerationSeconds": limit})}
+        {
+            "key": keys[name],
+            "operator": "Exists",
+            "effect": "NoExecute",
+            **({} if limit is None else {"tolerationSeconds": limit}),
+        }
         for name, limit in seconds.items()
     ]
     return typed(a_pod(node="n1", tolerations=tolerations))
@@ -41,14 +46,29 @@ ROWS: dict[str, tuple[Any, Any, float | None, tuple[bool, float | None, float | 
     "TE2-for-a-time": (tolerating(gone=300), a_tainted_node(GONE), None, (False, 1300.0, NOW, False)),
     "TE2-time-runs": (tolerating(gone=300), a_tainted_node(GONE), 800.0, (False, 1100.0, 800.0, False)),
     "TE2-time-is-up": (tolerating(gone=300), a_tainted_node(GONE), 700.0, (True, 1000.0, 700.0, False)),
-    "TE2-the-shortest-counts": (tolerating(gone=300, here=60), a_tainted_node(GONE, HERE), None, (False, 1060.0, NOW, False)),
+    "TE2-the-shortest-counts": (
+        tolerating(gone=300, here=60),
+        a_tainted_node(GONE, HERE),
+        None,
+        (False, 1060.0, NOW, False),
+    ),
     "TE2-no-time-at-all": (tolerating(gone=0), a_tainted_node(GONE), None, (True, NOW, NOW, False)),
     "TE2-less-than-none": (tolerating(gone=-5), a_tainted_node(GONE), None, (True, NOW, NOW, False)),
     "TE3-for-ever": (tolerating(gone=None), a_tainted_node(GONE), None, (False, None, None, False)),
-    "TE3-for-ever-and-for-a-time": (tolerating(gone=None, here=60), a_tainted_node(GONE, HERE), None, (False, 1060.0, NOW, False)),
+    "TE3-for-ever-and-for-a-time": (
+        tolerating(gone=None, here=60),
+        a_tainted_node(GONE, HERE),
+        None,
+        (False, 1060.0, NOW, False),
+    ),
     "TE4-taint-gone": (tolerating(gone=300), a_tainted_node(), 900.0, (False, None, None, True)),
     "TE4-tolerates-for-ever-now": (tolerating(gone=None), a_tainted_node(GONE), 900.0, (False, None, None, True)),
-    "TE5-another-taint-in-its-place": (tolerating(gone=300, here=300), a_tainted_node(HERE), 800.0, (False, 1100.0, 800.0, False)),
+    "TE5-another-taint-in-its-place": (
+        tolerating(gone=300, here=300),
+        a_tainted_node(HERE),
+        800.0,
+        (False, 1100.0, 800.0, False),
+    ),
     "TE5-a-shorter-time": (tolerating(gone=60), a_tainted_node(GONE), 970.0, (False, 1030.0, 970.0, False)),
     "TE5-a-shorter-time-that-is-up": (tolerating(gone=60), a_tainted_node(GONE), 800.0, (True, 860.0, 800.0, False)),
     "node-gone": (tolerating(gone=300), None, 900.0, (False, None, None, False)),
@@ -57,7 +77,9 @@ ROWS: dict[str, tuple[Any, Any, float | None, tuple[bool, float | None, float | 
 
 
 @pytest.mark.parametrize(("pod", "node", "since", "expected"), ROWS.values(), ids=ROWS)
-def test_pods(pod: Any, node: Any, since: float | None, expected: tuple[bool, float | None, float | None, bool]) -> None:
+def test_pods(
+    pod: Any, node: Any, since: float | None, expected: tuple[bool, float | None, float | None, bool]
+) -> None:
     assert expected == told(decide_eviction(pod, node, since, NOW))
 
 
@@ -75,7 +97,9 @@ def told(decision: Decision[Action]) -> tuple[bool, float | None, float | None, 
 def test_TE3_the_first_toleration_that_means_a_taint_counts() -> None:
     both = [{"operator": "Exists"}, {"key": GONE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]
     assert decide_eviction(typed(a_pod(node="n1", tolerations=both)), a_tainted_node(GONE), None, NOW).after_s is None
-    assert 5.0 == decide_eviction(typed(a_pod(node="n1", tolerations=both[::-1])), a_tainted_node(GONE), None, NOW).after_s
+    assert (
+        5.0 == decide_eviction(typed(a_pod(node="n1", tolerations=both[::-1])), a_tainted_node(GONE), None, NOW).after_s
+    )
 
 
 def test_the_reason_says_how_long() -> None:

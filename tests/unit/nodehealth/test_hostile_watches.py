@@ -102,7 +102,9 @@ async def died_and_went(number: int) -> int:
         await world.until_leaving()
         await asyncio.sleep(120)
         assert {UNREACHABLE} == {key for key, _ in await world.taints()}
-        marked = [event for event in await world.list(EVENTS) if event["message"] == "Marking for deletion Pod default/pod"]
+        marked = [
+            event for event in await world.list(EVENTS) if event["message"] == "Marking for deletion Pod default/pod"
+        ]
         assert [1] == [event.get("count", 1) for event in marked]
         await world.taint("n", OUT_OF_SERVICE)
         await world.until_gone()

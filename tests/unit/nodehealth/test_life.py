@@ -58,7 +58,9 @@ async def test_NL1_NL3_NL4_a_node_dies_and_comes_back() -> None:
         assert {world.stamp} == {taint["timeAdded"] for taint in node["spec"]["taints"]}
         assert {STOPPED} == set((await world.conditions()).values())
         assert "False" == (await world.pod_condition("Ready"))["status"]
-        assert ("node-controller", "Normal", "NodeNotReady", "Node n status is now: NodeNotReady") in await world.told("n")
+        assert ("node-controller", "Normal", "NodeNotReady", "Node n status is now: NodeNotReady") in await world.told(
+            "n"
+        )
         assert ("node-controller", "Warning", "NodeNotReady", "Node is not ready") in await world.told("pod")
         await world.revive()
         await world.post_status()
@@ -84,7 +86,9 @@ async def test_NL2_a_node_that_never_says_a_word() -> None:
         await asyncio.sleep(59)
         assert {} == await world.conditions()
         await world.until_ready_is("Unknown")
-        assert ("Unknown", "NodeStatusNeverUpdated", "Kubelet never posted node status.") == (await world.conditions())["DiskPressure"]
+        assert ("Unknown", "NodeStatusNeverUpdated", "Kubelet never posted node status.") == (await world.conditions())[
+            "DiskPressure"
+        ]
 
 
 async def test_NL14_the_lease_is_read_before_a_node_is_given_up() -> None:
@@ -131,10 +135,14 @@ async def test_NL9_a_heartbeat_at_the_last_moment_counts() -> None:
 async def test_NL13_coming_and_going_is_told() -> None:
     async with HealthWorld().working() as world:
         await world.add_node()
-        await world.until_told("n", "node-controller", "Normal", "RegisteredNode", "Node n event: Registered Node n in Controller")
+        await world.until_told(
+            "n", "node-controller", "Normal", "RegisteredNode", "Node n event: Registered Node n in Controller"
+        )
         await world.silence()
         await world.delete(NODES, "n")
-        await world.until_told("n", "node-controller", "Normal", "RemovingNode", "Node n event: Removing Node n from Controller")
+        await world.until_told(
+            "n", "node-controller", "Normal", "RemovingNode", "Node n event: Removing Node n from Controller"
+        )
 
 
 async def test_NL7_all_nodes_fall_silent_and_nobody_is_evicted() -> None:
@@ -358,7 +366,9 @@ async def test_PG2_the_out_of_service_taint_frees_a_dead_node() -> None:
         await world.until_ready_is("Unknown")
         await world.taint("n", OUT_OF_SERVICE)
         await world.until_gone()
-        assert 1.0 == metric(world.ours.metrics, "pod_gc_collector_force_delete_pods_total", namespace="default", reason="out-of-service")
+        assert 1.0 == metric(
+            world.ours.metrics, "pod_gc_collector_force_delete_pods_total", namespace="default", reason="out-of-service"
+        )
 
 
 async def test_PG2_on_a_node_that_is_ready_a_kubelet_ends_the_pod() -> None:

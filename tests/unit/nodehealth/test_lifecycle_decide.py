@@ -42,7 +42,9 @@ def tainted(*taints: tuple[str, str]) -> Json:
 
 
 def decided(given: Any, *, silent_s: float = 1.0, turn_s: float = 0.0, all_down: bool = False) -> Decision[Action]:
-    return decide_node(given, LastHeartbeat(100.0, has_ready=True), 100.0 + silent_s, OPTIONS, turn_s=turn_s, all_down=all_down)
+    return decide_node(
+        given, LastHeartbeat(100.0, has_ready=True), 100.0 + silent_s, OPTIONS, turn_s=turn_s, all_down=all_down
+    )
 
 
 def unknown(decision: Decision[Action]) -> TurnUnknown:
@@ -64,7 +66,9 @@ def shown(taints: tuple[Taint, ...]) -> set[tuple[str, str]]:
 
 
 def test_NL1_silence_turns_all_conditions_of_a_kubelet_unknown() -> None:
-    given = node(Ready="True", MemoryPressure="False", DiskPressure="True", PIDPressure="False", NetworkUnavailable="False")
+    given = node(
+        Ready="True", MemoryPressure="False", DiskPressure="True", PIDPressure="False", NetworkUnavailable="False"
+    )
     decision = decided(given, silent_s=50)
     action = unknown(decision)
     assert action.was_ready
@@ -105,7 +109,12 @@ ROWS: dict[str, tuple[Any, set[tuple[str, str]], set[tuple[str, str]], str]] = {
     "well": (node(Ready="True"), set(), set(), ""),
     "NL3-not-ready": (node(Ready="False"), {("not-ready", "NoSchedule")}, set(), "not-ready"),
     "NL3-unknown": (node(Ready="Unknown"), {("unreachable", "NoSchedule")}, set(), "unreachable"),
-    "NL3-tainted-already": (node(tainted((UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")), Ready="Unknown"), set(), set(), ""),
+    "NL3-tainted-already": (
+        node(tainted((UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")), Ready="Unknown"),
+        set(),
+        set(),
+        "",
+    ),
     "NL4-back": (
         node(tainted((UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute"), ("user", "NoExecute")), Ready="True"),
         set(),
@@ -126,7 +135,12 @@ ROWS: dict[str, tuple[Any, set[tuple[str, str]], set[tuple[str, str]], str]] = {
         set(),
         "",
     ),
-    "NL6-pressure-unknown": (node(Ready="True", MemoryPressure="Unknown", NetworkUnavailable="False"), set(), set(), ""),
+    "NL6-pressure-unknown": (
+        node(Ready="True", MemoryPressure="Unknown", NetworkUnavailable="False"),
+        set(),
+        set(),
+        "",
+    ),
     "NL6-cordoned": (node({"unschedulable": True}, Ready="True"), {("unschedulable", "NoSchedule")}, set(), ""),
     "NL6-uncordoned": (
         node(tainted(("node.kubernetes.io/unschedulable", "NoSchedule")), Ready="True"),
@@ -135,7 +149,12 @@ ROWS: dict[str, tuple[Any, set[tuple[str, str]], set[tuple[str, str]], str]] = {
         "",
     ),
     "others-taints-stay": (
-        node(tainted(("node.kubernetes.io/out-of-service", "NoExecute"), ("node.kubernetes.io/unschedulable", "NoExecute")), Ready="True"),
+        node(
+            tainted(
+                ("node.kubernetes.io/out-of-service", "NoExecute"), ("node.kubernetes.io/unschedulable", "NoExecute")
+            ),
+            Ready="True",
+        ),
         set(),
         set(),
         "",
@@ -154,14 +173,18 @@ def test_taints(given: Any, added: set[tuple[str, str]], removed: set[tuple[str,
 
 
 @pytest.mark.parametrize(("turn_s", "after_s"), [(9.0, 9.0), (90.0, 49.0), (float("inf"), 49.0)])
-def test_NL3_a_node_that_waits_for_its_zones_turn_is_looked_at_then_and_when_it_would_be_silent(turn_s: float, after_s: float) -> None:
+def test_NL3_a_node_that_waits_for_its_zones_turn_is_looked_at_then_and_when_it_would_be_silent(
+    turn_s: float, after_s: float
+) -> None:
     decision = decided(node(tainted((READY, "NoSchedule")), Ready="False"), turn_s=turn_s)
     assert ((), after_s) == (decision.actions, decision.after_s)
     assert "are tainted one after the other" in str(decision.because)
 
 
 def test_NL7_no_evicting_taints_while_no_node_is_ready() -> None:
-    decision = decided(node(tainted((UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")), Ready="Unknown"), all_down=True)
+    decision = decided(
+        node(tainted((UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")), Ready="Unknown"), all_down=True
+    )
     change = taints_of(decision)
     assert {("unreachable", "NoExecute")} == shown(change.removed)
     assert ((), None) == (change.added, change.evicting)
@@ -191,7 +214,9 @@ def test_NL9_signs_of_life_are_counted_by_our_own_clock() -> None:
     first = heartbeat_of_node(None, node(Ready="True"), 7.0, 0.0)
     assert LastHeartbeat(7.0, has_ready=True, heartbeat=BEATS) == first
     assert first == heartbeat_of_node(first, node(Ready="False"), 8.0, 0.0), "the status alone is no heartbeat"
-    later = typed(a_node("n", conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": "1999-01-01T00:00:00Z"}]))
+    later = typed(
+        a_node("n", conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": "1999-01-01T00:00:00Z"}])
+    )
     assert 9.0 == heartbeat_of_node(first, later, 9.0, 0.0).at
 
 
@@ -212,7 +237,9 @@ def test_NL2_a_node_without_a_status_counts_from_its_creation() -> None:
     first = heartbeat_of_node(None, node(), 100.0, created_s)
     assert 105.0 == heartbeat_of_node(first, node(Ready="False"), 105.0, created_s).at
     without_time = typed(a_node("n", conditions=[{"type": "Ready", "status": "True"}]))
-    assert 105.0 == heartbeat_of_node(first, without_time, 105.0, created_s).at, "a status is a sign, with a heartbeat or not"
+    assert 105.0 == heartbeat_of_node(first, without_time, 105.0, created_s).at, (
+        "a status is a sign, with a heartbeat or not"
+    )
     with_status = heartbeat_of_node(first, node(Ready="True"), 105.0, created_s)
     assert 106.0 == heartbeat_of_node(with_status, node(), 106.0, created_s).at, "the condition was taken away"
 
@@ -236,5 +263,7 @@ def test_NL10_pods_that_say_they_are_ready(pod_ready: str, node_ready: str, expe
     body = a_pod(node="n")
     body["status"]["conditions"] = [{"type": "Ready", "status": pod_ready}] if pod_ready else []
     pod = typed(body)
-    assert (MarkUnready(pod),) * expected == decide_pod(pod, node(**({"Ready": node_ready} if node_ready else {}))).actions
+    assert (MarkUnready(pod),) * expected == decide_pod(
+        pod, node(**({"Ready": node_ready} if node_ready else {}))
+    ).actions
     assert () == decide_pod(pod, None).actions

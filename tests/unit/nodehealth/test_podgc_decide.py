@@ -29,7 +29,12 @@ ROWS: dict[str, tuple[Any, Any, Absence | None, tuple[Cause | None, bool, float 
     "PG1-came-after-the-question": (STAYING, None, Absence(NOW - 40, frozenset({"leaves"})), (None, True, None)),
     "PG2-out-of-service": (LEAVING, a_node(), None, (Cause.OUT_OF_SERVICE, False, None)),
     "PG2-no-status": (LEAVING, a_node(ready=None), None, (Cause.OUT_OF_SERVICE, False, None)),
-    "PG2-any-effect": (LEAVING, a_node(taints=({**OUT, "effect": "NoSchedule"},)), None, (Cause.OUT_OF_SERVICE, False, None)),
+    "PG2-any-effect": (
+        LEAVING,
+        a_node(taints=({**OUT, "effect": "NoSchedule"},)),
+        None,
+        (Cause.OUT_OF_SERVICE, False, None),
+    ),
     "PG2-ready": (LEAVING, a_node(ready=True), None, (None, False, None)),
     "PG2-in-service": (LEAVING, a_node(taints=()), None, (None, False, None)),
     "PG2-not-leaving": (STAYING, a_node(), None, (None, False, None)),

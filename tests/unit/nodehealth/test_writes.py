@@ -43,12 +43,19 @@ async def seen(world: ClusterWorld, taints: list[dict[str, str]] | None) -> tupl
     return nodes, node
 
 
-async def edit_taints(world: ClusterWorld, nodes: Informer[Node], node: Node, added: tuple[Taint, ...], removed: tuple[Taint, ...]) -> None:
-    await ObjectWriter(world.cluster, NODES, nodes).patch(node, taints_patch(node, added, removed, "2026-01-01T00:00:00Z"))
+async def edit_taints(
+    world: ClusterWorld, nodes: Informer[Node], node: Node, added: tuple[Taint, ...], removed: tuple[Taint, ...]
+) -> None:
+    await ObjectWriter(world.cluster, NODES, nodes).patch(
+        node, taints_patch(node, added, removed, "2026-01-01T00:00:00Z")
+    )
 
 
 async def taints(world: ClusterWorld) -> list[Any]:
-    return [{"key": one["key"], "effect": one["effect"]} for one in (await world.get(NODES, "n"))["spec"].get("taints") or []]
+    return [
+        {"key": one["key"], "effect": one["effect"]}
+        for one in (await world.get(NODES, "n"))["spec"].get("taints") or []
+    ]
 
 
 MOVED = {
@@ -62,7 +69,9 @@ MOVED = {
 
 
 @pytest.mark.parametrize(("then", "now"), MOVED.values(), ids=MOVED)
-async def test_a_taint_that_does_not_stand_where_it_stood_takes_no_other_with_it(then: list[Any], now: list[Any]) -> None:
+async def test_a_taint_that_does_not_stand_where_it_stood_takes_no_other_with_it(
+    then: list[Any], now: list[Any]
+) -> None:
     world = ClusterWorld()
     nodes, node = await seen(world, then)
     await world.patch(NODES, "n", {"spec": {"taints": now}})
@@ -159,7 +168,9 @@ async def test_a_refusal_is_told_where_nobody_can_say_whether_the_node_has_moved
 
 
 @pytest.mark.parametrize("write", ["patch nodes/status", "patch nodes", "patch pods/status"])
-async def test_who_is_refused_for_good_is_told_each_time_and_tried_ever_more_slowly(write: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_who_is_refused_for_good_is_told_each_time_and_tried_ever_more_slowly(
+    write: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with HealthWorld().working() as world:
         rule = world.ours.cluster.refuse(write, times=None, error=NO)
         await world.add_node("other")
@@ -174,7 +185,9 @@ async def test_who_is_refused_for_good_is_told_each_time_and_tried_ever_more_slo
 
 
 @pytest.mark.parametrize("of", ["eviction", "podgc"])
-async def test_a_deletion_that_is_refused_behind_a_write_of_our_own_is_told(of: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_deletion_that_is_refused_behind_a_write_of_our_own_is_told(
+    of: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The pod has moved since it was decided about, by the write that says why it goes: that is no staleness."""
     async with HealthWorld().working() as world:
         rule = world.ours.cluster.refuse("delete pods", times=None, error=NO)

@@ -24,7 +24,17 @@ from mooring.sidecars.provisioner.options import Rules
 from mooring.wire.grpc.codes import Code
 from tests.support.binding import Forbids
 from tests.support.builders import a_content, a_pv, a_secret, a_snapshot
-from tests.support.provisioning import CLAIMS, CREATE, DELETE, DRIVER, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
+from tests.support.provisioning import (
+    CLAIMS,
+    CREATE,
+    DELETE,
+    DRIVER,
+    PVS,
+    AnsweringDriver,
+    GiB,
+    ProvisioningWorld,
+    an_answer,
+)
 from tests.support.scripted_driver import RPC, Fail, Lose
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import VolumeDriver
@@ -82,7 +92,10 @@ async def refused(world: ProvisioningWorld, text: str, *, calls: int = 0) -> Non
         ({**SECRET, f"{PREFIX}provisioner-secret-name": "../../s"}, "is not a valid secret name"),
         ({**SECRET, f"{PREFIX}provisioner-secret-namespace": "kube system"}, "is not a valid namespace name"),
         ({**SECRET, f"{PREFIX}provisioner-secret-name": "n" * 5000}, "is not a valid secret name"),
-        ({f"{PREFIX}node-stage-secret-name": "$" * 3000, f"{PREFIX}node-stage-secret-namespace": "default"}, "invalid tokens"),
+        (
+            {f"{PREFIX}node-stage-secret-name": "$" * 3000, f"{PREFIX}node-stage-secret-namespace": "default"},
+            "invalid tokens",
+        ),
     ],
 )
 async def test_classes_that_say_nonsense(parameters: Mapping[str, str], text: str):
@@ -166,7 +179,9 @@ async def test_no_node_has_the_driver():
 # -- answers of drivers
 
 
-def answering(*answers: csi.CreateVolumeResponse, topology: bool = False, controller: tuple[int, ...] = ()) -> ProvisioningWorld:
+def answering(
+    *answers: csi.CreateVolumeResponse, topology: bool = False, controller: tuple[int, ...] = ()
+) -> ProvisioningWorld:
     driver = AnsweringDriver(controller=controller, topology={} if topology else None)
     driver.answers += answers
     return a_world(driver)
@@ -223,7 +238,9 @@ async def test_a_volume_in_a_place_that_nobody_asked_for(segments: Mapping[str, 
 
 async def test_a_volume_whose_place_is_told_under_another_key_is_taken():
     """A driver may have two keys for a place, and be asked under the one and answer under the other: they can't be compared."""
-    world = answering(an_answer(capacity_bytes=GiB, accessible_topology=[{"segments": {"example.com/zone": "a"}}]), topology=True)
+    world = answering(
+        an_answer(capacity_bytes=GiB, accessible_topology=[{"segments": {"example.com/zone": "a"}}]), topology=True
+    )
     await world.make_node("n1", "a")
     await world.base()
     async with world.provisioning():
@@ -446,7 +463,9 @@ async def test_snapshots_that_can_not_be_used(driver: str, ready: bool, text: st
     await world.create(a_content("content", ref, driver=driver, deletionPolicy="Delete"))
     await world.base(dataSource={"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": "snap"})
     await refused(world, text)
-    assert names.SNAPSHOT_FINALIZER not in (await world.get(VOLUME_SNAPSHOTS, "snap", "default"))["metadata"].get("finalizers", [])
+    assert names.SNAPSHOT_FINALIZER not in (await world.get(VOLUME_SNAPSHOTS, "snap", "default"))["metadata"].get(
+        "finalizers", []
+    )
 
 
 async def test_a_cluster_without_the_kind_of_grants():

@@ -48,7 +48,12 @@ Table = dict[tuple[str, str], str | None]
 
 class CapacityWorld(ClusterWorld):
     def __init__(
-        self, faults: ServerFaults | None = None, node: NodeOptions | None = None, *, retry_s: float = 1.0, **options: Any
+        self,
+        faults: ServerFaults | None = None,
+        node: NodeOptions | None = None,
+        *,
+        retry_s: float = 1.0,
+        **options: Any,
     ) -> None:
         super().__init__(faults)
         self.driver = VolumeDriver(controller=[RPC.GET_CAPACITY], topology={}, story=self.story)
@@ -62,7 +67,16 @@ class CapacityWorld(ClusterWorld):
         port = InProcessDriver(self.driver, clock=self.clock)
         facts = capabilities_of(await probe_and_identify(port, clock=self.clock))
         caches = ProvisionerCaches(self.runtime, facts, self.options)
-        env = Environment(self.runtime, port, facts, self.options, caches, self.recorder, SecretCache(self.cluster, self.clock), self.bus)
+        env = Environment(
+            self.runtime,
+            port,
+            facts,
+            self.options,
+            caches,
+            self.recorder,
+            SecretCache(self.cluster, self.clock),
+            self.bus,
+        )
         capacity = CapacityPublisher(env, place)
         async with self.running_on(caches.shared, capacity.run):
             yield capacity
@@ -84,11 +98,21 @@ class CapacityWorld(ClusterWorld):
             await self.create(a_class(name, provisioner=driver, volumeBindingMode=binding, **more))
 
     async def stored(
-        self, class_name: str, zone: str, value: str = "100Gi", driver: str = DRIVER, manager: str = "external-provisioner"
+        self,
+        class_name: str,
+        zone: str,
+        value: str = "100Gi",
+        driver: str = DRIVER,
+        manager: str = "external-provisioner",
     ) -> str:
         """An object as an earlier provisioner left it; its name."""
         labels = {DRIVER_LABEL: driver, MANAGER_LABEL: manager}
-        fields = {"generateName": "csisc-", "namespace": "ns", "labels": labels, "nodeTopology": {"matchLabels": {ZONE: zone}}}
+        fields = {
+            "generateName": "csisc-",
+            "namespace": "ns",
+            "labels": labels,
+            "nodeTopology": {"matchLabels": {ZONE: zone}},
+        }
         made = await self.create(a_capacity("", None, value, class_name, **fields))
         return str(made["metadata"]["name"])
 
@@ -97,12 +121,18 @@ class CapacityWorld(ClusterWorld):
 
     async def keys(self) -> list[tuple[str, str]]:
         """Class and zone of each object."""
-        return sorted((o["storageClassName"], o["nodeTopology"].get("matchLabels", {}).get(ZONE, "")) for o in await self.objects())
+        return sorted(
+            (o["storageClassName"], o["nodeTopology"].get("matchLabels", {}).get(ZONE, ""))
+            for o in await self.objects()
+        )
 
     async def table(self) -> Table:
         keys = await self.keys()
         assert len(keys) == len(set(keys)), "two objects say the same"
-        found = {(o["storageClassName"], o["nodeTopology"].get("matchLabels", {}).get(ZONE, "")): o for o in await self.objects()}
+        found = {
+            (o["storageClassName"], o["nodeTopology"].get("matchLabels", {}).get(ZONE, "")): o
+            for o in await self.objects()
+        }
         return {key: obj.get("capacity") for key, obj in found.items()}
 
     async def has(self, *keys: tuple[str, str]) -> None:
@@ -114,7 +144,10 @@ class CapacityWorld(ClusterWorld):
     def asked(self) -> list[tuple[str, str]]:
         """The zones asked for, and the parameters' `a`."""
         requests = [call.request for call in self.driver.made(CAPACITY)]
-        return [(request.accessible_topology.segments.get(ZONE, ""), request.parameters.get("a", "")) for request in requests]
+        return [
+            (request.accessible_topology.segments.get(ZONE, ""), request.parameters.get("a", ""))
+            for request in requests
+        ]
 
     def zones(self) -> list[str]:
         return sorted(zone for zone, _ in self.asked())
@@ -202,7 +235,9 @@ async def test_P83_a_changed_value_is_one_put():
     before = {obj["metadata"]["uid"]: obj for obj in await world.objects()}
     async with world.publishing():
         await world.settle(10)
-        world.driver.capacity_bytes = lambda request: 50 * GiB if request.accessible_topology.segments[ZONE] == "a" else 100 * GiB
+        world.driver.capacity_bytes = lambda request: (
+            50 * GiB if request.accessible_topology.segments[ZONE] == "a" else 100 * GiB
+        )
         await world.settle(1000)
     assert [PUT] == world.writes()
     assert {("one", "a"): "50Gi", ("one", "b"): "100Gi"} == await world.table()
@@ -274,7 +309,9 @@ async def test_P83_a_slow_driver_is_not_asked_twice_at_once():
     assert all(before.ended_s <= after.started_s for before, after in itertools.pairwise(calls))
 
 
-@pytest.mark.parametrize(("class_name", "zone"), [("one", "a"), ("one", "z"), ("gone", "a")], ids=["duplicate", "place", "class"])
+@pytest.mark.parametrize(
+    ("class_name", "zone"), [("one", "a"), ("one", "z"), ("gone", "a")], ids=["duplicate", "place", "class"]
+)
 async def test_P84_what_should_not_be_there_is_deleted(world: CapacityWorld, class_name: str, zone: str):
     first = await world.stored("one", "a")
     await world.stored(class_name, zone)
@@ -372,7 +409,9 @@ async def test_P84_what_somebody_deletes_or_changes_is_made_right(world: Capacit
         await world.delete(CSI_STORAGE_CAPACITIES, name, "ns")
         await world.has(("one", "a"))
         [obj] = await world.objects()
-        await world.patch(CSI_STORAGE_CAPACITIES, obj["metadata"]["name"], {"metadata": {"labels": {MANAGER_LABEL: "me"}}}, "ns")
+        await world.patch(
+            CSI_STORAGE_CAPACITIES, obj["metadata"]["name"], {"metadata": {"labels": {MANAGER_LABEL: "me"}}}, "ns"
+        )
         await world.has(("one", "a"), ("one", "a"))
     assert [PUT, POST, POST] == world.writes()
 
@@ -434,18 +473,25 @@ async def test_P83_what_provisioning_does_is_asked_for_at_once():
         assert ["a", "a"] == await asked()
         await world.create(a_volume_in(name="pv-anywhere"))
         assert ["a", "b"] == await asked()
-        await world.create(a_pv("pv-of-another", source={"csi": {"driver": "other", "volumeHandle": "h"}}, storageClassName="one"))
+        await world.create(
+            a_pv("pv-of-another", source={"csi": {"driver": "other", "volumeHandle": "h"}}, storageClassName="one")
+        )
         assert [] == await asked()
         assert ["a", "b"] == await asked_after(topics.ROOM_LACKING, "two")
         assert [] == await asked_after(topics.ROOM_LACKING, "unknown")
         assert ["b", "b"] == await asked_after(topics.ROOM_FREED, *places_of(volume_in(("In", ["b"]))))
-        assert ["a", "a", "b", "b"] == await asked_after(topics.ROOM_FREED, *places_of(volume_in(("In", ["a"]), ("In", ["b"]))))
+        assert ["a", "a", "b", "b"] == await asked_after(
+            topics.ROOM_FREED, *places_of(volume_in(("In", ["a"]), ("In", ["b"])))
+        )
         assert [] == await asked_after(topics.ROOM_FREED, *places_of(volume_in(("In", ["z"]))))
         assert [] == await asked_after(topics.ROOM_FREED, *places_of(volume_in()))
 
 
 def a_volume_in(*expressions: tuple[str, list[str]], name: str = "pv") -> dict[str, Any]:
-    terms = [{"matchExpressions": [{"key": ZONE, "operator": operator, "values": values}]} for operator, values in expressions]
+    terms = [
+        {"matchExpressions": [{"key": ZONE, "operator": operator, "values": values}]}
+        for operator, values in expressions
+    ]
     affinity = {"required": {"nodeSelectorTerms": terms}} if terms else None
     return a_pv(name, storageClassName="one", nodeAffinity=affinity)
 
@@ -455,7 +501,9 @@ def volume_in(*expressions: tuple[str, list[str]]) -> PersistentVolume:
 
 
 def test_P83_only_plain_places_are_places():
-    assert (((ZONE, "a"),), ((ZONE, "b"),)) == places_of(volume_in(("In", ["a"]), ("In", ["b"]), ("In", ["c", "d"]), ("Exists", [])))
+    assert (((ZONE, "a"),), ((ZONE, "b"),)) == places_of(
+        volume_in(("In", ["a"]), ("In", ["b"]), ("In", ["c", "d"]), ("Exists", []))
+    )
 
 
 async def test_P83_the_drivers_return_ends_the_back_off():
@@ -542,7 +590,13 @@ async def test_P82_the_owner_is_the_pod_or_who_controls_it():
     assert None is await preflight.owner_of(world.cluster, "ns", "pod", -1)
     pod = await preflight.owner_of(world.cluster, "ns", "pod", 0)
     assert pod is not None
-    assert ("v1", "Pod", "pod", made["metadata"]["uid"], True) == (pod.api_version, pod.kind, pod.name, pod.uid, pod.controller)
+    assert ("v1", "Pod", "pod", made["metadata"]["uid"], True) == (
+        pod.api_version,
+        pod.kind,
+        pod.name,
+        pod.uid,
+        pod.controller,
+    )
     controller = await preflight.owner_of(world.cluster, "ns", "pod", 1)
     assert controller is not None
     assert rs == msgspec.to_builtins(controller)
@@ -563,7 +617,9 @@ async def test_P84_adoption_adds_the_owner_and_keeps_the_others():
     await world.classes("one", "new")
     name = await world.stored("one", "a")
     other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "other"}
-    await world.patch(CSI_STORAGE_CAPACITIES, name, {"metadata": {"ownerReferences": [other], "annotations": {"a": "b"}}}, "ns")
+    await world.patch(
+        CSI_STORAGE_CAPACITIES, name, {"metadata": {"ownerReferences": [other], "annotations": {"a": "b"}}}, "ns"
+    )
     async with world.publishing():
         await world.has(("one", "a"), ("new", "a"))
         await world.settle(1000)
@@ -609,7 +665,9 @@ async def test_P82_the_api_is_asked_for_its_version():
     with pytest.raises(ConfigError, match="no CSIStorageCapacity"):
         await preflight.capacity_kind(CapacityWorld(Answers(v1=missing)).cluster, "ns")
     with pytest.raises(ConfigError, match='namespaces "ns" not found'):
-        await preflight.capacity_kind(CapacityWorld(Answers(v1=NotFound('namespaces "ns" not found', reason="NotFound"))).cluster, "ns")
+        await preflight.capacity_kind(
+            CapacityWorld(Answers(v1=NotFound('namespaces "ns" not found', reason="NotFound"))).cluster, "ns"
+        )
     with pytest.raises(ConfigError, match="can't be used"):
         await preflight.capacity_kind(CapacityWorld(Answers(v1=Forbidden("no", reason="Forbidden"))).cluster, "ns")
 

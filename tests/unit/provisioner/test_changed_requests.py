@@ -88,7 +88,9 @@ async def test_a_new_process_knows_what_was_asked_for_before_the_last_request():
     world = await on_nodes()
     place = JournalLocation("default", "csi.test")
     world.intents = Journal(world.users, place, "first", world.clock)
-    world.driver.script(CREATE, Lose(Code.DEADLINE_EXCEEDED), Fail(Code.RESOURCE_EXHAUSTED, "full"), Fail(Code.UNAVAILABLE))
+    world.driver.script(
+        CREATE, Lose(Code.DEADLINE_EXCEEDED), Fail(Code.RESOURCE_EXHAUSTED, "full"), Fail(Code.UNAVAILABLE)
+    )
     async with world.provisioning(calls=2):
         await world.settle(0.5)
         await world.annotate({names.SELECTED_NODE: "n2"})
@@ -98,7 +100,8 @@ async def test_a_new_process_knows_what_was_asked_for_before_the_last_request():
     await world.delete_claim()
     in_zone_b = Fail(Code.ALREADY_EXISTS, "in another zone")
     world.driver.always(
-        CREATE, lambda request: in_zone_b if request.accessibility_requirements.preferred[0].segments["zone"] == "b" else None
+        CREATE,
+        lambda request: in_zone_b if request.accessibility_requirements.preferred[0].segments["zone"] == "b" else None,
     )
     world.intents = Journal(world.users, place, "second", world.clock)
     async with world.provisioning():
@@ -171,7 +174,9 @@ async def test_requests_that_may_have_made_a_volume_are_asked_for_by_turns():
         assert ["a", "a", "b", "b"] == accounts(world)
         await world.delete_claim()
         await world.settle(1)
-        world.driver.always(CREATE, lambda request: Fail(Code.INVALID_ARGUMENT) if request.secrets["account"] == "a" else None)
+        world.driver.always(
+            CREATE, lambda request: Fail(Code.INVALID_ARGUMENT) if request.secrets["account"] == "a" else None
+        )
         await world.settle(1000)
         await world.volume(name)
 
@@ -195,7 +200,9 @@ async def test_another_secret_is_taken_where_the_former_one_is_gone(class_is: st
 
 
 def refuses(world: ProvisioningWorld, is_refused: Callable[[csi.CreateVolumeRequest], bool]) -> None:
-    world.driver.always(CREATE, lambda request: Fail(Code.INVALID_ARGUMENT, "not this one") if is_refused(request) else None)
+    world.driver.always(
+        CREATE, lambda request: Fail(Code.INVALID_ARGUMENT, "not this one") if is_refused(request) else None
+    )
 
 
 async def test_P45_an_annotation_that_the_class_names_ends_the_rest():

@@ -46,7 +46,11 @@ async def test_P01_a_plain_claim_gets_a_volume():
     name = f"pvc-{claim['metadata']['uid']}"
     request = world.request
     assert (name, GiB, 0) == (request.name, request.capacity_range.required_bytes, request.capacity_range.limit_bytes)
-    assert ({"colour": "red"}, {}, {}) == (dict(request.parameters), dict(request.secrets), dict(request.mutable_parameters))
+    assert ({"colour": "red"}, {}, {}) == (
+        dict(request.parameters),
+        dict(request.secrets),
+        dict(request.mutable_parameters),
+    )
     assert [CREATE, POST_PV] == world.told
     notes = {names.PROVISIONED_BY: DRIVER, names.DELETION_SECRET_NAME: "", names.DELETION_SECRET_NAMESPACE: ""}
     assert notes == pv["metadata"]["annotations"]
@@ -89,7 +93,8 @@ async def test_P02_the_beta_annotation_asks_too():
     "claim",
     [
         pytest.param(
-            {"annotations": {names.STORAGE_PROVISIONER: "other", names.STORAGE_PROVISIONER_BETA: DRIVER}}, id="P03-the-ga-one-wins"
+            {"annotations": {names.STORAGE_PROVISIONER: "other", names.STORAGE_PROVISIONER_BETA: DRIVER}},
+            id="P03-the-ga-one-wins",
         ),
         pytest.param({"ask": False}, id="P04-nobody-asked"),
         pytest.param({"volumeName": "some"}, id="P05-it-has-a-volume"),
@@ -385,7 +390,9 @@ async def test_P49_a_claim_that_a_populator_fills_is_told_so_and_left_alone():
     world = await ProvisioningWorld(resync_s=0.0).base(dataSourceRef={"apiGroup": "x.io", "kind": "Foo", "name": "f"})
     async with world.provisioning():
         await world.settle(2000)
-        assert [(PROVISIONING, 'External provisioner is provisioning volume for claim "default/c"')] == await world.told_of()
+        assert [
+            (PROVISIONING, 'External provisioner is provisioning volume for claim "default/c"')
+        ] == await world.told_of()
     [event] = [request.body for request in world.cluster.writes("create events")]
     assert ("Normal", PROVISIONING) == (event["type"], event["reason"])
     assert "Assuming an external populator will provision the volume" == event["message"]

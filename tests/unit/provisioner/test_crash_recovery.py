@@ -40,12 +40,21 @@ from tests.support.seeds import chunks
 
 RPC = csi.ControllerServiceCapability.RPC
 INFO = DriverInfo(
-    "csi.test", "1", frozenset({csi.PluginCapability.Service.CONTROLLER_SERVICE}), frozenset(), frozenset({RPC.CREATE_DELETE_VOLUME})
+    "csi.test",
+    "1",
+    frozenset({csi.PluginCapability.Service.CONTROLLER_SERVICE}),
+    frozenset(),
+    frozenset({RPC.CREATE_DELETE_VOLUME}),
 )
 TIMEOUT_S = 2.0
-OPTIONS = ProvisionerOptions(timeout_s=TIMEOUT_S, worker_threads=4, retry_interval_start_s=0.2, retry_interval_max_s=1.0)
+OPTIONS = ProvisionerOptions(
+    timeout_s=TIMEOUT_S, worker_threads=4, retry_interval_start_s=0.2, retry_interval_max_s=1.0
+)
 PARTS = frozenset({binding.BINDER, binding.CLAIM_PROTECTION, binding.VOLUME_PROTECTION})
-SECRET_KEYS = {"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "default"}
+SECRET_KEYS = {
+    "csi.storage.k8s.io/provisioner-secret-name": "s",
+    "csi.storage.k8s.io/provisioner-secret-namespace": "default",
+}
 FATES = (["ok"], ["lost"], ["slow"], ["refused", "lost"], ["lost", "slow"])
 
 
@@ -73,7 +82,9 @@ class CrashWorld(ClusterWorld):
     async def prepare(self) -> None:
         fields = {"reclaimPolicy": self.run.policy, "parameters": SECRET_KEYS}
         await self.create(a_secret("s", {"token": base64.b64encode(b"t").decode()}), a_class(**fields))
-        binder = make_binder(Runtime(self.users, self.clock, self.randomness, Metrics()), BinderOptions(parts=PARTS, workers=2))
+        binder = make_binder(
+            Runtime(self.users, self.clock, self.randomness, Metrics()), BinderOptions(parts=PARTS, workers=2)
+        )
         self._binder = asyncio.get_running_loop().create_task(binder.run(), name="binder")
         self.life = self.start()
         await asyncio.sleep(1)
@@ -84,9 +95,15 @@ class CrashWorld(ClusterWorld):
         cluster: Any = MortalCluster(self.users, life)
         driver = InProcessDriver(MortalDriver(self.backend, life), clock=clock)
         identity = f"me{self.starts}"
-        intents = Journal(cluster, JournalLocation("default", "csi.test"), identity, clock) if self.run.durable else Intents()
+        intents = (
+            Journal(cluster, JournalLocation("default", "csi.test"), identity, clock) if self.run.durable else Intents()
+        )
         events = EventRecorder(cluster, identity, clock=clock, randomness=randomness)
-        life.start(Provisioner(Runtime(cluster, clock, randomness, Metrics()), driver, INFO, OPTIONS, events, intents=intents).run())
+        life.start(
+            Provisioner(
+                Runtime(cluster, clock, randomness, Metrics()), driver, INFO, OPTIONS, events, intents=intents
+            ).run()
+        )
         return life
 
     async def delete_claim(self) -> None:
@@ -107,7 +124,9 @@ class CrashWorld(ClusterWorld):
         return str(claim["status"]["phase"]) if claim else ""
 
     async def handles(self) -> list[str]:
-        return sorted(pv.spec.csi.volume_handle for pv in (await self.users.list(PERSISTENT_VOLUMES)).items if pv.spec.csi)
+        return sorted(
+            pv.spec.csi.volume_handle for pv in (await self.users.list(PERSISTENT_VOLUMES)).items if pv.spec.csi
+        )
 
     async def open_intents(self) -> list[str]:
         found = (await self.users.list(LEASES.whole())).items

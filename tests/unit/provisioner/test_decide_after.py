@@ -48,7 +48,12 @@ def chosen_for(*, volume: str = "", node: str = "n1") -> PersistentVolumeClaim:
     return typed(a_claim("c", namespace="ns", uid="u", selected=node, volume=volume))
 
 
-ORDER, FORMER, KEPT, UNATTENDED = an_order(), an_order(former=True), an_order(policy="Retain"), an_order(unattended=True)
+ORDER, FORMER, KEPT, UNATTENDED = (
+    an_order(),
+    an_order(former=True),
+    an_order(policy="Retain"),
+    an_order(unattended=True),
+)
 
 
 # -- a volume that can't be used, or whose object is refused
@@ -61,7 +66,9 @@ ORDER, FORMER, KEPT, UNATTENDED = an_order(), an_order(former=True), an_order(po
         pytest.param(KEPT, Save.REFUSED, Verdict(Fate.DELETED, ODD), id="it-was-never-its-users"),
         pytest.param(ORDER, Save.STORED, Verdict(Fate.STORED, ODD), id="the-claims-own-object-names-it"),
         pytest.param(ORDER, None, Verdict(Fate.LEFT, ODD), id="nobody-can-name-it"),
-        pytest.param(ORDER, Save.TAKEN, Verdict(Fate.LEFT, Failure("why", **GONE)), id="another-claims-object-names-it"),
+        pytest.param(
+            ORDER, Save.TAKEN, Verdict(Fate.LEFT, Failure("why", **GONE)), id="another-claims-object-names-it"
+        ),
         pytest.param(
             ORDER,
             Save.LATER,
@@ -90,23 +97,37 @@ MAY_BE_KEPT = f"{REFUSED}. Volume pvc-u is left alone: it may have been kept on 
     [
         pytest.param(ORDER, Save.REFUSED, True, Fate.DELETED, State.FINISHED, REFUSED, id="P46-refused-for-good"),
         pytest.param(ORDER, Save.REFUSED, False, Fate.DELETED, State.FINISHED, REFUSED, id="its-class-deletes-volumes"),
-        pytest.param(KEPT, Save.REFUSED, True, Fate.DELETED, State.FINISHED, REFUSED, id="its-claim-has-not-had-it-yet"),
-        pytest.param(KEPT, Save.REFUSED, False, Fate.LEFT, State.BACKGROUND, UNCLAIMED, id="its-user-may-have-taken-it"),
-        pytest.param(ORDER, Save.TAKEN, True, Fate.LEFT, State.FINISHED, "why", id="somebody-elses-object-may-be-about-it"),
+        pytest.param(
+            KEPT, Save.REFUSED, True, Fate.DELETED, State.FINISHED, REFUSED, id="its-claim-has-not-had-it-yet"
+        ),
+        pytest.param(
+            KEPT, Save.REFUSED, False, Fate.LEFT, State.BACKGROUND, UNCLAIMED, id="its-user-may-have-taken-it"
+        ),
+        pytest.param(
+            ORDER, Save.TAKEN, True, Fate.LEFT, State.FINISHED, "why", id="somebody-elses-object-may-be-about-it"
+        ),
         pytest.param(KEPT, Save.TAKEN, False, Fate.LEFT, State.FINISHED, "why", id="whatever-became-of-the-claim"),
-        pytest.param(UNATTENDED, Save.REFUSED, True, Fate.LEFT, State.FINISHED, MAY_BE_KEPT, id="it-may-have-been-kept"),
+        pytest.param(
+            UNATTENDED, Save.REFUSED, True, Fate.LEFT, State.FINISHED, MAY_BE_KEPT, id="it-may-have-been-kept"
+        ),
     ],
 )
-def test_a_volume_whose_object_is_refused(order: Order, saved: Save, is_awaited: bool, fate: Fate, state: State, error: str):
+def test_a_volume_whose_object_is_refused(
+    order: Order, saved: Save, is_awaited: bool, fate: Fate, state: State, error: str
+):
     verdict = decide_volume_after_pv_refused(order, saved, "why", Holder.WAITS if is_awaited else Holder.GONE)
     assert (fate, state) == (verdict.fate, verdict.failure.state)
     assert error == verdict.failure.error
     assert (fate is Fate.DELETED) == verdict.failure.infeasible
 
 
-@pytest.mark.parametrize(("order", "depends"), [(ORDER, False), (KEPT, True), (an_order(policy="Retain", unattended=True), False)])
+@pytest.mark.parametrize(
+    ("order", "depends"), [(ORDER, False), (KEPT, True), (an_order(policy="Retain", unattended=True), False)]
+)
 def test_whether_the_claim_is_gone_matters_for_volumes_that_are_retained(order: Order, depends: bool):
-    refused = [decide_volume_after_pv_refused(order, Save.REFUSED, "why", claim) for claim in (Holder.WAITS, Holder.GONE)]
+    refused = [
+        decide_volume_after_pv_refused(order, Save.REFUSED, "why", claim) for claim in (Holder.WAITS, Holder.GONE)
+    ]
     assert depends == (refused[0] != refused[1])
 
 
@@ -152,7 +173,9 @@ INFEASIBLE = Failure("bad", State.FINISHED, infeasible=True)
 ON_N1 = an_order(node="n1")
 
 
-def attempted(failure: Failure, order: Order | None = ORDER, claim: PersistentVolumeClaim | None = WAITS, **more: Any) -> Attempted:
+def attempted(
+    failure: Failure, order: Order | None = ORDER, claim: PersistentVolumeClaim | None = WAITS, **more: Any
+) -> Attempted:
     return Attempted(reported_failure(failure, order), order, claim, **more)
 
 
@@ -173,8 +196,14 @@ UNAWAITED = {
     "P41-gone-and-may-be-made": (attempted(BACKGROUND, claim=None), After(Then.RETRY)),
     "P44-gone-and-not-asked": (attempted(UNCHANGED, FORMER, None, is_open=True), After(Then.RETRY)),
     "P42-gone-and-unknown": (attempted(FINISHED, FORMER, None, is_open=True), After(Then.REST, releases_source=True)),
-    "P42-has-another-volume": (attempted(FINISHED, FORMER, BOUND, is_open=True), After(Then.REST, releases_source=True)),
-    "stored-by-hand-and-unknown": (attempted(FINISHED, FORMER, is_open=True, has_object=True), After(Then.REST, releases_source=True)),
+    "P42-has-another-volume": (
+        attempted(FINISHED, FORMER, BOUND, is_open=True),
+        After(Then.REST, releases_source=True),
+    ),
+    "stored-by-hand-and-unknown": (
+        attempted(FINISHED, FORMER, is_open=True, has_object=True),
+        After(Then.REST, releases_source=True),
+    ),
     "infeasible-and-unknown": (
         attempted(INFEASIBLE, ORDER, None, is_open=True),
         After(Then.REST, releases_source=True, fingerprint=WANTED),
@@ -186,7 +215,10 @@ RESCHEDULED = {
     "P38-full": (attempted(FULL, ON_N1, node_tried="n1"), OTHER),
     "P69-no-such-node": (attempted(FULL, None, node_tried="n1"), OTHER),
     "P39-no-node-selected": (attempted(FULL, node_tried=""), After(Then.RETRY)),
-    "another-node-is-selected-by-now": (attempted(FULL, ON_N1, chosen_for(node="n2"), node_tried="n1"), After(Then.RETRY)),
+    "another-node-is-selected-by-now": (
+        attempted(FULL, ON_N1, chosen_for(node="n2"), node_tried="n1"),
+        After(Then.RETRY),
+    ),
     "its-claim-is-gone": (attempted(FULL, ON_N1, None, node_tried="n1"), After(Then.FORGET, releases_source=True)),
     "of-a-former-request": (
         attempted(FULL, an_order(node="n1", former=True), node_tried="n1"),
@@ -204,7 +236,8 @@ def test_when_a_claim_comes_again(answer: Attempted, after: After):
 
 def test_many_nodes_in_a_row_make_every_other_one_wait():
     asked = [
-        decide_claim_after_failure(attempted(FULL, ON_N1, node_tried="n1", reschedules=n)).other_node for n in range(RESCHEDULES_MAX + 4)
+        decide_claim_after_failure(attempted(FULL, ON_N1, node_tried="n1", reschedules=n)).other_node
+        for n in range(RESCHEDULES_MAX + 4)
     ]
     assert [True] * RESCHEDULES_MAX + [True, False, True, False] == asked
 

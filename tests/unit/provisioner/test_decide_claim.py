@@ -50,7 +50,12 @@ FOO = {"apiGroup": "x.io", "kind": "Foo", "name": "f"}
 
 
 def asking(annotations: Mapping[str, str] | None = None, size: str = "1Gi", **spec: Any) -> PersistentVolumeClaim:
-    metadata = {"namespace": "ns", "uid": UID, "resourceVersion": "1", "annotations": ASKED if annotations is None else annotations}
+    metadata = {
+        "namespace": "ns",
+        "uid": UID,
+        "resourceVersion": "1",
+        "annotations": ASKED if annotations is None else annotations,
+    }
     return typed(a_claim("c", size=size, **metadata, **spec))
 
 
@@ -119,7 +124,9 @@ def creates(decision: Decision[Action]) -> bool:
     return any(isinstance(action, Create) for action in decision.actions)
 
 
-def an_intent(claim: PersistentVolumeClaim | None = None, parameters: Json | None = None, looked: Looked | None = None) -> Intent:
+def an_intent(
+    claim: PersistentVolumeClaim | None = None, parameters: Json | None = None, looked: Looked | None = None
+) -> Intent:
     """What such a claim is begun with."""
     return order_of(decided(a_view(claim or asking(), class_with(parameters)), looked)).intent
 
@@ -138,8 +145,14 @@ NOTHING_TO_TRY = {
         Decision(why.NotAsked("other")),
     ),
     "P04-nobody-asked": (a_view(asking({}), class_with()), Decision(why.NotAsked(""))),
-    "P05-it-has-a-volume": (a_view(asking(volumeName="pv"), class_with()), Decision(why.HasVolume("pv"), (ReleaseSource(),))),
-    "P06-no-node-yet": (a_view(asking(), class_with(volumeBindingMode="WaitForFirstConsumer")), Decision(why.WaitsForNode())),
+    "P05-it-has-a-volume": (
+        a_view(asking(volumeName="pv"), class_with()),
+        Decision(why.HasVolume("pv"), (ReleaseSource(),)),
+    ),
+    "P06-no-node-yet": (
+        a_view(asking(), class_with(volumeBindingMode="WaitForFirstConsumer")),
+        Decision(why.WaitsForNode()),
+    ),
     "P06-an-empty-node": (
         a_view(asking({**ASKED, names.SELECTED_NODE: ""}), class_with(volumeBindingMode="WaitForFirstConsumer")),
         Decision(why.WaitsForNode()),
@@ -149,8 +162,14 @@ NOTHING_TO_TRY = {
         Decision(why.WaitsForNode()),
     ),
     "P07-no-class": (a_view(asking()), Decision(why.ClassMissing("sc"), (CountFailure("sc", ""),))),
-    "P08-a-class-of-another": (a_view(asking(), class_with(provisioner="other")), Decision(why.ClassOfAnother("sc", "other"))),
-    "P09-the-volume-is-there": (a_view(asking(), class_with(), pv_for()), Decision(why.Provisioned(NAME), (ReleaseSource(),))),
+    "P08-a-class-of-another": (
+        a_view(asking(), class_with(provisioner="other")),
+        Decision(why.ClassOfAnother("sc", "other")),
+    ),
+    "P09-the-volume-is-there": (
+        a_view(asking(), class_with(), pv_for()),
+        Decision(why.Provisioned(NAME), (ReleaseSource(),)),
+    ),
     "P88-another-node": (
         a_view(asking({**ASKED, names.SELECTED_NODE: "n2"}), class_with(), node_name="n1"),
         Decision(why.OfAnotherNode("n2")),
@@ -193,14 +212,31 @@ def test_P10_the_name_is_made_by_the_flags():
 
 
 FAILURES = {
-    "P11-no-prefix": ({"rules": Rules(volume_name_prefix="")}, {}, "volume name prefix cannot be of length 0", State.FINISHED),
-    "P12-a-selector": ({}, {"selector": {"matchLabels": {"a": "b"}}}, "claim Selector is not supported", State.FINISHED),
-    "P48-it-creates-nothing": ({"driver": DriverCapabilities(DRIVER, creates=False)}, {}, "CREATE_DELETE_VOLUME", State.FINISHED),
+    "P11-no-prefix": (
+        {"rules": Rules(volume_name_prefix="")},
+        {},
+        "volume name prefix cannot be of length 0",
+        State.FINISHED,
+    ),
+    "P12-a-selector": (
+        {},
+        {"selector": {"matchLabels": {"a": "b"}}},
+        "claim Selector is not supported",
+        State.FINISHED,
+    ),
+    "P48-it-creates-nothing": (
+        {"driver": DriverCapabilities(DRIVER, creates=False)},
+        {},
+        "CREATE_DELETE_VOLUME",
+        State.FINISHED,
+    ),
     "P64-it-modifies-nothing": ({}, {"volumeAttributesClassName": "gold"}, "MODIFY_VOLUME", State.FINISHED),
 }
 
 
-@pytest.mark.parametrize(("view", "spec", "text", "state"), [pytest.param(*row, id=name) for name, row in FAILURES.items()])
+@pytest.mark.parametrize(
+    ("view", "spec", "text", "state"), [pytest.param(*row, id=name) for name, row in FAILURES.items()]
+)
 def test_an_attempt_that_fails_before_the_driver_is_asked(view: Json, spec: Json, text: str, state: State):
     looked = Looked({Wanted(VOLUME_ATTRIBUTES_CLASSES, "gold"): NotFound("no such class")})
     failure = failure_of(decided(a_view(asking(**spec), class_with(), **view), looked))
@@ -218,11 +254,15 @@ def test_P33_a_secret_is_looked_up_first_and_its_absence_is_told():
     decision = decided(view)
     assert ((Begin(), LookUp(Wanted(SECRETS, "s", "ns"))), True) == (decision.actions, decision.again)
     assert State.NO_CHANGE is failure_of(decided(view, with_secret(GONE))).state
-    assert SecretReference(name="s", namespace="ns") == order_of(decided(view, with_secret({"user": "me"}))).intent.secret
+    assert (
+        SecretReference(name="s", namespace="ns") == order_of(decided(view, with_secret({"user": "me"}))).intent.secret
+    )
 
 
 def test_P49_a_claim_with_a_foreign_source_is_left_to_a_populator():
-    assert Decision(why.Populated("Foo"), (Begin(), LeaveToPopulator())) == decided(a_view(asking(dataSourceRef=FOO), class_with()))
+    assert Decision(why.Populated("Foo"), (Begin(), LeaveToPopulator())) == decided(
+        a_view(asking(dataSourceRef=FOO), class_with())
+    )
 
 
 # -- claims that rest
@@ -240,7 +280,9 @@ def resting(claim: PersistentVolumeClaim, storage_class: StorageClass, until: fl
         pytest.param(resting(asking(size="2Gi"), class_with()), False, id="P45-the-claim-changed"),
         pytest.param(resting(asking(), class_with({"a": "b"})), False, id="P45-the-class-changed"),
         pytest.param(resting(asking({**ASKED, names.SELECTED_NODE: "n2"}), class_with()), False, id="P45-another-node"),
-        pytest.param(resting(asking({**ASKED, "touched": "yes"}), class_with()), True, id="P45-what-nobody-reads-changed"),
+        pytest.param(
+            resting(asking({**ASKED, "touched": "yes"}), class_with()), True, id="P45-what-nobody-reads-changed"
+        ),
     ],
 )
 def test_an_infeasible_claim_rests_until_it_or_its_class_changes(rest: Rest, rests: bool):
@@ -269,9 +311,15 @@ def is_asked_as(decision: Decision[Action], intent: Intent, *, former: bool) -> 
         pytest.param(a_view(asking(), None, intent=OPEN), True, id="the-class-is-gone"),
         pytest.param(a_view(asking(size="2Gi"), class_with(), intent=OPEN), True, id="the-claim-has-changed"),
         pytest.param(a_view(asking(), class_with({"a": "b"}), intent=OPEN), True, id="the-class-has-changed"),
-        pytest.param(a_view(asking(selector={}), class_with(), intent=OPEN), True, id="the-claim-can-not-be-served-any-more"),
-        pytest.param(a_view(asking(volumeName="other"), class_with(), intent=OPEN), True, id="P42-it-has-another-volume"),
-        pytest.param(a_view(None, None, intent=OPEN, state=IntentState.UNRESOLVED), True, id="P42-refused-and-the-claim-is-gone"),
+        pytest.param(
+            a_view(asking(selector={}), class_with(), intent=OPEN), True, id="the-claim-can-not-be-served-any-more"
+        ),
+        pytest.param(
+            a_view(asking(volumeName="other"), class_with(), intent=OPEN), True, id="P42-it-has-another-volume"
+        ),
+        pytest.param(
+            a_view(None, None, intent=OPEN, state=IntentState.UNRESOLVED), True, id="P42-refused-and-the-claim-is-gone"
+        ),
         pytest.param(
             a_view(asking(volumeName="other"), class_with(), intent=OPEN, state=IntentState.UNRESOLVED),
             True,
@@ -302,7 +350,9 @@ def test_P42_what_nobody_waits_for_any_more_is_asked_for_seldom():
     rest = Rest(NOW + 5, None, "no")
     view = a_view(None, None, intent=OPEN, state=IntentState.UNRESOLVED, rest=rest)
     assert Decision(why.NotRuledOut("no", 5.0), after_s=5.0) == decided(view)
-    assert is_asked_as(decided(a_view(None, None, intent=OPEN, rest=rest)), OPEN, former=True), "but what is not refused at once"
+    assert is_asked_as(decided(a_view(None, None, intent=OPEN, rest=rest)), OPEN, former=True), (
+        "but what is not refused at once"
+    )
 
 
 @pytest.mark.parametrize(
@@ -310,17 +360,23 @@ def test_P42_what_nobody_waits_for_any_more_is_asked_for_seldom():
     [
         pytest.param(None, Decision(why.Provisioned(NAME), (CloseIntent(), ReleaseSource())), id="gone"),
         pytest.param(asking(), Decision(why.Provisioned(NAME), (CloseIntent(), ReleaseSource())), id="there"),
-        pytest.param(asking(volumeName=NAME), Decision(why.HasVolume(NAME), (CloseIntent(), ReleaseSource())), id="bound"),
+        pytest.param(
+            asking(volumeName=NAME), Decision(why.HasVolume(NAME), (CloseIntent(), ReleaseSource())), id="bound"
+        ),
     ],
 )
-def test_P47_an_intent_whose_volume_is_stored_is_closed(claim: PersistentVolumeClaim | None, decision: Decision[Action]):
+def test_P47_an_intent_whose_volume_is_stored_is_closed(
+    claim: PersistentVolumeClaim | None, decision: Decision[Action]
+):
     assert decision == decided(a_view(claim, class_with(), pv_for(), intent=OPEN))
 
 
 @pytest.mark.parametrize("claim", [None, asking(), asking(size="2Gi")])
 def test_P46_a_volume_that_is_to_be_stored_is_not_asked_for(claim: PersistentVolumeClaim | None):
     pending = PendingVolume(Order(OPEN, csi.CreateVolumeRequest()), "vol", {}, NOW)
-    assert Decision(why.Saving(NAME)) == decided(a_view(claim, class_with(), intent=OPEN, state=IntentState.PENDING, pending=pending))
+    assert Decision(why.Saving(NAME)) == decided(
+        a_view(claim, class_with(), intent=OPEN, state=IntentState.PENDING, pending=pending)
+    )
 
 
 UNATTENDED = msgspec.structs.replace(OPEN, unattended=True)
@@ -348,7 +404,9 @@ WITH_SECRET = an_intent(None, SECRET, with_secret({"user": "me"}))
         pytest.param(NOW, {"user": "me"}, False, id="P44-still-there"),
     ],
 )
-def test_what_may_exist_is_asked_for_without_a_secret_that_is_lost(orphaned_at: float | None, found: Any, is_lost: bool):
+def test_what_may_exist_is_asked_for_without_a_secret_that_is_lost(
+    orphaned_at: float | None, found: Any, is_lost: bool
+):
     decision = decided(a_view(None, None, intent=WITH_SECRET, orphaned_at=orphaned_at), with_secret(found))
     if isinstance(found, dict) or is_lost:
         assert is_lost == order_of(decision).secret_is_lost

@@ -32,7 +32,13 @@ from mooring.sidecars.provisioner.deletion.decide import (
     detached,
     object_changed,
 )
-from mooring.sidecars.provisioner.model.cached import ATTACHMENT, ATTACHMENT_INDEXES, VOLUME_INDEXES, is_provisioned_by, keeps_attachment
+from mooring.sidecars.provisioner.model.cached import (
+    ATTACHMENT,
+    ATTACHMENT_INDEXES,
+    VOLUME_INDEXES,
+    is_provisioned_by,
+    keeps_attachment,
+)
 from tests.support.builders import a_class, a_node, a_pv, a_va, typed
 from tests.support.stores import store_of
 
@@ -163,7 +169,9 @@ def another(*, policy: str = "Retain", phase: str = "Available", **csi: Any) -> 
     return typed(a_pv("imported", source=source, phase=phase, resourceVersion="2", **spec))
 
 
-@pytest.mark.parametrize(("policy", "phase"), [("Retain", "Available"), ("Retain", "Released"), ("Delete", "Bound"), ("Delete", "")])
+@pytest.mark.parametrize(
+    ("policy", "phase"), [("Retain", "Available"), ("Retain", "Released"), ("Delete", "Bound"), ("Delete", "")]
+)
 def test_a_volume_that_another_object_keeps_or_uses_is_not_deleted(policy: str, phase: str):
     decision = decided(pv_with(), others=[another(policy=policy, phase=phase)])
     assert decision.problem == decision.because == why.NamedByOthers("pv1", ("imported",))
@@ -172,7 +180,9 @@ def test_a_volume_that_another_object_keeps_or_uses_is_not_deleted(policy: str, 
     assert {object_changed("pv1"), object_changed("imported")} == decision.waits_for
 
 
-@pytest.mark.parametrize("other", [another(policy="Delete", phase="Released"), another(driver="other"), another(volumeHandle="handle2")])
+@pytest.mark.parametrize(
+    "other", [another(policy="Delete", phase="Released"), another(driver="other"), another(volumeHandle="handle2")]
+)
 def test_objects_that_do_not_keep_this_volume_do_not_hold_it_back(other: PersistentVolume):
     assert DELETE == decided(pv_with(), others=[other]).actions
 
@@ -192,7 +202,9 @@ def test_P78_without_notes_the_class_says_which_secret():
     claim = {"name": "c", "namespace": "ns"}
     decision = decided(pv_with(annotations=OURS, claimRef=claim), parameters=SECRET_PARAMETERS)
     assert (LoadSecret(SecretReference("s-c", "ns")), *DELETE) == decision.actions
-    assert DELETE == decided(pv_with(annotations=OURS), parameters=SECRET_PARAMETERS).actions, "no claim to fill the template from"
+    assert DELETE == decided(pv_with(annotations=OURS), parameters=SECRET_PARAMETERS).actions, (
+        "no claim to fill the template from"
+    )
     assert (WITHOUT_CLASS, *DELETE[1:]) == decided(pv_with(annotations=OURS, claimRef=claim)).actions
 
 
@@ -224,7 +236,9 @@ def test_P78_an_in_tree_class_that_nobody_can_read_is_told_of():
     volume = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
     pv = pv_with(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, claimRef=claim, **volume)
     topologies = [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]
-    decision = decided(pv, driver=driver, parameters={"zone": "a"}, provisioner="kubernetes.io/aws-ebs", allowed_topologies=topologies)
+    decision = decided(
+        pv, driver=driver, parameters={"zone": "a"}, provisioner="kubernetes.io/aws-ebs", allowed_topologies=topologies
+    )
     assert decision.problem is not None
     assert "cannot simultaneously set allowed topologies and zone/zones parameters" == decision.problem.error
     assert {object_changed("pv1"), class_changed("sc")} == decision.waits_for
@@ -252,7 +266,9 @@ def test_P79_a_static_volume_is_deleted_too():
 
 def test_P80_a_bound_volume_that_a_user_deletes_waits_for_its_release():
     assert Decision(why.InUse("Bound")) == decided(pv_with(phase="Bound", deleting=True))
-    assert (DeleteVolume("handle1"), Release()) == decided(pv_with(deleting=True)).actions, "its deletion has been asked for already"
+    assert (DeleteVolume("handle1"), Release()) == decided(pv_with(deleting=True)).actions, (
+        "its deletion has been asked for already"
+    )
     assert Decision(why.WithoutFinalizer()) == decided(pv_with(deleting=True, finalizers=()))
 
 
@@ -263,7 +279,9 @@ def test_P80_a_bound_volume_that_a_user_deletes_waits_for_its_release():
 def test_P81_a_driver_that_can_not_delete_is_not_asked(facts: dict[str, bool], what: str):
     decision = decided(pv_with(), driver=dataclasses.replace(DriverCapabilities(DRIVER), **facts))
     assert decision.problem is not None
-    assert f"CSI driver does not support dynamic provisioning: {what} capability is not reported" == decision.problem.error
+    assert (
+        f"CSI driver does not support dynamic provisioning: {what} capability is not reported" == decision.problem.error
+    )
     assert (TellObstacle(Obstacle.DRIVER),) == decision.actions
 
 
@@ -276,9 +294,15 @@ def test_P81_what_has_no_csi_source_can_not_be_deleted():
 
 def test_P81_an_in_tree_volume_is_deleted_under_its_drivers_handle():
     driver = DriverCapabilities("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
-    pv = pv_with(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "vol-1"})
+    pv = pv_with(
+        annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "vol-1"}
+    )
     assert DeleteVolume("vol-1", migrated=True, lacks_class="sc") == decided(pv, driver=driver).actions[0]
-    odd = pv_with(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "aws://nothing"})
+    odd = pv_with(
+        annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"},
+        csi={},
+        awsElasticBlockStore={"volumeID": "aws://nothing"},
+    )
     problem = decided(odd, driver=driver).problem
     assert problem is None or problem.error.startswith("failed to translate")
 

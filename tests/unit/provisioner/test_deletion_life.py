@@ -89,7 +89,11 @@ class DeletionWorld(ClusterWorld):
         **spec: Any,
     ) -> None:
         """A PersistentVolume as the provisioner wrote it, with its claim gone."""
-        notes = {names.PROVISIONED_BY: DRIVER, names.DELETION_SECRET_NAME: secret[0], names.DELETION_SECRET_NAMESPACE: secret[1]}
+        notes = {
+            names.PROVISIONED_BY: DRIVER,
+            names.DELETION_SECRET_NAME: secret[0],
+            names.DELETION_SECRET_NAMESPACE: secret[1],
+        }
         more = {"persistentVolumeReclaimPolicy": policy, "storageClassName": "sc", **spec}
         await self.create(a_held_pv(name, handle, finalizers=finalizers, annotations=notes, spec=more))
         held = [*(["kubernetes.io/pv-protection"] if protected else []), *finalizers]
@@ -135,7 +139,9 @@ async def test_P74_the_volume_then_the_object_then_the_finalizer(world: Deletion
 
 async def test_a_volume_that_another_object_keeps_is_deleted_when_that_object_is_gone(world: DeletionWorld):
     """Somebody has imported it a second time, to keep its data whatever becomes of the claim."""
-    await world.create(a_held_pv("imported", source={"csi": {"driver": DRIVER, "volumeHandle": "handle1"}}, phase="Available"))
+    await world.create(
+        a_held_pv("imported", source={"csi": {"driver": DRIVER, "volumeHandle": "handle1"}}, phase="Available")
+    )
     async with world.deleting():
         await world.settle(7200)
         assert [] == world.story
@@ -171,7 +177,10 @@ async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(s
 
 async def _all_deleted(world: DeletionWorld) -> bool:
     left = await world.list(PERSISTENT_VOLUMES)
-    return all(pv["metadata"].get("finalizers") == ["kubernetes.io/pv-protection"] and "deletionTimestamp" in pv["metadata"] for pv in left)
+    return all(
+        pv["metadata"].get("finalizers") == ["kubernetes.io/pv-protection"] and "deletionTimestamp" in pv["metadata"]
+        for pv in left
+    )
 
 
 async def test_P74_a_release_while_it_runs():
@@ -270,9 +279,9 @@ async def test_P76_an_attachment_that_a_silent_watch_hides_is_looked_up():
 
 
 async def test_P76_without_a_look_at_the_attachments_nothing_is_deleted():
-    world = await DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), Deaf(Forbidden("no", reason="Forbidden"))).base(
-        phase="Bound"
-    )
+    world = await DeletionWorld(
+        VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), Deaf(Forbidden("no", reason="Forbidden"))
+    ).base(phase="Bound")
     async with world.deleting():
         await world.settle(SILENCE_S_MAX + 1)
         await world.to_phase("Released")
@@ -350,11 +359,14 @@ async def test_P81_what_is_not_found_while_nobody_can_say_whether_there_is_a_sec
     await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"annotations": {names.DELETION_SECRET_NAME: None}}})
     async with world.deleting():
         await world.settle(100)
-        assert ["rpc error: code = NotFound desc = no such volume; it was called without the class sc, which may name a secret"] == (
-            await world.failures()
-        )
+        assert [
+            "rpc error: code = NotFound desc = no such volume; it was called without the class sc, which may name a secret"
+        ] == (await world.failures())
         assert world.driver.volumes
-        parameters = {"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "ns"}
+        parameters = {
+            "csi.storage.k8s.io/provisioner-secret-name": "s",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "ns",
+        }
         await world.create(a_class(parameters=parameters))
         await world.only_protection_left()
     assert {} == world.driver.volumes
@@ -459,10 +471,17 @@ async def test_P81_what_is_torn_away_is_let_go(world: DeletionWorld):
 
 @pytest.mark.parametrize(
     ("short", "error"),
-    [(DELETE_PV, ServerError("busy")), (PATCH_PV, ServerError("busy")), (DELETE_PV, Unreachable("cut")), (PATCH_PV, Unreachable("cut"))],
+    [
+        (DELETE_PV, ServerError("busy")),
+        (PATCH_PV, ServerError("busy")),
+        (DELETE_PV, Unreachable("cut")),
+        (PATCH_PV, Unreachable("cut")),
+    ],
 )
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
-async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(world: DeletionWorld, short: str, error: Exception, lost: bool):
+async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(
+    world: DeletionWorld, short: str, error: Exception, lost: bool
+):
     world.cluster.refuse(short, error=error, after=lost)  # type: ignore[arg-type]
     async with world.deleting():
         await world.only_protection_left()
@@ -473,7 +492,9 @@ async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(world:
 @pytest.mark.parametrize("short", [DELETE_PV, PATCH_PV])
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("protected", [False, True])
-async def test_P81_a_volume_counts_as_deleted_once_though_its_object_goes_later(short: str, lost: bool, protected: bool):
+async def test_P81_a_volume_counts_as_deleted_once_though_its_object_goes_later(
+    short: str, lost: bool, protected: bool
+):
     world = await DeletionWorld().base(protected=protected)
     world.cluster.refuse(short, error=ServerError("busy"), after=lost)
     async with world.deleting():
@@ -493,7 +514,9 @@ async def test_P74_a_volume_is_let_go_once_its_creation_is_written_off(policy: s
     async with world.deleting():
         await world.settle(0.1)
         assert [] == world.story
-        assert ["could not write down that the volume's creation is over: leases are forbidden"] == await world.failures()
+        assert [
+            "could not write down that the volume's creation is over: leases are forbidden"
+        ] == await world.failures()
         await world.settle(10)
     assert {"Delete": WHOLE, "Retain": [PATCH_PV]}[policy] == world.story
     assert {"u"} == set(world.settled_uids)

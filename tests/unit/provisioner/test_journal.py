@@ -21,7 +21,16 @@ from mooring.api.core import NODES, PERSISTENT_VOLUMES, SecretReference
 from mooring.api.meta import Kind
 from mooring.base.metrics import Metrics
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import NOT_SERVED, AlreadyExists, Conflict, Forbidden, NotServed, ServerError, TooLarge, Unreachable
+from mooring.kube.errors import (
+    NOT_SERVED,
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    NotServed,
+    ServerError,
+    TooLarge,
+    Unreachable,
+)
 from mooring.sidecars.provisioner.intents import lease_codec, lease_store
 from mooring.sidecars.provisioner.intents.journal import TIDY_S, Journal, JournalMetrics
 from mooring.sidecars.provisioner.intents.lease_codec import UNATTENDED_S, JournalLocation
@@ -42,7 +51,12 @@ IN_MEMORY = "mooring_provisioner_intents_in_memory"
 
 
 def an_intent(uid: str = "u1", **more: Any) -> Intent:
-    values = {"request": f'{{"name": "pvc-{uid}"}}', "volume": '{"metadata": {}}', "secret": SecretReference("s", "ns"), **more}
+    values = {
+        "request": f'{{"name": "pvc-{uid}"}}',
+        "volume": '{"metadata": {}}',
+        "secret": SecretReference("s", "ns"),
+        **more,
+    }
     return Intent(uid, "default", f"claim-{uid}", f"pvc-{uid}", **values)
 
 
@@ -113,7 +127,10 @@ def test_an_intent_that_an_earlier_version_wrote_can_be_read():
 
 def test_a_page_ends_the_record_of_who_set_which_field_and_what_was_read_stays_as_it_is():
     record = [{"manager": "somebody", "operation": "Apply", "fieldsV1": {"f:metadata": {"f:labels": {"f:team": {}}}}}]
-    before = {"metadata": {"name": "page", "labels": {"team": "a"}, "managedFields": record}, "spec": {"holderIdentity": "other"}}
+    before = {
+        "metadata": {"name": "page", "labels": {"team": "a"}, "managedFields": record},
+        "spec": {"holderIdentity": "other"},
+    }
     was = copy.deepcopy(before)
     written = lease_codec.page_body(PLACE, 0, before, "me", [b"{}"], 1.0, count=1)
     assert [{}] == written["metadata"]["managedFields"]
@@ -124,7 +141,8 @@ def test_a_page_ends_the_record_of_who_set_which_field_and_what_was_read_stays_a
 
 def test_former_requests_keep_the_name_that_journals_have_had_from_the_beginning():
     former, now = (
-        f'{{"uid":"u1","namespace":"ns","claim_name":"c","volume_name":"pvc-u1","request":"{n}","volume":"{{}}"%s}}' for n in "12"
+        f'{{"uid":"u1","namespace":"ns","claim_name":"c","volume_name":"pvc-u1","request":"{n}","volume":"{{}}"%s}}'
+        for n in "12"
     )
     written = (now % f',"doubts":[{former % ""}]').encode()
     lease = {"metadata": {"annotations": {lease_codec.ENTRIES: packed(b"[" + written + b"]")}}}
@@ -231,7 +249,9 @@ async def test_a_refused_change_leaves_what_was_open_before(world: JournalWorld,
     assert {"u1": an_intent()} == journal.open() == await world.stored()
 
 
-async def test_an_intent_is_written_again_when_a_change_of_it_may_have_been_stored(world: JournalWorld, journal: Journal):
+async def test_an_intent_is_written_again_when_a_change_of_it_may_have_been_stored(
+    world: JournalWorld, journal: Journal
+):
     """Else the next process would repeat the call that was never made."""
     await journal.begin(an_intent())
     world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=True)
@@ -243,7 +263,9 @@ async def test_an_intent_is_written_again_when_a_change_of_it_may_have_been_stor
     assert {"u1": an_intent()} == await world.stored()
 
 
-async def test_who_lets_a_volume_go_waits_though_its_begin_may_not_have_been_stored(world: JournalWorld, journal: Journal):
+async def test_who_lets_a_volume_go_waits_though_its_begin_may_not_have_been_stored(
+    world: JournalWorld, journal: Journal
+):
     """The write was taken, and only its answer lost: the next process would find the intent open."""
     await journal.begin(an_intent("u2"))
     world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=True)
@@ -282,8 +304,15 @@ class Reviewed(RecordingCluster):
         if self.rights is None:
             raise NotServed(NOT_SERVED)
         attributes = body["spec"]["resourceAttributes"]
-        assert ("coordination.k8s.io", "leases", "storage") == (attributes["group"], attributes["resource"], attributes["namespace"])
-        return {**body, "status": {"allowed": attributes["verb"] in self.rights, "evaluationError": self.evaluation_error}}
+        assert ("coordination.k8s.io", "leases", "storage") == (
+            attributes["group"],
+            attributes["resource"],
+            attributes["namespace"],
+        )
+        return {
+            **body,
+            "status": {"allowed": attributes["verb"] in self.rights, "evaluationError": self.evaluation_error},
+        }
 
 
 async def without_rights(rights: frozenset[str] | None = frozenset(), evaluation_error: str = "") -> JournalWorld:
@@ -331,7 +360,9 @@ async def test_where_no_right_is_missing_for_certain_nothing_is_begun(rights, ev
         assert 0 == metric(metrics, IN_MEMORY)
 
 
-async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(world: JournalWorld, capsys: pytest.CaptureFixture[str]):
+async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(
+    world: JournalWorld, capsys: pytest.CaptureFixture[str]
+):
     """Who may read there and not write can't end it. Its volume's object stays, for it would be found again as a lost one."""
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
@@ -342,7 +373,10 @@ async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(wor
     async with world.journal("second") as journal:
         found: list[str] = []
         journal.on_found(found.extend)
-        assert re.search("volumes begun by an earlier provisioner cannot be finished without that right.* count=1", capsys.readouterr().err)
+        assert re.search(
+            "volumes begun by an earlier provisioner cannot be finished without that right.* count=1",
+            capsys.readouterr().err,
+        )
         await asyncio.sleep(2 * REFRESH_S)
         await journal.begin(an_intent("u2"))
         await asyncio.sleep(2 * REFRESH_S)
@@ -658,7 +692,9 @@ async def test_who_is_overtaken_while_it_looks_again_writes_nothing_over(world: 
         await first.begin(an_intent("u1", request=large))
         if counts:
             await first.begin(an_intent("u2"))
-            await world.users.patch(LEASES, PLACE.page_name(1), Patch(PatchType.MERGE, {"metadata": {"labels": {"a": "b"}}}), "storage")
+            await world.users.patch(
+                LEASES, PLACE.page_name(1), Patch(PatchType.MERGE, {"metadata": {"labels": {"a": "b"}}}), "storage"
+            )
         else:
             await world.users.create(LEASES.whole(), {"metadata": {"name": PLACE.page_name(1)}}, "storage")
         cluster.left = at
@@ -668,7 +704,9 @@ async def test_who_is_overtaken_while_it_looks_again_writes_nothing_over(world: 
         assert first._store.held is (lease_codec.holder_of(await world.page()) == "first")
 
 
-async def test_after_a_while_a_living_former_holder_takes_the_journal_back(world: JournalWorld, capsys: pytest.CaptureFixture[str]):
+async def test_after_a_while_a_living_former_holder_takes_the_journal_back(
+    world: JournalWorld, capsys: pytest.CaptureFixture[str]
+):
     """Two provisioners without an election: neither may end, and neither loses what the other has begun."""
     found: list[str] = []
     async with world.journal("first") as first:
@@ -746,7 +784,9 @@ async def found_beside(world: JournalWorld, text: bytes) -> None:
 LATER = b'{"uid":"u0","request":{"an":"object"},"new":[1]}'
 
 
-async def test_an_intent_of_a_later_version_is_kept_and_holds_up_nobody_else(world: JournalWorld, capsys: pytest.CaptureFixture[str]):
+async def test_an_intent_of_a_later_version_is_kept_and_holds_up_nobody_else(
+    world: JournalWorld, capsys: pytest.CaptureFixture[str]
+):
     """After a rollback: the version that wrote it comes back, and knows what it means."""
     await found_beside(world, LATER)
     async with world.journal() as journal:
@@ -845,7 +885,10 @@ async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(world: Journa
             await world.users.delete(LEASES, name, "storage")
         else:
             await world.users.patch(
-                LEASES, name, Patch(PatchType.MERGE, {"metadata": {"annotations": notes[harm], "labels": None}}), "storage"
+                LEASES,
+                name,
+                Patch(PatchType.MERGE, {"metadata": {"annotations": notes[harm], "labels": None}}),
+                "storage",
             )
         again = an_intent(f"u{number}", request="z" * 1000)
         await journal.begin(again)
@@ -864,7 +907,12 @@ async def test_a_page_that_another_process_makes_meanwhile_is_taken_over_at_once
 
 
 async def test_a_page_that_was_there_already_and_does_not_count_is_written_anew(world: JournalWorld):
-    body = {"metadata": {"name": PLACE.page_name(1), "annotations": {lease_codec.ENTRIES: "9:whatever", lease_codec.DRIVER: "csi.test"}}}
+    body = {
+        "metadata": {
+            "name": PLACE.page_name(1),
+            "annotations": {lease_codec.ENTRIES: "9:whatever", lease_codec.DRIVER: "csi.test"},
+        }
+    }
     async with world.journal() as journal:
         await world.users.create(LEASES.whole(), body, "storage")
         await journal.begin(an_intent("u0", request=filler(80_000)))

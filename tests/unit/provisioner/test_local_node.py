@@ -33,9 +33,13 @@ HERE = {HOST: NODE}
 WFFC = "WaitForFirstConsumer"
 
 
-def a_world(rules: Rules | None = None, *, immediate_binding: bool = True, node: str = NODE, **options: Any) -> ProvisioningWorld:
+def a_world(
+    rules: Rules | None = None, *, immediate_binding: bool = True, node: str = NODE, **options: Any
+) -> ProvisioningWorld:
     driver = VolumeDriver(controller=[RPC.GET_CAPACITY], topology={HOST: node})
-    return ProvisioningWorld(driver, rules=rules, node=NodeOptions(node_name=node, immediate_binding=immediate_binding), **options)
+    return ProvisioningWorld(
+        driver, rules=rules, node=NodeOptions(node_name=node, immediate_binding=immediate_binding), **options
+    )
 
 
 async def selected(world: ProvisioningWorld, name: str = "c") -> str:
@@ -74,7 +78,10 @@ async def test_P88_a_claim_for_our_node_is_ours(world: ProvisioningWorld):
         pv = await one_volume(world)
         await world.settle()
     request = world.driver.made(CREATE)[0].request.accessibility_requirements
-    assert ([HERE], [HERE]) == ([dict(one.segments) for one in request.requisite], [dict(one.segments) for one in request.preferred])
+    assert ([HERE], [HERE]) == (
+        [dict(one.segments) for one in request.requisite],
+        [dict(one.segments) for one in request.preferred],
+    )
     assert [CREATE, POST_PV] == acts(world)
     assert pv["spec"]["csi"]["volumeAttributes"][names.IDENTITY].endswith(f"-{DRIVER}-{NODE}")
 
@@ -104,7 +111,9 @@ async def test_P88_a_driver_that_does_not_tell_its_place_ends_it(world: Provisio
 
 
 @pytest.mark.parametrize("selected_when", ["before the answer", "after it"])
-async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_node_made(world: ProvisioningWorld, selected_when: str):
+async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_node_made(
+    world: ProvisioningWorld, selected_when: str
+):
     """The answer was lost, the scheduler chose another node, and that was quicker."""
     await world.make_class(binding=WFFC)
     uid = (await world.make_claim(node=NODE))["metadata"]["uid"]
@@ -118,7 +127,9 @@ async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_
         assert ["there"] == [pv["spec"]["csi"]["volumeHandle"] for pv in await volumes(world)]
 
 
-async def test_P88_a_volume_that_may_be_here_though_it_was_refused_is_deleted_once_the_claim_has_another_nodes(world: ProvisioningWorld):
+async def test_P88_a_volume_that_may_be_here_though_it_was_refused_is_deleted_once_the_claim_has_another_nodes(
+    world: ProvisioningWorld,
+):
     await world.make_class(binding=WFFC)
     uid = (await world.make_claim(node=NODE))["metadata"]["uid"]
     world.driver.script(CREATE, Lose(), Fail(Code.RESOURCE_EXHAUSTED, "full"))
@@ -203,7 +214,12 @@ async def test_P89_what_can_not_work_is_bid_for_so_that_the_user_is_told(world: 
 
 
 async def test_P89_a_secret_that_the_class_names_is_looked_up_for_the_question(world: ProvisioningWorld):
-    await world.base({"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "default"})
+    await world.base(
+        {
+            "csi.storage.k8s.io/provisioner-secret-name": "s",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "default",
+        }
+    )
     await world.make_secret("s")
     async with world.provisioning():
         await one_volume(world)
@@ -304,7 +320,9 @@ async def test_P89_another_error_is_told_and_tried_again(world: ProvisioningWorl
     await world.base()
     async with world.provisioning():
         await one_volume(world, 300)
-        assert ("Warning", "ProvisioningFailed", f"could not select node {NODE}: no rights", 1) in await world.events("c")
+        assert ("Warning", "ProvisioningFailed", f"could not select node {NODE}: no rights", 1) in await world.events(
+            "c"
+        )
 
 
 async def test_P89_no_room_after_all_begins_the_race_anew(world: ProvisioningWorld):

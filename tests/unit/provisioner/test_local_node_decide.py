@@ -17,7 +17,14 @@ from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords
 from mooring.sidecars.provisioner.local_node import reasons as why
-from mooring.sidecars.provisioner.local_node.decide import Action, AskForRoom, AwaitRoom, BecomeOwner, LookUp, decide_ownership
+from mooring.sidecars.provisioner.local_node.decide import (
+    Action,
+    AskForRoom,
+    AwaitRoom,
+    BecomeOwner,
+    LookUp,
+    decide_ownership,
+)
 from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES
 from mooring.sidecars.provisioner.model.topology import ClusterTopology
 from mooring.sidecars.provisioner.options import Rules
@@ -78,7 +85,11 @@ def asks(decision: Decision[Action]) -> AskForRoom:
     [
         (None, {}, why.NotFree("it does not exist")),
         (asking(volumeName="pv"), {}, why.NotFree('it has the volume "pv"')),
-        (asking({names.STORAGE_PROVISIONER: "other"}), {}, why.NotFree("another provisioner is asked, or nobody as yet")),
+        (
+            asking({names.STORAGE_PROVISIONER: "other"}),
+            {},
+            why.NotFree("another provisioner is asked, or nobody as yet"),
+        ),
         (asking(), {"with_class": False}, why.NotFree("its class is not there, or of another driver")),
         (asking(), {"provisioner": "other"}, why.NotFree("its class is not there, or of another driver")),
         (asking(), {"volumeBindingMode": "WaitForFirstConsumer"}, why.NotFree("the scheduler chooses the node")),
@@ -86,7 +97,9 @@ def asks(decision: Decision[Action]) -> AskForRoom:
         (asking({names.SELECTED_NODE: NODE}), {}, why.Taken(NODE)),
     ],
 )
-def test_P89_what_is_not_free_is_let_alone(claim: PersistentVolumeClaim | None, of_class: dict[str, Any], because: object):
+def test_P89_what_is_not_free_is_let_alone(
+    claim: PersistentVolumeClaim | None, of_class: dict[str, Any], because: object
+):
     assert Decision(because) == decided(claim, **of_class)  # type: ignore[arg-type]
 
 

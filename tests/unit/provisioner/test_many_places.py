@@ -73,7 +73,9 @@ def preferred(order: Order) -> list[str]:
     return [one.segments["zone"] for one in order.whole({}).accessibility_requirements.preferred]
 
 
-@pytest.mark.parametrize("count", [PLACES_STORED_MAX, PLACES_STORED_MAX + 1, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count", [PLACES_STORED_MAX, PLACES_STORED_MAX + 1, pytest.param(3000, marks=pytest.mark.slow)]
+)
 def test_an_intent_stays_small_and_is_repeated_as_it_was(count: int):
     view = in_a_cluster_of(*named(count))
     order = an_order(view)

@@ -80,7 +80,11 @@ async def test_P25_P33_a_secret_is_waited_for_and_goes_to_the_driver():
 
 @pytest.mark.parametrize(
     ("returned", "shown"),
-    [pytest.param(0, "1Gi", id="P34-nothing"), pytest.param(2 * GiB, "2Gi", id="P35-more"), pytest.param(GiB + 1, str(GiB + 1), id="odd")],
+    [
+        pytest.param(0, "1Gi", id="P34-nothing"),
+        pytest.param(2 * GiB, "2Gi", id="P35-more"),
+        pytest.param(GiB + 1, str(GiB + 1), id="odd"),
+    ],
 )
 async def test_the_capacity_of_the_volume(returned, shown):
     world = await answering(an_answer(capacity_bytes=returned)).base()
@@ -397,7 +401,11 @@ async def test_metrics_of_failures_and_of_success(world: ProvisioningWorld):
     labels = {"class": "sc", "source": ""}
     family = "controller_persistentvolumeclaim_provision"
     assert 2 == metric(world.metrics, f"{family}_failed_total", **labels)
-    assert 1 == metric(world.metrics, f"{family}_total", **labels) == metric(world.metrics, f"{family}_duration_seconds_count", **labels)
+    assert (
+        1
+        == metric(world.metrics, f"{family}_total", **labels)
+        == metric(world.metrics, f"{family}_duration_seconds_count", **labels)
+    )
     assert (3, 2, 1) == (told.count(PROVISIONING), told.count(FAILED), told.count(SUCCEEDED))
 
 
@@ -599,7 +607,9 @@ async def test_P46_a_bug_of_ours_in_the_first_try_does_not_lose_the_volume():
     assert [CREATE, POST_PV, POST_PV] == world.told
 
 
-async def test_P42_a_bug_of_ours_after_the_call_does_not_let_a_later_error_hide_the_volume(world, monkeypatch: pytest.MonkeyPatch):
+async def test_P42_a_bug_of_ours_after_the_call_does_not_let_a_later_error_hide_the_volume(
+    world, monkeypatch: pytest.MonkeyPatch
+):
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.driver.script(CREATE, None)
     world.driver.always(CREATE, Fail(Code.INTERNAL))
@@ -647,7 +657,9 @@ async def test_an_object_of_another_claim_is_not_taken_for_our_own(about):
         await world.create(a_pv(name, handle, claimRef=a_reference("other", "u")))
         gate.set()
         text = await world.failed()
-        assert ('belongs to claim "default/other" already' if about == "this volume" else "is about another volume") in text
+        assert (
+            'belongs to claim "default/other" already' if about == "this volume" else "is about another volume"
+        ) in text
         assert SUCCEEDED not in [reason for reason, _ in await world.told_of()]
     assert (about == "another") == (DELETE in world.told)
 
@@ -825,7 +837,9 @@ async def test_P38_the_back_off_begins_anew_with_another_node_and_for_who_was_of
     world = await delayed()
     world.driver.script(CREATE, *[Fail(Code.INTERNAL)] * 5)
     async with world.provisioning(calls=5):
-        world.driver.script(CREATE, *[Fail(Code.RESOURCE_EXHAUSTED, "full")] * (by == "another node"), Fail(Code.INTERNAL, "broken"))
+        world.driver.script(
+            CREATE, *[Fail(Code.RESOURCE_EXHAUSTED, "full")] * (by == "another node"), Fail(Code.INTERNAL, "broken")
+        )
         if by == "another node":
             await until_selected(world, None)
         else:
@@ -900,7 +914,9 @@ async def test_what_may_be_under_way_is_asked_for_in_the_same_place_though_anoth
     async with world.provisioning(calls=1):
         await world.annotate({names.SELECTED_NODE: "n2"})
         await world.provisioned()
-    places = [call.request.accessibility_requirements.preferred[0].segments["zone"] for call in world.driver.made(CREATE)]
+    places = [
+        call.request.accessibility_requirements.preferred[0].segments["zone"] for call in world.driver.made(CREATE)
+    ]
     assert ["a", "a"] == places
 
 
@@ -946,7 +962,9 @@ def failures(world: ProvisioningWorld) -> float:
 async def restoring(retry_s: float) -> ProvisioningWorld:
     """A claim of a snapshot that is bound, and not ready yet."""
     world = ProvisioningWorld(
-        AnsweringDriver(controller=[RPC.CREATE_DELETE_SNAPSHOT]), retry_interval_start_s=retry_s, retry_interval_max_s=600.0
+        AnsweringDriver(controller=[RPC.CREATE_DELETE_SNAPSHOT]),
+        retry_interval_start_s=retry_s,
+        retry_interval_max_s=600.0,
     )
     await world.make_snapshot_kinds()
     made = await world.create(a_snapshot("s", content="sc1"))

@@ -15,11 +15,17 @@ TAKEN = 'PersistentVolume "pvc-u" belongs to claim "ns/d" already'
 EBS = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
 
 
-def an_object(*, uid: str | None = "u", handle: str = "id", driver: str = "csi.test", source: Json | None = None) -> Json:
+def an_object(
+    *, uid: str | None = "u", handle: str = "id", driver: str = "csi.test", source: Json | None = None
+) -> Json:
     """uid: of the claim that it names, None for no reference."""
     ref = {} if uid is None else {"claimRef": {"namespace": "ns", "name": "c" if uid == "u" else "d", "uid": uid}}
     csi = {"csi": {"driver": driver, "volumeHandle": handle}}
-    return {"kind": "PersistentVolume", "metadata": {"name": "pvc-u"}, "spec": {**(csi if source is None else source), **ref}}
+    return {
+        "kind": "PersistentVolume",
+        "metadata": {"name": "pvc-u"},
+        "spec": {**(csi if source is None else source), **ref},
+    }
 
 
 ROWS: dict[str, tuple[Json | None, Owner]] = {
@@ -46,11 +52,17 @@ def test_an_in_tree_object_is_its_csi_drivers():
 
 
 def test_a_volume_of_the_same_name_on_another_node_is_no_second_one():
-    assert Owner(Save.REFUSED, OTHER) == owner_of(typed(an_object(handle="other")), INTENT, "id", driver_name="csi.test", per_node=True)
+    assert Owner(Save.REFUSED, OTHER) == owner_of(
+        typed(an_object(handle="other")), INTENT, "id", driver_name="csi.test", per_node=True
+    )
 
 
 @pytest.mark.parametrize(
-    ("found", "owner"), [(None, Owner(Save.REFUSED, "no")), (an_object(), Owner(Save.STORED))], ids=["refused", "an-earlier-try-was-taken"]
+    ("found", "owner"),
+    [(None, Owner(Save.REFUSED, "no")), (an_object(), Owner(Save.STORED))],
+    ids=["refused", "an-earlier-try-was-taken"],
 )
 def test_a_refused_object_that_is_there_all_the_same(found: Json | None, owner: Owner):
-    assert owner == owner_of(None if found is None else typed(found), INTENT, "id", driver_name="csi.test", refused="no")
+    assert owner == owner_of(
+        None if found is None else typed(found), INTENT, "id", driver_name="csi.test", refused="no"
+    )

@@ -8,15 +8,26 @@ from hypothesis import strategies as st
 
 from mooring.api.core import SecretReference
 from mooring.api.templates import InvalidTokens, expanded
-from mooring.sidecars.provisioner.model.volumes import ParameterError, SecretKind, TemplateValues, for_driver, fs_type, secret_of
+from mooring.sidecars.provisioner.model.volumes import (
+    ParameterError,
+    SecretKind,
+    TemplateValues,
+    for_driver,
+    fs_type,
+    secret_of,
+)
 
 PLACES = TemplateValues("pvc-u", "ns", "c", {"team": "a"})
 REFS = [kind for kind in SecretKind if kind is not SecretKind.DEFAULT]
 
 
-def secret(kind: SecretKind = SecretKind.PROVISIONER, places: TemplateValues = PLACES, **parameters: str) -> SecretReference | None:
+def secret(
+    kind: SecretKind = SecretKind.PROVISIONER, places: TemplateValues = PLACES, **parameters: str
+) -> SecretReference | None:
     """Parameters with `_` for what a word can't hold: `provisioner_secret_name`."""
-    return secret_of(kind, {f"csi.storage.k8s.io/{key.replace('_', '-')}": value for key, value in parameters.items()}, places)
+    return secret_of(
+        kind, {f"csi.storage.k8s.io/{key.replace('_', '-')}": value for key, value in parameters.items()}, places
+    )
 
 
 # -- the file system
@@ -46,7 +57,8 @@ def test_P16_without_one_the_default_counts(parameters):
 
 def test_P17_an_unknown_key_under_the_prefix_is_refused():
     with pytest.raises(
-        ParameterError, match=r'found unknown parameter key "csi\.storage\.k8s\.io/foo" with reserved namespace csi.storage.k8s.io/'
+        ParameterError,
+        match=r'found unknown parameter key "csi\.storage\.k8s\.io/foo" with reserved namespace csi.storage.k8s.io/',
     ):
         for_driver({"csi.storage.k8s.io/foo": "1"})
 
@@ -73,20 +85,31 @@ def test_P27_an_old_name_goes_with_a_new_namespace():
 
 def test_P28_old_and_new_name_together_are_refused():
     parameters = {"csiNodeStageSecretName": "s", "csi.storage.k8s.io/node-stage-secret-name": "s"}
-    with pytest.raises(ParameterError, match=r'NodeStage secrets specified in parameters with both "csi" and "csi.storage.k8s.io/" keys'):
+    with pytest.raises(
+        ParameterError,
+        match=r'NodeStage secrets specified in parameters with both "csi" and "csi.storage.k8s.io/" keys',
+    ):
         secret_of(SecretKind.NODE_STAGE, parameters, PLACES)
 
 
 def test_P29_the_default_serves_every_kind_without_keys_of_its_own():
-    assert [SecretReference("s", "n")] * len(REFS) == [secret(kind, secret_name="s", secret_namespace="n") for kind in REFS]
+    assert [SecretReference("s", "n")] * len(REFS) == [
+        secret(kind, secret_name="s", secret_namespace="n") for kind in REFS
+    ]
     own = secret(
-        SecretKind.NODE_EXPAND, secret_name="s", secret_namespace="n", node_expand_secret_name="x", node_expand_secret_namespace="y"
+        SecretKind.NODE_EXPAND,
+        secret_name="s",
+        secret_namespace="n",
+        node_expand_secret_name="x",
+        node_expand_secret_namespace="y",
     )
     assert SecretReference("x", "y") == own
 
 
 def test_an_empty_value_is_refused():
-    with pytest.raises(ParameterError, match="Default secrets specified in parameters but value of either namespace or name is empty"):
+    with pytest.raises(
+        ParameterError, match="Default secrets specified in parameters but value of either namespace or name is empty"
+    ):
         secret(secret_name="", secret_namespace="n")
 
 
@@ -116,7 +139,9 @@ def test_P32_what_comes_out_must_be_a_name():
 
 def test_at_deletion_the_claim_is_not_known():
     places = TemplateValues("pvc-u", "ns")
-    assert SecretReference("pvc-u", "ns") == secret(places=places, secret_name="${pv.name}", secret_namespace="${pvc.namespace}")
+    assert SecretReference("pvc-u", "ns") == secret(
+        places=places, secret_name="${pv.name}", secret_namespace="${pvc.namespace}"
+    )
     with pytest.raises(ParameterError, match="invalid tokens"):
         secret(places=places, secret_name="${pvc.annotations['team']}", secret_namespace="n")
 
@@ -144,7 +169,9 @@ def test_templates_expand_as_in_go(template, result):
     assert result == expanded(template, {"name": "X", "$": "P", "-": "D"})
 
 
-@pytest.mark.parametrize(("template", "tokens"), [("$$", '"$"'), ("$b$a$b", '"a" "b"'), ('${a"b}', '"a\\"b"'), ("$12", '"1"')])
+@pytest.mark.parametrize(
+    ("template", "tokens"), [("$$", '"$"'), ("$b$a$b", '"a" "b"'), ('${a"b}', '"a\\"b"'), ("$12", '"1"')]
+)
 def test_unknown_tokens_are_all_named(template, tokens):
     with pytest.raises(InvalidTokens) as caught:
         expanded(template, {})

@@ -37,8 +37,15 @@ RWO, RWOP, ROX, RWX = "ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany", "Read
 ABLE = DriverCapabilities("csi.test", snapshots=True, clones=True)
 
 
-def asking(name: str = "c", namespace: str = "ns", *, annotations: Json | None = None, **spec: Any) -> PersistentVolumeClaim:
-    metadata = {"namespace": namespace, "uid": f"uid-of-{name}", "resourceVersion": "1", "annotations": annotations or {}}
+def asking(
+    name: str = "c", namespace: str = "ns", *, annotations: Json | None = None, **spec: Any
+) -> PersistentVolumeClaim:
+    metadata = {
+        "namespace": namespace,
+        "uid": f"uid-of-{name}",
+        "resourceVersion": "1",
+        "annotations": annotations or {},
+    }
     return typed(a_claim(name, **metadata, **spec))
 
 
@@ -47,7 +54,10 @@ def class_with(parameters: Json | None = None, **more: Any) -> StorageClass:
 
 
 def a_view(
-    driver: DriverCapabilities = ABLE, rules: Rules | None = None, claims: tuple[Any, ...] = (), grants: tuple[ReferenceGrant, ...] = ()
+    driver: DriverCapabilities = ABLE,
+    rules: Rules | None = None,
+    claims: tuple[Any, ...] = (),
+    grants: tuple[ReferenceGrant, ...] = (),
 ) -> View:
     csi_nodes: Store[CSINode] = store_of()
     nodes: Store[Node] = store_of()
@@ -66,11 +76,15 @@ def a_view(
     )
 
 
-def an_order(claim: PersistentVolumeClaim, parameters: Json | None = None, looked: Looked | None = None, **view: Any) -> Order:
+def an_order(
+    claim: PersistentVolumeClaim, parameters: Json | None = None, looked: Looked | None = None, **view: Any
+) -> Order:
     return prepared(a_view(**view), claim, class_with(parameters), looked or Looked())
 
 
-def refused(claim: PersistentVolumeClaim, parameters: Json | None = None, looked: Looked | None = None, **view: Any) -> AttemptFailed:
+def refused(
+    claim: PersistentVolumeClaim, parameters: Json | None = None, looked: Looked | None = None, **view: Any
+) -> AttemptFailed:
     with pytest.raises(AttemptFailed) as caught:
         an_order(claim, parameters, looked, **view)
     return caught.value
@@ -138,7 +152,9 @@ def test_P18_a_block_volume_has_no_file_system():
     ],
 )
 def test_one_capability_for_each_access_mode(modes, multi_writer, numbers):
-    order = an_order(asking(accessModes=modes), driver=DriverCapabilities("csi.test", single_node_multi_writer=multi_writer))
+    order = an_order(
+        asking(accessModes=modes), driver=DriverCapabilities("csi.test", single_node_multi_writer=multi_writer)
+    )
     assert numbers == [one.access_mode.mode for one in order.request.volume_capabilities]
     assert modes == volume_of(order)["spec"]["accessModes"]
 
@@ -149,7 +165,11 @@ def test_an_access_mode_that_nobody_knows():
 
 @pytest.mark.parametrize(
     ("modes", "flag", "read_only"),
-    [pytest.param([ROX], True, True, id="P22-on"), pytest.param([ROX], False, False, id="P22-off"), ([ROX, RWO], True, False)],
+    [
+        pytest.param([ROX], True, True, id="P22-on"),
+        pytest.param([ROX], False, False, id="P22-off"),
+        ([ROX, RWO], True, False),
+    ],
 )
 def test_volumes_for_readers(modes, flag, read_only):
     order = an_order(asking(accessModes=modes), rules=Rules(controller_publish_readonly=flag))
@@ -158,7 +178,11 @@ def test_volumes_for_readers(modes, flag, read_only):
 
 def test_P23_mount_options():
     order = prepared(a_view(), asking(), class_with(mountOptions=["noatime"]), Looked())
-    assert ["noatime"] == order.request.volume_capabilities[0].mount.mount_flags == volume_of(order)["spec"]["mountOptions"]
+    assert (
+        ["noatime"]
+        == order.request.volume_capabilities[0].mount.mount_flags
+        == volume_of(order)["spec"]["mountOptions"]
+    )
 
 
 def test_P24_the_names_of_claim_and_volume_for_drivers_that_want_them():
@@ -219,7 +243,9 @@ def test_every_kind_of_secret_has_its_place():
     for kind in (*kinds, "controller-modify"):
         parameters |= {f"{PREFIX}{kind}-secret-name": kind, f"{PREFIX}{kind}-secret-namespace": "of"}
     volume = volume_of(an_order(asking(), parameters))
-    assert {field: {"name": kind, "namespace": "of"} for kind, field in kinds.items()}.items() <= volume["spec"]["csi"].items()
+    assert {field: {"name": kind, "namespace": "of"} for kind, field in kinds.items()}.items() <= volume["spec"][
+        "csi"
+    ].items()
     assert ("controller-modify", "of") == (
         volume["metadata"]["annotations"][names.MODIFY_SECRET_NAME],
         volume["metadata"]["annotations"][names.MODIFY_SECRET_NAMESPACE],
@@ -263,13 +289,17 @@ def snapshot_with(status: Json | None = None, **metadata: Any) -> VolumeSnapshot
     return typed(body)
 
 
-def content_with(annotations: Json | None = None, handle: str | None = "h", ref: Json | None = None, **spec: Any) -> VolumeSnapshotContent:
+def content_with(
+    annotations: Json | None = None, handle: str | None = "h", ref: Json | None = None, **spec: Any
+) -> VolumeSnapshotContent:
     of = {"name": "s", "namespace": "ns", "uid": "us", **(ref or {})}
     return typed(a_content("sc1", of, handle=handle, annotations=annotations, **spec))
 
 
 def with_snapshot(snapshot: VolumeSnapshot | None = None, content: VolumeSnapshotContent | None = None) -> Looked:
-    return looked_up((VOLUME_SNAPSHOTS, snapshot or snapshot_with()), (VOLUME_SNAPSHOT_CONTENTS, content or content_with()))
+    return looked_up(
+        (VOLUME_SNAPSHOTS, snapshot or snapshot_with()), (VOLUME_SNAPSHOT_CONTENTS, content or content_with())
+    )
 
 
 def test_P50_from_a_snapshot():
@@ -293,7 +323,9 @@ def test_the_same_request_has_the_same_text_in_every_process():
     one, other = (csi.CreateVolumeRequest(parameters=dict.fromkeys(order, "v")) for order in (keys, reversed(keys)))
     assert request_text(one) == request_text(other)
     written_before = '{"parameters": {"b": "v", "a": "v"}, "name": "n"}'
-    assert is_same_request(written_before, request_text(csi.CreateVolumeRequest(name="n", parameters={"a": "v", "b": "v"})))
+    assert is_same_request(
+        written_before, request_text(csi.CreateVolumeRequest(name="n", parameters={"a": "v", "b": "v"}))
+    )
     assert not is_same_request(written_before, request_text(csi.CreateVolumeRequest(name="n", parameters={"a": "v"})))
 
 
@@ -301,12 +333,22 @@ def test_the_same_request_has_the_same_text_in_every_process():
     ("snapshot", "content", "why"),
     [
         pytest.param(
-            {"status": {"restoreSize": "2Gi"}}, {}, f"size {GiB} is less than the size {2 * GiB} for the source snapshot s", id="P51"
+            {"status": {"restoreSize": "2Gi"}},
+            {},
+            f"size {GiB} is less than the size {2 * GiB} for the source snapshot s",
+            id="P51",
         ),
         pytest.param({"status": {"readyToUse": False}}, {}, "snapshot s is not Ready", id="P52-not-ready"),
-        pytest.param({"status": {"boundVolumeSnapshotContentName": None}}, {}, "snapshot s not bound", id="P52-not-bound"),
+        pytest.param(
+            {"status": {"boundVolumeSnapshotContentName": None}}, {}, "snapshot s not bound", id="P52-not-bound"
+        ),
         pytest.param({}, {"driver": "other"}, "is not handled by CSI driver of StorageClass sc", id="P52-other-driver"),
-        pytest.param({}, {"ref": {"uid": "another"}}, "snapshotcontent sc1 for snapshot s is bound to a different snapshot", id="P52-ref"),
+        pytest.param(
+            {},
+            {"ref": {"uid": "another"}},
+            "snapshotcontent sc1 for snapshot s is bound to a different snapshot",
+            id="P52-ref",
+        ),
         pytest.param({}, {"handle": None}, "snapshot handle s is not available", id="no-handle"),
         pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, {}, "snapshot s is being deleted", id="P53"),
     ],
@@ -349,7 +391,10 @@ def test_P54_another_volume_mode_than_the_snapshots(allowed, why):
         an_order(claim, looked=with_snapshot(content=content))
         return
     failed = refused(claim, looked=with_snapshot(content=content))
-    assert "requested volume ns/c modifies the mode of the source volume but does not have permission to do so. " in str(failed)
+    assert (
+        "requested volume ns/c modifies the mode of the source volume but does not have permission to do so. "
+        in str(failed)
+    )
     assert why in str(failed)
     an_order(claim, looked=with_snapshot(content=content), rules=Rules(prevent_volume_mode_conversion=False))
 
@@ -359,13 +404,17 @@ def test_P54_another_volume_mode_than_the_snapshots(allowed, why):
 FROM_CLAIM = {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}
 
 
-def an_origin(phase: str = "Bound", *, deleting: bool = False, namespace: str = "ns", **kwargs: Any) -> PersistentVolumeClaim:
+def an_origin(
+    phase: str = "Bound", *, deleting: bool = False, namespace: str = "ns", **kwargs: Any
+) -> PersistentVolumeClaim:
     claim = asking("source", namespace, **{"volumeName": "pv", **kwargs})
     meta = msgspec.structs.replace(claim.metadata, deletion_timestamp="2026-01-01T00:00:00Z" if deleting else None)
     return msgspec.structs.replace(claim, metadata=meta, status=msgspec.structs.replace(claim.status, phase=phase))
 
 
-def origin_volume(phase: str = "Bound", driver: str = "csi.test", uid: str = "uid-of-source", namespace: str = "ns") -> Looked:
+def origin_volume(
+    phase: str = "Bound", driver: str = "csi.test", uid: str = "uid-of-source", namespace: str = "ns"
+) -> Looked:
     ref = {"namespace": namespace, "name": "source", "uid": uid}
     source = {"csi": {"driver": driver, "volumeHandle": "h"}}
     return looked_up((PERSISTENT_VOLUMES, typed(a_pv(source=source, claimRef=ref, phase=phase))))
@@ -386,11 +435,20 @@ NOT_THIS = "claim in dataSource not bound or invalid"
 @pytest.mark.parametrize(
     ("origin", "volume", "why"),
     [
-        pytest.param({"phase": "Pending"}, {}, "the PVC DataSource source must have a status of Bound.  Got Pending", id="P57-pending"),
-        pytest.param({"phase": "Lost"}, {}, "the PVC DataSource source must have a status of Bound.  Got Lost", id="P57-lost"),
+        pytest.param(
+            {"phase": "Pending"},
+            {},
+            "the PVC DataSource source must have a status of Bound.  Got Pending",
+            id="P57-pending",
+        ),
+        pytest.param(
+            {"phase": "Lost"}, {}, "the PVC DataSource source must have a status of Bound.  Got Lost", id="P57-lost"
+        ),
         pytest.param({"deleting": True}, {}, "the PVC DataSource source is currently being deleted", id="P57-deleting"),
         pytest.param({"size": "2Gi"}, {}, f"requested {GiB} but source is {2 * GiB}", id="P57-smaller"),
-        pytest.param({"storageClassName": None}, {}, "the source PVC (source) storageclass cannot be empty", id="no-class"),
+        pytest.param(
+            {"storageClassName": None}, {}, "the source PVC (source) storageclass cannot be empty", id="no-class"
+        ),
         pytest.param({"volumeName": ""}, {}, "volume name is empty in source PVC source", id="no-volume"),
         pytest.param({}, {"driver": "other"}, NOT_THIS, id="P58-other-driver"),
         pytest.param({}, {"phase": "Released"}, NOT_THIS, id="P58-released"),
@@ -413,10 +471,15 @@ def test_P58_the_source_or_its_volume_is_not_there():
 
 @pytest.mark.parametrize(
     ("source", "ability", "why"),
-    [(FROM_SNAPSHOT, "snapshots", "snapshot restore: controller CREATE_DELETE_SNAPSHOT"), (FROM_CLAIM, "clones", "CLONE_VOLUME")],
+    [
+        (FROM_SNAPSHOT, "snapshots", "snapshot restore: controller CREATE_DELETE_SNAPSHOT"),
+        (FROM_CLAIM, "clones", "CLONE_VOLUME"),
+    ],
 )
 def test_drivers_that_can_not_copy(source, ability, why):
-    failed = refused(asking(**source), driver=DriverCapabilities("csi.test", **{"snapshots": True, "clones": True, ability: False}))
+    failed = refused(
+        asking(**source), driver=DriverCapabilities("csi.test", **{"snapshots": True, "clones": True, ability: False})
+    )
     assert why in str(failed)
     assert str(failed).endswith("capability is not reported")
 
@@ -444,7 +507,11 @@ def test_P62_with_the_gate_off_other_namespaces_are_out_of_reach():
 @pytest.mark.parametrize("to", [{}, {"name": None}, {"name": ""}])
 def test_P63_a_grant_lets_the_claim_refer_to_it(to):
     order = an_order(
-        asking(**AFAR), looked=origin_volume(namespace="far"), rules=GATE, claims=(an_origin(namespace="far"),), grants=(a_grant(**to),)
+        asking(**AFAR),
+        looked=origin_volume(namespace="far"),
+        rules=GATE,
+        claims=(an_origin(namespace="far"),),
+        grants=(a_grant(**to),),
     )
     assert "far" == (order.source.namespace if order.source else "")
 

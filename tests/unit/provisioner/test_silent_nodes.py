@@ -56,9 +56,13 @@ async def test_a_node_that_is_ready_or_never_said_so_is_believed(status: str | N
     assert [PROVISIONING, SUCCEEDED] == [reason for reason, _ in await world.told_of()]
 
 
-@pytest.mark.parametrize(("n1", "n2", "is_told"), [("False", "False", True), ("True", "True", False), (None, None, False)])
+@pytest.mark.parametrize(
+    ("n1", "n2", "is_told"), [("False", "False", True), ("True", "True", False), (None, None, False)]
+)
 @in_virtual_time
-async def test_P94_a_claim_without_a_node_hears_that_all_nodes_of_its_place_are_silent(n1: Any, n2: Any, is_told: bool) -> None:
+async def test_P94_a_claim_without_a_node_hears_that_all_nodes_of_its_place_are_silent(
+    n1: Any, n2: Any, is_told: bool
+) -> None:
     world = await a_world(None, n1=n1, n2=n2)
     async with world.provisioning():
         await world.provisioned()
@@ -69,7 +73,9 @@ async def test_P94_a_claim_without_a_node_hears_that_all_nodes_of_its_place_are_
 async def test_a_place_without_any_node_is_silent_for_nobody() -> None:
     """The class allows it, and nobody has registered anything there."""
     world = await a_world(None, n1="False")
-    await world.make_class(name="far", allowedTopologies=[{"matchLabelExpressions": [{"key": "zone", "values": ["n3"]}]}])
+    await world.make_class(
+        name="far", allowedTopologies=[{"matchLabelExpressions": [{"key": "zone", "values": ["n3"]}]}]
+    )
     world.driver.topology = {"zone": "n3"}
     await world.make_claim("there", "far")
     async with world.provisioning():

@@ -34,7 +34,9 @@ PUT_CLAIM, PUT_SNAPSHOT = "update persistentvolumeclaims", "update volumesnapsho
 SNAPSHOT = Source("VolumeSnapshot", GROUP, "ns", "snap")
 CLAIM = Source("PersistentVolumeClaim", "", "ns", "source")
 INTERVAL_S = 300.0
-DEFINITIONS: Kind[Any] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict)
+DEFINITIONS: Kind[Any] = Kind(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict
+)
 
 
 class ProtectionWorld(ClusterWorld):
@@ -46,7 +48,9 @@ class ProtectionWorld(ClusterWorld):
         self.options = ProvisionerOptions(**{"snapshot_orphan_sweep_interval_s": INTERVAL_S, **options})
 
     @contextlib.asynccontextmanager
-    async def protecting(self, on_snapshot: Callable[[str], None] = lambda name: None) -> AsyncIterator[SourceProtection]:
+    async def protecting(
+        self, on_snapshot: Callable[[str], None] = lambda name: None
+    ) -> AsyncIterator[SourceProtection]:
         caches = ProvisionerCaches(self.runtime, self.facts, self.options)
         port, secrets = InProcessDriver(VolumeDriver(), clock=self.clock), SecretCache(self.cluster, self.clock)
         env = Environment(self.runtime, port, self.facts, self.options, caches, self.recorder, secrets, self.bus)
@@ -62,7 +66,13 @@ class ProtectionWorld(ClusterWorld):
     # -- objects
 
     async def claim(
-        self, name: str, source: Mapping[str, Any] | None = None, *, namespace: str = "ns", phase: str = "Pending", due: bool = False
+        self,
+        name: str,
+        source: Mapping[str, Any] | None = None,
+        *,
+        namespace: str = "ns",
+        phase: str = "Pending",
+        due: bool = False,
     ) -> str:
         """Its uid. due: a volume is to be made for it."""
         made = await self.create(a_claim(name, dataSource=source, namespace=namespace, status={"phase": phase}))
@@ -74,8 +84,12 @@ class ProtectionWorld(ClusterWorld):
     async def bind(self, name: str) -> None:
         await self.patch(PERSISTENT_VOLUME_CLAIMS, name, {"status": {"phase": "Bound"}}, "ns", "status")
 
-    async def snapshot(self, name: str = "snap", *finalizers: str, driver: str = "csi.test", content: bool = True) -> None:
-        await self.create(a_snapshot(name, content=name if content else None, namespace="ns", finalizers=list(finalizers)))
+    async def snapshot(
+        self, name: str = "snap", *finalizers: str, driver: str = "csi.test", content: bool = True
+    ) -> None:
+        await self.create(
+            a_snapshot(name, content=name if content else None, namespace="ns", finalizers=list(finalizers))
+        )
         if content:
             await self.create(a_content(name, {"namespace": "ns", "name": name}, driver=driver))
 
@@ -83,7 +97,9 @@ class ProtectionWorld(ClusterWorld):
         if after_s:
             await self.settle(after_s)
         kind = VOLUME_SNAPSHOTS if of.is_snapshot else PERSISTENT_VOLUME_CLAIMS
-        found: list[str] = (await self.get(kind.whole(), name or of.name, of.namespace))["metadata"].get("finalizers", [])
+        found: list[str] = (await self.get(kind.whole(), name or of.name, of.namespace))["metadata"].get(
+            "finalizers", []
+        )
         return found
 
     def puts(self) -> list[str]:
@@ -172,7 +188,9 @@ async def test_P50_a_claim_that_begins_to_wait_for_something_else_lets_go(world:
         assert [] == await world.finalizers(after_s=0.1)
 
 
-async def test_P50_a_finalizer_that_the_process_before_left_goes_with_the_volume_that_the_journal_names(world: ProtectionWorld):
+async def test_P50_a_finalizer_that_the_process_before_left_goes_with_the_volume_that_the_journal_names(
+    world: ProtectionWorld,
+):
     """It was killed between the POST of the PersistentVolume and the removal of the finalizer."""
     uid = await world.claim("c", from_snapshot(), due=True)
     async with world.protecting() as protection:
@@ -218,7 +236,9 @@ async def test_P50_a_volume_that_never_will_be_needs_nothing(world: ProtectionWo
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "gone", "ns")
         for uid in (gone, waiting, "unknown"):
             world.bus.tell(topics.SOURCE_FREE, uid)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000), "one claim still waits for its volume"
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000), (
+            "one claim still waits for its volume"
+        )
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "waiting", "ns")
         assert [] == await world.finalizers(after_s=0.1)
 
@@ -349,7 +369,9 @@ class Asked(ServerFaults):
         self.count += kind.plural == "volumesnapshots"
 
 
-async def test_P53_a_cluster_without_snapshots_is_left_alone_and_they_are_seen_when_they_come(capsys: pytest.CaptureFixture[str]):
+async def test_P53_a_cluster_without_snapshots_is_left_alone_and_they_are_seen_when_they_come(
+    capsys: pytest.CaptureFixture[str],
+):
     """Not a request every ten seconds for ever, and not a line for each."""
     asked = Asked()
     world, seen = ProtectionWorld(asked), list[str]()
@@ -357,7 +379,9 @@ async def test_P53_a_cluster_without_snapshots_is_left_alone_and_they_are_seen_w
         await world.settle(3600)
         assert asked.count < 3600 / 30
         lines = [line for line in capsys.readouterr().err.splitlines() if "volumesnapshots" in line]
-        assert ["The API server does not serve this kind"] == [line.split('"')[1].partition(",")[0] for line in lines], lines
+        assert ["The API server does not serve this kind"] == [
+            line.split('"')[1].partition(",")[0] for line in lines
+        ], lines
         await with_snapshot(world, names.SNAPSHOT_FINALIZER)
         await world.settle(61)
         assert ["ns/snap"] == seen, "claims that wait for it are woken"
@@ -379,7 +403,9 @@ async def test_P50_a_source_whose_kind_has_gone_is_not_let_go_of_for_ever():
         assert 1 == asked.count - before
 
 
-@pytest.mark.parametrize(("error", "sweeps"), [(Forbidden("no", reason="Forbidden"), False), (ServerError("busy"), True)])
+@pytest.mark.parametrize(
+    ("error", "sweeps"), [(Forbidden("no", reason="Forbidden"), False), (ServerError("busy"), True)]
+)
 async def test_P53_without_the_right_to_list_there_is_no_sweep(error: ApiError, sweeps: bool):
     class Refuses(ServerFaults):
         hits = 0
@@ -409,7 +435,9 @@ async def test_P56_the_source_of_a_clone_is_held_once():
         world.bus.tell(topics.SOURCE_DONE, CLAIM, uid)
         await world.bind("c")
         await world.settle()
-        assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM), "it is in nobody's way until the source is deleted"
+        assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM), (
+            "it is in nobody's way until the source is deleted"
+        )
     assert [PUT_CLAIM] == world.puts()
 
 
@@ -457,7 +485,9 @@ async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
 @pytest.mark.parametrize(
     ("driver", "clones", "is_ours"), [("csi.test", True, True), ("other.csi", True, False), ("csi.test", False, False)]
 )
-async def test_P61_the_finalizer_of_another_drivers_clones_is_its_provisioners(driver: str, clones: bool, is_ours: bool):
+async def test_P61_the_finalizer_of_another_drivers_clones_is_its_provisioners(
+    driver: str, clones: bool, is_ours: bool
+):
     """That one may be making a clone for a claim that is gone."""
     world = ProtectionWorld()
     world.facts = DriverCapabilities("csi.test", clones=clones)

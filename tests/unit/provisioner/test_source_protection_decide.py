@@ -42,7 +42,11 @@ def decided(
     **more: Any,
 ) -> Decision[Action]:
     """volume_of: the driver of the source claim's volume. due: uids of claims for which a volume is to be made now."""
-    stores: dict[str, Store[Any]] = {"PersistentVolumeClaim": Store(CLAIM_INDEXES), "VolumeSnapshot": Store(), "PersistentVolume": Store()}
+    stores: dict[str, Store[Any]] = {
+        "PersistentVolumeClaim": Store(CLAIM_INDEXES),
+        "VolumeSnapshot": Store(),
+        "PersistentVolume": Store(),
+    }
     volume = a_pv(source={"csi": {"driver": volume_of, "volumeHandle": "h"}})
     for number, body in enumerate((*objects, volume), start=1):
         metadata = {"uid": f"uid{number}", "resourceVersion": str(number), **body["metadata"]}
@@ -61,8 +65,12 @@ def decided(
     return decide_origin(view, origin_of(source), NOW, drivers or {})
 
 
-def claim_in_ns(name: str = "source", finalizers: Iterable[str] = (), *, phase: str = "Pending", **more: Any) -> dict[str, Any]:
-    return a_claim(name, finalizers=list(finalizers), status={"phase": phase}, **{"namespace": "ns", "uid": f"uid-{name}", **more})
+def claim_in_ns(
+    name: str = "source", finalizers: Iterable[str] = (), *, phase: str = "Pending", **more: Any
+) -> dict[str, Any]:
+    return a_claim(
+        name, finalizers=list(finalizers), status={"phase": phase}, **{"namespace": "ns", "uid": f"uid-{name}", **more}
+    )
 
 
 def source_snapshot(*finalizers: str, content: str | None = None) -> dict[str, Any]:
@@ -90,7 +98,18 @@ def deleted_source(**spec: Any) -> dict[str, Any]:
         ([deleted_source(), claim_in_ns("c", dataSource=OF_CLAIM, phase="Bound")], {}, FREED),
         ([deleted_source()], {"adopted": {origin_of(CLAIM_SOURCE): {"gone"}}}, Decision(why.InUse(("gone",)))),
     ],
-    ids=["gone", "bare", "not deleted", "unused", "no clones", "our volume", "other driver", "waited for", "bound", "in the making"],
+    ids=[
+        "gone",
+        "bare",
+        "not deleted",
+        "unused",
+        "no clones",
+        "our volume",
+        "other driver",
+        "waited for",
+        "bound",
+        "in the making",
+    ],
 )
 def test_P61_a_claim_keeps_the_finalizer_while_it_is_cloned(
     objects: list[dict[str, Any]], more: dict[str, Any], expected: Decision[Action]
@@ -115,7 +134,11 @@ def test_P61_a_clone_of_another_namespaces_claim_counts_where_it_says_so():
         ([source_snapshot()], {}, Decision(why.NotProtected())),
         ([source_snapshot()], OURS, FREED),
         ([], OURS, FREED),
-        ([source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)], {**OURS, "due": {"uid-c"}}, Decision(why.InUse(("ns/c",)))),
+        (
+            [source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)],
+            {**OURS, "due": {"uid-c"}},
+            Decision(why.InUse(("ns/c",))),
+        ),
         ([source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)], OURS, FREED),
         (
             [source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)],
@@ -141,8 +164,16 @@ NO_CONTENT = source_snapshot(names.SNAPSHOT_FINALIZER)
     [
         (STRAY, {}, Decision(why.Stray(GRACE_S), (NoteUnused(NOW),), after_s=GRACE_S)),
         (STRAY, {"unused_since": NOW - 1}, Decision(why.Stray(GRACE_S), (NoteUnused(NOW - 1),), after_s=GRACE_S - 1)),
-        (STRAY, {"unused_since": LONG_AGO}, Decision(why.LookingUp("content"), (NoteUnused(LONG_AGO), LookUp("content")), again=True)),
-        (STRAY, {"unused_since": LONG_AGO, "drivers": {"content": "other"}}, Decision(why.OfAnother(), (NoteUnused(LONG_AGO),))),
+        (
+            STRAY,
+            {"unused_since": LONG_AGO},
+            Decision(why.LookingUp("content"), (NoteUnused(LONG_AGO), LookUp("content")), again=True),
+        ),
+        (
+            STRAY,
+            {"unused_since": LONG_AGO, "drivers": {"content": "other"}},
+            Decision(why.OfAnother(), (NoteUnused(LONG_AGO),)),
+        ),
         (
             STRAY,
             {"unused_since": LONG_AGO, "drivers": {"content": "csi.test"}},
@@ -157,13 +188,19 @@ NO_CONTENT = source_snapshot(names.SNAPSHOT_FINALIZER)
     ],
     ids=["found", "waited a while", "whose is it", "other driver", "our driver", "no such content", "no content"],
 )
-def test_P53_a_stray_finalizer_goes_after_an_interval(snapshot: dict[str, Any], more: dict[str, Any], expected: Decision[Action]):
+def test_P53_a_stray_finalizer_goes_after_an_interval(
+    snapshot: dict[str, Any], more: dict[str, Any], expected: Decision[Action]
+):
     assert expected == decided(SNAPSHOT_SOURCE, snapshot, **more)
 
 
 def test_P53_a_snapshot_that_somebody_needs_begins_a_new_interval():
     assert Decision(why.InUse(("ns/c",))) == decided(
-        SNAPSHOT_SOURCE, STRAY, claim_in_ns("c", dataSource=OF_SNAPSHOT), unused_since=LONG_AGO, drivers={"content": "csi.test"}
+        SNAPSHOT_SOURCE,
+        STRAY,
+        claim_in_ns("c", dataSource=OF_SNAPSHOT),
+        unused_since=LONG_AGO,
+        drivers={"content": "csi.test"},
     )
 
 
@@ -174,6 +211,13 @@ def test_P50_the_masks_name_fields_that_are_there():
 
 
 def test_P53_reasons_are_told_in_words():
-    reasons = (why.NotProtected(), why.OfAnother(), why.NotDeleted(), why.Unused(), why.Stray(1.0), why.LookingUp("content"))
+    reasons = (
+        why.NotProtected(),
+        why.OfAnother(),
+        why.NotDeleted(),
+        why.Unused(),
+        why.Stray(1.0),
+        why.LookingUp("content"),
+    )
     assert all(" " in str(reason) for reason in reasons)
     assert "volumes are being made from it, for a, b, c and others" == str(why.InUse(("a", "b", "c", "d")))

@@ -89,12 +89,16 @@ def test_P70_a_node_without_the_drivers_keys():
 def test_a_node_that_lacks_a_label():
     with pytest.raises(t.TopologyError) as caught:
         t.delayed(t.SelectedNode("n", (ZONE, RACK), {ZONE: "a"}), t.Places([A]))
-    assert "topology labels from selected node map[zone:a] does not match topology keys from CSINode [zone rack]" == str(caught.value)
+    assert (
+        "topology labels from selected node map[zone:a] does not match topology keys from CSINode [zone rack]"
+        == str(caught.value)
+    )
 
 
 def test_P71_strict_and_the_node_is_not_allowed():
     with pytest.raises(
-        t.TopologyError, match=r"selected node '\"node-b\"' topology 'map\[zone:b\]' is not in allowed topologies: \[map\[zone:a\]\]"
+        t.TopologyError,
+        match=r"selected node '\"node-b\"' topology 'map\[zone:b\]' is not in allowed topologies: \[map\[zone:a\]\]",
     ):
         t.strict(ON_B, [A])
 
@@ -111,7 +115,10 @@ def test_P71_strict_and_the_node_says_less_than_the_allowed_place():
 
 
 def test_a_node_outside_the_allowed_places():
-    with pytest.raises(t.TopologyError, match=r'topology map\[zone:b\] from selected node "node-b" is not in requisite: \[map\[zone:a\]\]'):
+    with pytest.raises(
+        t.TopologyError,
+        match=r'topology map\[zone:b\] from selected node "node-b" is not in requisite: \[map\[zone:a\]\]',
+    ):
         t.delayed(ON_B, t.Places([A]))
 
 
@@ -158,7 +165,9 @@ def test_P73_each_place_of_the_answer_is_a_term():
     affinity = t.node_affinity([{ZONE: "a", RACK: "1"}, {}, {ZONE: "b"}])
     assert affinity is not None
     first, second = affinity["required"]["nodeSelectorTerms"]
-    assert [(RACK, "In", ["1"]), (ZONE, "In", ["a"])] == [(e["key"], e["operator"], e["values"]) for e in first["matchExpressions"]]
+    assert [(RACK, "In", ["1"]), (ZONE, "In", ["a"])] == [
+        (e["key"], e["operator"], e["values"]) for e in first["matchExpressions"]
+    ]
     assert [{"key": ZONE, "operator": "In", "values": ["b"]}] == second["matchExpressions"]
 
 

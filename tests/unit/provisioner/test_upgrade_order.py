@@ -32,7 +32,10 @@ def a_node(name: str, *keys: str, driver: str = DRIVER) -> CSINode:
         ((a_node("a"), a_node("b", "zone")), "[] by a; [zone] by b"),
         ((a_node("a"),), "[] by a"),
         ((a_node("a", driver="other.test"), a_node("b", "zone")), ""),
-        ((a_node("x", "z"), *(a_node(f"n{number}") for number in range(7))), "[] by n0, n1, n2, n3, n4 and 2 more; [z] by x"),
+        (
+            (a_node("x", "z"), *(a_node(f"n{number}") for number in range(7))),
+            "[] by n0, n1, n2, n3, n4 and 2 more; [z] by x",
+        ),
     ],
 )
 def test_who_reports_which_keys(nodes: tuple[CSINode, ...], told: str) -> None:

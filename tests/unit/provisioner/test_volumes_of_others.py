@@ -15,7 +15,17 @@ from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.options import NodeOptions
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_pv
-from tests.support.provisioning import CLAIMS, CREATE, DELETE, POST_PV, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
+from tests.support.provisioning import (
+    CLAIMS,
+    CREATE,
+    DELETE,
+    POST_PV,
+    PVS,
+    AnsweringDriver,
+    GiB,
+    ProvisioningWorld,
+    an_answer,
+)
 from tests.support.scripted_driver import Fail, Lose
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import VolumeDriver
@@ -57,7 +67,9 @@ async def test_a_claim_whose_object_was_written_by_hand_without_its_uid_is_not_a
     world.driver.script(CREATE, Lose())
     async with world.provisioning(calls=1):
         await world.create(a_pv(f"pvc-{uid}", f"vol-pvc-{uid}", claimRef={"namespace": "default", "name": "c"}))
-        world.driver.always(CREATE, lambda _: Fail(Code.RESOURCE_EXHAUSTED, "full") if len(world.driver.made(CREATE)) < 20 else None)
+        world.driver.always(
+            CREATE, lambda _: Fail(Code.RESOURCE_EXHAUSTED, "full") if len(world.driver.made(CREATE)) < 20 else None
+        )
         await world.settle(60)
     assert len(world.driver.made(CREATE)) < 5
 

@@ -92,10 +92,21 @@ async def _another_registrar(world: RegistryWorld) -> None:
 @pytest.mark.parametrize(
     ("trouble", "error", "node_id", "seen", "cause"),
     [
-        pytest.param(_nothing, DriverError(Code.INTERNAL, "no metadata"), "i", "no metadata", "NodeGetInfo failed", id="driver"),
-        pytest.param(_nothing, DriverError(Code.UNIMPLEMENTED, "unknown"), "i", "Unimplemented", "no node service", id="no-node-service"),
+        pytest.param(
+            _nothing, DriverError(Code.INTERNAL, "no metadata"), "i", "no metadata", "NodeGetInfo failed", id="driver"
+        ),
+        pytest.param(
+            _nothing,
+            DriverError(Code.UNIMPLEMENTED, "unknown"),
+            "i",
+            "Unimplemented",
+            "no node service",
+            id="no-node-service",
+        ),
         pytest.param(_nothing, None, "", "node", "gave no node id", id="no-node-id"),
-        pytest.param(_csinode_refused, None, "i", 'csinodes \\"n\\" is forbidden', "the API server refuses", id="refused"),
+        pytest.param(
+            _csinode_refused, None, "i", 'csinodes \\"n\\" is forbidden', "the API server refuses", id="refused"
+        ),
         pytest.param(_another_label, None, "i", "topology value collision", "remove that label", id="collision"),
         pytest.param(_a_broken_annotation, None, "i", NODE_IDS, "remove or mend it", id="annotation"),
         pytest.param(_another_registrar, None, "i", "other.sock", "another registrar", id="registered-already"),

@@ -49,7 +49,12 @@ async def running() -> AsyncIterator[Running]:
 async def test_NDR1_the_socket_is_its_owners_and_answers_for_the_driver() -> None:
     async with running() as world:
         info = await world.kubelet.get_info(2.0)
-        assert ("CSIPlugin", "d1", ENDPOINT, ["1.0.0"]) == (info.type, info.name, info.endpoint, list(info.supported_versions))
+        assert ("CSIPlugin", "d1", ENDPOINT, ["1.0.0"]) == (
+            info.type,
+            info.name,
+            info.endpoint,
+            list(info.supported_versions),
+        )
         assert "d1-reg.sock" == world.registrar.socket.name
         assert 0o700 == stat.S_IMODE(world.registrar.socket.stat().st_mode)
 
@@ -120,9 +125,13 @@ async def test_NDR3_a_left_over_socket_is_replaced() -> None:
 HOST_SOCKET = "/var/lib/kubelet/plugins/csi.test/csi.sock"
 PREFIX = "RegisterPlugin error -- plugin registration failed with err: "
 NODE = (
-    PREFIX + "error updating Node object with CSI driver node info: error updating node: timed out waiting for the condition; caused by: "
+    PREFIX
+    + "error updating Node object with CSI driver node info: error updating node: timed out waiting for the condition; caused by: "
 )
-CSINODE = PREFIX + "error updating CSINode object with CSI driver node info: error updating CSINode: timed out waiting for the condition; "
+CSINODE = (
+    PREFIX
+    + "error updating CSINode object with CSI driver node info: error updating CSINode: timed out waiting for the condition; "
+)
 CSINODE += 'caused by: CSINode.storage.k8s.io "n" is invalid: '
 
 
@@ -166,34 +175,47 @@ CSINODE += 'caused by: CSINode.storage.k8s.io "n" is invalid: '
             id="too-slow",
         ),
         pytest.param(
-            PREFIX + 'rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix '
+            PREFIX
+            + 'rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix '
             '/nowhere/csi.sock: connect: connection refused"',
             HOST_SOCKET,
             id="unreachable",
         ),
         pytest.param(
-            PREFIX + "no connection to the CSI driver at '/nowhere' within 10 s: the socket does not exist yet", HOST_SOCKET, id="agent"
+            PREFIX + "no connection to the CSI driver at '/nowhere' within 10 s: the socket does not exist yet",
+            HOST_SOCKET,
+            id="agent",
         ),
         pytest.param(
-            NODE + 'Patch "https://10.0.0.1:443/api/v1/nodes/n/status": dial tcp 10.0.0.1:443: connect: connection refused',
+            NODE
+            + 'Patch "https://10.0.0.1:443/api/v1/nodes/n/status": dial tcp 10.0.0.1:443: connect: connection refused',
             "the API server did not answer",
             id="no-api-server",
         ),
         pytest.param(
-            NODE + 'failed to parse node\'s "csi.volume.kubernetes.io/nodeid" annotation value ("{") err=unexpected end of JSON input',
+            NODE
+            + 'failed to parse node\'s "csi.volume.kubernetes.io/nodeid" annotation value ("{") err=unexpected end of JSON input',
             "remove or mend it",
             id="annotation",
         ),
-        pytest.param(PREFIX + "error adding CSI driver node info: driverNodeID must not be empty", "gave no node id", id="no-node-id"),
+        pytest.param(
+            PREFIX + "error adding CSI driver node info: driverNodeID must not be empty",
+            "gave no node id",
+            id="no-node-id",
+        ),
         pytest.param(
             CSINODE + 'spec.drivers[0].nodeID: Invalid value: "xxx": must be 256 characters or less',
             "1 to 256 characters",
             id="long-node-id",
         ),
         pytest.param(
-            PREFIX + "rpc error: code = Unimplemented desc = unknown service csi.v1.Node", "no node service", id="no-node-service"
+            PREFIX + "rpc error: code = Unimplemented desc = unknown service csi.v1.Node",
+            "no node service",
+            id="no-node-service",
         ),
-        pytest.param(PREFIX + "rpc error: code = Internal desc = no metadata", "NodeGetInfo failed", id="driver-failed"),
+        pytest.param(
+            PREFIX + "rpc error: code = Internal desc = no metadata", "NodeGetInfo failed", id="driver-failed"
+        ),
     ],
 )
 def test_NDR4_a_refusal_is_explained(error: str, cause: str) -> None:

@@ -40,7 +40,9 @@ def test_no_error_known_is_not_final():
     assert not view.is_final_code("")
 
 
-@pytest.mark.parametrize(("answered", "size"), [(2 * GiB, "2Gi"), (2 * GiB + 1, str(2 * GiB + 1)), (2 * GiB - 1, ""), (0, ""), (-1, "")])
+@pytest.mark.parametrize(
+    ("answered", "size"), [(2 * GiB, "2Gi"), (2 * GiB + 1, str(2 * GiB + 1)), (2 * GiB - 1, ""), (0, ""), (-1, "")]
+)
 def test_an_answer_is_at_least_what_was_asked_for(answered, size):
     after = expansion.decide_after(2 * GiB, expansion.Expanded(answered, node_required=True))
     assert (size, bool(size), not size) == (after.size, after.on_node, bool(after.error))

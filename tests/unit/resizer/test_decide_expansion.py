@@ -62,12 +62,18 @@ def order_of(decision: Decision) -> Any:
             why.Foreign("csi.test"),
             id="R6-annotated",
         ),
-        pytest.param(claim_body(2, 1), pv_body(source={"hostPath": {"path": "/x"}}), why.Foreign("csi.test"), id="R6-no-csi"),
+        pytest.param(
+            claim_body(2, 1), pv_body(source={"hostPath": {"path": "/x"}}), why.Foreign("csi.test"), id="R6-no-csi"
+        ),
         pytest.param(claim_body(2, 1, volume=None), pv_body(), why.NoVolume(), id="no-volume"),
-        pytest.param(claim_body(1, 1, 1, NODE_PENDING), pv_body(), why.Served("1Gi", "1Gi"), id="served-while-the-node-is-asked"),
+        pytest.param(
+            claim_body(1, 1, 1, NODE_PENDING), pv_body(), why.Served("1Gi", "1Gi"), id="served-while-the-node-is-asked"
+        ),
         pytest.param(claim_body(1, "512Mi", 1, NODE_PENDING), pv_body(), why.NodesTurn("1Gi"), id="R13"),
         pytest.param(claim_body(10, 1, 3, NODE_PROGRESS), pv_body(3), why.NodesTurn("3Gi"), id="R14"),
-        pytest.param(claim_body(1, "512Mi", conditions=[condition(names.FS_PENDING)]), pv_body(), why.NodesTurn("1Gi"), id="R17"),
+        pytest.param(
+            claim_body(1, "512Mi", conditions=[condition(names.FS_PENDING)]), pv_body(), why.NodesTurn("1Gi"), id="R17"
+        ),
     ],
 )
 def test_nothing_is_to_be_done(claim, pv, because):
@@ -111,10 +117,24 @@ def test_R1_the_claim_is_marked_and_the_driver_asked():
     ("claim", "pv", "remembered", "mark", "gib"),
     [
         pytest.param(claim_body(5, 3, 10, INFEASIBLE), pv_body(3), {}, Mark("5Gi", anew=True), 5, id="R8"),
-        pytest.param(claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING]), pv_body(3), {}, Mark("10Gi", anew=False), 10, id="R9-R34"),
-        pytest.param(claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING]), pv_body(3), MARKED, None, 10, id="R9-its-own-mark"),
         pytest.param(
-            claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING]), pv_body(3), {"error": "Internal"}, Mark("5Gi", anew=True), 5, id="R10"
+            claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING]),
+            pv_body(3),
+            {},
+            Mark("10Gi", anew=False),
+            10,
+            id="R9-R34",
+        ),
+        pytest.param(
+            claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING]), pv_body(3), MARKED, None, 10, id="R9-its-own-mark"
+        ),
+        pytest.param(
+            claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING]),
+            pv_body(3),
+            {"error": "Internal"},
+            Mark("5Gi", anew=True),
+            5,
+            id="R10",
         ),
         pytest.param(
             claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING, condition(names.CONTROLLER_ERROR, reason="Internal")]),
@@ -131,7 +151,9 @@ def test_R1_the_claim_is_marked_and_the_driver_asked():
             *(pv_body(3), {}, Mark("10Gi", anew=False), 10),
             id="an-error-of-the-go-resizer-has-no-reason",
         ),
-        pytest.param(claim_body(5, 3, 10, PROGRESS), pv_body(3), {"error": "Aborted"}, Mark("10Gi", anew=False), 10, id="R18"),
+        pytest.param(
+            claim_body(5, 3, 10, PROGRESS), pv_body(3), {"error": "Aborted"}, Mark("10Gi", anew=False), 10, id="R18"
+        ),
         pytest.param(
             claim_body(10, 3, 10, PROGRESS, conditions=[RESIZING]),
             *(pv_body(3), {"error": "OutOfRange"}, Mark("10Gi", anew=True), 10),
@@ -142,9 +164,23 @@ def test_R1_the_claim_is_marked_and_the_driver_asked():
             *(pv_body(3), {}, Mark("10Gi", anew=True), 10),
             id="the-size-of-before-a-set-back-without-its-step",
         ),
-        pytest.param(claim_body(8, 6, 6), pv_body(9), {}, Mark("6Gi", anew=False), 6, id="the-size-that-it-has-is-not-in-progress"),
+        pytest.param(
+            claim_body(8, 6, 6),
+            pv_body(9),
+            {},
+            Mark("6Gi", anew=False),
+            6,
+            id="the-size-that-it-has-is-not-in-progress",
+        ),
         pytest.param(claim_body(2, 1, 2, NODE_INFEASIBLE), pv_body(2), {}, Mark("2Gi", anew=False), 2, id="R15"),
-        pytest.param(claim_body(10, 3, 10, INFEASIBLE, conditions=[RESIZING]), pv_body(3), {}, Mark("10Gi", anew=True), 10, id="R19"),
+        pytest.param(
+            claim_body(10, 3, 10, INFEASIBLE, conditions=[RESIZING]),
+            pv_body(3),
+            {},
+            Mark("10Gi", anew=True),
+            10,
+            id="R19",
+        ),
         pytest.param(
             claim_body(2, 1, 2, PROGRESS, conditions=[RESIZING], annotations={names.NOT_REQUIRED: "true"}),
             *(pv_body(), {}, Mark("2Gi", anew=False), 2),
@@ -164,7 +200,9 @@ def test_R16_a_node_only_driver_is_not_called():
     assert not any(isinstance(action, Expand) for action in decision.actions)
 
 
-@pytest.mark.parametrize(("wanted", "sent"), [("1500M", 1_500_000_000), ("1.5Gi", 1_610_612_736), ("2000000000001m", 2_000_000_001)])
+@pytest.mark.parametrize(
+    ("wanted", "sent"), [("1500M", 1_500_000_000), ("1.5Gi", 1_610_612_736), ("2000000000001m", 2_000_000_001)]
+)
 def test_sizes_are_rounded_up_to_bytes(wanted, sent):
     assert sent == order_of(decided(claim_body(wanted, 1))).size_bytes
 
@@ -177,7 +215,9 @@ def test_R23_R24_the_use_of_the_volume():
 
 
 @pytest.mark.parametrize(
-    ("capable", "mode"), [(False, MODE.SINGLE_NODE_WRITER), (True, MODE.SINGLE_NODE_MULTI_WRITER)], ids=["plain", "capable"]
+    ("capable", "mode"),
+    [(False, MODE.SINGLE_NODE_WRITER), (True, MODE.SINGLE_NODE_MULTI_WRITER)],
+    ids=["plain", "capable"],
 )
 def test_the_access_mode_depends_on_the_driver(capable, mode):
     assert mode == order_of(decided(driver=facts(single_node_multi_writer=capable))).capability.access_mode.mode
@@ -235,7 +275,10 @@ def test_an_in_tree_volume_that_can_not_be_translated_is_told_after_the_mark():
 
 def test_a_call_for_the_volume_is_waited_for():
     decision = decided(in_flight={"handle": "the modify of default/claim"})
-    assert Decision(why.CallInFlight("the modify of default/claim"), waits_for=frozenset({call_over("handle")})) == decision
+    assert (
+        Decision(why.CallInFlight("the modify of default/claim"), waits_for=frozenset({call_over("handle")}))
+        == decision
+    )
 
 
 SLOW = {"error": "OutOfRange", "slow_target": "10Gi", "slow_until": NOW + 200, "looked_at": NOW}
@@ -260,7 +303,9 @@ def test_an_infeasible_size_waits_no_longer(claim, remembered):
     assert [Mark, Expand] == steps(decided(claim, pv_body(3), remembered=remembered))
 
 
-@pytest.mark.parametrize(("looked_ago_s", "actions", "after_s"), [(0, (), 30.0), (30, (LookAtSecret(SecretReference("s", "ns")),), 0.0)])
+@pytest.mark.parametrize(
+    ("looked_ago_s", "actions", "after_s"), [(0, (), 30.0), (30, (LookAtSecret(SecretReference("s", "ns")),), 0.0)]
+)
 def test_the_secret_of_an_infeasible_size_is_looked_at_now_and_then(looked_ago_s, actions, after_s):
     decision = decided(REFUSED, pv_body(3, csi=SECRET), remembered={**SLOW, "looked_at": NOW - looked_ago_s})
     assert (actions, after_s) == (decision.actions, decision.after_s)
@@ -340,7 +385,9 @@ ANNOTATE = {"options": {"annotate": True}}
         pytest.param(claim_body(2, 1, 2, NODE_PENDING), pv_body(2, **NOTED), ANNOTATE, False, id="the-node-has-work"),
         pytest.param(claim_body(2, 2), pv_body(2, **NOTED), {}, False, id="gate-off"),
         pytest.param(claim_body(2, 2), pv_body(2), ANNOTATE, False, id="not-there"),
-        pytest.param(claim_body(2, 2), pv_body(2, **NOTED, csi={"driver": "other"}), ANNOTATE, False, id="another-drivers"),
+        pytest.param(
+            claim_body(2, 2), pv_body(2, **NOTED, csi={"driver": "other"}), ANNOTATE, False, id="another-drivers"
+        ),
     ],
 )
 def test_the_size_before_is_dropped(claim, pv, options, dropped):

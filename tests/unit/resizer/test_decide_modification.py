@@ -49,8 +49,16 @@ def order_of(decision: Decision) -> Any:
 def test_M1_the_claim_is_marked_and_the_driver_asked():
     decision = decided()
     assert [Mark, Modify] == steps(decision)
-    assert (Mark("b"), "handle", why.Modifying("b")) == (decision.actions[0], order_of(decision).handle, decision.because)
-    assert ("handle", {"class": "b"}, None) == (order_of(decision).handle, order_of(decision).parameters, order_of(decision).secret)
+    assert (Mark("b"), "handle", why.Modifying("b")) == (
+        decision.actions[0],
+        order_of(decision).handle,
+        decision.because,
+    )
+    assert ("handle", {"class": "b"}, None) == (
+        order_of(decision).handle,
+        order_of(decision).parameters,
+        order_of(decision).secret,
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +69,9 @@ def test_M1_the_claim_is_marked_and_the_driver_asked():
         pytest.param(claim_body(vac="b", volume=None), pv_body(), why.NoVolume(), id="M11-no-volume"),
         pytest.param(claim_body(vac="b", phase="Pending"), pv_body(), why.NotBound("Pending"), id="M11-unbound"),
         pytest.param(claim_body(vac="b"), pv_body(csi={"driver": "other"}), why.Foreign("csi.test"), id="M11-driver"),
-        pytest.param(claim_body(vac="b"), pv_body(source={"hostPath": {"path": "/x"}}), why.Foreign("csi.test"), id="M11-no-csi"),
+        pytest.param(
+            claim_body(vac="b"), pv_body(source={"hostPath": {"path": "/x"}}), why.Foreign("csi.test"), id="M11-no-csi"
+        ),
         pytest.param(claim_body(ms="Infeasible", target="b"), pv_body(), why.TakenBack(), id="M8-cancelled-before"),
         pytest.param(claim_body(ms="Pending", target="b"), pv_body(), why.TakenBack(), id="taken-back-while-pending"),
     ],
@@ -81,17 +91,31 @@ def test_a_missing_volume_is_waited_for():
 @pytest.mark.parametrize(
     ("claim", "remembered", "target", "is_marked"),
     [
-        pytest.param(claim_body(vac="c", ms="InProgress", target="b", conditions=[MODIFYING]), {}, "b", False, id="M13-R34"),
+        pytest.param(
+            claim_body(vac="c", ms="InProgress", target="b", conditions=[MODIFYING]), {}, "b", False, id="M13-R34"
+        ),
         pytest.param(
             claim_body(vac="c", ms="InProgress", target="b", conditions=[MODIFYING]),
             *({"marked_from": "1"}, "b", False),
             id="R34-its-own-mark-was-not-done",
         ),
-        pytest.param(claim_body(vac="c", ms="InProgress", target="b", conditions=refused("Aborted")), MARKED, "b", True, id="M5"),
         pytest.param(
-            claim_body(vac="c", ms="InProgress", target="b", conditions=refused("Internal")), {"error": "Internal"}, "c", False, id="M6"
+            claim_body(vac="c", ms="InProgress", target="b", conditions=refused("Aborted")), MARKED, "b", True, id="M5"
         ),
-        pytest.param(claim_body(vac="c", ms="InProgress", target="b", conditions=refused("Internal")), {}, "b", False, id="M6-restart"),
+        pytest.param(
+            claim_body(vac="c", ms="InProgress", target="b", conditions=refused("Internal")),
+            {"error": "Internal"},
+            "c",
+            False,
+            id="M6",
+        ),
+        pytest.param(
+            claim_body(vac="c", ms="InProgress", target="b", conditions=refused("Internal")),
+            {},
+            "b",
+            False,
+            id="M6-restart",
+        ),
         pytest.param(
             claim_body(vac="b", ms="InProgress", target="b", conditions=[MODIFYING]),
             *({"error": "InvalidArgument"}, "b", False),
@@ -103,13 +127,29 @@ def test_a_missing_volume_is_waited_for():
             id="the-answer-to-this-process-counts-more",
         ),
         pytest.param(claim_body(ms="InProgress", target="b", conditions=[MODIFYING]), MARKED, "b", True, id="M7"),
-        pytest.param(claim_body(ms="InProgress", target="b", conditions=refused("Internal")), MARKED, "b", True, id="M7-after-an-error"),
-        pytest.param(claim_body(vac="b", ms="InProgress", target="b", conditions=refused("Internal")), MARKED, "b", True, id="M4"),
         pytest.param(
-            claim_body(vac="c", ms="Infeasible", target="b", conditions=refused("InvalidArgument")), {}, "c", False, id="M3-another"
+            claim_body(ms="InProgress", target="b", conditions=refused("Internal")),
+            MARKED,
+            "b",
+            True,
+            id="M7-after-an-error",
         ),
         pytest.param(
-            claim_body(vac="b", ms="Infeasible", target="b", conditions=refused("InvalidArgument")), {}, "b", False, id="M3-again"
+            claim_body(vac="b", ms="InProgress", target="b", conditions=refused("Internal")), MARKED, "b", True, id="M4"
+        ),
+        pytest.param(
+            claim_body(vac="c", ms="Infeasible", target="b", conditions=refused("InvalidArgument")),
+            {},
+            "c",
+            False,
+            id="M3-another",
+        ),
+        pytest.param(
+            claim_body(vac="b", ms="Infeasible", target="b", conditions=refused("InvalidArgument")),
+            {},
+            "b",
+            False,
+            id="M3-again",
         ),
         pytest.param(claim_body(vac="b", ms="Pending", target="a"), {}, "b", False, id="M2-the-class-is-there"),
         pytest.param(claim_body(vac="b", ms="InProgress"), {}, "b", False, id="in-progress-towards-nothing"),
@@ -128,7 +168,9 @@ def test_M2_a_missing_class_is_pending():
 
 
 @pytest.mark.parametrize(
-    "claim", [claim_body(vac="gone", ms="Pending"), claim_body(ms="InProgress", target="gone")], ids=["M2-pending", "M7-in-progress"]
+    "claim",
+    [claim_body(vac="gone", ms="Pending"), claim_body(ms="InProgress", target="gone")],
+    ids=["M2-pending", "M7-in-progress"],
 )
 def test_a_missing_class_is_told_and_waited_for(claim):
     problem = why.ClassMissing("gone")
@@ -177,7 +219,9 @@ def test_the_secret_of_an_infeasible_class_is_looked_at_now_and_then():
 
 def test_a_call_for_the_volume_is_waited_for():
     decision = decided(in_flight={"handle": "the grow of default/claim"})
-    assert Decision(why.CallInFlight("the grow of default/claim"), waits_for=frozenset({call_over("handle")})) == decision
+    assert (
+        Decision(why.CallInFlight("the grow of default/claim"), waits_for=frozenset({call_over("handle")})) == decision
+    )
 
 
 def test_an_empty_handle_is_told():

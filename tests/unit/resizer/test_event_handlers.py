@@ -17,7 +17,9 @@ from tests.unit.resizer.views import KEY, a_view, claim_body, pv_body
 
 
 def is_woken(old: Json, new: Json, *of_a_controller: Any) -> bool:
-    handlers = EventHandlers(a_view(new, pv_body()), cast(ClaimController, None), *(of_a_controller or (growth_facts, node_has_acted)))
+    handlers = EventHandlers(
+        a_view(new, pv_body()), cast(ClaimController, None), *(of_a_controller or (growth_facts, node_has_acted))
+    )
     return KEY in handlers.claim_changed(Change(typed(old), typed(new), Cause.OWN_WRITE))
 
 
@@ -25,7 +27,9 @@ def is_woken(old: Json, new: Json, *of_a_controller: Any) -> bool:
     ("old", "new"),
     [
         pytest.param(claim_body(9, 1, 3, NODE_IN_PROGRESS), claim_body(9, 3, 3), id="the-node-has-grown-it"),
-        pytest.param(claim_body(9, 1, 3, NODE_IN_PROGRESS), claim_body(9, 1, 3, NODE_INFEASIBLE), id="the-node-can-not"),
+        pytest.param(
+            claim_body(9, 1, 3, NODE_IN_PROGRESS), claim_body(9, 1, 3, NODE_INFEASIBLE), id="the-node-can-not"
+        ),
         pytest.param(claim_body(3, 1, 3, PROGRESS), claim_body(9, 1, 3, PROGRESS), id="another-wish"),
         pytest.param(claim_body(3, 1, phase="Pending"), claim_body(3, 1), id="bound"),
     ],

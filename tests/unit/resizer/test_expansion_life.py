@@ -118,7 +118,10 @@ async def test_R1_the_driver_grows_it_and_the_node_goes_on(annotate):
     resizing = conditions[names.RESIZING]
     assert ("ResizeStarted", "Volume pv is to grow to 2Gi") == (resizing["reason"], resizing["message"])
     assert not conditions[names.FS_PENDING].get("reason")
-    assert "Waiting for user to (re-)start a pod to finish file system resize of volume on node." == conditions[names.FS_PENDING]["message"]
+    assert (
+        "Waiting for user to (re-)start a pod to finish file system resize of volume on node."
+        == conditions[names.FS_PENDING]["message"]
+    )
     assert ("1Gi" if annotate else None) == (await world.pv())["metadata"].get("annotations", {}).get(names.PRE_RESIZE)
     assert [
         ("Normal", "Resizing", "External resizer is resizing volume pv"),
@@ -171,7 +174,9 @@ async def test_R2_without_a_node_step_the_claim_has_its_size():
         pytest.param({"spec": 2, "cap": 1, "claim_ref": {"namespace": "elsewhere"}}, id="R5-namespace"),
         pytest.param({"spec": 2, "cap": 1, "of_pv": {"claimRef": None}}, id="R5-none"),
         pytest.param({"spec": 2, "cap": 1, "csi_fields": {"driver": "other"}}, id="R6"),
-        pytest.param({"spec": 2, "cap": 1, "csi_fields": {"driver": "other"}, "annotations": LEFT_TO_US}, id="R6-annotated"),
+        pytest.param(
+            {"spec": 2, "cap": 1, "csi_fields": {"driver": "other"}, "annotations": LEFT_TO_US}, id="R6-annotated"
+        ),
         pytest.param({"spec": 2, "cap": 1, "of_pv": {"source": {"hostPath": {"path": "/x"}}}}, id="R6-no-csi"),
     ],
 )
@@ -289,14 +294,18 @@ async def test_another_wish_before_the_first_write_counts():
 @pytest.mark.parametrize("answer", [None, Fail(Code.INTERNAL), Fail(Code.OUT_OF_RANGE)])
 async def test_a_claim_that_was_made_anew_during_the_call_is_not_written(answer, is_late):
     """is_late: the cache does not show it yet."""
-    world = await ResizerWorld(ResizingDriver(node_step=False), LateWatch("persistentvolumeclaims") if is_late else None).volume(2, 1)
+    world = await ResizerWorld(
+        ResizingDriver(node_step=False), LateWatch("persistentvolumeclaims") if is_late else None
+    ).volume(2, 1)
     world.driver.script(EXPAND, answer)
     gate = world.driver.gate(EXPAND)
     async with world.resizing():
         await world.called()
         old = await world.claim()
         await world.tear_away(CLAIMS, "claim")
-        new = await world.create({**old, "metadata": {"name": "claim"}, "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}})
+        new = await world.create(
+            {**old, "metadata": {"name": "claim"}, "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}
+        )
         gate.set()
         await world.settle(200)
         assert new["metadata"]["resourceVersion"] == (await world.claim())["metadata"]["resourceVersion"]
@@ -317,7 +326,9 @@ async def test_R27_the_size_before_goes_once_the_node_is_done():
 
 @pytest.mark.parametrize(("annotate", "wanted"), [(True, [SAVE_PV]), (False, [])])
 async def test_R27_at_the_start(annotate, wanted):
-    world = await ResizerWorld(annotate=annotate).volume(2, 2, pv=2, of_pv={"annotations": {names.PRE_RESIZE: "1Gi", "other": "kept"}})
+    world = await ResizerWorld(annotate=annotate).volume(
+        2, 2, pv=2, of_pv={"annotations": {names.PRE_RESIZE: "1Gi", "other": "kept"}}
+    )
     async with world.resizing():
         await world.settle(5)
     assert wanted == world.story
@@ -393,7 +404,9 @@ async def test_a_volume_of_a_node_only_driver_grows_for_no_claim_that_the_cache_
     assert [GET_CLAIM] == world.story
 
 
-@pytest.mark.parametrize(("answer", "shown"), [(3 * GiB, "3Gi"), (2 * GiB + 1, str(2 * GiB + 1)), (2 * GiB + (1 << 20), "2049Mi")])
+@pytest.mark.parametrize(
+    ("answer", "shown"), [(3 * GiB, "3Gi"), (2 * GiB + 1, str(2 * GiB + 1)), (2 * GiB + (1 << 20), "2049Mi")]
+)
 async def test_the_driver_may_give_more(answer, shown):
     world = await ResizerWorld(ResizingDriver(node_step=False)).volume(2, 1)
     world.driver.answers = [answer]
@@ -407,14 +420,17 @@ async def test_an_answer_smaller_than_asked_is_refused(answer):
     world.driver.answers = [answer] * 20
     async with world.resizing():
         assert (
-            f"the driver answered a capacity of {answer} bytes to a request for {2 * GiB}" in (await world.event("VolumeResizeFailed"))[1]
+            f"the driver answered a capacity of {answer} bytes to a request for {2 * GiB}"
+            in (await world.event("VolumeResizeFailed"))[1]
         )
         await world.settle(5)
         assert ("1Gi", "2Gi", PROGRESS, "1Gi") == await world.state()
         assert "CapacityTooSmall" == (await world.conditions())[names.CONTROLLER_ERROR]["reason"]
 
 
-@pytest.mark.parametrize("expansion", [csi.PluginCapability.VolumeExpansion.ONLINE, csi.PluginCapability.VolumeExpansion.OFFLINE])
+@pytest.mark.parametrize(
+    "expansion", [csi.PluginCapability.VolumeExpansion.ONLINE, csi.PluginCapability.VolumeExpansion.OFFLINE]
+)
 async def test_the_message_of_the_pending_condition_is_true_to_the_driver(expansion):
     world = await ResizerWorld(ResizingDriver(expansion=[expansion])).volume(2, 1)
     async with world.resizing():

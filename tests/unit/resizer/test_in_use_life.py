@@ -84,7 +84,9 @@ async def test_R21_each_of_two_pods_counts():
         await world.state_is(1, 2, NODE_PENDING, 2, wait_s=0.5)
 
 
-@pytest.mark.parametrize("pod", [a_pod("user", "another"), a_pod("user", "claim", phase="Succeeded")], ids=["another-claim", "ended"])
+@pytest.mark.parametrize(
+    "pod", [a_pod("user", "another"), a_pod("user", "claim", phase="Succeeded")], ids=["another-claim", "ended"]
+)
 async def test_R21_other_pods_do_not_count(pod):
     world = await in_use(pod)
     async with world.resizing():

@@ -115,7 +115,9 @@ async def test_M3_an_infeasible_class_is_tried_at_once_when_the_wish_comes_back_
     assert ["b", "b"] == world.classes
 
 
-@pytest.mark.parametrize(("wish", "applied"), [("b", ["b"]), (None, ["b"]), ("c", ["b", "c"])], ids=["wanted", "M7", "M13"])
+@pytest.mark.parametrize(
+    ("wish", "applied"), [("b", ["b"]), (None, ["b"]), ("c", ["b", "c"])], ids=["wanted", "M7", "M13"]
+)
 async def test_R34_a_class_that_another_process_has_begun_is_marked_once_more(wish, applied):
     world = await with_classes(vac=wish, ms="InProgress", target="b")
     async with world.resizing():
@@ -140,7 +142,10 @@ async def test_R34_a_mark_that_a_dead_process_has_sent_is_not_written_after_the_
     async with world.resizing():
         await world.settle(0.1)
     for _ in range(3):  # the second and the third one find a claim that was marked once more
-        sent = {"metadata": {"resourceVersion": (await world.claim())["metadata"]["resourceVersion"]}, "status": LATE[method]}
+        sent = {
+            "metadata": {"resourceVersion": (await world.claim())["metadata"]["resourceVersion"]},
+            "status": LATE[method],
+        }
         await world.settle(dead_for_s)
         async with world.resizing():
             await world.settle(0.1)
@@ -157,7 +162,9 @@ async def test_R34_a_process_marks_once():
     async with world.resizing():
         for method in (EXPAND, MODIFY):
             await world.calls_made(method, 5)
-    assert [MARK] * 3 == without(world.story, EXPAND, MODIFY), "a mark each, and the conditions of a class that was not applied"
+    assert [MARK] * 3 == without(world.story, EXPAND, MODIFY), (
+        "a mark each, and the conditions of a class that was not applied"
+    )
 
 
 # -- growing

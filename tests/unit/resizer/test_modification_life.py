@@ -88,7 +88,11 @@ async def test_the_class_is_on_the_claim_before_the_driver_is_called(world: Resi
         await world.called(MODIFY)
         assert ("a", "b", "InProgress", "a") == await world.modification()
         (found,) = (await world.conditions()).values()
-        assert (names.MODIFYING, "True", 'Modifying volume to "b" is in progress.') == (found["type"], found["status"], found["message"])
+        assert (names.MODIFYING, "True", 'Modifying volume to "b" is in progress.') == (
+            found["type"],
+            found["status"],
+            found["message"],
+        )
         assert found["lastProbeTime"] == found["lastTransitionTime"]
         gate.set()
         await world.modification_is("b", None, None, "b")
@@ -400,7 +404,9 @@ async def test_a_failure_is_not_told_of_a_claim_that_has_its_class(world: Resize
     async with world.resizing():
         await world.ask_class("b")
         await world.called(MODIFY)
-        await world.set_status({"currentVolumeAttributesClassName": "b", "modifyVolumeStatus": None, "conditions": None})
+        await world.set_status(
+            {"currentVolumeAttributesClassName": "b", "modifyVolumeStatus": None, "conditions": None}
+        )
         await world.settle(5.0)
         assert {} == await world.conditions()
 
@@ -506,7 +512,9 @@ async def test_without_modification_volumes_grow_all_the_same(driver, options):
     async with world.resizing() as resizer:
         await world.state_is(1, 2, NODE_PENDING, 2)
         await world.settle(20)
-        assert ["persistentvolumeclaims", "persistentvolumes"] == [one.name.split("/")[1] for one in resizer.caches.informers]
+        assert ["persistentvolumeclaims", "persistentvolumes"] == [
+            one.name.split("/")[1] for one in resizer.caches.informers
+        ]
     assert STD_EXPAND == world.story
 
 

@@ -66,7 +66,9 @@ def test_a_mark_says_size_step_and_condition():
 
 
 def test_27c2_what_a_former_process_or_the_go_peer_said_of_resizing_is_brought_up_to_date():
-    (said,) = growth.marked(a_claim(2, 1, conditions=[resizing("5Gi")]), "2Gi", NOW, anew=False, recover=True)["status"]["conditions"]
+    (said,) = growth.marked(a_claim(2, 1, conditions=[resizing("5Gi")]), "2Gi", NOW, anew=False, recover=True)[
+        "status"
+    ]["conditions"]
     assert {"type": names.RESIZING, "status": "True", **STARTED} == said, "it has been so since then"
     bare = a_claim(2, 1, conditions=[condition(names.RESIZING)])
     (said,) = growth.marked(bare, "2Gi", NOW, anew=False, recover=True)["status"]["conditions"]
@@ -76,12 +78,18 @@ def test_27c2_what_a_former_process_or_the_go_peer_said_of_resizing_is_brought_u
 def test_R20_a_mark_for_another_size_drops_what_was_told_of_the_former_one():
     claim = a_claim(5, 3, 10, INFEASIBLE, conditions=[resizing("5Gi"), ERROR])
     body = growth.marked(claim, "5Gi", NOW, anew=True, recover=True)
-    assert [LOOKED_AT, gone(names.CONTROLLER_ERROR)] == body["status"]["conditions"], "Resizing is as it was, with its time"
+    assert [LOOKED_AT, gone(names.CONTROLLER_ERROR)] == body["status"]["conditions"], (
+        "Resizing is as it was, with its time"
+    )
 
 
 def test_R21_a_mark_that_only_says_the_size_keeps_why_it_waits():
     claim = a_claim(5, 3, 10, PROGRESS, conditions=[resizing("5Gi"), ERROR])
-    status = {"allocatedResources": {"storage": "5Gi"}, "allocatedResourceStatuses": {"storage": PROGRESS}, "conditions": [LOOKED_AT]}
+    status = {
+        "allocatedResources": {"storage": "5Gi"},
+        "allocatedResourceStatuses": {"storage": PROGRESS},
+        "conditions": [LOOKED_AT],
+    }
     assert {"status": status} == growth.marked(claim, "5Gi", NOW, anew=True, recover=True, keeps_error=True)
 
 
@@ -96,7 +104,10 @@ def test_R32_a_mark_of_what_is_marked_drops_the_annotation_and_without_recovery_
 def test_R1_the_nodes_turn_is_told_beside_resizing_and_ends_the_error():
     claim = a_claim(2, 1, 2, PROGRESS, conditions=[RESIZING, ERROR])
     pending = {"type": names.FS_PENDING, "status": "True", "message": "m", "lastTransitionTime": NOW}
-    status = {"allocatedResourceStatuses": {"storage": NODE_PENDING}, "conditions": [pending, gone(names.CONTROLLER_ERROR)]}
+    status = {
+        "allocatedResourceStatuses": {"storage": NODE_PENDING},
+        "conditions": [pending, gone(names.CONTROLLER_ERROR)],
+    }
     assert {"status": status} == growth.node_next(claim, "2Gi", "m", NOW, recover=True)
 
 
@@ -105,13 +116,17 @@ def test_the_nodes_turn_comes_with_the_size_on_a_claim_that_does_not_say_it():
     body = growth.node_next(a_claim(5, 1), "2Gi", "m", NOW, recover=True)
     assert {"storage": "2Gi"} == body["status"]["allocatedResources"]
     assert "allocatedResources" not in growth.node_next(a_claim(5, 1), "2Gi", "m", NOW, recover=False)["status"]
-    assert "allocatedResources" not in growth.node_next(a_claim(5, 1, 3), "2Gi", "m", NOW, recover=True)["status"], "never down again"
+    assert "allocatedResources" not in growth.node_next(a_claim(5, 1, 3), "2Gi", "m", NOW, recover=True)["status"], (
+        "never down again"
+    )
 
 
 def test_without_recovery_the_nodes_turn_replaces_resizing():
     claim = a_claim(2, 1, conditions=[RESIZING])
     pending = {"type": names.FS_PENDING, "status": "True", "message": "m", "lastTransitionTime": NOW}
-    assert {"status": {"conditions": [pending, gone(names.RESIZING)]}} == growth.node_next(claim, "2Gi", "m", NOW, recover=False)
+    assert {"status": {"conditions": [pending, gone(names.RESIZING)]}} == growth.node_next(
+        claim, "2Gi", "m", NOW, recover=False
+    )
 
 
 def test_R2_the_end_has_the_size_and_no_step_and_no_condition():
@@ -122,7 +137,9 @@ def test_R2_the_end_has_the_size_and_no_step_and_no_condition():
         "allocatedResourceStatuses": None,
         "conditions": [*map(gone, names.RESIZE_CONDITIONS)],
     }
-    assert {"metadata": {"annotations": {names.NOT_REQUIRED: "true"}}, "status": status} == growth.done(claim, "2Gi", recover=True)
+    assert {"metadata": {"annotations": {names.NOT_REQUIRED: "true"}}, "status": status} == growth.done(
+        claim, "2Gi", recover=True
+    )
 
 
 def test_M1_the_end_of_a_modification_has_no_condition():
@@ -176,7 +193,9 @@ def test_the_words_for_a_pending_node_follow_the_driver():
 
 
 def test_a_class_is_marked_and_an_earlier_error_goes():
-    claim = a_claim(vac="b", ms="Infeasible", target="b", conditions=[condition(names.MODIFY_ERROR, reason="InvalidArgument")])
+    claim = a_claim(
+        vac="b", ms="Infeasible", target="b", conditions=[condition(names.MODIFY_ERROR, reason="InvalidArgument")]
+    )
     modifying = {"type": names.MODIFYING, "status": "True", "message": 'Modifying volume to "b" is in progress.'}
     status = {
         "modifyVolumeStatus": {"status": "InProgress", "targetVolumeAttributesClassName": "b"},
@@ -200,4 +219,6 @@ def test_M8_both_conditions_go():
 
 def test_a_volume_that_has_its_class_is_not_written():
     assert {} == classes.volume_class(typed(pv_body(1, volumeAttributesClassName="b")), "b")
-    assert {"spec": {"volumeAttributesClassName": "c"}} == classes.volume_class(typed(pv_body(1, volumeAttributesClassName="b")), "c")
+    assert {"spec": {"volumeAttributesClassName": "c"}} == classes.volume_class(
+        typed(pv_body(1, volumeAttributesClassName="b")), "c"
+    )

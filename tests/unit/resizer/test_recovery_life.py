@@ -81,7 +81,9 @@ async def test_R18_a_call_past_its_deadline_may_have_grown_the_volume():
         await world.state_is(3, 10, NODE_PENDING, 10)
 
 
-@pytest.mark.parametrize(("first", "second", "wanted"), [(Code.INTERNAL, Code.ABORTED, 10), (Code.ABORTED, Code.INTERNAL, 5)])
+@pytest.mark.parametrize(
+    ("first", "second", "wanted"), [(Code.INTERNAL, Code.ABORTED, 10), (Code.ABORTED, Code.INTERNAL, 5)]
+)
 async def test_R18_the_last_answer_counts(first, second, wanted):
     world = await a_failure(first)
     async with world.resizing():
@@ -159,7 +161,9 @@ async def test_a_size_that_is_refused_once_more_after_a_restart_does_not_hold_up
     assert [10, 10, 5] == world.asked
 
 
-@pytest.mark.parametrize(("code", "step"), [(Code.INVALID_ARGUMENT, INFEASIBLE), (Code.FAILED_PRECONDITION, PROGRESS)], ids=["R11", "R12"])
+@pytest.mark.parametrize(
+    ("code", "step"), [(Code.INVALID_ARGUMENT, INFEASIBLE), (Code.FAILED_PRECONDITION, PROGRESS)], ids=["R11", "R12"]
+)
 async def test_the_lowered_size_is_refused_too(code, step):
     world = await a_failure(Code.INTERNAL)
     async with world.resizing():
@@ -245,7 +249,9 @@ async def test_an_infeasible_size_counts_as_in_progress_while_it_is_tried_again(
 @pytest.mark.parametrize("amount", [5, 12])
 async def test_R20_another_size_is_tried_at_once(amount):
     world = await ResizerWorld().volume(10, 3, pv=3)
-    world.driver.always(EXPAND, lambda request: Fail(Code.OUT_OF_RANGE) if request.capacity_range.required_bytes > 6 * GiB else None)
+    world.driver.always(
+        EXPAND, lambda request: Fail(Code.OUT_OF_RANGE) if request.capacity_range.required_bytes > 6 * GiB else None
+    )
     async with world.resizing():
         await world.state_is(3, 10, INFEASIBLE, 3)
         await world.settle(20)
@@ -429,7 +435,9 @@ class LateAnswers(ServerFaults):
 
 async def test_a_wish_that_only_the_answer_to_our_write_shows_counts():
     """The watch is late, and then brings nothing new."""
-    world = await ResizerWorld(faults=LateWatch("persistentvolumeclaims"), retry_interval_start_s=200).volume(10, 3, pv=3)
+    world = await ResizerWorld(faults=LateWatch("persistentvolumeclaims"), retry_interval_start_s=200).volume(
+        10, 3, pv=3
+    )
     world.driver.script(EXPAND, Fail(Code.INTERNAL))
     gate = world.driver.gate(EXPAND)
     async with world.resizing():

@@ -51,7 +51,13 @@ def claim_body(
 ) -> Json:
     """vac, annotations and volume are the claim's; all else is its status."""
     fields = {name: more.pop(name) for name in ("annotations", "volume") if name in more}
-    wanted = {"size": size_of(spec), "volume": "pv", "uid": UID, "volumeAttributesClassName": more.pop("vac", None), **fields}
+    wanted = {
+        "size": size_of(spec),
+        "volume": "pv",
+        "uid": UID,
+        "volumeAttributesClassName": more.pop("vac", None),
+        **fields,
+    }
     return {**a_claim("claim", **wanted), "status": claim_status(cap, alloc, step, **more)}
 
 

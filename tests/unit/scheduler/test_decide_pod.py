@@ -42,7 +42,9 @@ LATER = a_class(wffc=True)
 
 
 def decided(*bodies: Json, plans: AssumedBindings | None = None, now: float = 0.0, key: Key = POD) -> Decision[Action]:
-    return decide_pod(Stores(*bodies).scheduler(plans), key, now, scheduler_name="default-scheduler", bind_timeout_s=600)
+    return decide_pod(
+        Stores(*bodies).scheduler(plans), key, now, scheduler_name="default-scheduler", bind_timeout_s=600
+    )
 
 
 def node_of(decision: Decision[Action]) -> str:
@@ -107,7 +109,11 @@ PLACES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "unschedulable": ({}, {"unschedulable": True}, why.UNSCHEDULABLE),
     "tainted": ({}, {"taints": ({"key": "a", "effect": "NoSchedule"},)}, why.TAINTED),
     "preferred-elsewhere": ({}, {"taints": ({"key": "a", "effect": "PreferNoSchedule"},)}, ""),
-    "tolerated": ({"tolerations": [{"key": "a", "operator": "Exists"}]}, {"taints": ({"key": "a", "effect": "NoSchedule"},)}, ""),
+    "tolerated": (
+        {"tolerations": [{"key": "a", "operator": "Exists"}]},
+        {"taints": ({"key": "a", "effect": "NoSchedule"},)},
+        "",
+    ),
     "tolerates-all": ({"tolerations": [{"operator": "Exists"}]}, {"unschedulable": True}, ""),
     "tolerates-another-value": (
         {"tolerations": [{"key": "a", "value": "x"}]},
@@ -150,7 +156,11 @@ def test_pods_spread_over_nodes() -> None:
 
 
 def test_whose_pod_it_is_not() -> None:
-    for pod in (a_pod("pod", schedulerName="other"), a_pod("pod", node="n1"), a_pod("pod", schedulingGates=[{"name": "g"}])):
+    for pod in (
+        a_pod("pod", schedulerName="other"),
+        a_pod("pod", node="n1"),
+        a_pod("pod", schedulingGates=[{"name": "g"}]),
+    ):
         assert is_over(decided(pod, a_ready_node()))
 
 
@@ -171,7 +181,9 @@ def test_B42_bound_volume_of_a_zone() -> None:
 
 
 def test_B42_bound_to_a_volume_that_is_gone() -> None:
-    assert f"0/1 nodes are available: 1 {why.BOUND_TO_NOTHING}." == rejection(decided(*GOES, a_ready_node(), a_bound_claim()))
+    assert f"0/1 nodes are available: 1 {why.BOUND_TO_NOTHING}." == rejection(
+        decided(*GOES, a_ready_node(), a_bound_claim())
+    )
 
 
 def test_labels_of_old_volumes_say_their_zone() -> None:
@@ -182,7 +194,13 @@ def test_labels_of_old_volumes_say_their_zone() -> None:
 
 
 def test_two_claims_of_a_pod_do_not_get_the_same_volume() -> None:
-    bodies = [a_pod("pod", "claim", "second"), a_ready_node(), a_claim(), a_claim("second"), a_class(wffc=True, provisioner=NO_PROVISIONER)]
+    bodies = [
+        a_pod("pod", "claim", "second"),
+        a_ready_node(),
+        a_claim(),
+        a_claim("second"),
+        a_class(wffc=True, provisioner=NO_PROVISIONER),
+    ]
     assert why.CONFLICT in rejection(decided(*bodies, a_volume()))
     plan = plan_of(decided(*bodies, a_volume(), a_volume("pv2")))
     assert plan is not None
@@ -203,7 +221,9 @@ def test_B44_a_chosen_node_pins() -> None:
 def test_B44_an_empty_annotation_chooses_a_node_that_is_nowhere() -> None:
     nowhere = a_claim(annotations={SELECTED_NODE: ""})
     assert f"0/1 nodes are available: 1 {why.CONFLICT}." == rejection(decided(*GOES, a_ready_node(), nowhere, LATER))
-    assert why.CONFLICT in rejection(decided(*GOES, a_ready_node(), nowhere, LATER, a_volume())), "a volume that is there does not help"
+    assert why.CONFLICT in rejection(decided(*GOES, a_ready_node(), nowhere, LATER, a_volume())), (
+        "a volume that is there does not help"
+    )
 
 
 def test_B50_allowed_topologies() -> None:
@@ -223,7 +243,9 @@ def test_B51_static_class_without_volumes() -> None:
 HOSTS = [a_ready_node(name, host=name) for name in ("n1", "n2", "n3")]
 
 
-def capacities(*rows: Json, size: str = "10Gi", driver: Json | None = None, claims: tuple[Json, ...] = ()) -> Decision[Action]:
+def capacities(
+    *rows: Json, size: str = "10Gi", driver: Json | None = None, claims: tuple[Json, ...] = ()
+) -> Decision[Action]:
     bodies = [*GOES, *HOSTS, LATER, a_claim(size=size), *claims]
     return decided(*bodies, *([a_csi_driver()] if driver is None else [driver] if driver else []), *rows)
 
@@ -274,7 +296,15 @@ def test_B46_room_is_promised_once() -> None:
 def test_B46_room_that_a_plan_counts_on_is_taken() -> None:
     plans = AssumedBindings()
     plans.add(AssumedBinding(Key(NS, "first"), "uid-first", "n1", provision=(Key(NS, "other"),)))
-    bodies = [*GOES, *HOSTS, LATER, a_csi_driver(), a_capacity("c", "n1", "100Gi"), a_claim(size="60Gi"), a_claim("other", size="60Gi")]
+    bodies = [
+        *GOES,
+        *HOSTS,
+        LATER,
+        a_csi_driver(),
+        a_capacity("c", "n1", "100Gi"),
+        a_claim(size="60Gi"),
+        a_claim("other", size="60Gi"),
+    ]
     assert why.FULL in rejection(decided(*bodies, plans=plans))
     plans.drop(Key(NS, "first"))
     assert "n1" == node_of(decided(*bodies, plans=plans))
@@ -294,7 +324,14 @@ def bound(name: str) -> list[Json]:
     return [claim, a_volume(f"pv-{name}", claim=claim, phase="Bound")]
 
 
-IN_USE = [a_pod("first", "c1", "c2", node="n1", phase="Running"), *bound("c1"), *bound("c2"), *bound("c3"), a_class(), a_ready_node()]
+IN_USE = [
+    a_pod("first", "c1", "c2", node="n1", phase="Running"),
+    *bound("c1"),
+    *bound("c2"),
+    *bound("c3"),
+    a_class(),
+    a_ready_node(),
+]
 
 
 def test_B52_limit() -> None:
@@ -313,7 +350,14 @@ def test_B52_claims_without_a_volume_count() -> None:
 def test_B52_pods_on_their_way_count() -> None:
     plans = AssumedBindings()
     plans.add(AssumedBinding(Key(NS, "first"), "uid-first", "n1"))
-    bodies = [a_pod("first", "c1"), a_pod("pod", "c3"), *bound("c1"), *bound("c3"), a_ready_node(), a_csi_node("n1", count=1)]
+    bodies = [
+        a_pod("first", "c1"),
+        a_pod("pod", "c3"),
+        *bound("c1"),
+        *bound("c3"),
+        a_ready_node(),
+        a_csi_node("n1", count=1),
+    ]
     assert why.LIMIT in rejection(decided(*bodies, plans=plans))
 
 
@@ -347,7 +391,11 @@ def disk(name: str = "disk", *, read_only: bool = True) -> Json:
 
 def test_a_disk_that_a_pod_names_itself_counts() -> None:
     """27 A1; as with kube-scheduler. One disk of two pods counts once."""
-    bodies = [a_ready_node(), a_csi_node("n1", {GCE: "n1"}, count=1), a_pod("first", volumes=[disk()], node="n1", phase="Running")]
+    bodies = [
+        a_ready_node(),
+        a_csi_node("n1", {GCE: "n1"}, count=1),
+        a_pod("first", volumes=[disk()], node="n1", phase="Running"),
+    ]
     assert why.LIMIT in rejection(decided(a_pod("pod", volumes=[disk("other")]), *bodies))
     assert "n1" == node_of(decided(a_pod("pod", volumes=[disk()]), *bodies))
     assert why.LIMIT in rejection(decided(a_pod("pod", volumes=[disk(), disk("other")]), a_ready_node(), bodies[1]))
@@ -366,14 +414,24 @@ RBD = {"monitors": ["a", "b"], "image": "i"}
         pytest.param(disk(read_only=False), disk("other", read_only=False), True, id="gce-others"),
         pytest.param(EBS, EBS, False, id="ebs-never"),
         pytest.param({"name": "i", "iscsi": ISCSI}, {"name": "i", "iscsi": ISCSI}, False, id="iscsi"),
-        pytest.param({"name": "i", "iscsi": {**ISCSI, "readOnly": True}}, {"name": "j", "iscsi": {**ISCSI, "readOnly": True}}, True),
-        pytest.param({"name": "r", "rbd": RBD}, {"name": "r", "rbd": {**RBD, "monitors": ["b"]}}, False, id="rbd-one-monitor"),
-        pytest.param({"name": "r", "rbd": RBD}, {"name": "r", "rbd": {**RBD, "monitors": ["c"]}}, True, id="rbd-other-cluster"),
+        pytest.param(
+            {"name": "i", "iscsi": {**ISCSI, "readOnly": True}},
+            {"name": "j", "iscsi": {**ISCSI, "readOnly": True}},
+            True,
+        ),
+        pytest.param(
+            {"name": "r", "rbd": RBD}, {"name": "r", "rbd": {**RBD, "monitors": ["b"]}}, False, id="rbd-one-monitor"
+        ),
+        pytest.param(
+            {"name": "r", "rbd": RBD}, {"name": "r", "rbd": {**RBD, "monitors": ["c"]}}, True, id="rbd-other-cluster"
+        ),
         pytest.param({"name": "r", "rbd": RBD}, {"name": "r", "rbd": {**RBD, "pool": "p"}}, True, id="rbd-other-pool"),
         pytest.param(disk(read_only=False), EBS, True, id="other-kind"),
     ],
 )
-def test_a_disk_that_another_pod_of_the_node_names_is_shared_by_readers_alone(there: Json, wanted: Json, fits: bool) -> None:
+def test_a_disk_that_another_pod_of_the_node_names_is_shared_by_readers_alone(
+    there: Json, wanted: Json, fits: bool
+) -> None:
     """27 A1; as with kube-scheduler, for these four kinds."""
     bodies = [a_ready_node(), a_pod("first", volumes=[there], node="n1", phase="Running")]
     decision = decided(a_pod("pod", volumes=[wanted]), *bodies)
@@ -388,7 +446,9 @@ def test_a_disk_that_another_pod_of_the_node_names_is_shared_by_readers_alone(th
 def test_its_attachment_counts_as_long_as_it_is_there() -> None:
     """27 A1; upstream does not count it."""
     csi = {"driver": GCE, "volumeHandle": "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk"}
-    left = a_va("va", None, "n1", attacher=GCE, inline={"accessModes": ["ReadWriteOnce"], "csi": csi}, status={"attached": True})
+    left = a_va(
+        "va", None, "n1", attacher=GCE, inline={"accessModes": ["ReadWriteOnce"], "csi": csi}, status={"attached": True}
+    )
     bodies = [a_ready_node(), a_csi_node("n1", {GCE: "n1"}, count=1), left]
     assert why.LIMIT in rejection(decided(a_pod("pod", volumes=[disk("other")]), *bodies))
     assert "n1" == node_of(decided(a_pod("pod", volumes=[disk()]), *bodies))
@@ -396,7 +456,13 @@ def test_its_attachment_counts_as_long_as_it_is_there() -> None:
 
 def test_B56_a_claim_for_one_pod_alone() -> None:
     claim = a_bound_claim(modes=("ReadWriteOncePod",))
-    bodies = [*GOES, a_ready_node("n1"), a_ready_node("n2"), claim, a_volume(claim=claim, phase="Bound", modes=("ReadWriteOncePod",))]
+    bodies = [
+        *GOES,
+        a_ready_node("n1"),
+        a_ready_node("n2"),
+        claim,
+        a_volume(claim=claim, phase="Bound", modes=("ReadWriteOncePod",)),
+    ]
     user = a_pod("first", "claim", node="n1")
     assert f"0/2 nodes are available: 2 {why.RWOP}." == rejection(decided(*bodies, user))
     assert "n1" == node_of(decided(*bodies, {**user, "status": {"phase": "Succeeded"}}))
@@ -429,7 +495,11 @@ FAILED: dict[str, tuple[list[Json], bool, str]] = {
     "B44-another-node": ([a_ready_node(), a_claim(selected="n2")], False, 'provisioning failed for PVC "claim"'),
     "B44-no-annotations": ([a_ready_node(), a_claim()], False, 'selectedNode annotation reset for PVC "claim"'),
     "B45-elsewhere": (
-        [a_ready_node(zone="a"), a_bound_claim(annotations={**BOUND_CLAIM, **SELECTED}), a_volume(claim="claim", affinity={"zone": "b"})],
+        [
+            a_ready_node(zone="a"),
+            a_bound_claim(annotations={**BOUND_CLAIM, **SELECTED}),
+            a_volume(claim="claim", affinity={"zone": "b"}),
+        ],
         False,
         'pv "pv" node affinity doesn\'t match node "n1": no matching NodeSelectorTerms',
     ),
@@ -450,8 +520,16 @@ FAILED: dict[str, tuple[list[Json], bool, str]] = {
     ),
     "static-let-go": ([a_ready_node(), a_claim(), a_volume()], True, 'ClaimRef got reset for pv "pv"'),
     "static-gone": ([a_ready_node(), a_claim()], True, 'failed to check binding: persistentvolumes "pv" not found'),
-    "static-claim-gone": ([a_ready_node(), a_volume()], True, 'failed to check binding: persistentvolumeclaims "default/claim" not found'),
-    "claim-gone": ([a_ready_node()], False, 'failed to check provisioning pvc: persistentvolumeclaims "default/claim" not found'),
+    "static-claim-gone": (
+        [a_ready_node(), a_volume()],
+        True,
+        'failed to check binding: persistentvolumeclaims "default/claim" not found',
+    ),
+    "claim-gone": (
+        [a_ready_node()],
+        False,
+        'failed to check provisioning pvc: persistentvolumeclaims "default/claim" not found',
+    ),
     "node-gone": ([a_claim(selected="n1")], False, 'failed to get node "n1": node "n1" not found'),
 }
 
@@ -460,19 +538,26 @@ FAILED: dict[str, tuple[list[Json], bool, str]] = {
 def test_a_plan_that_fails(bodies: list[Json], static: bool, text: str) -> None:
     decision = going_on(*bodies, static=static)
     assert isinstance(decision.because, BindingFailed)
-    assert (f'running PreBind plugin "VolumeBinding": binding volumes: {text}', True) == (str(decision.because), is_over(decision))
+    assert (f'running PreBind plugin "VolumeBinding": binding volumes: {text}', True) == (
+        str(decision.because),
+        is_over(decision),
+    )
 
 
 def test_a_plan_ends_when_a_claim_that_was_bound_is_made_anew() -> None:
     plans, other = AssumedBindings(), Key(NS, "other")
-    plans.add(AssumedBinding(POD, "uid-pod", "n1", provision=(CLAIM,), claims=(CLAIM, other), deadline=600.0, written=True))
+    plans.add(
+        AssumedBinding(POD, "uid-pod", "n1", provision=(CLAIM,), claims=(CLAIM, other), deadline=600.0, written=True)
+    )
     made = a_bound_claim(annotations={**BOUND_CLAIM, **SELECTED})
     bodies = [*GOES, LATER, a_ready_node(), made, a_volume(claim=made, phase="Bound")]
     assert (BindPod(),) == decided(*bodies, *bound("other"), plans=plans).actions
     for anew in ([a_claim("other")], []):
         decision = decided(*bodies, *anew, plans=plans)
         assert is_over(decision)
-        assert 'running PreBind plugin "VolumeBinding": binding volumes: PVC "other" is not bound any more' == str(decision.because)
+        assert 'running PreBind plugin "VolumeBinding": binding volumes: PVC "other" is not bound any more' == str(
+            decision.because
+        )
 
 
 def test_B57_waiting_has_an_end() -> None:
@@ -500,7 +585,14 @@ def test_a_decision_is_kept_with_its_plan_as_it_was() -> None:
 def test_two_pods_of_one_claim_plan_the_same() -> None:
     plans = AssumedBindings()
     plans.add(AssumedBinding(Key(NS, "first"), "u", "n1", static=(("pv", CLAIM),)))
-    bodies = [*GOES, a_ready_node(), a_claim(), a_claim("other"), a_class(wffc=True, provisioner=NO_PROVISIONER), a_volume()]
+    bodies = [
+        *GOES,
+        a_ready_node(),
+        a_claim(),
+        a_claim("other"),
+        a_class(wffc=True, provisioner=NO_PROVISIONER),
+        a_volume(),
+    ]
     plan = plan_of(decided(*bodies, plans=plans))
     assert plan is not None
     assert (("pv", CLAIM),) == plan.static

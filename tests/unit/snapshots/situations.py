@@ -46,7 +46,9 @@ def a_view(
         ConstantStore(map(typed, snapshots), SNAPSHOT_INDEXES),
         ConstantStore(map(typed, contents), CONTENT_INDEXES),
         ConstantStore(map(typed, [a_snapshot_class()] if classes is None else classes)),
-        ConstantStore(map(typed, [a_bound_claim()] if claims is None else claims), {**CLAIM_INDEXES, **NAMESPACE_INDEX}),
+        ConstantStore(
+            map(typed, [a_bound_claim()] if claims is None else claims), {**CLAIM_INDEXES, **NAMESPACE_INDEX}
+        ),
         ConstantStore(map(typed, [a_volume()] if volumes is None else volumes), VOLUME_INDEXES),
         ConstantStore(map(typed, nodes)),
         ConstantStore(map(typed, groups), GROUP_INDEXES),
@@ -68,7 +70,9 @@ def its_content(**more: Any) -> Json:
     return a_new_content(CONTENT, **more)
 
 
-def decided(snapshot: Json, *contents: Json, waited_s: float = 10.0, others: Iterable[Json] = (), **view: Any) -> Decision[Action]:
+def decided(
+    snapshot: Json, *contents: Json, waited_s: float = 10.0, others: Iterable[Json] = (), **view: Any
+) -> Decision[Action]:
     """The decision for the snapshot `snap`."""
     return decide_snapshot(a_view(snapshots=[snapshot, *others], contents=contents, **view), SINGLES, SNAP, waited_s)
 

@@ -53,7 +53,12 @@ PREFIX = "csi.storage.k8s.io/snapshotter-secret-"
 BOTH = (AS_SOURCE_FINALIZER, BOUND_FINALIZER)
 HELD: dict[str, Any] = {"finalizers": list(BOTH)}
 CUT = {"snapshotHandle": "h", "readyToUse": True, "creationTime": 1_700_000_000 * 10**9, "restoreSize": 5 << 30}
-READY = {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": True, "creationTime": "2023-11-14T22:13:20Z", "restoreSize": "5Gi"}
+READY = {
+    "boundVolumeSnapshotContentName": CONTENT,
+    "readyToUse": True,
+    "creationTime": "2023-11-14T22:13:20Z",
+    "restoreSize": "5Gi",
+}
 ERROR = {"time": "2026-01-02T03:04:05Z", "message": "no space"}
 CREATION_FAILED = "SnapshotContentCreationFailed"
 
@@ -78,13 +83,17 @@ def test_S1_finalizers_and_claim_come_before_the_content():
     assert CONTENT == body["metadata"]["name"]
     assert [CONTENT_FINALIZER] == body["metadata"]["finalizers"]
     assert {"volumeHandle": "vol"} == body["spec"]["source"]
-    assert ("snapclass", "Delete", DRIVER) == tuple(body["spec"][k] for k in ("volumeSnapshotClassName", "deletionPolicy", "driver"))
+    assert ("snapclass", "Delete", DRIVER) == tuple(
+        body["spec"][k] for k in ("volumeSnapshotClassName", "deletionPolicy", "driver")
+    )
     assert "uid-snap" == body["spec"]["volumeSnapshotRef"]["uid"]
     assert "CreatingSnapshot" == the(decision, Tell).reason
 
 
 def test_S1_a_content_that_stays_needs_no_second_finalizer():
-    assert (AS_SOURCE_FINALIZER,) == the(decided(a_snap(), classes=[a_snapshot_class(policy="Retain")]), Protect).finalizers
+    assert (AS_SOURCE_FINALIZER,) == the(
+        decided(a_snap(), classes=[a_snapshot_class(policy="Retain")]), Protect
+    ).finalizers
 
 
 def test_S1_the_bound_name_waits_a_moment_for_what_the_driver_says():
@@ -138,7 +147,11 @@ def test_S4_a_missing_class_is_told_before_anything_is_written():
 
 
 def test_S5_the_default_class_goes_with_the_finalizers():
-    classes = [a_snapshot_class(default=True), a_snapshot_class("plain"), a_snapshot_class("foreign", driver="other", default=True)]
+    classes = [
+        a_snapshot_class(default=True),
+        a_snapshot_class("plain"),
+        a_snapshot_class("foreign", driver="other", default=True),
+    ]
     decision = decided(a_snap(snapshot_class=None), classes=classes)
     assert ("snapclass", BOTH) == (the(decision, Protect).class_name, the(decision, Protect).finalizers)
     assert "snapclass" == created(decision)["spec"]["volumeSnapshotClassName"]
@@ -148,7 +161,9 @@ def test_S5_the_default_class_goes_with_the_finalizers():
     ("classes", "text"),
     [
         pytest.param(
-            [a_snapshot_class(default=True), a_snapshot_class("b", default=True)], "2 default snapshot classes were found", id="S6"
+            [a_snapshot_class(default=True), a_snapshot_class("b", default=True)],
+            "2 default snapshot classes were found",
+            id="S6",
         ),
         pytest.param([a_snapshot_class(default=True, driver="other")], "cannot find default snapshot class", id="S7"),
     ],
@@ -163,7 +178,9 @@ def test_S6_S7_a_class_has_to_be_the_only_default(classes, text):
     [
         pytest.param({"claims": []}, "cannot get claim from snapshot", id="S8"),
         pytest.param(
-            {"claims": [a_claim()]}, "the PVC claim is not yet bound to a PV, will not attempt to take a snapshot", id="S9-pending"
+            {"claims": [a_claim()]},
+            "the PVC claim is not yet bound to a PV, will not attempt to take a snapshot",
+            id="S9-pending",
         ),
         pytest.param({"volumes": []}, "failed to retrieve PV pv from the API server", id="S9-gone"),
         pytest.param({"volumes": [a_volume(claim="other")]}, "claim in dataSource not bound or invalid", id="S9-other"),
@@ -174,17 +191,23 @@ def test_S6_S7_a_class_has_to_be_the_only_default(classes, text):
             id="S9-csi",
         ),
         pytest.param(
-            {"claims": [a_bound_claim(deleting=True)]}, "cannot add finalizer on claim because it is being deleted", id="S10-deleted"
+            {"claims": [a_bound_claim(deleting=True)]},
+            "cannot add finalizer on claim because it is being deleted",
+            id="S10-deleted",
         ),
         pytest.param({"classes": [secret_class("x", None)]}, "Both must be specified", id="S11-name-only"),
         pytest.param({"classes": [secret_class("", "x")]}, "is empty", id="S11-empty"),
         pytest.param({"classes": [secret_class("${pvc.name}", "x")]}, 'invalid tokens: ["pvc.name"]', id="S11-token"),
-        pytest.param({"classes": [secret_class("x", "${volumesnapshot.name}")]}, "invalid tokens", id="S11-namespace-token"),
+        pytest.param(
+            {"classes": [secret_class("x", "${volumesnapshot.name}")]}, "invalid tokens", id="S11-namespace-token"
+        ),
         pytest.param({"classes": [secret_class("x", "a.b")]}, '"a.b" is not a valid namespace name', id="S11-label"),
         pytest.param({"classes": [secret_class("A_b", "x")]}, '"A_b" is not a valid secret name', id="S11-subdomain"),
         pytest.param({"classes": [a_snapshot_class(driver="other")]}, 'is of driver "other"', id="other-driver"),
         pytest.param(
-            {"classes": [a_snapshot_class(parameters={"csi.storage.k8s.io/foo": "x"})]}, "found unknown parameter key", id="S59-unknown-key"
+            {"classes": [a_snapshot_class(parameters={"csi.storage.k8s.io/foo": "x"})]},
+            "found unknown parameter key",
+            id="S59-unknown-key",
         ),
     ],
 )
@@ -231,9 +254,15 @@ def test_S13_cut_first_ready_later():
     assert False is the(decision, SaveStatus).status["readyToUse"]
 
 
-@pytest.mark.parametrize(("before", "said", "after"), [("0", 5 << 30, "5Gi"), ("5Gi", 6 << 30, "5Gi"), (None, 0, "0"), ("0", 0, "0")])
+@pytest.mark.parametrize(
+    ("before", "said", "after"), [("0", 5 << 30, "5Gi"), ("5Gi", 6 << 30, "5Gi"), (None, 0, "0"), ("0", 0, "0")]
+)
 def test_S13_a_size_above_zero_stays(before, said, after):
-    old = {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": False, **({"restoreSize": before} if before else {})}
+    old = {
+        "boundVolumeSnapshotContentName": CONTENT,
+        "readyToUse": False,
+        **({"restoreSize": before} if before else {}),
+    }
     decision = decided(with_status(a_snap(**HELD), old), its_content(status={**CUT, "restoreSize": said}))
     assert after == the(decision, SaveStatus).status["restoreSize"]
 
@@ -246,7 +275,9 @@ def test_S15_an_error_is_copied_and_an_equal_one_is_not_written_again():
 
 
 def test_S16_an_error_goes_when_the_content_has_none():
-    snapshot = with_status(a_snap(**HELD), {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": False, "error": ERROR})
+    snapshot = with_status(
+        a_snap(**HELD), {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": False, "error": ERROR}
+    )
     assert READY == the(decided(snapshot, its_content(status=CUT)), SaveStatus).status
 
 
@@ -268,7 +299,10 @@ def test_S17_a_ready_snapshot_without_content_is_never_made_again():
 
 def test_S17_a_content_that_points_elsewhere_by_now():
     decision = decided(with_status(a_snap(**HELD), READY), its_content(ref_uid="another"))
-    assert ("SnapshotContentMisbound", f"VolumeSnapshotContent [{CONTENT}] is bound to a different snapshot") == refusal(decision)
+    assert (
+        "SnapshotContentMisbound",
+        f"VolumeSnapshotContent [{CONTENT}] is bound to a different snapshot",
+    ) == refusal(decision)
 
 
 def test_S17_an_error_without_a_message_is_borne():
@@ -310,7 +344,9 @@ def test_S19_the_class_of_the_snapshot_goes_to_the_content():
 
 
 def test_S19_a_static_snapshot_asks_for_no_default_class():
-    decision = decided(static(**HELD), imported(ref_uid="uid-snap", status=CUT), classes=[a_snapshot_class(default=True)])
+    decision = decided(
+        static(**HELD), imported(ref_uid="uid-snap", status=CUT), classes=[a_snapshot_class(default=True)]
+    )
     assert [SaveStatus, Tell, Tell] == steps(decision)
 
 
@@ -342,7 +378,9 @@ def test_S22_a_dynamic_content_for_a_static_snapshot():
     decision = decided(static(), its_content(ref_uid=None))
     assert ("SnapshotContentMismatch", text) == refusal(decision)
     wrong = f"expects a pre-provisioned VolumeSnapshotContent {CONTENT} but gets a dynamically provisioned one"
-    assert ("SnapshotFinalizerError", f"Failed to check and update snapshot: snapshot default/snap {wrong}") == also(decision)
+    assert ("SnapshotFinalizerError", f"Failed to check and update snapshot: snapshot default/snap {wrong}") == also(
+        decision
+    )
 
 
 def test_S23_a_static_content_of_the_fixed_name():
@@ -350,7 +388,9 @@ def test_S23_a_static_content_of_the_fixed_name():
     decision = decided(a_snap(), its_content(handle="h"))
     assert ("SnapshotContentMismatch", text) == refusal(decision)
     wrong = f"expects a dynamically provisioned VolumeSnapshotContent {CONTENT} but gets a pre-provisioned one"
-    assert ("SnapshotFinalizerError", f"Failed to check and update snapshot: snapshot default/snap {wrong}") == also(decision)
+    assert ("SnapshotFinalizerError", f"Failed to check and update snapshot: snapshot default/snap {wrong}") == also(
+        decision
+    )
 
 
 def test_S23_a_content_of_the_fixed_name_that_is_of_another():
@@ -371,7 +411,9 @@ def test_S24_a_bound_content_gets_our_finalizer():
     assert Decision(why.ContentDeleting()) == content_decision(its_content(deletionTimestamp=DELETED))
 
 
-@pytest.mark.parametrize("snapshot", [None, {"uid": "another"}, {"deletionTimestamp": DELETED, "finalizers": ("others",)}])
+@pytest.mark.parametrize(
+    "snapshot", [None, {"uid": "another"}, {"deletionTimestamp": DELETED, "finalizers": ("others",)}]
+)
 def test_S25_a_content_that_was_deleted_after_its_snapshot_says_what_to_do(snapshot):
     going = its_content(deletionTimestamp=DELETED, finalizers=(CONTENT_FINALIZER,))
     view = a_view(contents=[going], snapshots=[] if snapshot is None else [a_snap(**snapshot)])
@@ -420,7 +462,9 @@ def test_S18_a_content_has_one_source_and_not_two(source):
 
 
 def test_a_member_of_a_group_is_never_made_alone():
-    assert Decision(why.MemberUnbound()) == decided(a_snap(ownerReferences=[{"kind": "VolumeGroupSnapshot", "name": "g", "uid": "u"}]))
+    assert Decision(why.MemberUnbound()) == decided(
+        a_snap(ownerReferences=[{"kind": "VolumeGroupSnapshot", "name": "g", "uid": "u"}])
+    )
 
 
 def test_S17_a_ready_member_whose_content_points_elsewhere():
@@ -444,7 +488,9 @@ def test_a_ready_member_gets_its_group_as_owner():
     assert ("g", "u") == (the(decision, JoinGroup).owner["name"], the(decision, JoinGroup).owner["uid"])
     api = "groupsnapshot.storage.k8s.io/v1"
     owners = [{"apiVersion": api, "kind": "VolumeGroupSnapshot", "name": "g", "uid": uid} for uid in ("u", "old")]
-    owned, of_former = ({**snapshot, "metadata": {**snapshot["metadata"], "ownerReferences": [owner]}} for owner in owners)
+    owned, of_former = (
+        {**snapshot, "metadata": {**snapshot["metadata"], "ownerReferences": [owner]}} for owner in owners
+    )
     assert () == decided(owned, its_content(status=CUT), groups=[group]).actions
     assert "u" == the(decided(of_former, its_content(status=CUT), groups=[group]), JoinGroup).owner["uid"]
 

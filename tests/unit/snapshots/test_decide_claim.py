@@ -31,7 +31,9 @@ HELD = {"finalizers": [CONTENT_FINALIZER]}
 GROUP_HELD = {"finalizers": [GROUP_CONTENT_FINALIZER]}
 
 
-def decided(idle_s: float | None = None, coming_s: float | None = None, *, labels: Json | None = None, **view: Any) -> Decision[Action]:
+def decided(
+    idle_s: float | None = None, coming_s: float | None = None, *, labels: Json | None = None, **view: Any
+) -> Decision[Action]:
     """For a claim that is protected."""
     claim = a_bound_claim(finalizers=(CLAIM_FINALIZER,), labels=labels or {})
     return decide_claim(a_view(**{"claims": [claim], "has_groups": True, **view}), CLAIM, idle_s, coming_s)
@@ -58,14 +60,18 @@ def test_S14_a_snapshot_that_is_being_deleted_needs_it_until_its_content_was_loo
     assert Decision(why.ClaimNeeded('snapshot "snap"')) == decided(snapshots=[a_snap(**GOING, finalizers=first)])
     assert [ReleaseClaim] == steps(decided(snapshots=[a_snap(**GOING, finalizers=later)]))
     member = a_snap(**GOING, finalizers=[*first, IN_GROUP_FINALIZER])
-    assert [ReleaseClaim] == steps(decided(snapshots=[member])), "its group is made as a whole, and it stays as long as that"
+    assert [ReleaseClaim] == steps(decided(snapshots=[member])), (
+        "its group is made as a whole, and it stays as long as that"
+    )
 
 
 def test_S14_a_member_that_was_deleted_before_it_got_ready_does_not_hold_it_as_long_as_its_group_stays():
     members = [a_snap(**GOING, finalizers=[AS_SOURCE_FINALIZER, BOUND_FINALIZER, IN_GROUP_FINALIZER])]
     made = of_group({"volumeGroupSnapshotHandle": "g", "readyToUse": True})
     assert [ReleaseClaim] == steps(decided(snapshots=members, group_contents=[made]))
-    assert Decision(why.ClaimNeeded('content "groupcontent"')) == decided(snapshots=members, group_contents=[of_group()])
+    assert Decision(why.ClaimNeeded('content "groupcontent"')) == decided(
+        snapshots=members, group_contents=[of_group()]
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,12 @@ from tests.unit.snapshots.situations import CONTENT, a_snap, decided, its_conten
 
 GOING: dict[str, Any] = {"deletionTimestamp": DELETED, "finalizers": [AS_SOURCE_FINALIZER, BOUND_FINALIZER]}
 MARKED = {"annotations": {BEING_DELETED: "yes"}}
-OWNER = {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "name": "group", "uid": "uid-group"}
+OWNER = {
+    "apiVersion": "groupsnapshot.storage.k8s.io/v1",
+    "kind": "VolumeGroupSnapshot",
+    "name": "group",
+    "uid": "uid-group",
+}
 GROUP = {"kind": "VolumeGroupSnapshot", "metadata": {"name": "group", "uid": "uid-group"}}
 
 
@@ -54,7 +59,9 @@ def test_S28_without_content_all_finalizers_go():
         (the(decision, LookUp).key.name, the(decision, LookUp).strictly),
         set(the(decision, Release).finalizers),
     )
-    assert [Release] == steps(decided(a_snap(deletionTimestamp=DELETED, finalizers=[BOUND_FINALIZER]))), "its content was seen to go"
+    assert [Release] == steps(decided(a_snap(deletionTimestamp=DELETED, finalizers=[BOUND_FINALIZER]))), (
+        "its content was seen to go"
+    )
 
 
 def test_S28_an_import_that_is_not_seen_bound_is_looked_at_first():
@@ -80,10 +87,15 @@ def restoring(phase: str = "Pending", name: str = "snap", kind: str = "VolumeSna
 
 def test_S30_a_claim_that_restores_from_it_holds_it():
     decision = decided(a_snap(**GOING), its_content(), claims=[restoring()])
-    assert (("SnapshotDeletePending", "Snapshot is being used to restore a PVC"), ()) == (refusal(decision), decision.actions)
+    assert (("SnapshotDeletePending", "Snapshot is being used to restore a PVC"), ()) == (
+        refusal(decision),
+        decision.actions,
+    )
 
 
-@pytest.mark.parametrize("claim", [restoring("Bound"), restoring(name="other"), restoring(kind="PersistentVolumeClaim")])
+@pytest.mark.parametrize(
+    "claim", [restoring("Bound"), restoring(name="other"), restoring(kind="PersistentVolumeClaim")]
+)
 def test_S30_other_claims_do_not(claim):
     assert decided(a_snap(**GOING), its_content(), claims=[claim]).problem is None
 
@@ -97,7 +109,11 @@ def test_S60_a_member_goes_with_its_group_alone():
     member = a_snap(**{**GOING, "finalizers": [AS_SOURCE_FINALIZER, IN_GROUP_FINALIZER]}, ownerReferences=[OWNER])
     decision = decided(member, its_content(), groups=[GROUP], has_groups=True)
     event, text = refusal(decision)
-    assert ("SnapshotDeletePending", True, ()) == (event, "belongs to group snapshot default/group" in text, decision.actions)
+    assert ("SnapshotDeletePending", True, ()) == (
+        event,
+        "belongs to group snapshot default/group" in text,
+        decision.actions,
+    )
     free = decided(member, groups=[], has_groups=True)
     assert {AS_SOURCE_FINALIZER, IN_GROUP_FINALIZER} == set(the(free, Release).finalizers)
 

@@ -24,7 +24,9 @@ UNREADY = {**CUT, "readyToUse": False}
 
 def a_made_content(**more: Any) -> Json:
     """As the snapshot controller leaves it: with class, finalizer and uid."""
-    return a_new_content(**{"volumeSnapshotClassName": "snapclass", "finalizers": [CONTENT_FINALIZER], "uid": "content-uid", **more})
+    return a_new_content(
+        **{"volumeSnapshotClassName": "snapclass", "finalizers": [CONTENT_FINALIZER], "uid": "content-uid", **more}
+    )
 
 
 def a_view(
@@ -55,7 +57,9 @@ def decided(content: Json, *, now: float = 0.0, **view: Any) -> Decision[Action]
 
 def group_decided(content: Json, **view: Any) -> Decision[Action]:
     """The decision for the content of a group."""
-    return decide_content(a_view(group_contents=[content], groups=True, **view), GROUPS, content["metadata"]["name"], 0.0)
+    return decide_content(
+        a_view(group_contents=[content], groups=True, **view), GROUPS, content["metadata"]["name"], 0.0
+    )
 
 
 def steps(decision: Decision[Action]) -> list[type]:

@@ -80,7 +80,9 @@ def test_S34_a_snapshot_that_is_not_ready_is_asked_for_by_the_same_name():
 def test_S34_or_by_a_question_where_the_driver_has_one(able, way):
     able = {f"{verb}_snapshots": True for verb in able}
     assert (Ask(Made("h"), way),) == decided(a_made_content(status=UNREADY), **able).actions
-    assert [Mark, Create] == steps(decided(a_made_content(status=ERROR), **able)), "without a handle there is nothing to ask for"
+    assert [Mark, Create] == steps(decided(a_made_content(status=ERROR), **able)), (
+        "without a handle there is nothing to ask for"
+    )
 
 
 def test_S34_a_snapshot_that_is_not_in_the_list_is_asked_for_by_its_name_again():
@@ -98,7 +100,10 @@ def test_S35_the_secret_is_read_before_the_mark():
 @pytest.mark.parametrize("notes", [{SECRET_NAME: "", SECRET_NAMESPACE: "ns"}, {SECRET_NAME: "s", SECRET_NAMESPACE: ""}])
 def test_S35_an_empty_annotation_is_an_error(notes):
     event, text = error_of(decided(a_made_content(annotations=notes)))
-    assert ("SnapshotCreationFailed", True) == (event, text.startswith("Failed to create snapshot: failed to get input parameters"))
+    assert ("SnapshotCreationFailed", True) == (
+        event,
+        text.startswith("Failed to create snapshot: failed to get input parameters"),
+    )
 
 
 def test_S35_one_annotation_alone_names_no_secret():
@@ -114,7 +119,10 @@ def test_a_missing_class_is_looked_up_and_told_without_a_mark():
 @pytest.mark.parametrize("more", [{}, {"status": UNREADY}], ids=["nothing is known", "not ready"])
 def test_a_content_of_no_snapshot_is_told_without_a_call(more):
     event, text = error_of(decided(a_made_content(ref_uid=None, **more)))
-    assert ("SnapshotCreationFailed", True) == (event, text.endswith("snapshot content content is not bound to a snapshot"))
+    assert ("SnapshotCreationFailed", True) == (
+        event,
+        text.endswith("snapshot content content is not bound to a snapshot"),
+    )
 
 
 def test_S44_a_class_of_another_driver():
@@ -124,7 +132,10 @@ def test_S44_a_class_of_another_driver():
     memory.note_class("content-uid", 0.0, is_foreign=True)
     memory.note_class("content-uid", 5.0, is_foreign=True)
     decision = decided(a_made_content(), classes=others, memory=memory, now=FOREIGN_S)
-    assert (why.Foreign("snapclass"), True) == (decision.because, "its class snapclass is of driver other" in error_of(decision)[1])
+    assert (why.Foreign("snapclass"), True) == (
+        decision.because,
+        "its class snapclass is of driver other" in error_of(decision)[1],
+    )
     memory.note_class("content-uid", FOREIGN_S, is_foreign=False)
     assert decided(a_made_content(), classes=others, memory=memory, now=FOREIGN_S + 1.0).problem is None
     assert decided(a_made_content(status={"snapshotHandle": "h", "readyToUse": True}), classes=others).problem is None
@@ -141,7 +152,9 @@ def test_S44_such_a_content_can_be_deleted():
     assert (Delete(Made("h")),) == decided(going(), classes=others).actions
     content = going(status=None, annotations={BEING_CREATED: "yes"})
     assert (Create(CreateOrder("snapshot-uid-snap", ("vol",), {})),) == decided(content, classes=others).actions
-    unbound = imported(ref_uid=None, deletionTimestamp=DELETED, finalizers=["others"], status=CUT, volumeSnapshotClassName="snapclass")
+    unbound = imported(
+        ref_uid=None, deletionTimestamp=DELETED, finalizers=["others"], status=CUT, volumeSnapshotClassName="snapclass"
+    )
     assert (Delete(Made("h")),) == decided(unbound, classes=others).actions
 
 
@@ -155,11 +168,17 @@ def test_an_empty_handle_is_none():
 
 def test_S48_the_names_of_the_objects_go_to_the_driver_on_request():
     parameters = the(decided(a_made_content(), extra_create_metadata=True), Create).order.parameters
-    expected = {"volumesnapshot/name": "snap", "volumesnapshot/namespace": "default", "volumesnapshotcontent/name": "content"}
+    expected = {
+        "volumesnapshot/name": "snap",
+        "volumesnapshot/namespace": "default",
+        "volumesnapshotcontent/name": "content",
+    }
     assert {f"{PREFIX}{key}": value for key, value in expected.items()} == parameters
 
 
-@pytest.mark.parametrize(("length", "name"), [(-1, "p-01234567-89ab"), (8, "p-01234567"), (10, "p-0123456789"), (99, "p-0123456789ab")])
+@pytest.mark.parametrize(
+    ("length", "name"), [(-1, "p-01234567-89ab"), (8, "p-01234567"), (10, "p-0123456789"), (99, "p-0123456789ab")]
+)
 def test_S49_the_name_has_as_much_of_the_uid_as_is_wanted(length, name):
     assert name == snapshot_name("p", length, "01234567-89ab")
 
@@ -246,7 +265,9 @@ def test_S39_secret_and_no_class():
     [
         pytest.param(going(policy="Retain"), id="S40-retain"),
         pytest.param(going(status=ERROR), id="S40-never-made"),
-        pytest.param(going(status={**CUT, "volumeGroupSnapshotHandle": "g"}, annotations={GROUP_HANDLE: "g"}), id="S57-member"),
+        pytest.param(
+            going(status={**CUT, "volumeGroupSnapshotHandle": "g"}, annotations={GROUP_HANDLE: "g"}), id="S57-member"
+        ),
     ],
 )
 def test_S40_S57_no_call_where_the_snapshot_stays(content):
@@ -275,7 +296,9 @@ def test_S42_an_unbound_import_goes_at_once():
 
 def test_S43_a_content_that_was_deleted_by_hand_waits_for_its_snapshot():
     assert () == decided(a_made_content(status=CUT, deletionTimestamp=DELETED)).actions
-    assert () == decided(a_made_content(status=CUT, annotations={BEING_DELETED: "yes"})).actions, "and a mark alone deletes nothing"
+    assert () == decided(a_made_content(status=CUT, annotations={BEING_DELETED: "yes"})).actions, (
+        "and a mark alone deletes nothing"
+    )
 
 
 def test_S38_an_open_outcome_is_found_out_before_the_end():
@@ -329,7 +352,9 @@ def test_S38_a_creation_that_is_refused_for_long_is_looked_for_in_the_list():
         memory.creation_is_open("content-uid", now, refused=True)
     assert [LookFor] == steps(decided(content, memory=memory, lists_snapshots=True))
     assert [Create] == steps(decided(content, memory=memory)), "it can't list"
-    assert [Create] == steps(decided(content, memory=memory, classes=[], lists_snapshots=True)), "nobody knows its secret"
+    assert [Create] == steps(decided(content, memory=memory, classes=[], lists_snapshots=True)), (
+        "nobody knows its secret"
+    )
     alive = a_made_content(annotations={BEING_CREATED: "yes"})
     assert [Create] == steps(decided(alive, memory=memory, lists_snapshots=True)), "a request may still be taken"
     memory.creation_is_open("content-uid", SETTLE_S, refused=False)
@@ -371,7 +396,13 @@ def test_a_member_of_a_group_is_never_made_alone():
 )
 def test_S34_a_member_that_can_not_be_asked_for_waits_for_its_group(shown, expected):
     status = {**UNREADY, "volumeGroupSnapshotHandle": "g"}
-    groups = [a_group_content(f"g{i}", status={"volumeGroupSnapshotHandle": "g", "readyToUse": ready}) for i, ready in enumerate(shown)]
+    groups = [
+        a_group_content(f"g{i}", status={"volumeGroupSnapshotHandle": "g", "readyToUse": ready})
+        for i, ready in enumerate(shown)
+    ]
     member = a_made_content(annotations={GROUP_HANDLE: "g"}, status=status)
     assert expected == decided(member, group_contents=groups, groups=True).because
-    assert why.Checking("h", Way.GET.value) == decided(member, group_contents=groups, groups=True, gets_snapshots=True).because
+    assert (
+        why.Checking("h", Way.GET.value)
+        == decided(member, group_contents=groups, groups=True, gets_snapshots=True).because
+    )

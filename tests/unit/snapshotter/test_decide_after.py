@@ -29,7 +29,9 @@ ERROR = {"time": "2026-01-01T00:00:00Z", "message": "no"}
 
 
 def snapshot(**fields: Any) -> csi.Snapshot:
-    made = csi.Snapshot(**{"snapshot_id": "h", "source_volume_id": "vol", "size_bytes": 1 << 30, "ready_to_use": True, **fields})
+    made = csi.Snapshot(
+        **{"snapshot_id": "h", "source_volume_id": "vol", "size_bytes": 1 << 30, "ready_to_use": True, **fields}
+    )
     if "creation_time" not in fields:
         made.creation_time.seconds = CREATED_NS // 10**9
     return made
@@ -129,7 +131,10 @@ def test_a_content_that_goes_leaves_the_snapshot_of_another_volume_alone():
             "VOL",
             'the driver names "VOL" as the source of snapshot "h", which was asked for of volume "vol": taken for another spelling of it',
         ),
-        ("", 'the driver names no volume as the source of snapshot "h", which was asked for of volume "vol": taken for that one'),
+        (
+            "",
+            'the driver names no volume as the source of snapshot "h", which was asked for of volume "vol": taken for that one',
+        ),
     ],
 )
 def test_another_spelling_of_the_volume_is_taken_and_told(told, text):
@@ -203,7 +208,9 @@ def test_S46_a_snapshot_that_the_driver_does_not_know():
     ("content", "group"),
     [
         pytest.param(a_made_content(handle="h"), "g", id="imported"),
-        pytest.param(a_made_content(handle="h", status={**UNREADY, "volumeGroupSnapshotHandle": "before"}), "before", id="known"),
+        pytest.param(
+            a_made_content(handle="h", status={**UNREADY, "volumeGroupSnapshotHandle": "before"}), "before", id="known"
+        ),
         pytest.param(a_made_content(status=UNREADY, annotations={GROUP_HANDLE: "g"}), "g", id="member"),
         pytest.param(a_made_content(status=UNREADY), None, id="made alone"),
     ],
@@ -227,4 +234,7 @@ def test_a_listed_snapshot_of_another_volume_is_not_made_ready():
 )
 def test_an_answer_that_can_not_be_saved_is_told(content, event):
     failure = after_unsaved(typed(content), "Request entity too large")
-    assert (event, True) == (failure.event, failure.error.endswith("the API server refused the driver's answer: Request entity too large"))
+    assert (event, True) == (
+        failure.event,
+        failure.error.endswith("the API server refused the driver's answer: Request entity too large"),
+    )

@@ -12,7 +12,19 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter import reasons as why
 from mooring.sidecars.snapshotter.decide_after import after_unsaved, as_json
 from mooring.sidecars.snapshotter.decide_after_group import Matching, after_answered, matched
-from mooring.sidecars.snapshotter.decision import Action, Ask, Create, Delete, Failure, LookUpClass, Mark, Release, Tell, Unmark, Way
+from mooring.sidecars.snapshotter.decision import (
+    Action,
+    Ask,
+    Create,
+    Delete,
+    Failure,
+    LookUpClass,
+    Mark,
+    Release,
+    Tell,
+    Unmark,
+    Way,
+)
 from mooring.sidecars.snapshotter.memory import Memory
 from tests.support.builders import DELETED, Json, a_group_class, a_group_content, typed
 from tests.unit.snapshotter.situations import group_decided, steps, the
@@ -34,12 +46,17 @@ def refusal(decision: Decision[Action]) -> tuple[str, str]:
 def answered(content: Json, **group: Any) -> Any:
     told, wanted = csi.VolumeGroupSnapshot(**group), typed(content).spec.source.volume_handles
     matching = Matching(tuple(one.source_volume_id for one in told.snapshots))
-    return after_answered(typed(content), told, matching if wanted is None else matched(wanted, told.snapshots, lambda name: False), 42)
+    return after_answered(
+        typed(content), told, matching if wanted is None else matched(wanted, told.snapshots, lambda name: False), 42
+    )
 
 
 def test_a_group_content_of_no_group_is_told_without_a_call():
     event, text = refusal(decided(a_group_content(ref_uid=None)))
-    assert ("GroupSnapshotCreationFailed", True) == (event, text.endswith("content groupcontent is not bound to a group snapshot"))
+    assert ("GroupSnapshotCreationFailed", True) == (
+        event,
+        text.endswith("content groupcontent is not bound to a group snapshot"),
+    )
     assert [Mark, Create] == steps(decided(a_group_content()))
 
 
@@ -69,8 +86,15 @@ def test_an_imported_group_whose_class_is_missing_is_told_without_a_call():
 
 def test_an_imported_group_keeps_its_handle_and_no_members_are_no_list():
     after = answered(a_group_content(source=IMPORTED), ready_to_use=True)
-    assert {"volumeGroupSnapshotHandle": "g", "creationTime": "1970-01-01T00:00:00Z", "readyToUse": True} == as_json(after.status)
-    assert "g" == as_json(answered(a_group_content(source=IMPORTED), group_snapshot_id="another").status)["volumeGroupSnapshotHandle"]
+    assert {"volumeGroupSnapshotHandle": "g", "creationTime": "1970-01-01T00:00:00Z", "readyToUse": True} == as_json(
+        after.status
+    )
+    assert (
+        "g"
+        == as_json(answered(a_group_content(source=IMPORTED), group_snapshot_id="another").status)[
+            "volumeGroupSnapshotHandle"
+        ]
+    )
     assert "without an id" in answered(a_group_content()).failure.error, "one that was made has to have one"
 
 
@@ -105,7 +129,9 @@ def test_a_group_whose_snapshots_can_not_be_told_apart_is_kept_to_be_deleted():
     assert (True, True) == (after.unmarks, "the driver answered with snapshots of" in after.failure.error)
     going = a_group_content(deletionTimestamp=DELETED, annotations={GROUP_BEING_DELETED: "yes"})
     gone = answered(going, group_snapshot_id="g", snapshots=snapshots("", ""), ready_to_use=True)
-    assert (after.status, True, True, None) == (gone.status, gone.unmarks, gone.again, gone.failure), "one that goes is deleted at once"
+    assert (after.status, True, True, None) == (gone.status, gone.unmarks, gone.again, gone.failure), (
+        "one that goes is deleted at once"
+    )
 
 
 @pytest.mark.parametrize("status", [None, UNREADY])
@@ -116,7 +142,9 @@ def test_a_group_of_other_volumes_is_not_taken(status):
 
 
 def test_a_second_handle_does_not_take_the_place_of_the_first():
-    after = answered(a_group_content(status=UNREADY), group_snapshot_id="another", snapshots=snapshots("vol-a", "vol-b"))
+    after = answered(
+        a_group_content(status=UNREADY), group_snapshot_id="another", snapshots=snapshots("vol-a", "vol-b")
+    )
     assert (None, True) == (after.status, 'had answered with "g"' in after.failure.error)
 
 
@@ -130,11 +158,18 @@ def test_a_second_handle_does_not_take_the_place_of_the_first():
 )
 def test_an_answer_about_a_group_that_can_not_be_saved_is_told(content, event):
     failure = after_unsaved(typed(content), "Request entity too large")
-    assert (event, True) == (failure.event, failure.error.endswith("the API server refused the driver's answer: Request entity too large"))
+    assert (event, True) == (
+        failure.event,
+        failure.error.endswith("the API server refused the driver's answer: Request entity too large"),
+    )
 
 
 def test_S39_an_imported_group_that_the_driver_never_told_of_is_left_on_the_storage_and_told():
-    gone: Json = {"deletionTimestamp": DELETED, "finalizers": [GROUP_CONTENT_FINALIZER], "annotations": {GROUP_BEING_DELETED: "yes"}}
+    gone: Json = {
+        "deletionTimestamp": DELETED,
+        "finalizers": [GROUP_CONTENT_FINALIZER],
+        "annotations": {GROUP_BEING_DELETED: "yes"},
+    }
     decision = decided(a_group_content(source=IMPORTED, **gone))
     assert ([Tell, Release], "GroupSnapshotKept") == (steps(decision), the(decision, Tell).reason)
 

@@ -10,7 +10,9 @@ from mooring.sidecars.snapshotter.decide_after_group import Matching, as_told, m
 
 def match(wanted: str, told: str, others: str = "") -> Matching:
     """Volumes as words; `-` for a snapshot without a source."""
-    snapshots = [csi.Snapshot(snapshot_id=f"s{i}", source_volume_id=name.strip("-")) for i, name in enumerate(told.split())]
+    snapshots = [
+        csi.Snapshot(snapshot_id=f"s{i}", source_volume_id=name.strip("-")) for i, name in enumerate(told.split())
+    ]
     return matched(wanted.split(), snapshots, lambda name: name in others.split())
 
 
@@ -46,10 +48,16 @@ def test_what_fits_one_volume_alone_settles_what_fits_two():
 )
 def test_what_can_not_be_told_apart_is_a_problem_and_ours(told: str, volumes: tuple[str, ...]):
     found = match("a b", told)
-    assert (volumes, (), True) == (found.volumes, found.strangers, "the driver answered with snapshots of " in found.problem)
+    assert (volumes, (), True) == (
+        found.volumes,
+        found.strangers,
+        "the driver answered with snapshots of " in found.problem,
+    )
 
 
-@pytest.mark.parametrize(("told", "others"), [("a c", ""), ("a c b", ""), ("a B", "B")], ids=["instead", "besides", "known"])
+@pytest.mark.parametrize(
+    ("told", "others"), [("a c", ""), ("a c b", ""), ("a B", "B")], ids=["instead", "besides", "known"]
+)
 def test_a_snapshot_of_another_volume_makes_the_group_anothers(told: str, others: str):
     found = match("a b", told, others)
     assert (told.split()[1],) == found.strangers
@@ -59,5 +67,7 @@ def test_a_snapshot_of_another_volume_makes_the_group_anothers(told: str, others
 @pytest.mark.parametrize(("volumes", "is_problem"), [("a b", False), ("a a", True), ("a -", True), ("-", True)])
 def test_the_snapshots_of_an_imported_group_are_told_apart_by_their_volumes_alone(volumes: str, is_problem: bool):
     """Two of one name would become one object, and a content without a source could not be deleted."""
-    snapshots = [csi.Snapshot(snapshot_id=f"s{i}", source_volume_id=name.strip("-")) for i, name in enumerate(volumes.split())]
+    snapshots = [
+        csi.Snapshot(snapshot_id=f"s{i}", source_volume_id=name.strip("-")) for i, name in enumerate(volumes.split())
+    ]
     assert is_problem == bool(as_told(snapshots).problem)

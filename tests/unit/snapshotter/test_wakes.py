@@ -73,4 +73,6 @@ def test_the_answer_to_our_own_write_shows_the_work_of_others():
 
 def test_a_new_content_is_news():
     assert is_news(Change(None, typed(a_made_content()), Cause.WATCH))
-    assert is_news(Change(None, typed(a_made_content()), Cause.OWN_WRITE)), "the answer to a write to a former one of its name showed it"
+    assert is_news(Change(None, typed(a_made_content()), Cause.OWN_WRITE)), (
+        "the answer to a write to a former one of its name showed it"
+    )

@@ -39,7 +39,9 @@ async def a_kept_content(world: SnapshotWorld) -> None:
 
 async def hand_over(world: SnapshotWorld, uid: str | None = None, **spec: Any) -> None:
     """The administrator gives that content to the snapshot `two`. uid: as they write it."""
-    await world.patch(VSC, "import", {"spec": {**spec, "volumeSnapshotRef": {"name": "two", "namespace": "default", "uid": uid}}})
+    await world.patch(
+        VSC, "import", {"spec": {**spec, "volumeSnapshotRef": {"name": "two", "namespace": "default", "uid": uid}}}
+    )
 
 
 def marks(content: Json) -> Json:
@@ -199,7 +201,9 @@ async def test_S19_a_content_whose_uid_is_empty_is_bound():
 async def test_S44_a_snapshot_with_a_class_of_another_driver_is_refused_and_can_be_deleted():
     world = await SnapshotWorld().base()
     world.driver.add("there")
-    await world.create(a_snapshot_class("others", driver="other.csi"), a_new_content("import", handle="there", ref_uid=None))
+    await world.create(
+        a_snapshot_class("others", driver="other.csi"), a_new_content("import", handle="there", ref_uid=None)
+    )
     async with world.both():
         await world.snap(content="import", snapshot_class="others")
         assert 'class "others" is of driver "other.csi"' in await world.told("snap", "SnapshotBindFailed")

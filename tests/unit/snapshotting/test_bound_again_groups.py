@@ -114,9 +114,9 @@ async def test_S39_a_group_of_which_a_snapshot_is_in_use_by_itself_waits_for_tha
         await world.delete(VGS, "group")
         assert "[single]" in await world.told("import", "GroupSnapshotKept")
         await world.settle(TELL_S + 60.0)
-        assert [2] == [count for _, reason, _, count in await world.events("import") if reason == "GroupSnapshotKept"], (
-            "also without resyncs"
-        )
+        assert [2] == [
+            count for _, reason, _, count in await world.events("import") if reason == "GroupSnapshotKept"
+        ], "also without resyncs"
         assert {"h"} == set(world.driver.snapshots)
         await world.delete(VS, "single")
         await world.gone(VS, "single")
@@ -174,7 +174,9 @@ async def test_S39_a_group_that_is_to_stay_while_its_secret_is_read_is_not_delet
     world = await a_world(slow)
     await world.create(a_secret(data={"user": "dQ=="}))
     async with world.both(**ON):
-        await import_group(world, "import", "group", annotations={GROUP_SECRET_NAME: "secret", GROUP_SECRET_NAMESPACE: "default"})
+        await import_group(
+            world, "import", "group", annotations={GROUP_SECRET_NAME: "secret", GROUP_SECRET_NAMESPACE: "default"}
+        )
         await world.delete(VGS, "group")
         await slow.asked.wait()
         if by == "policy":
@@ -199,7 +201,9 @@ async def test_S19_a_group_content_whose_uid_is_empty_is_bound():
     content["spec"]["volumeGroupSnapshotRef"]["uid"] = ""
     async with world.both(**ON):
         await world.create(content, a_group_snapshot(content="groupcontent"))
-        await world.shown(VGS, "group", lambda body: (body.get("status") or {}).get("readyToUse") is True, "ready", 20.0)
+        await world.shown(
+            VGS, "group", lambda body: (body.get("status") or {}).get("readyToUse") is True, "ready", 20.0
+        )
 
 
 async def test_S44_a_group_with_a_class_of_another_driver_is_refused_and_can_be_deleted():

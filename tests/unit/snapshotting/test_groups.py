@@ -26,7 +26,15 @@ from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import parse_rfc3339
 from mooring.kube.errors import LATE_S, ServerError, Unreachable
 from mooring.wire.grpc.codes import Code
-from tests.support.builders import APP, a_claim, a_group_class, a_group_content, a_group_snapshot, a_new_snapshot, a_snapshot_class
+from tests.support.builders import (
+    APP,
+    a_claim,
+    a_group_class,
+    a_group_content,
+    a_group_snapshot,
+    a_new_snapshot,
+    a_snapshot_class,
+)
 from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose
 from tests.support.snapshot_crds import GROUP_CRDS
@@ -41,7 +49,9 @@ QUIET = {"resync_s": 0.0}
 """Nothing is looked at again without a change."""
 
 
-async def a_world(*names: str, policy: str = "Delete", faults: ServerFaults | None = None, **group_class: object) -> SnapshotWorld:
+async def a_world(
+    *names: str, policy: str = "Delete", faults: ServerFaults | None = None, **group_class: object
+) -> SnapshotWorld:
     """Claims `a` and `b` with the volumes `vol-a` and `vol-b`, unless named."""
     world = await SnapshotWorld(SnapshotDriver(groups=True), faults).kinds()
     await world.make_snapshot_kinds(GROUP_CRDS)
@@ -196,7 +206,11 @@ async def test_S30_a_restored_member_holds_its_group():
         group = await world.create(a_group_snapshot())
         await ready(world)
         name = member_name(group["metadata"]["uid"], "vol-a")
-        await world.create(a_claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name}))
+        await world.create(
+            a_claim(
+                "restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name}
+            )
+        )
         await world.settle(2.0)
         await world.delete(VGS, "group")
         text = f"Snapshot default/{name} belonging to VolumeGroupSnapshot default/group is being used to restore a PVC"
@@ -227,7 +241,11 @@ async def test_S34_a_group_that_the_driver_does_not_tell_of_is_created_again():
         await world.create(a_group_snapshot())
         await world.settle(60.0)
         names = {call.request.name for call in world.driver.made(CREATE_GROUP)}
-        assert (1, 1, True) == (len(names), len(world.driver.made(GET_GROUP)), 2 < len(world.driver.made(CREATE_GROUP)) <= 20)
+        assert (1, 1, True) == (
+            len(names),
+            len(world.driver.made(GET_GROUP)),
+            2 < len(world.driver.made(CREATE_GROUP)) <= 20,
+        )
         [content] = await world.list(VGSC)
         assert ("", False) == (error_of(content), GROUP_BEING_CREATED in (content["metadata"].get("annotations") or {}))
         world.driver.ready = True
@@ -304,7 +322,12 @@ async def test_S38_a_first_request_for_a_group_that_is_refused_has_made_nothing(
     gate = world.driver.gate(CREATE_GROUP)
     async with world.both(**ON):
         group = await world.create(a_group_snapshot())
-        await world.shown(VGSC, group_content_name(group["metadata"]["uid"]), lambda body: GROUP_BEING_CREATED in notes_of(body), "marked")
+        await world.shown(
+            VGSC,
+            group_content_name(group["metadata"]["uid"]),
+            lambda body: GROUP_BEING_CREATED in notes_of(body),
+            "marked",
+        )
         await world.delete(VGS, "group")
         await world.settle(2.0)
         gate.set()
@@ -460,7 +483,12 @@ async def test_S13_S26_the_metrics_of_single_and_group_snapshots():
     await world.create(a_snapshot_class())
 
     def counted(operation: str, status: str) -> float | None:
-        labels = {"driver_name": "csi.test", "operation_name": operation, "snapshot_type": "dynamic", "operation_status": status}
+        labels = {
+            "driver_name": "csi.test",
+            "operation_name": operation,
+            "snapshot_type": "dynamic",
+            "operation_status": status,
+        }
         return world.metrics.registry.get_sample_value("snapshot_controller_operation_total_seconds_count", labels)
 
     async with world.both(**ON):
@@ -478,8 +506,15 @@ async def test_S13_S26_the_metrics_of_single_and_group_snapshots():
         await world.remove(VGS, "other")
         await world.settle(5.0)
     operations = ("Create{}Snapshot", "Create{}SnapshotAndReady", "Delete{}Snapshot")
-    assert [3.0] * 3 == [counted(one.format(""), "success") for one in operations], "the members of a group are snapshots, too"
+    assert [3.0] * 3 == [counted(one.format(""), "success") for one in operations], (
+        "the members of a group are snapshots, too"
+    )
     assert [1.0, 1.0, 2.0] == [counted(one.format("Group"), "success") for one in operations]
     assert 1.0 == counted("CreateGroupSnapshot", "cancel")
-    failed = {"operation_name": "CreateGroupSnapshot", "operation_status": "failure", "driver_name": "unknown", "snapshot_type": "dynamic"}
+    failed = {
+        "operation_name": "CreateGroupSnapshot",
+        "operation_status": "failure",
+        "driver_name": "unknown",
+        "snapshot_type": "dynamic",
+    }
     assert 1.0 == world.metrics.registry.get_sample_value("snapshot_controller_operation_total_seconds_count", failed)

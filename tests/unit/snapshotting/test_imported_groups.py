@@ -39,7 +39,9 @@ async def test_S19_an_imported_group_gets_the_class_of_the_group_that_names_it()
     world = await a_world()
     async with world.controlling(**ON):
         await world.create(an_import(volumeGroupSnapshotClassName=None), a_group_snapshot(content="groupcontent"))
-        named = await world.shown(VGSC, "groupcontent", lambda body: body["spec"].get("volumeGroupSnapshotClassName"), "with a class", 20.0)
+        named = await world.shown(
+            VGSC, "groupcontent", lambda body: body["spec"].get("volumeGroupSnapshotClassName"), "with a class", 20.0
+        )
         group = await world.get(VGS, "group")
         assert ("groupclass", group["metadata"]["uid"]) == (
             named["spec"]["volumeGroupSnapshotClassName"],
@@ -50,10 +52,18 @@ async def test_S19_an_imported_group_gets_the_class_of_the_group_that_names_it()
 async def test_S19_one_that_was_bound_without_a_class_gets_it_too():
     world = await a_world()
     group = await world.create(a_group_snapshot(content="groupcontent"))
-    await world.create(an_import(ref_uid=group["metadata"]["uid"], volumeGroupSnapshotClassName=None, finalizers=[GROUP_CONTENT_FINALIZER]))
+    await world.create(
+        an_import(
+            ref_uid=group["metadata"]["uid"], volumeGroupSnapshotClassName=None, finalizers=[GROUP_CONTENT_FINALIZER]
+        )
+    )
     async with world.controlling(**ON):
         await world.shown(
-            VGSC, "groupcontent", lambda body: body["spec"].get("volumeGroupSnapshotClassName") == "groupclass", "named", 20.0
+            VGSC,
+            "groupcontent",
+            lambda body: body["spec"].get("volumeGroupSnapshotClassName") == "groupclass",
+            "named",
+            20.0,
         )
 
 
@@ -121,7 +131,9 @@ async def a_listed_group_content(world: SnapshotWorld) -> None:
 
 async def joined(world: SnapshotWorld) -> None:
     def is_member(body):
-        return (body.get("status") or {}).get("volumeGroupSnapshotName") == "group" and body["metadata"].get("ownerReferences")
+        return (body.get("status") or {}).get("volumeGroupSnapshotName") == "group" and body["metadata"].get(
+            "ownerReferences"
+        )
 
     snapshot = await world.shown(VS, "snap", is_member, "a member of the group", 20.0)
     assert snapshot["status"]["readyToUse"]
@@ -178,6 +190,8 @@ async def test_an_imported_snapshot_of_a_group_that_nobody_has_imported_says_so(
     async with world.both(**ON):
         await world.create(a_new_content("imported", handle="h", ref_uid=None), a_new_snapshot(content="imported"))
         await world.content_ready("imported")
-        assert 'no VolumeGroupSnapshotContent of the group "g"' in await world.told("snap", "SnapshotStatusUpdateFailed")
+        assert 'no VolumeGroupSnapshotContent of the group "g"' in await world.told(
+            "snap", "SnapshotStatusUpdateFailed"
+        )
         await world.create(a_group_class(), an_import(), a_group_snapshot(content="groupcontent"))
         await world.ready(wait_s=20.0)

@@ -384,7 +384,9 @@ async def test_S41_a_deletion_that_fails_is_told_and_tried_again():
         await world.ready()
         [content] = await world.list(VSC)
         await world.delete(VS, "snap")
-        assert (await world.told(content["metadata"]["name"], "SnapshotDeleteError")).startswith("Failed to delete snapshot")
+        assert (await world.told(content["metadata"]["name"], "SnapshotDeleteError")).startswith(
+            "Failed to delete snapshot"
+        )
         await world.gone(VS, "snap")
         assert 3 == len(world.driver.made(DELETE))
         await world.settle(2.0)
@@ -506,9 +508,9 @@ async def test_S30_a_restore_holds_the_snapshot_until_its_claim_is_bound():
         await world.delete(VS, "snap")
         assert "Snapshot is being used to restore a PVC" == await world.told("snap", "SnapshotDeletePending")
         await world.settle(TELL_S + 60.0)
-        assert [2] == [count for _, reason, _, count in await world.events("snap") if reason == "SnapshotDeletePending"], (
-            "also without resyncs"
-        )
+        assert [2] == [
+            count for _, reason, _, count in await world.events("snap") if reason == "SnapshotDeletePending"
+        ], "also without resyncs"
         assert [] == world.driver.made(DELETE)
         await world.patch(PVC, "restored", {"status": {"phase": "Bound"}}, subresource="status")
         await world.gone(VS, "snap", wait_s=5.0)
@@ -543,7 +545,9 @@ async def test_S14_a_claim_that_is_needed_by_now_is_not_released():
         await claims.synced()
         for snapshots, written in (([a_new_snapshot()], []), ([], [PUT_PVC])):
             view = a_view(snapshots=snapshots, claims=[await world.get(PVC, "claim")])
-            await Reconciler(world.cluster, view, {PVC.plural: claims}, world.recorder, world.clock).release_claim(CLAIM)
+            await Reconciler(world.cluster, view, {PVC.plural: claims}, world.recorder, world.clock).release_claim(
+                CLAIM
+            )
             assert written == world.written()
 
 
@@ -652,7 +656,9 @@ async def test_S14_a_claim_that_can_not_be_let_go_is_told():
         await world.shown(PVC, "claim", lambda body: CLAIM_FINALIZER not in finalizers(body), wait_s=60.0)
 
 
-@pytest.mark.parametrize("error", [ServerError("no"), Forbidden("no"), Invalid("no", details={"causes": [{"field": "status"}]})])
+@pytest.mark.parametrize(
+    "error", [ServerError("no"), Forbidden("no"), Invalid("no", details={"causes": [{"field": "status"}]})]
+)
 async def test_a_status_that_can_not_be_written_is_told_by_events(error):
     """Of an answer of the driver, and of its refusal, also where the status can't take either."""
     world = await SnapshotWorld().base()
@@ -677,6 +683,10 @@ async def test_S8_a_content_that_the_api_server_refuses_is_told():
     world.cluster.refuse(CREATE_VSC, times=1, error=ServerError("no"))
     async with world.both():
         await world.snap()
-        assert (await world.told("snap", "SnapshotContentCreationFailed")).startswith("Failed to create snapshot content with error ")
-        assert (await world.told("snap", "CreateSnapshotContentFailed")).startswith("Error creating volume snapshot content object")
+        assert (await world.told("snap", "SnapshotContentCreationFailed")).startswith(
+            "Failed to create snapshot content with error "
+        )
+        assert (await world.told("snap", "CreateSnapshotContentFailed")).startswith(
+            "Error creating volume snapshot content object"
+        )
         await world.ready()

@@ -202,7 +202,11 @@ async def test_S38_what_was_deleted_because_it_could_not_be_saved_is_not_made_ag
         await world.delete_by_controller("content")
         world.cluster.refuse(PATCH_VSC, error=ServerError("not now"))
         await world.settle(30.0)
-        assert (None, {}, 1) == (await world.find(VSC, "content"), world.driver.snapshots, len(world.driver.made(DELETE)))
+        assert (None, {}, 1) == (
+            await world.find(VSC, "content"),
+            world.driver.snapshots,
+            len(world.driver.made(DELETE)),
+        )
         deletion = world.driver.made(DELETE)[0]
         assert [] == [one for one in world.driver.calls[world.driver.calls.index(deletion) :] if one.method == CREATE]
 
@@ -307,7 +311,9 @@ async def test_S38_a_mark_that_came_back_is_not_doubted_again():
 
 @pytest.mark.parametrize("error", [Unreachable("lost"), ServerError("lost", code=500)])
 async def test_S36_so_does_the_mark_of_a_group(error):
-    world = await SnapshotWorld(SnapshotDriver(groups=True), faults=LateWatch("volumegroupsnapshotcontents", seconds=30.0)).kinds()
+    world = await SnapshotWorld(
+        SnapshotDriver(groups=True), faults=LateWatch("volumegroupsnapshotcontents", seconds=30.0)
+    ).kinds()
     await world.make_snapshot_kinds(GROUP_CRDS)
     await world.create(a_group_class(), a_group_content())
     world.driver.script(CREATE_GROUP, Fail(Code.INTERNAL, "no"))

@@ -32,7 +32,9 @@ async def nothing_left(world: SnapshotWorld) -> None:
 
 
 @pytest.mark.parametrize("told", [str.upper, "disks/{}".format, lambda _: ""], ids=["letters", "path", "none"])
-@pytest.mark.parametrize("controller", [(), (RPC.LIST_SNAPSHOTS,), (RPC.GET_SNAPSHOT,)], ids=["asked to create", "listed", "got"])
+@pytest.mark.parametrize(
+    "controller", [(), (RPC.LIST_SNAPSHOTS,), (RPC.GET_SNAPSHOT,)], ids=["asked to create", "listed", "got"]
+)
 async def test_another_spelling_is_taken_with_one_warning(told, controller, caplog):
     world = await SnapshotWorld(SnapshotDriver(controller=controller)).base()
     world.driver.spells, world.driver.ready = told, False
@@ -171,7 +173,9 @@ async def test_a_spelling_that_is_exactly_a_volume_of_another_group_is_that_volu
 
 async def test_a_driver_that_tells_of_a_group_under_names_of_its_own_is_asked_by_the_groups_name():
     class Opaque(SnapshotDriver):
-        async def get_volume_group_snapshot(self, request: csi.GetVolumeGroupSnapshotRequest) -> csi.GetVolumeGroupSnapshotResponse:
+        async def get_volume_group_snapshot(
+            self, request: csi.GetVolumeGroupSnapshotRequest
+        ) -> csi.GetVolumeGroupSnapshotResponse:
             answer = await super().get_volume_group_snapshot(request)
             answer.group_snapshot.snapshots[0].source_volume_id = "0f3a"
             return answer
@@ -227,7 +231,9 @@ async def test_S36_a_group_that_the_api_server_does_not_take_is_told_and_stays_m
 
 async def test_S38_a_group_that_the_api_server_never_takes_can_be_deleted():
     world = await a_group_world(str)
-    world.cluster.refuse("patch volumegroupsnapshotcontents/status", times=None, error=TooLarge("Request entity too large"))
+    world.cluster.refuse(
+        "patch volumegroupsnapshotcontents/status", times=None, error=TooLarge("Request entity too large")
+    )
     async with world.both(retry_interval_max_s=10.0, **ON):
         await world.create(a_group_snapshot())
         await world.settle(5.0)
@@ -240,7 +246,9 @@ async def test_S38_a_group_that_the_api_server_never_takes_can_be_deleted():
 
 async def test_S39_a_group_that_is_never_taken_is_kept_with_a_snapshot_of_it_that_is_in_use():
     world = await a_group_world(str)
-    world.cluster.refuse("patch volumegroupsnapshotcontents/status", times=None, error=TooLarge("Request entity too large"))
+    world.cluster.refuse(
+        "patch volumegroupsnapshotcontents/status", times=None, error=TooLarge("Request entity too large")
+    )
     async with world.both(retry_interval_max_s=10.0, **ON):
         await world.create(a_group_snapshot())
         await world.settle(5.0)

@@ -14,7 +14,15 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
 from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
-from mooring.api.snapshot_names import BEING_CREATED, BEING_DELETED, CLAIM_FINALIZER, CONTENT_FINALIZER, MANAGED_BY, TOUCHED, YES
+from mooring.api.snapshot_names import (
+    BEING_CREATED,
+    BEING_DELETED,
+    CLAIM_FINALIZER,
+    CONTENT_FINALIZER,
+    MANAGED_BY,
+    TOUCHED,
+    YES,
+)
 from mooring.api.snapshot_names import SECRET_NAME as DELETION_SECRET_NAME
 from mooring.api.snapshot_names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
 from mooring.apiserver.local import ServerFaults
@@ -25,7 +33,18 @@ from tests.support.cluster_world import SlowGets
 from tests.support.scripted_driver import Fail
 from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP, GET, LIST, RPC, SnapshotDriver
-from tests.support.snapshotting import PATCH_VS, PATCH_VSC, PATCH_VSC_STATUS, PUT_PVC, PVC, VS, VSC, SnapshotWorld, error_of, finalizers
+from tests.support.snapshotting import (
+    PATCH_VS,
+    PATCH_VSC,
+    PATCH_VSC_STATUS,
+    PUT_PVC,
+    PVC,
+    VS,
+    VSC,
+    SnapshotWorld,
+    error_of,
+    finalizers,
+)
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -42,7 +61,9 @@ def _secret(infix: str, name: str = "secret") -> dict[str, str]:
 async def test_S19_a_content_that_is_being_deleted_is_not_bound():
     world = await SnapshotWorld().base()
     world.driver.add("there")
-    await world.create(a_new_content("import", snapshot="snap", handle="there", ref_uid=None, policy="Retain", finalizers=[KEEPER]))
+    await world.create(
+        a_new_content("import", snapshot="snap", handle="there", ref_uid=None, policy="Retain", finalizers=[KEEPER])
+    )
     await world.delete(VSC, "import")
     async with world.both():
         world.story.clear()
@@ -71,7 +92,9 @@ async def test_S34_a_question_that_the_driver_refuses_leaves_the_request(rpc):
 
 @pytest.mark.parametrize("name", ["nowhere", "${volumesnapshot.name}"])
 async def test_S34_a_list_secret_that_can_not_be_had_leaves_the_request(name):
-    world = await SnapshotWorld(SnapshotDriver(controller=[RPC.LIST_SNAPSHOTS])).base(_secret("snapshotter-list-", name))
+    world = await SnapshotWorld(SnapshotDriver(controller=[RPC.LIST_SNAPSHOTS])).base(
+        _secret("snapshotter-list-", name)
+    )
     world.driver.ready = False
     async with world.both():
         await world.snap()
@@ -83,7 +106,9 @@ async def test_S34_a_list_secret_that_can_not_be_had_leaves_the_request(name):
 
 
 async def test_S41_a_list_secret_that_is_missing_takes_no_secret_from_the_deletion():
-    world = await SnapshotWorld(SnapshotDriver(controller=[RPC.LIST_SNAPSHOTS])).base(_secret("snapshotter-list-", "nowhere"))
+    world = await SnapshotWorld(SnapshotDriver(controller=[RPC.LIST_SNAPSHOTS])).base(
+        _secret("snapshotter-list-", "nowhere")
+    )
     world.driver.add("there")
     await world.create(a_secret(data={"user": "dQ=="}))
     secret = {DELETION_SECRET_NAME: "secret", DELETION_SECRET_NAMESPACE: "default"}
@@ -204,7 +229,10 @@ async def test_S17_a_ready_group_that_has_lost_its_content_is_not_made_anew():
         assert "VolumeGroupSnapshotContent is missing" == await world.error("group", kind=VGS)
         await world.settle(20.0)
         assert "GroupSnapshotContentMissing" in await world.reasons("group")
-        assert (False, 1) == ((await world.get(VGS, "group"))["status"]["readyToUse"], len(world.driver.made(CREATE_GROUP)))
+        assert (False, 1) == (
+            (await world.get(VGS, "group"))["status"]["readyToUse"],
+            len(world.driver.made(CREATE_GROUP)),
+        )
         assert [] == await world.list(VGSC)
 
 
@@ -386,7 +414,9 @@ async def test_S33_a_content_whose_finalizer_was_torn_off_is_held_while_its_snap
     await world.make_snapshot_kinds(GROUP_CRDS)
     await world.create(a_group_class())
     kind, body, method = (
-        (VGSC, a_group_content(), CREATE_GROUP) if is_group else (VSC, a_new_content(volumeSnapshotClassName="snapclass"), CREATE)
+        (VGSC, a_group_content(), CREATE_GROUP)
+        if is_group
+        else (VSC, a_new_content(volumeSnapshotClassName="snapclass"), CREATE)
     )
     name, gate = body["metadata"]["name"], world.driver.gate(method)
     await world.create(body)

@@ -92,4 +92,6 @@ def test_what_was_found_is_told_apart_from_what_was_made():
 
     assert [False, True] == told(ended, found)
     assert [False, False, False] == told(found, other, found), "it was made"
-    assert [False, False] == told(Change(typed(SNAPSHOT), None, Cause.WATCH), found), "the end of the former one was seen before"
+    assert [False, False] == told(Change(typed(SNAPSHOT), None, Cause.WATCH), found), (
+        "the end of the former one was seen before"
+    )

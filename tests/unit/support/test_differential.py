@@ -55,7 +55,14 @@ def test_each_known_difference_has_a_name_of_its_own() -> None:
 def test_schemas_lead_to_all_places_but_those_that_say_what_an_object_is() -> None:
     schemas, randomness = Schemas([DOCUMENT]), random.Random(1)
     places = {tuple(str(part) for part in schemas.edit(randomness, "v1", "Thing").place) for _ in range(500)}
-    wanted = {("spec",), ("spec", "count"), ("spec", "mode"), ("spec", "items"), ("spec", "items", "0"), ("spec", "items", "0", "port")}
+    wanted = {
+        ("spec",),
+        ("spec", "count"),
+        ("spec", "mode"),
+        ("spec", "items"),
+        ("spec", "items", "0"),
+        ("spec", "items", "0", "port"),
+    }
     assert wanted <= places
     assert {"spec"} == {place[0] for place in places}
 
@@ -95,6 +102,8 @@ VERSION = (("resourceVersion", "5"),)
         ("/api/v1/pods", (("limit", "1"),), ""),
     ],
 )
-def test_the_cache_catches_up_before_a_read_that_names_a_version(path: str, query: tuple[tuple[str, str], ...], before: str) -> None:
+def test_the_cache_catches_up_before_a_read_that_names_a_version(
+    path: str, query: tuple[tuple[str, str], ...], before: str
+) -> None:
     assert before == read_before(Step(1, "GET", path, query))
     assert not read_before(Step(1, "DELETE", path, query))

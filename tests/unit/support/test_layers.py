@@ -38,7 +38,9 @@ def test_the_summary_counts_tests_per_layer_and_leaves_out_other_skips() -> None
         "Skipped: only on a Tuesday",
     ]
     lines = summary(reasons)
-    assert ["NOT TESTED: Go peers (1 test)", "NOT TESTED: real API server (2 tests)"] == [one for one in lines if one.startswith("NOT")]
+    assert ["NOT TESTED: Go peers (1 test)", "NOT TESTED: real API server (2 tests)"] == [
+        one for one in lines if one.startswith("NOT")
+    ]
     assert 1 == lines.count("    no etcd")
     assert not any("Tuesday" in line for line in lines)
 

@@ -11,7 +11,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def make(*words: str) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    return subprocess.run(["make", *words], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30, check=True).stdout
+    return subprocess.run(
+        ["make", *words], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30, check=True
+    ).stdout
 
 
 def test_the_list_has_the_first_steps_and_fits_80_columns() -> None:

@@ -24,7 +24,12 @@ def project(tmp_path: Path) -> Path:
 
 def set_up(project: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [project / "hack" / "setup"], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False
+        [project / "hack" / "setup"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -53,14 +58,18 @@ def test_a_python_that_is_too_old_is_told_by_the_version_to_install(project: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("given", "wanted"), [({}, "1"), ({"UV_SYSTEM_CERTS": "0"}, "0")])
-def test_uv_trusts_the_system_and_a_failed_download_says_what_helps(project: Path, given: dict[str, str], wanted: str) -> None:
+def test_uv_trusts_the_system_and_a_failed_download_says_what_helps(
+    project: Path, given: dict[str, str], wanted: str
+) -> None:
     """Behind a private CA pip works and uv, left alone, fails. uv here is a stand-in that cannot reach any index."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", project / ".venv"], check=True)
     pinned = (project / "hack" / "uv.txt").read_text().partition("uv==")[2].split()[0]
     pip, uv = project / "pip", project / ".venv" / "bin" / "uv"
     pip.mkdir()
     (pip / "__main__.py").write_text("print('pip')")
-    uv.write_text(f'#!/bin/sh\n[ "$1" != --version ] || {{ echo "uv {pinned}"; exit; }}\necho "certs $UV_SYSTEM_CERTS" >&2; exit 2\n')
+    uv.write_text(
+        f'#!/bin/sh\n[ "$1" != --version ] || {{ echo "uv {pinned}"; exit; }}\necho "certs $UV_SYSTEM_CERTS" >&2; exit 2\n'
+    )
     uv.chmod(0o755)
     bare = {name: value for name, value in os.environ.items() if name not in ("UV_SYSTEM_CERTS", "PYTHON")}
     done = subprocess.run(
@@ -78,7 +87,9 @@ def test_uv_trusts_the_system_and_a_failed_download_says_what_helps(project: Pat
 
 
 def test_the_recipe_of_the_real_parts_knows_what_it_can_build(tmp_path: Path) -> None:
-    done = subprocess.run([ROOT / "hack/kube/build", "kubelett"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [ROOT / "hack/kube/build", "kubelett"], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 1
     assert "unknown program 'kubelett'" in done.stderr
     assert "kubectl" in done.stderr
@@ -92,7 +103,9 @@ def test_the_recipe_of_the_real_parts_says_that_go_is_missing(tmp_path: Path) ->
         assert found, name
         (tools / name).symlink_to(found)
     environment = {"PATH": str(tools), "HOME": str(tmp_path)}
-    done = subprocess.run([ROOT / "hack/kube/build", "kubectl"], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [ROOT / "hack/kube/build", "kubectl"], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 1
     assert "Go is not installed" in done.stderr
     assert "KUBE_TEST_BIN" in done.stderr

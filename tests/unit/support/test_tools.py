@@ -21,7 +21,9 @@ def build(*args: str, cache: Path) -> subprocess.CompletedProcess[str]:
     for name in ("bash", "awk", "cat", "cut", "dirname", "grep", "sha256sum"):
         (programs / name).symlink_to(str(shutil.which(name)))
     surroundings = {"XDG_CACHE_HOME": str(cache), "PATH": str(programs)}
-    return subprocess.run([TOOLS / "build", *args], env=surroundings, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(
+        [TOOLS / "build", *args], env=surroundings, capture_output=True, text=True, timeout=30, check=False
+    )
 
 
 def test_every_tool_has_a_folder_of_its_own(tmp_path: Path) -> None:
@@ -52,5 +54,7 @@ def test_without_go_it_says_which_is_needed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_helm_is_the_one_that_is_pinned() -> None:
     (pinned,) = re.findall(r"\bhelm\.sh/helm/v4 (v\S+)", (TOOLS / "helm" / "go.mod").read_text())
-    done = subprocess.run([tool("helm"), "version", "--template={{.Version}}"], check=True, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [tool("helm"), "version", "--template={{.Version}}"], check=True, capture_output=True, text=True, timeout=30
+    )
     assert pinned == done.stdout

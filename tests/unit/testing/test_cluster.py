@@ -30,7 +30,9 @@ class Shelf(Plugin):
 
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
         handle = self.shelf.setdefault(request.name, f"vol-{len(self.shelf)}")
-        return csi.CreateVolumeResponse(volume=csi.Volume(volume_id=handle, capacity_bytes=request.capacity_range.required_bytes))
+        return csi.CreateVolumeResponse(
+            volume=csi.Volume(volume_id=handle, capacity_bytes=request.capacity_range.required_bytes)
+        )
 
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         for name in [name for name, handle in self.shelf.items() if handle == request.volume_id]:
@@ -54,7 +56,9 @@ class Forgetful(Shelf):
 
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
         self.shelf[f"{request.name}-{len(self.shelf)}"] = handle = f"vol-{len(self.shelf)}"
-        return csi.CreateVolumeResponse(volume=csi.Volume(volume_id=handle, capacity_bytes=request.capacity_range.required_bytes))
+        return csi.CreateVolumeResponse(
+            volume=csi.Volume(volume_id=handle, capacity_bytes=request.capacity_range.required_bytes)
+        )
 
 
 @pytest.mark.mooring_cluster(driver=Shelf, options={"shelf": {}}, nodes=1)
@@ -117,7 +121,9 @@ def test_a_restarted_driver_is_new_objects_and_a_node_that_returns_has_a_new_one
     with a_cluster(Counting, options={"shelf": {}, "made": made}) as cluster:
         assert ["n1", "n2"] == [one.node_id for one in made]
         dead = cluster.node("n2").dies()
-        assert not cluster.aio.plane.driver.on_node("n2", clock=cluster.aio.plane.ports.clock, metrics=None).is_connected  # type: ignore[arg-type]
+        assert not cluster.aio.plane.driver.on_node(
+            "n2", clock=cluster.aio.plane.ports.clock, metrics=None
+        ).is_connected  # type: ignore[arg-type]
         dead.returns()
         assert ["n2"] == [one.node_id for one in made[2:]]
         cluster.restart_driver()
@@ -148,7 +154,10 @@ class Keeper(Shelf):
 def test_a_claim_is_gone_with_its_volume(mooring_cluster: ClusterOfTest) -> None:
     claim = mooring_cluster.claim("data").bound()
     name = claim.volume["metadata"]["name"]
-    with pytest.raises(NotYet, match=f"the PersistentVolumeClaim default/data is gone, its PersistentVolume {name} too has not come true"):
+    with pytest.raises(
+        NotYet,
+        match=f"the PersistentVolumeClaim default/data is gone, its PersistentVolume {name} too has not come true",
+    ):
         claim.delete().gone()
 
 
@@ -164,9 +173,15 @@ def test_what_has_not_come_says_what_it_waits_for(mooring_cluster: ClusterOfTest
 LIMITED: list[tuple[str, Callable[[ClusterOfTest], object]]] = [
     ("the PersistentVolumeClaim default/data is Bound", lambda cluster: cluster.claim_named("data").bound(wait_s=60)),
     ("the PersistentVolumeClaim default/data is gone", lambda cluster: cluster.claim_named("data").gone(wait_s=60)),
-    ("the PersistentVolumeClaim default/data is blue", lambda cluster: cluster.claim_named("data").until(lambda _: False, "is blue", 60)),
+    (
+        "the PersistentVolumeClaim default/data is blue",
+        lambda cluster: cluster.claim_named("data").until(lambda _: False, "is blue", 60),
+    ),
     ("the Pod default/web is Running", lambda cluster: cluster.pod("web", "data").running(wait_s=60)),
-    ("the VolumeSnapshot default/snap is ready to use", lambda cluster: cluster.snapshot("snap", "data").ready(wait_s=60)),
+    (
+        "the VolumeSnapshot default/snap is ready to use",
+        lambda cluster: cluster.snapshot("snap", "data").ready(wait_s=60),
+    ),
     ("the Node n1 is not Ready", lambda cluster: cluster.node("n1").not_ready(wait_s=60)),
 ]
 
@@ -291,7 +306,9 @@ def test_a_driver_that_does_not_start_is_told_with_its_reason() -> None:
         pass
 
 
-def test_a_paused_provisioner_makes_nothing_and_learns_no_answer_until_it_goes_on(mooring_cluster: ClusterOfTest) -> None:
+def test_a_paused_provisioner_makes_nothing_and_learns_no_answer_until_it_goes_on(
+    mooring_cluster: ClusterOfTest,
+) -> None:
     mooring_cluster.pause("provisioner")
     claim = mooring_cluster.claim("data")
     mooring_cluster.passes(hours=1)

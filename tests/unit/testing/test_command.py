@@ -24,9 +24,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
-HOSTPATH = (
-    f"{sys.executable} -m mooring.cli.mooring driver hostpath --endpoint unix://{{socket}} --node-id {{node}} --state STATE --mounts link"
-)
+HOSTPATH = f"{sys.executable} -m mooring.cli.mooring driver hostpath --endpoint unix://{{socket}} --node-id {{node}} --state STATE --mounts link"
 
 
 class Twin(Plugin):
@@ -141,7 +139,9 @@ def test_a_command_is_restarted_and_each_of_its_nodes_has_its_own(tmp_path: Path
         assert ["n1", "n2"] == sorted(path.name for path in tmp_path.iterdir())
         first = {path.name: path.read_text() for path in tmp_path.iterdir()}
         cluster.restart_driver()
-        cluster.until(lambda: all(path.read_text() != first[path.name] for path in tmp_path.iterdir()), "both are other processes")
+        cluster.until(
+            lambda: all(path.read_text() != first[path.name] for path in tmp_path.iterdir()), "both are other processes"
+        )
 
 
 @pytest.mark.long

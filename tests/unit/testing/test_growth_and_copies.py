@@ -49,7 +49,9 @@ def _refusals(cluster: ClusterOfTest, name: str) -> list[str]:
     return [message for reason, message in cluster.events(name) if reason == "ProvisioningFailed"]
 
 
-def test_a_group_of_volumes_is_photographed_at_one_moment_and_each_can_be_restored(mooring_cluster: ClusterOfTest) -> None:
+def test_a_group_of_volumes_is_photographed_at_one_moment_and_each_can_be_restored(
+    mooring_cluster: ClusterOfTest,
+) -> None:
     cluster, shelf = mooring_cluster, {"shelf": "a"}
     for name in ("books", "maps"):
         body = claim(name, "hostpath")
@@ -77,14 +79,18 @@ class Bare(Plugin):
     vendor_version = "1"
 
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
-        return csi.CreateVolumeResponse(volume={"volume_id": request.name, "capacity_bytes": request.capacity_range.required_bytes})
+        return csi.CreateVolumeResponse(
+            volume={"volume_id": request.name, "capacity_bytes": request.capacity_range.required_bytes}
+        )
 
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         return csi.DeleteVolumeResponse()
 
 
 @pytest.mark.mooring_cluster(driver=Bare)
-def test_a_driver_without_growth_and_snapshots_has_neither_and_its_classes_do_not_promise_them(mooring_cluster: ClusterOfTest) -> None:
+def test_a_driver_without_growth_and_snapshots_has_neither_and_its_classes_do_not_promise_them(
+    mooring_cluster: ClusterOfTest,
+) -> None:
     mooring_cluster.claim("data").bound()
     with pytest.raises(ConfigError, match="serves no 'volumesnapshots'"):
         mooring_cluster.objects("volumesnapshots")

@@ -23,4 +23,6 @@ def test_a_volume_outlives_the_node_of_its_pod(mooring_cluster: ClusterOfTest) -
     again.delete().gone()
     claim.delete().gone()
     cluster.until(lambda: not cluster.objects("persistentvolumes"), "the volume is deleted")
-    assert ["CreateVolume", "DeleteVolume"] == [call.rpc for call in cluster.calls() if call.rpc in ("CreateVolume", "DeleteVolume")]
+    assert ["CreateVolume", "DeleteVolume"] == [
+        call.rpc for call in cluster.calls() if call.rpc in ("CreateVolume", "DeleteVolume")
+    ]

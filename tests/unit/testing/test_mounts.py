@@ -73,7 +73,17 @@ def test_volumes_are_mounted_and_nothing_is_left(tmp_path: Path, way: str) -> No
     (tmp_path / "test_x.py").write_text(TESTS)
     (tmp_path / "tmp").mkdir()
     unshare = ["unshare", "--mount"] if way == "as root" else BY_UNSHARE.split()[:-1]
-    words = [*unshare, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(tmp_path)]
+    words = [
+        *unshare,
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--rootdir={tmp_path}",
+        str(tmp_path),
+    ]
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -87,4 +97,7 @@ def test_who_may_not_mount_is_told_how_to(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(opening, "mounting_refusal", lambda _: "mount: permission denied")
     with pytest.raises(ConfigError) as refused, a_cluster(mounts=True):
         pass
-    assert str(refused.value) == f"mounts: this process may not mount (mount: permission denied): run it as root, or by {BY_UNSHARE}"
+    assert (
+        str(refused.value)
+        == f"mounts: this process may not mount (mount: permission denied): run it as root, or by {BY_UNSHARE}"
+    )

@@ -91,7 +91,9 @@ def test_the_page_s_twenty_lines_pass_with_a_command_on_each_node(tmp_path: Path
 
 
 def test_the_page_lists_all_methods_with_their_docstrings() -> None:
-    assert table() in (ROOT / "docs" / "testing.md").read_text(), "python -m tests.support.plugin_methods prints what belongs there"
+    assert table() in (ROOT / "docs" / "testing.md").read_text(), (
+        "python -m tests.support.plugin_methods prints what belongs there"
+    )
 
 
 @pytest.mark.parametrize(

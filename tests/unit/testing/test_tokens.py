@@ -22,7 +22,9 @@ def claims(token: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("spec", "account"), [({}, "default"), ({"serviceAccountName": "reader"}, "reader")])
-def test_a_driver_gets_a_token_of_the_pod_s_account(mooring_cluster: ClusterOfTest, spec: dict[str, str], account: str) -> None:
+def test_a_driver_gets_a_token_of_the_pod_s_account(
+    mooring_cluster: ClusterOfTest, spec: dict[str, str], account: str
+) -> None:
     cluster = mooring_cluster
     if account != "default":
         cluster.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}})

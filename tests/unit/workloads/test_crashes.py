@@ -81,10 +81,16 @@ async def check(world: WorkloadWorld) -> None:
     names = await world.names()
     assert [3, 2, 3] == [len([name for name in names if name.startswith(base)]) for base in ("web-", "db-", "sum-")]
     assert [0, 3] == sorted(one["spec"]["replicas"] for one in await world.list(REPLICA_SETS))
-    assert ["data-db-0", "data-db-1"] == sorted(one["metadata"]["name"] for one in await world.list(PERSISTENT_VOLUME_CLAIMS))
+    assert ["data-db-0", "data-db-1"] == sorted(
+        one["metadata"]["name"] for one in await world.list(PERSISTENT_VOLUME_CLAIMS)
+    )
     assert 1 == len(await world.list(CONTROLLER_REVISIONS))
     job = await world.get(JOBS, "sum")
-    assert (3, 0, {}) == (job["status"]["succeeded"], job["status"].get("failed", 0), job["status"]["uncountedTerminatedPods"])
+    assert (3, 0, {}) == (
+        job["status"]["succeeded"],
+        job["status"].get("failed", 0),
+        job["status"]["uncountedTerminatedPods"],
+    )
     assert not [pod for pod in await world.list(PODS) if pod["metadata"].get("finalizers")]
 
 

@@ -15,7 +15,15 @@ from mooring.cluster.workloads import conditions
 from mooring.cluster.workloads.decision import CreatePods, DeletePod
 from mooring.cluster.workloads.deployments import decide as deployments
 from mooring.cluster.workloads.deployments import rollout
-from mooring.cluster.workloads.deployments.revisions import DESIRED, HASH_LABEL, HISTORY, MAX, REVISION, max_surge, max_unavailable
+from mooring.cluster.workloads.deployments.revisions import (
+    DESIRED,
+    HASH_LABEL,
+    HISTORY,
+    MAX,
+    REVISION,
+    max_surge,
+    max_unavailable,
+)
 from mooring.cluster.workloads.deployments.status import looked_at_again_s
 from mooring.cluster.workloads.jobs import decide as job_status
 from mooring.cluster.workloads.jobs import decide as jobs
@@ -40,7 +48,15 @@ def a_status(phase: str = "Running", ready: bool = True, since: str | None = REA
     return {"phase": phase, "conditions": [condition]}
 
 
-def the_pod(name: str, *, ready: bool = True, phase: str = "Running", node: str = "n1", since: str | None = READY_AT, **more: Any) -> Pod:
+def the_pod(
+    name: str,
+    *,
+    ready: bool = True,
+    phase: str = "Running",
+    node: str = "n1",
+    since: str | None = READY_AT,
+    **more: Any,
+) -> Pod:
     body = a_pod(name, node=node, **{"uid": f"uid-{name}", "labels": APP, "creationTimestamp": CREATED, **more})
     found: Pod = typed({**body, "status": a_status(phase, ready, since)})
     return found
@@ -86,7 +102,9 @@ def test_a_crowded_node_loses_a_pod_first() -> None:
         (the_pod("without a time, young", since=None), 3601, 1.0),
     ],
 )
-def test_a_pod_is_available_once_it_has_been_ready_long_enough(pod: Pod, min_ready_s: int, wait_s: float | None) -> None:
+def test_a_pod_is_available_once_it_has_been_ready_long_enough(
+    pod: Pod, min_ready_s: int, wait_s: float | None
+) -> None:
     assert wait_s == available_in_s(pod, min_ready_s, NOW)
 
 
@@ -97,7 +115,10 @@ BEHIND = NOW - 7200.0
 def test_a_clock_that_is_behind_makes_nobody_wait_for_longer_than_it_takes() -> None:
     """The wait was as long as the clock was behind, also once that was right again: nothing else wakes a workload that waits for time."""
     assert 45.0 == available_in_s(the_pod("for 30 s"), 45, BEHIND)
-    ended, late = the_job(ENDED, ttlSecondsAfterFinished=100), the_job({"startTime": CREATED}, activeDeadlineSeconds=200)
+    ended, late = (
+        the_job(ENDED, ttlSecondsAfterFinished=100),
+        the_job({"startTime": CREATED}, activeDeadlineSeconds=200),
+    )
     after = [jobs.decide(job, (), (), tallies.count(job, (), ()), 0.0, BEHIND).after_s for job in (ended, late)]
     assert [100.0, 200.0] == after
     progress = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated", "lastUpdateTime": READY_AT}
@@ -159,9 +180,20 @@ def test_a_replica_set_that_is_deleted_does_nothing() -> None:
 
 def test_the_status_of_a_replica_set_counts_its_pods() -> None:
     replica_set: ReplicaSet = typed(a_workload("ReplicaSet", replicas=5, minReadySeconds=40))
-    pods = (the_pod("a"), the_pod("old", since=CREATED), the_pod("b", ready=False, labels={}), the_pod("going", deleting=True))
+    pods = (
+        the_pod("a"),
+        the_pod("old", since=CREATED),
+        the_pod("b", ready=False, labels={}),
+        the_pod("going", deleting=True),
+    )
     status = replicasets.status_of(replica_set, pods, (), None, NOW)
-    counts = (status.replicas, status.fully_labeled_replicas, status.ready_replicas, status.available_replicas, status.terminating_replicas)
+    counts = (
+        status.replicas,
+        status.fully_labeled_replicas,
+        status.ready_replicas,
+        status.available_replicas,
+        status.terminating_replicas,
+    )
     assert (3, 2, 2, 1, 1) == counts
 
 
@@ -170,11 +202,15 @@ def test_the_status_of_a_replica_set_counts_its_pods() -> None:
 
 def a_deployment(replicas: int = 4, surge: int | str = 1, unavailable: int | str = 1, **fields: Any) -> Deployment:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
-    found: Deployment = typed(a_workload("Deployment", replicas=replicas, **{"strategy": strategy, "uid": "d", **fields}))
+    found: Deployment = typed(
+        a_workload("Deployment", replicas=replicas, **{"strategy": strategy, "uid": "d", **fields})
+    )
     return found
 
 
-def a_set(image: str, size: int, available: int | None = None, *, desired: int = 4, limit: int = 5, **fields: Any) -> ReplicaSet:
+def a_set(
+    image: str, size: int, available: int | None = None, *, desired: int = 4, limit: int = 5, **fields: Any
+) -> ReplicaSet:
     """image: its number. available: as many as it has by default."""
     template = a_template(image=f"example.com/image:{image}", labels={**APP, HASH_LABEL: image})
     notes = {REVISION: image, DESIRED: str(desired), MAX: str(limit)}
@@ -186,7 +222,9 @@ def a_set(image: str, size: int, available: int | None = None, *, desired: int =
 
 
 def makes(decision: Decision[Any]) -> str:
-    return "".join(f"makes one of {action.body['spec']['replicas']}" for action in actions_of(decision, deployments.Create))
+    return "".join(
+        f"makes one of {action.body['spec']['replicas']}" for action in actions_of(decision, deployments.Create)
+    )
 
 
 def sizes_in(decision: Decision[Any]) -> dict[str, int]:
@@ -205,7 +243,9 @@ def sizes_in(decision: Decision[Any]) -> dict[str, int]:
         ("100%", 0, 3, (3, 0)),
     ],
 )
-def test_the_bounds_of_a_rollout(surge: int | str, unavailable: int | str, replicas: int, bounds: tuple[int, int]) -> None:
+def test_the_bounds_of_a_rollout(
+    surge: int | str, unavailable: int | str, replicas: int, bounds: tuple[int, int]
+) -> None:
     deployment = a_deployment(replicas, surge, unavailable)
     assert bounds == (max_surge(deployment), max_unavailable(deployment))
 
@@ -227,7 +267,9 @@ NEW = {"template": a_template(image="example.com/image:2")}
         ((0, 0), (4, 4), {}),
     ],
 )
-def test_a_rolling_update_step_by_step(old: tuple[int, int], new: tuple[int, int] | None, scales: dict[str, int] | str) -> None:
+def test_a_rolling_update_step_by_step(
+    old: tuple[int, int], new: tuple[int, int] | None, scales: dict[str, int] | str
+) -> None:
     """Four replicas, one more and one fewer allowed. Each: size and available."""
     sets = [a_set("1", *old), *([a_set("2", *new)] if new else [])]
     decision = deployments.decide(a_deployment(**NEW), sets)
@@ -244,7 +286,9 @@ def test_a_rolling_update_step_by_step(old: tuple[int, int], new: tuple[int, int
         ([a_set("1", 0), a_set("2", 4)], (), {}),
     ],
 )
-def test_recreate_ends_the_old_before_the_new_begins(sets: list[ReplicaSet], old_running: tuple[str, ...], outcome: Any) -> None:
+def test_recreate_ends_the_old_before_the_new_begins(
+    sets: list[ReplicaSet], old_running: tuple[str, ...], outcome: Any
+) -> None:
     decision = deployments.decide(a_deployment(strategy={"type": "Recreate"}, **NEW), sets, old_running)
     assert outcome == (makes(decision) or sizes_in(decision))
 
@@ -263,7 +307,9 @@ def test_recreate_sizes_the_old_anew() -> None:
         (0, (5, 1), {"1": 0, "2": 0}),
     ],
 )
-def test_a_scaling_in_the_midst_of_a_rollout_keeps_the_proportions(replicas: int, sizes: tuple[int, int], shares: dict[str, int]) -> None:
+def test_a_scaling_in_the_midst_of_a_rollout_keeps_the_proportions(
+    replicas: int, sizes: tuple[int, int], shares: dict[str, int]
+) -> None:
     deployment = a_deployment(replicas, "100%", 0, **NEW)
     total = sum(sizes)
     sets = [a_set("1", sizes[0], desired=5, limit=total), a_set("2", sizes[1], 0, desired=5, limit=total)]
@@ -312,7 +358,10 @@ def test_old_replica_sets_beyond_the_history_go_with_the_oldest_revision_first()
 def test_an_old_template_gets_the_next_revision() -> None:
     decision = deployments.decide(a_deployment(**NEW), [a_set("2", 4), a_set("3", 0)])
     annotations = {REVISION: "4", "deployment.kubernetes.io/revision-history": "2"}
-    assert (deployments.Amend({"metadata": {"annotations": annotations}}), deployments.SetRevision("4")) == decision.actions
+    assert (
+        deployments.Amend({"metadata": {"annotations": annotations}}),
+        deployments.SetRevision("4"),
+    ) == decision.actions
 
 
 def test_a_paused_deployment_makes_nothing_new() -> None:
@@ -327,7 +376,8 @@ def test_unhealthy_old_replicas_go_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "after_s"), [("ReplicaSetUpdated", 31.0), ("NewReplicaSetAvailable", None), ("ProgressDeadlineExceeded", None)]
+    ("reason", "after_s"),
+    [("ReplicaSetUpdated", 31.0), ("NewReplicaSetAvailable", None), ("ProgressDeadlineExceeded", None)],
 )
 def test_only_a_rollout_that_goes_on_is_looked_at_again_at_its_deadline(reason: str, after_s: float | None) -> None:
     """One that is too late would be looked at each second, for ever."""
@@ -340,7 +390,9 @@ def test_only_a_rollout_that_goes_on_is_looked_at_again_at_its_deadline(reason: 
 
 
 def a_view(pods: list[Pod], replicas: int = 3, **fields: Any) -> statefulsets.View:
-    stateful_set = typed(a_workload("StatefulSet", replicas=replicas, **{"podManagementPolicy": "OrderedReady", "uid": "s", **fields}))
+    stateful_set = typed(
+        a_workload("StatefulSet", replicas=replicas, **{"podManagementPolicy": "OrderedReady", "uid": "s", **fields})
+    )
     template = stateful_set.spec.template
     return statefulsets.View(
         stateful_set,
@@ -359,7 +411,8 @@ def numbered(number: int, revision: str = "new", **more: Any) -> Pod:
 
 
 @pytest.mark.parametrize(
-    ("name", "ordinal"), [("web-7", 7), ("web-2147483647", 2147483647), ("web-20260101120000", None), ("web-a", None), ("web-db-1", None)]
+    ("name", "ordinal"),
+    [("web-7", 7), ("web-2147483647", 2147483647), ("web-20260101120000", None), ("web-a", None), ("web-db-1", None)],
 )
 def test_the_number_of_a_pod(name: str, ordinal: int | None) -> None:
     """A longer number is somebody's date: such a pod is not to be ended as one too many."""
@@ -380,7 +433,12 @@ AT_ONCE = {"podManagementPolicy": "Parallel"}
         ([], AT_ONCE, ["web-0", "web-1", "web-2"], []),
         ([numbered(1)], {}, ["web-0"], []),
         ([numbered(0, phase="Failed", ready=False), numbered(1)], {}, [], ["web-0"]),
-        ([numbered(0, phase="Failed", ready=False), *(numbered(one, "old") for one in (1, 2))], {**AT_ONCE, **ROLLING}, [], ["web-0"]),
+        (
+            [numbered(0, phase="Failed", ready=False), *(numbered(one, "old") for one in (1, 2))],
+            {**AT_ONCE, **ROLLING},
+            [],
+            ["web-0"],
+        ),
         ([numbered(0), numbered(1), numbered(2)], {}, [], []),
         ([*map(numbered, range(5))], {}, [], ["web-4"]),
         ([*map(numbered, range(5))], AT_ONCE, [], ["web-4", "web-3"]),
@@ -390,7 +448,12 @@ AT_ONCE = {"podManagementPolicy": "Parallel"}
         ([numbered(0, "old"), numbered(1, "old"), numbered(2, ready=False)], ROLLING, [], []),
         ([numbered(0, "old"), numbered(1, "old"), numbered(2)], ROLLING, [], ["web-1"]),
         ([numbered(0, "old"), numbered(1, "old"), numbered(2)], PARTED, [], []),
-        ([numbered(0, "old"), numbered(1, "old"), numbered(2, "old")], {"updateStrategy": {"type": "OnDelete"}}, [], []),
+        (
+            [numbered(0, "old"), numbered(1, "old"), numbered(2, "old")],
+            {"updateStrategy": {"type": "OnDelete"}},
+            [],
+            [],
+        ),
         ([], {"ordinals": {"start": 5}}, ["web-5"], []),
         ([numbered(0)], {"deleting": True}, [], []),
     ],
@@ -437,7 +500,9 @@ def test_a_claim_of_another_controller_is_let_be() -> None:
     policy = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Delete"}}
     stateful_set = typed(a_workload("StatefulSet", uid="s", **policy))
     other = {"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "o", "controller": True}
-    assert None is identity.claim_owners(stateful_set, numbered(0), typed(a_claim("data-web-0", ownerReferences=[other])))
+    assert None is identity.claim_owners(
+        stateful_set, numbered(0), typed(a_claim("data-web-0", ownerReferences=[other]))
+    )
 
 
 def test_a_claim_of_a_former_set_of_the_name_is_let_be() -> None:
@@ -445,7 +510,9 @@ def test_a_claim_of_a_former_set_of_the_name_is_let_be() -> None:
     policy = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Delete"}}
     stateful_set = typed(a_workload("StatefulSet", uid="s", **policy))
     former = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "former"}
-    assert None is identity.claim_owners(stateful_set, numbered(0), typed(a_claim("data-web-0", ownerReferences=[former])))
+    assert None is identity.claim_owners(
+        stateful_set, numbered(0), typed(a_claim("data-web-0", ownerReferences=[former]))
+    )
 
 
 # -- Jobs
@@ -483,8 +550,20 @@ TWO = {"completions": 3, "parallelism": 2}
         ({"parallelism": 2}, {"succeeded": 1}, [run_of("a")], 0.0, (0, 0, 0, "")),
         ({"parallelism": 2}, {"succeeded": 1}, [], 0.0, (0, 0, 0, "CompletionsReached")),
         ({**TWO, "suspend": True}, {}, [run_of("a")], 0.0, (0, 0, 1, "")),
-        ({**TWO, "activeDeadlineSeconds": 10}, {"startTime": CREATED}, [run_of("a")], 0.0, (0, 1, 0, "DeadlineExceeded")),
-        ({**TWO, "activeDeadlineSeconds": 10, "suspend": True}, {"startTime": CREATED}, [run_of("a")], 0.0, (0, 0, 1, "")),
+        (
+            {**TWO, "activeDeadlineSeconds": 10},
+            {"startTime": CREATED},
+            [run_of("a")],
+            0.0,
+            (0, 1, 0, "DeadlineExceeded"),
+        ),
+        (
+            {**TWO, "activeDeadlineSeconds": 10, "suspend": True},
+            {"startTime": CREATED},
+            [run_of("a")],
+            0.0,
+            (0, 0, 1, ""),
+        ),
         ({**TWO, "podReplacementPolicy": "Failed"}, {}, [run_of("a"), run_of("b", deleting=True)], 0.0, (0, 0, 0, "")),
         (TWO, {}, [run_of("a"), run_of("b", deleting=True)], 0.0, (1, 0, 0, "")),
         ({"completions": 999, "parallelism": 900}, {}, [], 0.0, (500, 0, 0, "")),
@@ -507,13 +586,17 @@ def test_a_job_that_has_failed_and_is_suspended_then_has_failed_all_the_same() -
     job = the_job({"failed": 3}, backoffLimit=2, suspend=True)
     tally = tallies.count(job, (), ())
     status = job_status.status_of(job, (), (), tally, end_of(jobs.decide(job, (), (), tally, 0.0, NOW)), NOW)
-    assert [("FailureTarget", "True"), ("Failed", "True")] == [(one.type, one.status) for one in status.conditions or ()]
+    assert [("FailureTarget", "True"), ("Failed", "True")] == [
+        (one.type, one.status) for one in status.conditions or ()
+    ]
 
 
 ENDED = {"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": CREATED}]}
 
 
-@pytest.mark.parametrize(("ttl_s", "remove", "after_s"), [(None, False, None), (3601, False, 1.0), (3600, True, None), (0, True, None)])
+@pytest.mark.parametrize(
+    ("ttl_s", "remove", "after_s"), [(None, False, None), (3601, False, 1.0), (3600, True, None), (0, True, None)]
+)
 def test_a_job_that_is_over_goes_when_its_time_is_up(ttl_s: int | None, remove: bool, after_s: float | None) -> None:
     job = the_job(ENDED, ttlSecondsAfterFinished=ttl_s)
     decision = jobs.decide(job, (), (), tallies.count(job, (), ()), 0.0, NOW)
@@ -539,7 +622,9 @@ def test_a_pod_that_is_deleted_counts_as_failed() -> None:
 
 def test_the_back_off_follows_the_failures_since_the_last_success() -> None:
     def after(before: tallies.Failures | None, succeeded: int, failed: int, now: float) -> tallies.Failures:
-        return tallies.seen_failures(before, tallies.count(the_job({"succeeded": succeeded, "failed": failed}), (), ()), now)
+        return tallies.seen_failures(
+            before, tallies.count(the_job({"succeeded": succeeded, "failed": failed}), (), ()), now
+        )
 
     first = after(None, 0, 0, 5.0)
     assert 0.0 == first.waits_s(5.0)
@@ -565,7 +650,9 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     assert "t2" == conditions.put(before, Condition("A", "False", "Two", "", "t2"))[-1].last_transition_time
 
 
-@pytest.mark.parametrize(("share", "up", "number"), [(3, True, 3), ("25%", True, 2), ("25%", False, 1), ("0%", True, 0), (None, True, 0)])
+@pytest.mark.parametrize(
+    ("share", "up", "number"), [(3, True, 3), ("25%", True, 2), ("25%", False, 1), ("0%", True, 0), (None, True, 0)]
+)
 def test_shares(share: int | str | None, up: bool, number: int) -> None:
     assert number == share_of(share, 5, up=up)
 

@@ -45,12 +45,17 @@ async def test_the_revision_is_no_change_of_the_spec(world: WorkloadWorld) -> No
     async with world.living():
         await world.create(a_workload("Deployment"))
         done = await world.rolled_out(DEPLOYMENTS)
-        assert ("1", 1) == (done["metadata"]["annotations"]["deployment.kubernetes.io/revision"], done["metadata"]["generation"])
+        assert ("1", 1) == (
+            done["metadata"]["annotations"]["deployment.kubernetes.io/revision"],
+            done["metadata"]["generation"],
+        )
 
 
 async def test_a_pause_in_the_midst_fills_up_to_the_surge_and_keeps_the_proportions(world: WorkloadWorld) -> None:
     async with world.living():
-        await world.create(a_workload("Deployment", replicas=10, strategy={"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}))
+        await world.create(
+            a_workload("Deployment", replicas=10, strategy={"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}})
+        )
         await world.rolled_out(DEPLOYMENTS)
         world.node.sick = ("web-",)
         await world.patch(DEPLOYMENTS, "web", image(2))
@@ -97,7 +102,9 @@ async def bind(world: WorkloadWorld, name: str, node: str) -> None:
 async def test_the_pod_beside_one_of_another_revision_goes_first(world: WorkloadWorld) -> None:
     """Whatever its ReplicaSet, a pod of the Deployment makes its node crowded."""
     async with world.living():
-        await world.create(a_workload("Deployment", replicas=2, strategy={"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}))
+        await world.create(
+            a_workload("Deployment", replicas=2, strategy={"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})
+        )
         await asyncio.sleep(0.2)
         first, second = await world.names()
         await bind(world, first, "n1")

@@ -46,7 +46,11 @@ async def test_pods_are_made_and_counted(world: WorkloadWorld) -> None:
             assert meta["name"].startswith(f"web-{digest}-")
             assert digest == meta["labels"]["pod-template-hash"]
             [owner] = meta["ownerReferences"]
-            assert (True, True, replica_set["metadata"]["uid"]) == (owner["controller"], owner["blockOwnerDeletion"], owner["uid"])
+            assert (True, True, replica_set["metadata"]["uid"]) == (
+                owner["controller"],
+                owner["blockOwnerDeletion"],
+                owner["uid"],
+            )
 
 
 async def test_a_deleted_pod_is_replaced(world: WorkloadWorld) -> None:
@@ -72,7 +76,8 @@ async def test_a_rolling_update_keeps_within_its_bounds(world: WorkloadWorld) ->
         assert {"example.com/image:2"} == images(await world.pods())
         assert 3 <= world.least
         old, new = sorted(
-            await world.list(REPLICA_SETS), key=lambda one: one["metadata"]["annotations"]["deployment.kubernetes.io/revision"]
+            await world.list(REPLICA_SETS),
+            key=lambda one: one["metadata"]["annotations"]["deployment.kubernetes.io/revision"],
         )
         assert (0, 4) == (old["spec"]["replicas"], new["spec"]["replicas"])
 
@@ -86,7 +91,8 @@ async def test_an_old_template_comes_back_as_a_new_revision(world: WorkloadWorld
             done = await world.rolled_out(DEPLOYMENTS)
             assert number == revision(done)
         histories = {
-            one["metadata"]["annotations"].get("deployment.kubernetes.io/revision-history") for one in await world.list(REPLICA_SETS)
+            one["metadata"]["annotations"].get("deployment.kubernetes.io/revision-history")
+            for one in await world.list(REPLICA_SETS)
         }
         assert {None, "1"} == histories
 
@@ -127,7 +133,9 @@ async def test_a_rollout_that_stands_still_says_so_and_goes_on_later(world: Work
     async with world.living():
         world.node.sick = ("web",)
         await world.create(a_workload("Deployment", progressDeadlineSeconds=30))
-        late = await world.shown(DEPLOYMENTS, "web", lambda one: condition(one, "Progressing")[0] == "False", wait_s=60.0)
+        late = await world.shown(
+            DEPLOYMENTS, "web", lambda one: condition(one, "Progressing")[0] == "False", wait_s=60.0
+        )
         assert ("False", "ProgressDeadlineExceeded") == condition(late, "Progressing")
         assert ("False", "MinimumReplicasUnavailable") == condition(late, "Available")
         world.node.sick = ()
@@ -152,7 +160,9 @@ async def test_history_beyond_the_limit_goes(world: WorkloadWorld) -> None:
     async with world.living():
         await world.create(a_workload("Deployment", revisionHistoryLimit=1))
         for number in range(1, 5):
-            await world.patch(DEPLOYMENTS, "web", {"spec": {"template": a_template(image=f"example.com/image:{number}")}})
+            await world.patch(
+                DEPLOYMENTS, "web", {"spec": {"template": a_template(image=f"example.com/image:{number}")}}
+            )
             await world.rolled_out(DEPLOYMENTS)
         await asyncio.sleep(20.0)
         assert {"3", "4"} == {revision(one) for one in await world.list(REPLICA_SETS)}

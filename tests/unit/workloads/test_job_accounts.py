@@ -141,7 +141,11 @@ async def test_an_adopted_pod_is_counted(world: WorkloadWorld) -> None:
         await world.users.create(PODS.whole(), {"apiVersion": "v1", "kind": "Pod", **pod}, "default")
         template = a_job()["spec"]["template"]
         await world.create(
-            a_job(manualSelector=True, selector={"matchLabels": labels}, template={**template, "metadata": {"labels": labels}})
+            a_job(
+                manualSelector=True,
+                selector={"matchLabels": labels},
+                template={**template, "metadata": {"labels": labels}},
+            )
         )
         assert ["first"] == await running(world, 1)
         assert [TRACKING] == (await world.get(PODS, "first"))["metadata"]["finalizers"]

@@ -48,13 +48,23 @@ async def test_a_job_runs_its_completions_a_few_at_a_time(world: WorkloadWorld) 
             "controller-uid": uid,
             "job-name": "sum",
         }
-        assert (labels, ["batch.kubernetes.io/job-tracking"]) == (pod["metadata"]["labels"], pod["metadata"]["finalizers"])
-        assert (True, "sum-", 2) == (second.startswith("sum-"), pod["metadata"]["generateName"], len(await world.names()))
+        assert (labels, ["batch.kubernetes.io/job-tracking"]) == (
+            pod["metadata"]["labels"],
+            pod["metadata"]["finalizers"],
+        )
+        assert (True, "sum-", 2) == (
+            second.startswith("sum-"),
+            pod["metadata"]["generateName"],
+            len(await world.names()),
+        )
         for count in (2, 2, 1):
             await end(world, "Succeeded", count)
         job = await over(world)
         assert (5, 0, 0) == tuple(job["status"].get(part, 0) for part in ("succeeded", "active", "failed"))
-        assert (("True", "CompletionsReached"), {}) == (condition(job, "SuccessCriteriaMet"), job["status"].get("uncountedTerminatedPods"))
+        assert (("True", "CompletionsReached"), {}) == (
+            condition(job, "SuccessCriteriaMet"),
+            job["status"].get("uncountedTerminatedPods"),
+        )
         assert job["status"]["completionTime"]
         assert 5 == len([pod for pod in await world.pods() if not pod["metadata"].get("finalizers")])
 
@@ -102,14 +112,19 @@ async def test_a_suspended_job_runs_nothing_until_it_is_resumed(world: WorkloadW
     async with world.living():
         await world.create(a_job(suspend=True))
         await asyncio.sleep(10.0)
-        assert ([], ("True", "JobSuspended")) == (await world.names(), condition(await world.get(JOBS, "sum"), "Suspended"))
+        assert ([], ("True", "JobSuspended")) == (
+            await world.names(),
+            condition(await world.get(JOBS, "sum"), "Suspended"),
+        )
         await world.patch(JOBS, "sum", {"spec": {"suspend": False}})
         await end(world, "Succeeded")
         assert ("False", "JobResumed") == condition(await over(world), "Suspended")
 
 
 @pytest.mark.parametrize("policy", ["Background", ""])
-async def test_a_deleted_job_takes_its_pods_with_it_where_the_deletion_says_so(world: WorkloadWorld, policy: str) -> None:
+async def test_a_deleted_job_takes_its_pods_with_it_where_the_deletion_says_so(
+    world: WorkloadWorld, policy: str
+) -> None:
     async with world.living():
         await world.create(a_job(parallelism=2, completions=4))
         await world.until(lambda: some_running(world, 2))

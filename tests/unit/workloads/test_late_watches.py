@@ -16,7 +16,9 @@ LATE_S = 3.0
 
 
 def a_late_world() -> WorkloadWorld:
-    return WorkloadWorld(LateWatch("pods", "replicasets", "deployments", "statefulsets", "controllerrevisions", "jobs", seconds=LATE_S))
+    return WorkloadWorld(
+        LateWatch("pods", "replicasets", "deployments", "statefulsets", "controllerrevisions", "jobs", seconds=LATE_S)
+    )
 
 
 def steps_after(step: str, world: WorkloadWorld) -> list[str]:
@@ -71,7 +73,9 @@ async def test_a_pod_that_ends_while_its_job_is_suspended_is_counted() -> None:
     async with (world := WorkloadWorld(LateWatch("pods", seconds=LATE_S))).living():
         await world.create(a_job(completions=2, parallelism=2))
         await asyncio.sleep(4 * LATE_S)
-        await world.patch(PODS, (await world.names())[0], {"status": {"phase": "Succeeded", "conditions": None}}, subresource="status")
+        await world.patch(
+            PODS, (await world.names())[0], {"status": {"phase": "Succeeded", "conditions": None}}, subresource="status"
+        )
         await world.patch(JOBS, "sum", {"spec": {"suspend": True}})
         await asyncio.sleep(4 * LATE_S)
         assert 1 == (await world.get(JOBS, "sum"))["status"]["succeeded"]

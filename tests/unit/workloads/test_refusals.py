@@ -43,7 +43,9 @@ async def test_a_job_whose_time_is_up_goes_although_its_deletion_met_a_conflict(
         await world.gone(JOBS, "sum", wait_s=300.0)
 
 
-async def test_a_refusal_for_good_of_a_pods_release_is_told_and_is_no_staleness(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_refusal_for_good_of_a_pods_release_is_told_and_is_no_staleness(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     world = WorkloadWorld()
     error = Invalid("spec.containers: the rule says no")
     rule = world.cluster.refuse("patch pods", times=None, error=error)

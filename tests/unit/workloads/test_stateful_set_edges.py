@@ -36,7 +36,9 @@ async def test_a_claim_that_a_pending_pod_lacks_is_made_again(world: WorkloadWor
         await world.patch(PERSISTENT_VOLUME_CLAIMS, "data-web-0", {"metadata": {"finalizers": None}})
         first = await world.get(PERSISTENT_VOLUME_CLAIMS, "data-web-0")
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "data-web-0")
-        await world.shown(PERSISTENT_VOLUME_CLAIMS, "data-web-0", lambda one: one["metadata"]["uid"] != first["metadata"]["uid"])
+        await world.shown(
+            PERSISTENT_VOLUME_CLAIMS, "data-web-0", lambda one: one["metadata"]["uid"] != first["metadata"]["uid"]
+        )
 
 
 async def test_of_unwell_pods_beyond_the_number_the_first_goes_last(world: WorkloadWorld) -> None:
@@ -51,7 +53,11 @@ async def test_of_unwell_pods_beyond_the_number_the_first_goes_last(world: Workl
         await world.patch(
             PODS,
             "web-3",
-            {"status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}},
+            {
+                "status": {
+                    "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+                }
+            },
             subresource="status",
         )
         await world.until(lambda: gone_but(world, "web-0"), what="one after the other goes")
@@ -100,11 +106,19 @@ async def test_a_pod_that_waits_for_the_end_of_its_claim_is_told(world: Workload
 async def test_a_claim_of_another_controller_is_let_be_and_told(world: WorkloadWorld) -> None:
     async with world.living():
         other = await world.create(a_workload("ReplicaSet", "other", replicas=0))
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "other", "uid": other["metadata"]["uid"], "controller": True}
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": "other",
+            "uid": other["metadata"]["uid"],
+            "controller": True,
+        }
         claim = a_claim("data-web-0", ownerReferences=[owner])
         await world.create(claim)
         policy = {"whenDeleted": "Delete", "whenScaled": "Retain"}
-        await world.create(a_workload("StatefulSet", volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy))
+        await world.create(
+            a_workload("StatefulSet", volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy)
+        )
         await world.rolled_out(STATEFUL_SETS)
         found = await world.get(PERSISTENT_VOLUME_CLAIMS, "data-web-0")
         assert ["other"] == [one["name"] for one in found["metadata"]["ownerReferences"]]
@@ -121,12 +135,16 @@ async def test_a_pod_of_the_name_that_is_not_the_sets_is_told(world: WorkloadWor
         await asyncio.sleep(5.0)
         text = 'pods "web-0" already exists'
         failed = [message for reason, message in await told(world) if reason == "FailedCreate"]
-        assert [f"Create Pod web-0 in StatefulSet web failed error: {text}"] == [message.split(",")[0] for message in failed]
+        assert [f"Create Pod web-0 in StatefulSet web failed error: {text}"] == [
+            message.split(",")[0] for message in failed
+        ]
 
 
 async def test_another_retention_policy_is_told_of_each_pod_that_runs(world: WorkloadWorld) -> None:
     async with world.living():
-        await world.create(a_workload("StatefulSet", replicas=2, volumeClaimTemplates=[CLAIM, {**CLAIM, "metadata": {"name": "log"}}]))
+        await world.create(
+            a_workload("StatefulSet", replicas=2, volumeClaimTemplates=[CLAIM, {**CLAIM, "metadata": {"name": "log"}}])
+        )
         await world.rolled_out(STATEFUL_SETS)
         text = "Update Pod {} in StatefulSet web successful"
         wanted = {("SuccessfulUpdate", text.format(f"web-{number}")) for number in range(2)}
@@ -144,7 +162,9 @@ async def test_an_adopted_pod_gets_the_labels_of_its_number(world: WorkloadWorld
         await world.rolled_out(STATEFUL_SETS)
         gone = {"statefulset.kubernetes.io/pod-name": None, "apps.kubernetes.io/pod-index": None}
         await world.patch(PODS, "web-1", {"metadata": {"labels": gone}})
-        labels = (await world.shown(PODS, "web-1", lambda pod: gone.keys() <= pod["metadata"]["labels"].keys()))["metadata"]["labels"]
+        labels = (await world.shown(PODS, "web-1", lambda pod: gone.keys() <= pod["metadata"]["labels"].keys()))[
+            "metadata"
+        ]["labels"]
         assert ("web-1", "1") == (labels["statefulset.kubernetes.io/pod-name"], labels["apps.kubernetes.io/pod-index"])
         assert ("SuccessfulUpdate", "Update Pod web-1 in StatefulSet web successful") in await told(world)
 
@@ -166,7 +186,10 @@ async def test_a_refused_claim_is_told_as_upstream_tells_it(world: WorkloadWorld
         await world.create(a_workload("StatefulSet", volumeClaimTemplates=[CLAIM]))
         await world.rolled_out(STATEFUL_SETS)
         said = await told(world)
-        assert ("FailedCreate", "Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: not now") in said
+        assert (
+            "FailedCreate",
+            "Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: not now",
+        ) in said
         failed = "Create Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: not now"
         assert ("FailedCreate", failed) in said
         assert ("SuccessfulCreate", "Create Claim data-web-0 Pod web-0 in StatefulSet web success") in said

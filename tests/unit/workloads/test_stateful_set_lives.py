@@ -56,7 +56,9 @@ async def test_pods_start_in_order_each_with_its_claim(world: WorkloadWorld) -> 
         assert ["data-web-0", "data-web-1", "data-web-2"] == await claims(world)
         pod, claim = await world.get(PODS, "web-1"), await world.get(PERSISTENT_VOLUME_CLAIMS, "data-web-1")
         labels = {"statefulset.kubernetes.io/pod-name": "web-1", "apps.kubernetes.io/pod-index": "1"}
-        assert {**APP, **labels, "controller-revision-hash": made["status"]["updateRevision"]} == pod["metadata"]["labels"]
+        assert {**APP, **labels, "controller-revision-hash": made["status"]["updateRevision"]} == pod["metadata"][
+            "labels"
+        ]
         assert ("web-1", "web") == (pod["spec"]["hostname"], pod["spec"]["subdomain"])
         assert [{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}] == pod["spec"]["volumes"]
         assert ({**APP, "kept": "yes"}, None) == (claim["metadata"]["labels"], claim["metadata"].get("ownerReferences"))
@@ -108,7 +110,9 @@ async def test_scaling_down_takes_the_last_first_and_keeps_the_claims(world: Wor
 
 async def test_an_update_goes_from_the_last_to_the_partition(world: WorkloadWorld) -> None:
     async with world.living():
-        await world.create(a_set(replicas=3, updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}))
+        await world.create(
+            a_set(replicas=3, updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"partition": 2}})
+        )
         first = await world.rolled_out(STATEFUL_SETS)
         await world.patch(STATEFUL_SETS, "web", NEWER)
         await asyncio.sleep(60.0)
@@ -122,7 +126,9 @@ async def test_an_update_goes_from_the_last_to_the_partition(world: WorkloadWorl
         assert "example.com/image:1" == await image_of(world, "web-0"), "below the partition it stays what it was"
         await world.patch(STATEFUL_SETS, "web", {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})
         done = await world.rolled_out(STATEFUL_SETS)
-        assert done["status"]["currentRevision"] == done["status"]["updateRevision"] != first["status"]["currentRevision"]
+        assert (
+            done["status"]["currentRevision"] == done["status"]["updateRevision"] != first["status"]["currentRevision"]
+        )
         assert [1, 2] == sorted(one["revision"] for one in await world.list(CONTROLLER_REVISIONS))
 
 
@@ -188,7 +194,9 @@ async def test_what_the_policy_came_to_retain_stays_also_without_a_pod(world: Wo
         assert [] == await owners(world, "data-web-1")
         stateful_set = (await world.list(STATEFUL_SETS))[0]
         late = {
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": stateful_set["metadata"]["uid"]}]
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": stateful_set["metadata"]["uid"]}
+            ]
         }
         await world.patch(PERSISTENT_VOLUME_CLAIMS, "data-web-0", {"metadata": late})
         await asyncio.sleep(5.0)
@@ -223,7 +231,10 @@ async def test_a_set_that_is_made_anew_adopts_what_the_former_has_left(world: Wo
         await world.create(a_set(replicas=2))
         again = await world.rolled_out(STATEFUL_SETS)
         pods = await world.pods()
-        assert (before, first["status"]["updateRevision"]) == ({pod["metadata"]["uid"] for pod in pods}, again["status"]["updateRevision"])
+        assert (before, first["status"]["updateRevision"]) == (
+            {pod["metadata"]["uid"] for pod in pods},
+            again["status"]["updateRevision"],
+        )
         assert {again["metadata"]["uid"]} == {pod["metadata"]["ownerReferences"][0]["uid"] for pod in pods}
 
 

@@ -47,7 +47,9 @@ def check_bounds(value: Any, size: int | None = None) -> None:
         raise api_errors.bad_request(TOO_DEEP)
     size = len(msgspec.json.encode(value, enc_hook=str)) if size is None else size
     if count * size > PATHS_LETTERS_MAX and _letters_of_paths(value) > PATHS_LETTERS_MAX:
-        raise api_errors.too_large(f"the paths of the values have more than {PATHS_LETTERS_MAX} letters: many values below a long key")
+        raise api_errors.too_large(
+            f"the paths of the values have more than {PATHS_LETTERS_MAX} letters: many values below a long key"
+        )
 
 
 def is_within_bounds(body: bytes) -> bool:
@@ -94,7 +96,9 @@ class UnknownFields(ValueError):
         self.problems = problems
 
 
-def decode_object(resource: Resource, value: Any, validation: FieldValidation, problems: list[str]) -> tuple[Json, tuple[str, ...]]:
+def decode_object(
+    resource: Resource, value: Any, validation: FieldValidation, problems: list[str]
+) -> tuple[Json, tuple[str, ...]]:
     """The object and its warnings. problems: the parser's (duplicate fields). Raises BadRequest (kind, version, types), UnknownFields."""
     if value is None and resource.custom is None:
         value = {}
@@ -105,11 +109,17 @@ def decode_object(resource: Resource, value: Any, validation: FieldValidation, p
     unknown: list[str] = []
     try:
         refuse_huge(content if resource.decode is not None else None)
-        obj = decode(resource.message, content, unknown) if resource.decode is None else resource.decode(content, unknown)
+        obj = (
+            decode(resource.message, content, unknown) if resource.decode is None else resource.decode(content, unknown)
+        )
     except ValueError as error:
         raise unusable(resource, str(error)) from error
-    is_other = resource.custom is not None and value["kind"] != resource.kind  # (the schema is not of what it says it is)
-    strange = dict.fromkeys(f'unknown field "{path}"' for path in unknown if not is_other or path.startswith("metadata."))
+    is_other = (
+        resource.custom is not None and value["kind"] != resource.kind
+    )  # (the schema is not of what it says it is)
+    strange = dict.fromkeys(
+        f'unknown field "{path}"' for path in unknown if not is_other or path.startswith("metadata.")
+    )
     twice = dict.fromkeys(problem for problem in problems if problem.replace("duplicate", "unknown", 1) not in strange)
     warnings = [] if validation is FieldValidation.IGNORE else [*twice, *strange][:TOLD_MAX]
     if warnings and validation is FieldValidation.STRICT:
@@ -127,7 +137,9 @@ def _record_in(content: Json) -> Any:
 
 def unusable(resource: Resource, why: str) -> Exception:
     """The 400 of a body that can't be read as the kind."""
-    return api_errors.bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}')
+    return api_errors.bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}'
+    )
 
 
 def _check_kind(resource: Resource, value: Json) -> None:
@@ -142,7 +154,9 @@ def _check_kind(resource: Resource, value: Json) -> None:
     if api_version != resource.api_version:
         raise _other_version(resource, str(api_version))
     if kind != resource.kind:
-        raise api_errors.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): found {kind}")
+        raise api_errors.bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): found {kind}"
+        )
 
 
 def _check_custom_kind(resource: Resource, value: Json) -> None:
@@ -156,4 +170,6 @@ def _check_custom_kind(resource: Resource, value: Json) -> None:
 
 
 def _other_version(resource: Resource, given: str) -> Exception:
-    return api_errors.bad_request(f"the API version in the data ({given}) does not match the expected API version ({resource.api_version})")
+    return api_errors.bad_request(
+        f"the API version in the data ({given}) does not match the expected API version ({resource.api_version})"
+    )

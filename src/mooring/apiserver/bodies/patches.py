@@ -61,7 +61,12 @@ def change_of(
 
 
 def applied_change(
-    resource: Resource, applied: Callable[[Json], Json], config: Json, twice: list[str], validation: FieldValidation, warnings: list[str]
+    resource: Resource,
+    applied: Callable[[Json], Json],
+    config: Json,
+    twice: list[str],
+    validation: FieldValidation,
+    warnings: list[str],
 ) -> Callable[[Json], Json]:
     """An apply as such a function. applied: what it makes of the live object, which is {} where there is none. twice: said in the config.
 
@@ -77,7 +82,9 @@ def applied_change(
             changed = _decoded_applied(resource, merged, config)
         if validation is FieldValidation.STRICT and twice:
             lines = "".join(f"\n  {text}" for text in twice)
-            raise api_errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{lines}")
+            raise api_errors.bad_request(
+                f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{lines}"
+            )
         if validation is FieldValidation.WARN:
             warnings.extend(twice)
         return changed
@@ -106,26 +113,36 @@ def _decoded_applied(resource: Resource, merged: Json, config: Json) -> Json:
     try:
         return decode_object(resource, merged, FieldValidation.IGNORE, [])[0]
     except BadRequest as error:
-        if isinstance(error.__cause__, WrongType) and error.__cause__.wanted.startswith("int") and _is_whole(error.__cause__.found):
+        if (
+            isinstance(error.__cause__, WrongType)
+            and error.__cause__.wanted.startswith("int")
+            and _is_whole(error.__cause__.found)
+        ):
             raise _unusable(str(error)) from error  # (kube-apiserver takes the lowest bits of what is too large)
         what = f"failed to convert new object ({place_of(config)}) to proper version: unable to convert unstructured object"
         raise ServerError(f"{what} to {kind_of(config)}: {error.__cause__ or error}", code=500) from error
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, Huge) or (isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer())
+    return isinstance(value, Huge) or (
+        isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer()
+    )
 
 
 def apply_json(document: Any, patch: list[Any]) -> Any:
     """The document after a JSON patch; the given one is left alone. Raises PatchFailed, BadRequest."""
     if len(patch) > OPERATIONS_MAX:
-        raise api_errors.too_large(f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(patch)}")
+        raise api_errors.too_large(
+            f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(patch)}"
+        )
     patched, copied_bytes = _fresh(document), 0
     for operation in patch:
         if operation is None:
             raise PatchFailed("operation null")
         if not isinstance(operation, Mapping):
-            raise api_errors.bad_request(f"json: cannot unmarshal {field_errors.shown(operation)} into a JSON patch operation")
+            raise api_errors.bad_request(
+                f"json: cannot unmarshal {field_errors.shown(operation)} into a JSON patch operation"
+            )
         if operation.get("path") == "" and operation.get("op") in ("replace", "test"):
             patched = _whole(patched, operation["op"], operation.get("value"))
             continue
@@ -163,7 +180,9 @@ def _read_typed(kind: PatchType, patch: Any, twice: list[str]) -> list[str]:
             raise WrongType("map[string]interface {}", patch, "")
         refuse_huge(patch)
     except WrongType as error:
-        raise api_errors.bad_request(f"{'' if kind is PatchType.STRATEGIC else 'error decoding patch: '}{error}") from None
+        raise api_errors.bad_request(
+            f"{'' if kind is PatchType.STRATEGIC else 'error decoding patch: '}{error}"
+        ) from None
     return twice
 
 
@@ -192,11 +211,17 @@ def _apply(resource: Resource, kind: PatchType, stored: Json, patch: Any) -> Any
         return apply_merge(stored, patch)
     if kind is PatchType.STRATEGIC and isinstance(patch, dict):
         return merge_strategic(resource.message, stored, patch)
-    raise api_errors.bad_request(f"json: cannot unmarshal {field_errors.shown(patch)} into a patch of type {kind.value}")
+    raise api_errors.bad_request(
+        f"json: cannot unmarshal {field_errors.shown(patch)} into a patch of type {kind.value}"
+    )
 
 
 def _decoded(
-    resource: Resource, patched: Any, validation: FieldValidation, warnings: list[str] | None, problems: Sequence[str] = ()
+    resource: Resource,
+    patched: Any,
+    validation: FieldValidation,
+    warnings: list[str] | None,
+    problems: Sequence[str] = (),
 ) -> Json:
     """problems: of the patch itself, which count as those of the object do."""
     check_bounds(patched)

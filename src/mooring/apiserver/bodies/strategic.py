@@ -49,7 +49,9 @@ def _retained(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str
     kept = {_identity(name, None) for name in _items(patch[_RETAIN], _RETAIN)}
     for name in patch:
         if not name.startswith("$") and name not in kept:
-            raise api_errors.bad_request("invalid patch format of retainKeys")  # (its list must hold all fields of the patch)
+            raise api_errors.bad_request(
+                "invalid patch format of retainKeys"
+            )  # (its list must hold all fields of the patch)
     return {name: value for name, value in original.items() if name in kept}
 
 
@@ -69,7 +71,10 @@ def _merge_member(merged: dict[str, Any], name: str, value: Any, message: Messag
     elif isinstance(value, list):
         key, inner = _merge_key(message, name), _inner(message, name)
         if not isinstance(before, list):
-            merged[name] = [merge_strategic(inner, {}, item) if isinstance(item, Mapping) else item for item in _without_directives(value)]
+            merged[name] = [
+                merge_strategic(inner, {}, item) if isinstance(item, Mapping) else item
+                for item in _without_directives(value)
+            ]
             return
         joined = _merge_list(inner, key, before, value)
         ordering = value if order is None else _items(order, _ORDER + name)
@@ -95,7 +100,9 @@ def _merge_list(message: Message | None, key: str | None, old: list[Any], patch:
     return [merged[number] for number in sorted(merged)]
 
 
-def _merge_item(merged: dict[int, Any], places: dict[Any, list[int]], number: int, item: Any, message: Message | None, key: str) -> None:
+def _merge_item(
+    merged: dict[int, Any], places: dict[Any, list[int]], number: int, item: Any, message: Message | None, key: str
+) -> None:
     """merged: items by their place. places: where the items with a key are. number: where a new one goes."""
     if not isinstance(item, Mapping) or key not in item:
         raise api_errors.bad_request(f"map: {field_errors.shown(item)} does not contain declared merge key: {key}")
@@ -117,8 +124,12 @@ def _ordered(joined: list[Any], old: list[Any], order: list[Any], key: str | Non
     rank = {_identity(item, key): number for number, item in enumerate(order)}
     unnamed = [item for item in joined if _identity(item, key) not in rank and _identity(item, key) not in was]
     if unnamed:
-        raise api_errors.bad_request(f"the list holds {field_errors.shown(unnamed[0])}, which its {_ORDER.rstrip('/')} does not name")
-    named = deque(sorted((item for item in joined if _identity(item, key) in rank), key=lambda item: rank[_identity(item, key)]))
+        raise api_errors.bad_request(
+            f"the list holds {field_errors.shown(unnamed[0])}, which its {_ORDER.rstrip('/')} does not name"
+        )
+    named = deque(
+        sorted((item for item in joined if _identity(item, key) in rank), key=lambda item: rank[_identity(item, key)])
+    )
     others = deque(item for item in joined if _identity(item, key) not in rank)
     result: list[Any] = []
     while named and others:

@@ -92,8 +92,12 @@ def _construct_as(kind: type, name: str) -> Any:
     return construct
 
 
-_JsonLikeLoader.add_implicit_resolver("!plain", re.compile(r"[-+.]?[0-9]|[yYnNtTfFoO]"), list("-+.0123456789yYnNtTfFoO"))
-_JsonLikeLoader.add_implicit_resolver(f"{_TAG}float", re.compile(r"[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"), list("-+."))
+_JsonLikeLoader.add_implicit_resolver(
+    "!plain", re.compile(r"[-+.]?[0-9]|[yYnNtTfFoO]"), list("-+.0123456789yYnNtTfFoO")
+)
+_JsonLikeLoader.add_implicit_resolver(
+    f"{_TAG}float", re.compile(r"[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"), list("-+.")
+)
 _JsonLikeLoader.add_constructor("!plain", _construct_plain)
 for _kind, _name in ((int, "int"), (float, "float"), (bool, "bool")):
     _JsonLikeLoader.add_constructor(f"{_TAG}{_name}", _construct_as(_kind, _name))

@@ -10,7 +10,18 @@ import msgspec
 from mooring.apiserver.cel import values
 from mooring.apiserver.cel.compiler import function_of, unescaped
 from mooring.apiserver.cel.lexer import CelSyntaxError
-from mooring.apiserver.cel.parser import CallExpression, Comprehension, IndexExpression, ListOf, Literal, MapOf, Name, Node, Select, parse
+from mooring.apiserver.cel.parser import (
+    CallExpression,
+    Comprehension,
+    IndexExpression,
+    ListOf,
+    Literal,
+    MapOf,
+    Name,
+    Node,
+    Select,
+    parse,
+)
 from mooring.apiserver.regexp.programs import go_regexp
 
 
@@ -35,7 +46,14 @@ STRING: Final = CelType("string")
 _NUMBERS: Final = ("int", "double")
 _OPERATOR_NAMES: Final = {"in": "@in", "!_": "!_", "-_": "-_", "?:": "_?_:_"}
 _WITH_PATTERNS: Final = ("matches", "find", "findAll")
-_LITERALS: Final = {bool: BOOL, int: INT, float: CelType("double"), str: STRING, bytes: CelType("bytes"), type(None): CelType("null_type")}
+_LITERALS: Final = {
+    bool: BOOL,
+    int: INT,
+    float: CelType("double"),
+    str: STRING,
+    bytes: CelType("bytes"),
+    type(None): CelType("null_type"),
+}
 _SUMS: Final = {
     ("timestamp", "duration"): {"+": "timestamp", "-": "timestamp"},
     ("duration", "timestamp"): {"+": "timestamp"},
@@ -62,7 +80,9 @@ def checked(text: str, names: Mapping[str, CelType]) -> tuple[Node, CelType]:
         column = error.at - (text.rfind("\n", 0, error.at) + 1)
         shown = text.split("\n")[line]
         what = str(error) if isinstance(error, _Unfit) else f"Syntax error: {error}"
-        raise CompileError(f"compilation failed: ERROR: <input>:{line + 1}:{column + 1}: {what}\n | {shown}\n | {'.' * column}^") from error
+        raise CompileError(
+            f"compilation failed: ERROR: <input>:{line + 1}:{column + 1}: {what}\n | {shown}\n | {'.' * column}^"
+        ) from error
     except RecursionError:
         raise CompileError("compilation failed: expression recursion limit exceeded") from None
 
@@ -125,7 +145,12 @@ class _Checker:
 
     def _index(self, node: IndexExpression) -> CelType:
         holder, key = self.type_of(node.of), self.type_of(node.key)
-        wanted = {"list": ("int", "double", "dyn"), "map": ("string", "dyn", "int", "bool"), "dyn": (key.name,), "optional": (key.name,)}
+        wanted = {
+            "list": ("int", "double", "dyn"),
+            "map": ("string", "dyn", "int", "bool"),
+            "dyn": (key.name,),
+            "optional": (key.name,),
+        }
         if key.name not in wanted.get(holder.name, ()):
             raise _Unfit(f"found no matching overload for '_[_]' applied to '({holder}, {key})'", node.at)
         return CelType("optional") if node.optional or holder.name == "optional" else holder.of or DYN
@@ -133,7 +158,10 @@ class _Checker:
     def _comprehension(self, node: Comprehension) -> CelType:
         over = self.type_of(node.of)
         if over.name not in ("list", "map", "dyn"):
-            raise _Unfit(f"expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)", node.at)
+            raise _Unfit(
+                f"expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)",
+                node.at,
+            )
         item = over.of or DYN
         first = {"map": STRING, "list": INT}.get(over.name, DYN)
         kinds = (first, item) if len(node.names) == 2 else (STRING if over.name == "map" else item,)
@@ -166,7 +194,9 @@ class _Checker:
             shown = f"{kinds[0]}.({', '.join(map(str, kinds[1:]))})"
         else:
             shown = f"({', '.join(map(str, kinds))})"
-        raise _Unfit(f"found no matching overload for '{node.function}' applied to '{shown}'", node.at + len(node.function))
+        raise _Unfit(
+            f"found no matching overload for '{node.function}' applied to '{shown}'", node.at + len(node.function)
+        )
 
     def _operator(self, node: CallExpression) -> CelType:
         if node.target is not None or (node.function[:1].isalpha() and node.function != "in"):
@@ -178,7 +208,9 @@ class _Checker:
         found = _result(node.function, kinds)
         if found is None:
             name = _OPERATOR_NAMES.get(node.function, f"_{node.function}_")
-            raise _Unfit(f"found no matching overload for '{name}' applied to '({', '.join(map(str, kinds))})'", node.at)
+            raise _Unfit(
+                f"found no matching overload for '{name}' applied to '({', '.join(map(str, kinds))})'", node.at
+            )
         return found
 
 
@@ -221,7 +253,12 @@ def _comparable(left: CelType, right: CelType) -> bool:
     names = {left.name, right.name}
     if left.name == right.name == "list":
         return _comparable(left.of or DYN, right.of or DYN)
-    return len(names) == 1 or bool(names & {"dyn", "null_type", "optional"}) or names == set(_NUMBERS) or names == {"map", "object"}
+    return (
+        len(names) == 1
+        or bool(names & {"dyn", "null_type", "optional"})
+        or names == set(_NUMBERS)
+        or names == {"map", "object"}
+    )
 
 
 def _joined(left: CelType, right: CelType) -> CelType | None:

@@ -7,7 +7,17 @@ from typing import Any, Final
 
 from mooring.apiserver.cel import values, work
 from mooring.apiserver.cel.functions import FUNCTIONS, METHODS, PATTERN_FUNCTIONS, Function
-from mooring.apiserver.cel.parser import CallExpression, Comprehension, IndexExpression, ListOf, Literal, MapOf, Name, Node, Select
+from mooring.apiserver.cel.parser import (
+    CallExpression,
+    Comprehension,
+    IndexExpression,
+    ListOf,
+    Literal,
+    MapOf,
+    Name,
+    Node,
+    Select,
+)
 from mooring.apiserver.cel.values import NONE, CelError, Optional, Type, no_overload
 from mooring.apiserver.effort import Effort
 
@@ -132,7 +142,9 @@ def _at(holder: Any, key: Any) -> Any:
 def _call(node: CallExpression) -> Program:
     if node.target is None and node.function in _OPERATORS:
         left, right = (compiled(arg) for arg in node.args)
-        return _operation(_OPERATORS[node.function], work.of_comparison if node.function in _COMPARING else work.of_sides, left, right)
+        return _operation(
+            _OPERATORS[node.function], work.of_comparison if node.function in _COMPARING else work.of_sides, left, right
+        )
     if node.target is None and node.function in ("&&", "||"):
         return _logic(node, stop=node.function == "||")
     match node.function, [compiled(arg) for arg in node.args]:
@@ -145,7 +157,9 @@ def _call(node: CallExpression) -> Program:
     return _function(node)
 
 
-def _operation(operator: Callable[[Any, Any], Any], cost: Callable[[Any, Any, int], int], left: Program, right: Program) -> Program:
+def _operation(
+    operator: Callable[[Any, Any], Any], cost: Callable[[Any, Any, int], int], left: Program, right: Program
+) -> Program:
     def call(scope: CelScope) -> Any:
         one, other = left(scope), right(scope)
         scope.did(cost(one, other, scope.left))
@@ -202,7 +216,10 @@ def _decided(parts: Iterable[tuple[Program, CelScope]], *, stop: bool) -> bool:
 def _comprehension(node: Comprehension) -> Program:
     of, step = compiled(node.of), compiled(node.step)
     condition = None if node.condition is None else compiled(node.condition)
-    names, cost = node.names, work.ROUND + work.of_tree(node.step) + (0 if node.condition is None else work.of_tree(node.condition))
+    names, cost = (
+        node.names,
+        work.ROUND + work.of_tree(node.step) + (0 if node.condition is None else work.of_tree(node.condition)),
+    )
 
     def rounds(scope: CelScope) -> Iterator[tuple[CelScope, Any]]:
         holder = of(scope)
@@ -222,7 +239,9 @@ def _comprehension(node: Comprehension) -> Program:
             return lambda scope: sum(values.is_true(step(inner)) for inner, _ in rounds(scope)) == 1
         case "filter":
             return lambda scope: [item for inner, item in rounds(scope) if values.is_true(step(inner))]
-    return lambda scope: [step(inner) for inner, _ in rounds(scope) if condition is None or values.is_true(condition(inner))]
+    return lambda scope: [
+        step(inner) for inner, _ in rounds(scope) if condition is None or values.is_true(condition(inner))
+    ]
 
 
 def unescaped(name: str) -> str:

@@ -73,7 +73,17 @@ def to_string(value: Any) -> str:
 def to_bool(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    known = {"1": True, "t": True, "true": True, "TRUE": True, "True": True, "0": False, "f": False, "false": False, "False": False}
+    known = {
+        "1": True,
+        "t": True,
+        "true": True,
+        "TRUE": True,
+        "True": True,
+        "0": False,
+        "f": False,
+        "false": False,
+        "False": False,
+    }
     if not isinstance(value, str) or value not in known:
         raise no_overload()
     return known[value]

@@ -35,7 +35,9 @@ def _text(apply: Callable[..., Any]) -> Callable[..., Any]:
     """For functions of texts and whole numbers: checks the types that the checker could not know."""
 
     def checked(*args: Any) -> Any:
-        if not isinstance(args[0], str) or not all(isinstance(arg, str | int) and not isinstance(arg, bool) for arg in args):
+        if not isinstance(args[0], str) or not all(
+            isinstance(arg, str | int) and not isinstance(arg, bool) for arg in args
+        ):
             raise no_overload()
         result = apply(*args)
         return values.fitting(result)
@@ -191,7 +193,9 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "optional.none": Function(lambda: NONE, ((),), "optional"),
     "sets.contains": Function(_covers, ((_L, _L),), "bool"),
     "sets.equivalent": Function(lambda left, right: _covers(left, right) and _covers(right, left), ((_L, _L),), "bool"),
-    "sets.intersects": Function(lambda left, right: any(values.contains(item, _list(left)) for item in _list(right)), ((_L, _L),), "bool"),
+    "sets.intersects": Function(
+        lambda left, right: any(values.contains(item, _list(left)) for item in _list(right)), ((_L, _L),), "bool"
+    ),
 }
 """By name, with the namespace where there is one."""
 
@@ -219,11 +223,17 @@ METHODS: Final[Mapping[str, Function]] = {
     "max": Function(_extreme(1, "max"), ((_L,),), "dyn"),
     "hasValue": Function(lambda optional: optional.there, (("optional",),), "bool"),
     "value": Function(_value, (("optional",),), "dyn"),
-    "orValue": Function(lambda optional, other: optional.value if optional.there else other, (("optional", "dyn"),), "dyn"),
-    "or": Function(lambda optional, other: optional if optional.there else other, (("optional", "optional"),), "optional"),
+    "orValue": Function(
+        lambda optional, other: optional.value if optional.there else other, (("optional", "dyn"),), "dyn"
+    ),
+    "or": Function(
+        lambda optional, other: optional if optional.there else other, (("optional", "optional"),), "optional"
+    ),
     "isGreaterThan": Function(_of_amounts(lambda left, right: left > right), (("quantity", "quantity"),), "bool"),
     "isLessThan": Function(_of_amounts(lambda left, right: left < right), (("quantity", "quantity"),), "bool"),
-    "compareTo": Function(_of_amounts(lambda left, right: (left > right) - (left < right)), (("quantity", "quantity"),), _I),
+    "compareTo": Function(
+        _of_amounts(lambda left, right: (left > right) - (left < right)), (("quantity", "quantity"),), _I
+    ),
     "add": Function(_of_amounts(lambda left, right: to.Amount(left + right)), (("quantity", "dyn"),), "quantity"),
     "sub": Function(_of_amounts(lambda left, right: to.Amount(left - right)), (("quantity", "dyn"),), "quantity"),
 }

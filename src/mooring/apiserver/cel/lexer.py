@@ -8,7 +8,9 @@ from typing import Any, Final
 import msgspec
 
 _KEYWORDS: Final = {"true": True, "false": False, "null": None}
-_RESERVED: Final = "in as break const continue else for function if import let loop package namespace return var void while"
+_RESERVED: Final = (
+    "in as break const continue else for function if import let loop package namespace return var void while"
+)
 RESERVED: Final = frozenset(_RESERVED.split())
 """Words that name nothing."""
 
@@ -24,8 +26,12 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE: Final = re.compile(r"\\(?:[xX]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))", re.DOTALL)
-_ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"} | {sign: sign for sign in "\\?\"'`"}
+_ESCAPE: Final = re.compile(
+    r"\\(?:[xX]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))", re.DOTALL
+)
+_ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"} | {
+    sign: sign for sign in "\\?\"'`"
+}
 
 
 class CelSyntaxError(ValueError):

@@ -144,7 +144,9 @@ class _Parser:
 
     def _power(self) -> int:
         token = self._next
-        return _BINARY.get(token.value, 0) if token.kind == "sign" or (token.kind == "name" and token.value == "in") else 0
+        return (
+            _BINARY.get(token.value, 0) if token.kind == "sign" or (token.kind == "name" and token.value == "in") else 0
+        )
 
     def _unary(self) -> Node:
         if not self._is_sign("!", "-"):
@@ -155,7 +157,12 @@ class _Parser:
             raise CelSyntaxError("expression recursion limit exceeded", token.at)
         of = self._unary()
         self._depth -= 1
-        if token.value == "-" and isinstance(of, Literal) and isinstance(of.value, int | float) and not isinstance(of.value, bool):
+        if (
+            token.value == "-"
+            and isinstance(of, Literal)
+            and isinstance(of.value, int | float)
+            and not isinstance(of.value, bool)
+        ):
             return Literal(-of.value, token.at)
         return CallExpression("!_" if token.value == "!" else "-_", None, (of,), token.at)
 
@@ -237,4 +244,6 @@ def _comprehension(macro: str, of: Node, args: list[Node], at: int) -> Comprehen
     if len(args) > 3 or (macro == "filter" and two) or not all(isinstance(name, Name) for name in names):
         raise CelSyntaxError(f"invalid arguments to {macro}() macro: argument must be a simple name", at)
     condition = args[1] if macro == "map" and len(args) == 3 else None
-    return Comprehension(macro, of, tuple(name.name for name in names if isinstance(name, Name)), condition, args[-1], at)
+    return Comprehension(
+        macro, of, tuple(name.name for name in names if isinstance(name, Name)), condition, args[-1], at
+    )

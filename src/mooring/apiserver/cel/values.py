@@ -87,7 +87,11 @@ def compare(left: Any, right: Any) -> int:
     """-1, 0 or 1. Raises CelError for values that have no order among them."""
     numbers = _is_number(left) and _is_number(right)
     same = type(left) is type(right) and isinstance(left, str | bytes | bool | datetime.datetime | datetime.timedelta)
-    if not numbers and not same and not (type(left) is type(right) and hasattr(left, "__lt__") and not isinstance(left, list | dict)):
+    if (
+        not numbers
+        and not same
+        and not (type(left) is type(right) and hasattr(left, "__lt__") and not isinstance(left, list | dict))
+    ):
         raise no_overload()
     try:
         return int(left > right) - int(left < right)

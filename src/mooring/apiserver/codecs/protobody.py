@@ -10,7 +10,19 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.apiserver.codecs.protowire import BYTES, EMPTY, NUMBERS, SCALARS, VARINT, One, expect, fields, strings, text, varint
+from mooring.apiserver.codecs.protowire import (
+    BYTES,
+    EMPTY,
+    NUMBERS,
+    SCALARS,
+    VARINT,
+    One,
+    expect,
+    fields,
+    strings,
+    text,
+    varint,
+)
 from mooring.apiserver.codecs.schema import Field, Message, Messages
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
@@ -205,7 +217,11 @@ def _parts(reading: _Reading, begin: int, end: int) -> list[_Part]:
 
 def _items(reading: _Reading, message: Message, part: _Part, depth: int) -> Any:
     """A schema, or a list of them."""
-    found = [(inner[0], _schema(reading, message, inner, depth)) for inner in _parts(reading, part[2], part[3]) if inner[0] in (1, 2)]
+    found = [
+        (inner[0], _schema(reading, message, inner, depth))
+        for inner in _parts(reading, part[2], part[3])
+        if inner[0] in (1, 2)
+    ]
     alone = [schema for number, schema in found if number == 1]
     return alone[-1] if alone else [schema for _, schema in found]
 

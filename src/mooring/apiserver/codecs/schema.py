@@ -80,7 +80,13 @@ class Message:
     def members(self) -> Mapping[str, _Member]:
         """The same for the decoder."""
         return {
-            name: _Member(rank, field, _decoder_of(self, field), field.pointer or field.always, field.type == "s" and not field.shape)
+            name: _Member(
+                rank,
+                field,
+                _decoder_of(self, field),
+                field.pointer or field.always,
+                field.type == "s" and not field.shape,
+            )
             for rank, (name, field) in enumerate(self.fields.items())
         }
 
@@ -187,7 +193,9 @@ def _list_decoder(one: _Decoder, nothing: Any, as_they_are: frozenset[type]) -> 
             raise WrongType("list", given, path)
         if given and as_they_are.issuperset(map(type, given)):
             return given.copy()
-        items = [one(nothing if item is None else item, f"{path}[{index}]", unknown) for index, item in enumerate(given)]
+        items = [
+            one(nothing if item is None else item, f"{path}[{index}]", unknown) for index, item in enumerate(given)
+        ]
         return items or None  # (an empty list is no list: Kubernetes stores both alike)
 
     return decode_list
@@ -201,7 +209,9 @@ def _map_decoder(one: _Decoder, nothing: Any, empty: Any, as_they_are: frozenset
             raise WrongType("map", given, path)
         if given and as_they_are.issuperset(map(type, given.values())):
             return given.copy()
-        return {key: one(nothing if item is None else item, f"{path}.{key}", unknown) for key, item in given.items()} or copy.copy(empty)
+        return {
+            key: one(nothing if item is None else item, f"{path}.{key}", unknown) for key, item in given.items()
+        } or copy.copy(empty)
 
     return decode_map
 

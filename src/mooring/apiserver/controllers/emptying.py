@@ -31,13 +31,19 @@ class _Condition(NamedTuple):
 
 
 _FINE: Final = {
-    "NamespaceDeletionDiscoveryFailure": _Condition("False", "ResourcesDiscovered", "All resources successfully discovered"),
-    "NamespaceDeletionGroupVersionParsingFailure": _Condition("False", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    "NamespaceDeletionDiscoveryFailure": _Condition(
+        "False", "ResourcesDiscovered", "All resources successfully discovered"
+    ),
+    "NamespaceDeletionGroupVersionParsingFailure": _Condition(
+        "False", "ParsedGroupVersions", "All legacy kube types successfully parsed"
+    ),
     "NamespaceDeletionContentFailure": _Condition(
         "False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"
     ),
     "NamespaceContentRemaining": _Condition("False", "ContentRemoved", "All content successfully removed"),
-    "NamespaceFinalizersRemaining": _Condition("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+    "NamespaceFinalizersRemaining": _Condition(
+        "False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"
+    ),
 }
 
 
@@ -70,11 +76,15 @@ def _with_conditions(obj: Json, remains: _Remains, now: float) -> Json:
 def _not_fine(remains: _Remains) -> dict[str, _Condition]:
     found = {}
     if remains.failures:
-        text = f"Failed to delete all resource types, {len(remains.failures)} remaining: {'; '.join(remains.failures[:3])}"
+        text = (
+            f"Failed to delete all resource types, {len(remains.failures)} remaining: {'; '.join(remains.failures[:3])}"
+        )
         found["NamespaceDeletionContentFailure"] = _Condition("True", "ContentDeletionFailed", text)
     if remains.counts:
         text = ", ".join(sorted(f"{name} has {count} resource instances" for name, count in remains.counts.items()))
-        found["NamespaceContentRemaining"] = _Condition("True", "SomeResourcesRemain", f"Some resources are remaining: {text}")
+        found["NamespaceContentRemaining"] = _Condition(
+            "True", "SomeResourcesRemain", f"Some resources are remaining: {text}"
+        )
     if remains.finalizers:
         text = ", ".join(sorted(f"{name} in {count} resource instances" for name, count in remains.finalizers.items()))
         text = f"Some content in the namespace has finalizers remaining: {text}"
@@ -84,7 +94,13 @@ def _not_fine(remains: _Remains) -> dict[str, _Condition]:
 
 def _condition(name: str, new: _Condition, old: Json | None, now: float) -> Json:
     since = old["lastTransitionTime"] if old is not None and old["status"] == new.status else rfc3339(now)
-    return {"type": name, "status": new.status, "lastTransitionTime": since, "reason": new.reason, "message": new.message}
+    return {
+        "type": name,
+        "status": new.status,
+        "lastTransitionTime": since,
+        "reason": new.reason,
+        "message": new.message,
+    }
 
 
 ROUND_S: Final = 1.0

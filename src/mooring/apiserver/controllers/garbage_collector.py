@@ -19,7 +19,15 @@ from itertools import islice
 from typing import Any, Final
 
 from mooring.api.meta import Key
-from mooring.apiserver.controllers.owners import NO_LINKS, Dependents, KindIndex, ObjectPlace, OwnerLinks, StoredOwner, links_of
+from mooring.apiserver.controllers.owners import (
+    NO_LINKS,
+    Dependents,
+    KindIndex,
+    ObjectPlace,
+    OwnerLinks,
+    StoredOwner,
+    links_of,
+)
 from mooring.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, says_who_follows
 from mooring.apiserver.portions import Portion
 from mooring.apiserver.resource import Json, Resource
@@ -113,7 +121,9 @@ class Collector:
             try:
                 self._examine(place, now, portion)
             except ApiError as error:
-                _log.warning("An object could not be collected", error=error, kind=place.storage[2], object=str(place.key))
+                _log.warning(
+                    "An object could not be collected", error=error, kind=place.storage[2], object=str(place.key)
+                )
 
     # what happens
 
@@ -228,7 +238,9 @@ class Collector:
         if not resource.namespaced and any(self._is_namespaced(owner) for owner in links.owners):
             return
         gone = {uid for uid, owner in owners.items() if owner is None}
-        waiting = {uid for uid, owner in owners.items() if owner is not None and links_of(owner[1]).waits_for_dependents}
+        waiting = {
+            uid for uid, owner in owners.items() if owner is not None and links_of(owner[1]).waits_for_dependents
+        }
         if len(gone) + len(waiting) < len(owners):
             if gone or waiting:
                 self._store.patch(resource, stored.key, lambda obj: _without_owners(obj, gone | waiting), now)
@@ -258,7 +270,9 @@ class Collector:
         resource = self._kinds.of(owner)
         return resource is not None and resource.namespaced
 
-    def _warn(self, resource: Resource, stored: Stored, missing: list[StoredOwner], now: float, portion: Portion) -> None:
+    def _warn(
+        self, resource: Resource, stored: Stored, missing: list[StoredOwner], now: float, portion: Portion
+    ) -> None:
         """Logs references that no object can answer to: their owners live in another namespace. The first few are looked for."""
         spaces = self._store.kinds.get(_NAMESPACES)
         for owner in missing[:_LOOKED_FOR_MAX]:

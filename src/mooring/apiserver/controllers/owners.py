@@ -147,7 +147,11 @@ class KindIndex:
 
     @functools.cached_property
     def _by_kind(self) -> Mapping[tuple[str, str, str], Resource]:
-        return {(resource.group, resource.version, resource.kind): resource for resource in self._served if resource.answer is None}
+        return {
+            (resource.group, resource.version, resource.kind): resource
+            for resource in self._served
+            if resource.answer is None
+        }
 
     @functools.cached_property
     def _by_storage(self) -> Mapping[Path, Resource]:

@@ -116,7 +116,12 @@ class CelRules:
     """The rules at one node of a schema and below it."""
 
     def __init__(
-        self, structure: Structure, rules: list[CelRule], below: dict[str, CelRules], items: CelRules | None, others: CelRules | None
+        self,
+        structure: Structure,
+        rules: list[CelRule],
+        below: dict[str, CelRules],
+        items: CelRules | None,
+        others: CelRules | None,
     ) -> None:
         self._structure, self._rules = structure, rules
         self._below, self._items, self._others = below, items, others
@@ -155,7 +160,11 @@ class CelRules:
 
 def rules_of(structure: Structure, *, root: bool = True) -> CelRules | None:
     """The compiled rules of a schema; None without any. They have been checked, so one that can't be compiled is an error of the server."""
-    below = {name: found for name, inner in structure.properties.items() if (found := rules_of(inner, root=False)) is not None}
+    below = {
+        name: found
+        for name, inner in structure.properties.items()
+        if (found := rules_of(inner, root=False)) is not None
+    }
     items = None if structure.items is None else rules_of(structure.items, root=False)
     others = rules_of(structure.additional, root=False) if isinstance(structure.additional, Structure) else None
     rules = [compiled_rule(spec, structure, root=root) for spec in structure.rules]
@@ -165,7 +174,10 @@ def rules_of(structure: Structure, *, root: bool = True) -> CelRules | None:
 def _cause(spec: Json, violation: tuple[str, bool], value: Any, path: str) -> FieldCause:
     """violation: the message, and whether the rule could be evaluated."""
     text, evaluated = violation
-    field, reason = path + spec.get("fieldPath", "") if path else spec.get("fieldPath", "").removeprefix("."), spec.get("reason")
+    field, reason = (
+        path + spec.get("fieldPath", "") if path else spec.get("fieldPath", "").removeprefix("."),
+        spec.get("reason"),
+    )
     field = _STEP.sub(lambda step: f".{step[1]}" if step[1] is not None else f"[{step[2]}]", field) or _NO_PATH
     if not evaluated:
         return field_errors.invalid(field, type_of(value), text)

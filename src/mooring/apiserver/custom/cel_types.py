@@ -46,7 +46,9 @@ def converter_of(structure: Structure) -> Converter | None:
             form = _FORMATS.get(structure.raw.get("format", ""))
             return None if form is None else _unless_null(form[1])
         case "number":
-            return _unless_null(lambda value: float(value) if isinstance(value, int) and not isinstance(value, bool) else value)
+            return _unless_null(
+                lambda value: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+            )
         case "array":
             return _list_converter(structure)
         case "object":
@@ -96,7 +98,10 @@ def _object_converter(structure: Structure) -> Converter | None:
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {name: _converted(found.get(name, None if name in structure.properties else others), inner) for name, inner in value.items()}
+        return {
+            name: _converted(found.get(name, None if name in structure.properties else others), inner)
+            for name, inner in value.items()
+        }
 
     return convert
 

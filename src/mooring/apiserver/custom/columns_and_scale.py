@@ -22,7 +22,11 @@ def scale_of(version: Json) -> ScalePaths | None:
     scale = (version.get("subresources") or {}).get("scale")
     if scale is None:
         return None
-    return ScalePaths(_steps(scale["specReplicasPath"]), _steps(scale["statusReplicasPath"]), _steps(scale.get("labelSelectorPath") or ""))
+    return ScalePaths(
+        _steps(scale["specReplicasPath"]),
+        _steps(scale["statusReplicasPath"]),
+        _steps(scale.get("labelSelectorPath") or ""),
+    )
 
 
 def fields_of(version: Json) -> dict[str, Callable[[Json], str]]:
@@ -53,7 +57,12 @@ def _column(column: Json) -> CustomColumn:
         return found[0] if found else None  # (of several the first, as the real server has it)
 
     return CustomColumn(
-        column["name"], column["type"], column.get("format", ""), column.get("description", ""), column.get("priority", 0), cell
+        column["name"],
+        column["type"],
+        column.get("format", ""),
+        column.get("description", ""),
+        column.get("priority", 0),
+        cell,
     )
 
 
@@ -62,7 +71,9 @@ _FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int
 _FIELDS_MAX: Final = 8
 _COLUMNS_MAX: Final = 100
 """Differs from kube-apiserver, which knows no bound: each is looked for in each object that a table shows."""
-_SELECTABLE: Final = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
+_SELECTABLE: Final = (
+    "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
+)
 
 
 def wrong_columns(version: Json, path: str) -> Iterator[FieldCause]:
@@ -92,7 +103,9 @@ def wrong_scale(version: Json, path: str) -> Iterator[FieldCause]:
         yield from _wrong_place(scale[part], f"{place}.{part}", (f".{top}.",), f".{top}")
     selector = scale.get("labelSelectorPath")
     if selector:
-        yield from _wrong_place(selector, f"{place}.labelSelectorPath", (".spec.", ".status."), "either .spec or .status")
+        yield from _wrong_place(
+            selector, f"{place}.labelSelectorPath", (".spec.", ".status."), "either .spec or .status"
+        )
 
 
 def wrong_selectable(version: Json, path: str) -> Iterator[FieldCause]:
@@ -115,7 +128,9 @@ def _wrong_field(given: str, place: str, structure: Structure) -> Iterator[Field
         yield field_errors.required(place)
         return
     if not given.startswith("."):
-        yield field_errors.invalid(place, given, f"is an invalid path: expected [ or . but got: {given.partition('.')[0]}")
+        yield field_errors.invalid(
+            place, given, f"is an invalid path: expected [ or . but got: {given.partition('.')[0]}"
+        )
         return
     here: Structure | bool | None = structure
     for step in given[1:].split("."):

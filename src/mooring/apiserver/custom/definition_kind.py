@@ -73,7 +73,11 @@ def _decode_within(schema: Json, path: str, unknown: list[str], depth: int = 0) 
             schema["items"] = []
     for part, kinds in _LOOSE.items():
         if schema.get(part) is not None and not isinstance(schema[part], kinds):
-            raise WrongType("[]JSON", schema[part], f"{path}.{part}") if part == "enum" else ValueError("boolean or JSON schema expected")
+            raise (
+                WrongType("[]JSON", schema[part], f"{path}.{part}")
+                if part == "enum"
+                else ValueError("boolean or JSON schema expected")
+            )
         if isinstance(schema.get(part), dict):
             schema[part] = _decode_schema(schema[part], f"{path}.{part}", unknown, depth + 1)
     for part in _SCHEMAS:

@@ -33,21 +33,37 @@ def validate(new: Json) -> list[FieldCause]:
     spec = new["spec"]
     if len(spec["versions"] or ()) > _VERSIONS_MAX:
         return [
-            FieldCause("FieldValueTooMany", "spec.versions", f"Too many: {len(spec['versions'])}: must have at most {_VERSIONS_MAX} items")
+            FieldCause(
+                "FieldValueTooMany",
+                "spec.versions",
+                f"Too many: {len(spec['versions'])}: must have at most {_VERSIONS_MAX} items",
+            )
         ]
     rules_bytes = _rules_bytes(spec)
     if rules_bytes > _RULES_BYTES_MAX:
         return [
-            field_errors.invalid("spec.versions", len(spec["versions"]), f"rules of more than {_RULES_BYTES_MAX} letters take long to read")
+            field_errors.invalid(
+                "spec.versions",
+                len(spec["versions"]),
+                f"rules of more than {_RULES_BYTES_MAX} letters take long to read",
+            )
         ]
     effort.current().spend(rules_bytes * _RULE_STEPS)
-    return [*_names(new), *_group(new), *_versions(new), *_conversion(spec.get("conversion") or {}), *_each_version(spec)]
+    return [
+        *_names(new),
+        *_group(new),
+        *_versions(new),
+        *_conversion(spec.get("conversion") or {}),
+        *_each_version(spec),
+    ]
 
 
 def validate_create(new: Json) -> list[FieldCause]:
     spec, name = new["spec"], new["metadata"].get("name", "")
     is_named = name == f"{spec['names']['plural']}.{spec['group']}"
-    found = [] if is_named else [field_errors.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
+    found = (
+        [] if is_named else [field_errors.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
+    )
     return [*found, *_stored_versions(new)]
 
 
@@ -102,7 +118,10 @@ def _names(new: Json) -> Iterator[FieldCause]:
         yield field_errors.invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same")
     for part in ("shortNames", "categories"):
         for number, text in enumerate(given.get(part) or ()):
-            yield from (field_errors.invalid(f"spec.names.{part}[{number}]", text, reason) for reason in rules.dns_1035_label(text))
+            yield from (
+                field_errors.invalid(f"spec.names.{part}[{number}]", text, reason)
+                for reason in rules.dns_1035_label(text)
+            )
 
 
 def _group(new: Json) -> Iterator[FieldCause]:
@@ -123,11 +142,16 @@ def _group(new: Json) -> Iterator[FieldCause]:
 
 
 def _approval(given: str) -> Iterator[FieldCause]:
-    field, text = f"metadata.annotations[{lifecycle.APPROVED}]", f'protected groups must have approval annotation "{lifecycle.APPROVED}"'
+    field, text = (
+        f"metadata.annotations[{lifecycle.APPROVED}]",
+        f'protected groups must have approval annotation "{lifecycle.APPROVED}"',
+    )
     if not given:
         yield field_errors.required(field, f"{text}, {_SEE}")
     elif not given.startswith("unapproved") and not _is_url(given):
-        yield field_errors.invalid(field, given, f'{text} with either a URL or a reason starting with "unapproved", {_SEE}')
+        yield field_errors.invalid(
+            field, given, f'{text} with either a URL or a reason starting with "unapproved", {_SEE}'
+        )
 
 
 def _is_url(text: str) -> bool:
@@ -145,10 +169,14 @@ def _versions(new: Json) -> Iterator[FieldCause]:
         yield field_errors.invalid("spec.versions", version_names, "must contain unique version names")
     for number, version in enumerate(versions):
         reasons = rules.dns_1035_label(version["name"])
-        yield from (field_errors.invalid(f"spec.versions[{number}].name", version["name"], reason) for reason in reasons)
+        yield from (
+            field_errors.invalid(f"spec.versions[{number}].name", version["name"], reason) for reason in reasons
+        )
         yield from _deprecation(version, f"spec.versions[{number}].deprecationWarning")
     if sum(version["storage"] for version in versions) != 1:
-        yield field_errors.invalid("spec.versions", version_names, "must have exactly one version marked as storage version")
+        yield field_errors.invalid(
+            "spec.versions", version_names, "must have exactly one version marked as storage version"
+        )
     if new["spec"].get("preserveUnknownFields"):
         yield field_errors.invalid("spec.preserveUnknownFields", True, f"cannot set to true, {_OTHERS}")
 
@@ -196,9 +224,13 @@ def _conversion(conversion: Json) -> Iterator[FieldCause]:
     elif strategy not in _STRATEGIES:
         yield field_errors.not_supported("spec.conversion.strategy", strategy, _STRATEGIES)
     if strategy == "Webhook":
-        yield field_errors.forbidden("spec.conversion.strategy", "this server calls no webhooks: take None, or a real cluster")
+        yield field_errors.forbidden(
+            "spec.conversion.strategy", "this server calls no webhooks: take None, or a real cluster"
+        )
     elif webhook is not None:
-        yield field_errors.forbidden("spec.conversion.conversionReviewVersions", "should not be set when strategy is not set to Webhook")
+        yield field_errors.forbidden(
+            "spec.conversion.conversionReviewVersions", "should not be set when strategy is not set to Webhook"
+        )
 
 
 def _each_version(spec: Json) -> Iterator[FieldCause]:

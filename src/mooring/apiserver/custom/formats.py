@@ -12,8 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 _TIME_OF_DAY: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(\.\d+)?(z|[+-]\d\d:\d\d)", re.ASCII)
-_DURATION: Final = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|0|(?:\d+\s*(?:w|d|wk|weeks?|days?))+", re.ASCII)
-_UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?([0-9a-f])[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+_DURATION: Final = re.compile(
+    r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|0|(?:\d+\s*(?:w|d|wk|weeks?|days?))+", re.ASCII
+)
+_UUID: Final = re.compile(
+    r"[0-9a-f]{8}-?[0-9a-f]{4}-?([0-9a-f])[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.ASCII | re.IGNORECASE
+)
 _MAC: Final = re.compile(
     r"[0-9a-f]{2}([:-][0-9a-f]{2}){5}(([:-][0-9a-f]{2}){2})?|[0-9a-f]{4}(\.[0-9a-f]{4}){2,3}", re.ASCII | re.IGNORECASE
 )
@@ -73,13 +77,17 @@ def _uuid(version: str = "") -> Callable[[str], bool]:
 
 def _uri(text: str) -> bool:
     try:
-        return text.startswith("/") or (_SCHEME.fullmatch(text) is not None and bool(urllib.parse.urlsplit(text).scheme))
+        return text.startswith("/") or (
+            _SCHEME.fullmatch(text) is not None and bool(urllib.parse.urlsplit(text).scheme)
+        )
     except ValueError:
         return False
 
 
 def _hostname(text: str) -> bool:
-    return len(text) <= 255 and all(len(part) <= 63 and _HOST_LABEL.fullmatch(part) for part in text.removesuffix(".").split("."))
+    return len(text) <= 255 and all(
+        len(part) <= 63 and _HOST_LABEL.fullmatch(part) for part in text.removesuffix(".").split(".")
+    )
 
 
 RULES: Final[Mapping[str, Callable[[str], bool]]] = {

@@ -158,7 +158,11 @@ def _filter(text: str) -> _Step:
     wanted, compare = _literal(found["value"].strip()), _SIGNS[sign]
 
     def find(value: Any, left: Effort) -> list[Any]:
-        return [item for item in _items(value, left) if any(_holds(compare, given, wanted) for given in _walk(path, item, left)[:1])]
+        return [
+            item
+            for item in _items(value, left)
+            if any(_holds(compare, given, wanted) for given in _walk(path, item, left)[:1])
+        ]
 
     return find
 

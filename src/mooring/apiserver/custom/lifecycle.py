@@ -26,7 +26,11 @@ KIND: Final = "kind"
 def names_of(definition: Json) -> Iterator[tuple[str, str]]:
     """The names that the definition has been accepted with, as `Taken` takes them."""
     names = definition["status"].get("acceptedNames") or {}
-    yield from ((RESOURCE, name) for name in (names.get("plural"), names.get("singular"), *(names.get("shortNames") or ())) if name)
+    yield from (
+        (RESOURCE, name)
+        for name in (names.get("plural"), names.get("singular"), *(names.get("shortNames") or ()))
+        if name
+    )
     yield from ((KIND, names[part]) for part, _ in _KINDS if names.get(part))
 
 
@@ -84,7 +88,9 @@ def status_of(definition: Json, is_taken: Taken, now: float) -> Json:
         text = "the initial names have been accepted"
         changed["status"] = _with_condition(changed["status"], "Established", True, "InitialNamesAccepted", text, now)
     elif _condition(changed, "Established") is None:
-        changed["status"] = _with_condition(changed["status"], "Established", False, "NotAccepted", "not all names are accepted", now)
+        changed["status"] = _with_condition(
+            changed["status"], "Established", False, "NotAccepted", "not all names are accepted", now
+        )
     approved = (definition["metadata"].get("annotations") or {}).get(APPROVED)
     if approved and is_protected(definition["spec"]["group"]):
         return _with_approval(changed["status"], approved, now)
@@ -99,7 +105,9 @@ def _terminating(status: Json, now: float) -> Json:
 
 def emptying(status: Json, now: float) -> Json:
     """The status while objects are left."""
-    return _with_condition(status, _TERMINATING, True, "InstanceDeletionInProgress", "CustomResource deletion is in progress", now)
+    return _with_condition(
+        status, _TERMINATING, True, "InstanceDeletionInProgress", "CustomResource deletion is in progress", now
+    )
 
 
 def emptied(status: Json, now: float) -> Json:

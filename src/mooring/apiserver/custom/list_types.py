@@ -31,7 +31,9 @@ def duplicates(value: Any, structure: Structure, path: str = "") -> Iterator[Fie
 
 def counterparts(value: list[Any], old: Any, schema: Json) -> Iterator[tuple[Any, Any]]:
     """Each item with the old item of the same keys; NOTHING where there is none, or where items have no identity."""
-    keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if schema.get("x-kubernetes-list-type") == "map" else ()
+    keys = (
+        tuple(schema.get("x-kubernetes-list-map-keys") or ()) if schema.get("x-kubernetes-list-type") == "map" else ()
+    )
     before = {_key(item, keys): item for item in old} if keys and isinstance(old, list) else {}
     for item in value:
         yield item, before.get(_key(item, keys), NOTHING) if before else NOTHING
@@ -55,7 +57,9 @@ def _twice(value: list[Any], structure: Structure, path: str) -> Iterator[FieldC
 
 
 def _key(item: Any, keys: tuple[str, ...]) -> bytes:
-    return msgspec.json.encode(_keyed(item, keys) if keys and isinstance(item, dict | None) else item, order="deterministic")
+    return msgspec.json.encode(
+        _keyed(item, keys) if keys and isinstance(item, dict | None) else item, order="deterministic"
+    )
 
 
 def _keyed(item: Json | None, keys: tuple[str, ...]) -> Json:
@@ -72,13 +76,19 @@ def wrong_list(schema: Json, path: str) -> Iterator[FieldCause]:
     kind, keys = schema.get(_LIST), schema.get(_KEYS) or []
     if keys and kind != "map":
         missing, text = kind is None, "must be map if x-kubernetes-list-map-keys is non-empty"
-        yield field_errors.required(f"{path}.{_LIST}", text) if missing else field_errors.invalid(f"{path}.{_LIST}", kind, text)
+        yield (
+            field_errors.required(f"{path}.{_LIST}", text)
+            if missing
+            else field_errors.invalid(f"{path}.{_LIST}", kind, text)
+        )
     if kind is None:
         return
     if kind not in _LIST_TYPES:
         yield field_errors.not_supported(f"{path}.{_LIST}", kind, _LIST_TYPES)
     if schema.get("type") != "array":
-        yield field_errors.invalid(f"{path}.type", schema.get("type", ""), "must be array if x-kubernetes-list-type is specified")
+        yield field_errors.invalid(
+            f"{path}.type", schema.get("type", ""), "must be array if x-kubernetes-list-type is specified"
+        )
         return
     items = schema.get("items")
     if isinstance(items, dict) and kind == "set":
@@ -94,7 +104,9 @@ def wrong_map(schema: Json, path: str) -> Iterator[FieldCause]:
     if kind not in _MAP_TYPES:
         yield field_errors.not_supported(f"{path}.{_MAP}", kind, _MAP_TYPES)
     if schema.get("type") != "object":
-        yield field_errors.invalid(f"{path}.type", schema.get("type", ""), "must be object if x-kubernetes-map-type is specified")
+        yield field_errors.invalid(
+            f"{path}.type", schema.get("type", ""), "must be object if x-kubernetes-map-type is specified"
+        )
 
 
 def _wrong_set(items: Json, path: str) -> Iterator[FieldCause]:
@@ -102,9 +114,13 @@ def _wrong_set(items: Json, path: str) -> Iterator[FieldCause]:
     if items.get("nullable"):
         yield field_errors.forbidden(f"{path}.nullable", "cannot be nullable when x-kubernetes-list-type is set")
     if items.get("type") == "object" and items.get(_MAP) != "atomic":
-        yield field_errors.invalid(f"{path}.{_MAP}", items.get(_MAP), "must be atomic as item of a list with x-kubernetes-list-type=set")
+        yield field_errors.invalid(
+            f"{path}.{_MAP}", items.get(_MAP), "must be atomic as item of a list with x-kubernetes-list-type=set"
+        )
     if items.get("type") == "array" and items.get(_LIST) not in (None, "atomic"):
-        yield field_errors.invalid(f"{path}.{_LIST}", items.get(_LIST), "must be atomic as item of a list with x-kubernetes-list-type=set")
+        yield field_errors.invalid(
+            f"{path}.{_LIST}", items.get(_LIST), "must be atomic as item of a list with x-kubernetes-list-type=set"
+        )
 
 
 def _wrong_map_list(items: Json | list[Any] | None, keys: list[str], path: str) -> Iterator[FieldCause]:
@@ -114,7 +130,9 @@ def _wrong_map_list(items: Json | list[Any] | None, keys: list[str], path: str) 
         yield field_errors.required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map")
         return
     if isinstance(items, list):
-        yield field_errors.invalid(f"{path}.items", items, "must only have a single schema if x-kubernetes-list-type is map")
+        yield field_errors.invalid(
+            f"{path}.items", items, "must only have a single schema if x-kubernetes-list-type is map"
+        )
         return
     if items.get("type") != "object":
         text = "must be object if parent array's x-kubernetes-list-type is map"
@@ -134,9 +152,13 @@ def _wrong_key(schema: Json | None, key: str, is_required: bool, path: str) -> I
         return
     place = f"{path}.items.properties[{key}]"
     if schema.get("type") in ("array", "object"):
-        yield field_errors.invalid(f"{place}.type", schema["type"], "must be a scalar type if parent array's x-kubernetes-list-type is map")
+        yield field_errors.invalid(
+            f"{place}.type", schema["type"], "must be a scalar type if parent array's x-kubernetes-list-type is map"
+        )
     if not is_required and "default" not in schema:
         text = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
         yield field_errors.required(f"{place}.default", text)
     if schema.get("nullable"):
-        yield field_errors.forbidden(f"{place}.nullable", "this property is in x-kubernetes-list-map-keys, so it cannot be nullable")
+        yield field_errors.forbidden(
+            f"{place}.nullable", "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
+        )

@@ -31,7 +31,9 @@ def decode_embedded(value: Any, structure: Structure, unknown: list[str], path: 
         try:
             obj["metadata"] = decode(_META, obj["metadata"], gone)
         except ValueError as error:
-            raise ValueError(f"{place}.metadata: Invalid value: {field_errors.shown(obj['metadata'])}: {error}") from error
+            raise ValueError(
+                f"{place}.metadata: Invalid value: {field_errors.shown(obj['metadata'])}: {error}"
+            ) from error
         unknown += [f"{place}.metadata.{name}" for name in gone]
 
 
@@ -43,7 +45,9 @@ def wrong_embedded(value: Any, structure: Structure, path: str = "") -> Iterator
             yield field_errors.invalid(f"{place}.apiVersion", version, f"unexpected GroupVersion string: {version}")
         if isinstance(kind, str) and kind:
             for reason in names.dns_1035_label(kind.lower()):
-                yield field_errors.invalid(f"{place}.kind", kind, f"may have mixed case, but should otherwise match: {reason}")
+                yield field_errors.invalid(
+                    f"{place}.kind", kind, f"may have mixed case, but should otherwise match: {reason}"
+                )
         yield from metadata.labels((obj.get("metadata") or {}).get("labels") or {}, f"{place}.metadata.labels")
 
 

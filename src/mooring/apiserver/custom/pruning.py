@@ -39,7 +39,9 @@ def settle_floats(value: Any) -> bool:
     return found
 
 
-def prune(value: Any, structure: Structure, *, root: bool = True, path: str = "", gone: list[str] | None = None) -> None:
+def prune(
+    value: Any, structure: Structure, *, root: bool = True, path: str = "", gone: list[str] | None = None
+) -> None:
     """Drops what the schema does not know. gone: gets the paths of what was dropped."""
     if isinstance(value, list):
         if structure.items is not None:

@@ -45,7 +45,9 @@ def _wrong_rule(spec: Json, structure: Structure, path: str, loose: str, *, root
     elif "\n" in message or "\r" in message:
         yield field_errors.invalid(f"{path}.message", message, "must not contain line breaks")
     elif len(message.encode()) > _MESSAGE_MAX:
-        yield field_errors.invalid(f"{path}.message", message[:10], f"must have a maximum length of {_MESSAGE_MAX} characters")
+        yield field_errors.invalid(
+            f"{path}.message", message[:10], f"must have a maximum length of {_MESSAGE_MAX} characters"
+        )
     if "\n" in rule.strip() and not message:
         yield field_errors.required(f"{path}.message", "message must be specified if rule contains line breaks")
     if spec.get("reason") is not None and spec["reason"] not in _REASONS:
@@ -71,7 +73,9 @@ def _wrong_change(spec: Json, structure: Structure, path: str, loose: str, *, ro
         text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {loose}"
         yield field_errors.invalid(f"{path}.rule", spec["rule"], text)
     if spec.get("optionalOldSelf") is not None and not of_change:
-        yield field_errors.invalid(f"{path}.optionalOldSelf", spec["optionalOldSelf"], "may not be set if oldSelf is not used in rule")
+        yield field_errors.invalid(
+            f"{path}.optionalOldSelf", spec["optionalOldSelf"], "may not be set if oldSelf is not used in rule"
+        )
 
 
 def _leads_somewhere(text: str, structure: Structure) -> bool:

@@ -21,7 +21,13 @@ _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _UNSUPPORTED: Final = ("id", "$schema", "$ref", "definitions", "dependencies", "patternProperties", "additionalItems")
 _SLOW: Final = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
 _JOINED: Final = ("allOf", "anyOf", "oneOf")
-_EMPTY_WITHIN: Final = {"type": "empty", "description": "empty", "title": "empty", "default": "undefined", "nullable": "false"}
+_EMPTY_WITHIN: Final = {
+    "type": "empty",
+    "description": "empty",
+    "title": "empty",
+    "default": "undefined",
+    "nullable": "false",
+}
 """Keywords that schemas below allOf, anyOf, oneOf and not must not have, and their replacements."""
 
 _EXTENSIONS_WITHIN: Final = ("embedded-resource", "preserve-unknown-fields", "list-type", "list-map-keys", "map-type")
@@ -83,11 +89,21 @@ def _wrong_whole(schema: Json, path: str, where: str) -> Iterator[FieldCause]:
 def _wrong(schema: Json, path: str, where: str) -> Iterator[FieldCause]:
     """where: root, field or item."""
     yield from _wrong_type(schema, path, where)
-    yield from (field_errors.forbidden(f"{path}.{part}", f"{part} is not supported") for part in _UNSUPPORTED if schema.get(part))
+    yield from (
+        field_errors.forbidden(f"{path}.{part}", f"{part} is not supported")
+        for part in _UNSUPPORTED
+        if schema.get(part)
+    )
     if schema.get("uniqueItems"):
         yield field_errors.forbidden(f"{path}.uniqueItems", _SLOW)
-    if schema.get("additionalProperties") is not None and schema.get("properties") and schema["additionalProperties"] is not False:
-        yield field_errors.forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
+    if (
+        schema.get("additionalProperties") is not None
+        and schema.get("properties")
+        and schema["additionalProperties"] is not False
+    ):
+        yield field_errors.forbidden(
+            f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive"
+        )
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
         yield field_errors.invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
     yield from _wrong_embedded(schema, path)
@@ -114,10 +130,14 @@ def _wrong_embedded(schema: Json, path: str) -> Iterator[FieldCause]:
     if not schema.get("x-kubernetes-embedded-resource"):
         return
     if not schema.get("properties") and not schema.get("x-kubernetes-preserve-unknown-fields"):
-        text = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+        text = (
+            "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+        )
         yield field_errors.required(f"{path}.properties", text)
     if schema.get("type") != "object":
-        yield field_errors.invalid(f"{path}.type", schema.get("type", ""), "must be object if x-kubernetes-embedded-resource is true")
+        yield field_errors.invalid(
+            f"{path}.type", schema.get("type", ""), "must be object if x-kubernetes-embedded-resource is true"
+        )
     yield from _wrong_whole(schema, path, "embedded resource ")
 
 
@@ -127,7 +147,9 @@ def _wrong_values(schema: Json, path: str) -> Iterator[FieldCause]:
         try:
             go_regexp(schema["pattern"])
         except ValueError as error:
-            yield field_errors.invalid(f"{path}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: {error}")
+            yield field_errors.invalid(
+                f"{path}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: {error}"
+            )
     for place, inner in _joined(schema, path):
         yield from _wrong_within(inner, place)
 
@@ -141,7 +163,9 @@ def _joined(schema: Json, path: str) -> Iterator[tuple[str, Json]]:
 
 def _wrong_within(schema: Json, path: str) -> Iterator[FieldCause]:
     for part, must in _EMPTY_WITHIN.items():
-        if schema.get(part) not in (None, "", False) and not (part == "type" and schema.get("type") in ("integer", "string")):
+        if schema.get(part) not in (None, "", False) and not (
+            part == "type" and schema.get("type") in ("integer", "string")
+        ):
             yield field_errors.forbidden(f"{path}.{part}", f"must be {must} to be structural")
     for part in _EXTENSIONS_WITHIN:
         if schema.get(f"x-kubernetes-{part}"):

@@ -18,7 +18,17 @@ from mooring.apiserver.custom.object_validation import Validator, decode_embedde
 from mooring.apiserver.custom.pruning import FromFloat, drop_nulls, fill, prune, settle_floats, whole_numbers
 from mooring.apiserver.custom.structural_schema import Structure, has_rules, structure_of
 from mooring.apiserver.metadata import META_MESSAGES
-from mooring.apiserver.resource import Action, Custom, CustomColumn, Json, OtherObjects, Resource, ScalePaths, Status, StorageVersion
+from mooring.apiserver.resource import (
+    Action,
+    Custom,
+    CustomColumn,
+    Json,
+    OtherObjects,
+    Resource,
+    ScalePaths,
+    Status,
+    StorageVersion,
+)
 from mooring.apiserver.tables import version_order
 from mooring.kube.errors import Forbidden
 
@@ -36,7 +46,12 @@ _SCALE_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creati
 
 def scale_action(resource: Resource, paths: ScalePaths) -> Action:
     """The sub-resource of a kind. resource: the kind without it."""
-    inner = Action(name="scale", verbs=("get", "patch", "update"), prepare=resource.prepare_update, validate=resource.validate_update)
+    inner = Action(
+        name="scale",
+        verbs=("get", "patch", "update"),
+        prepare=resource.prepare_update,
+        validate=resource.validate_update,
+    )
     shown = dataclasses.replace(
         resource,
         kind="Scale",
@@ -191,7 +206,11 @@ class CustomKind:
 
     def _storage_version(self, parts: VersionParts) -> StorageVersion:
         """Objects are stored as the storage version has them, and may be older than its schema."""
-        group, name, storage_name = self._definition["spec"]["group"], parts.version["name"], self._storage.version["name"]
+        group, name, storage_name = (
+            self._definition["spec"]["group"],
+            parts.version["name"],
+            self._storage.version["name"],
+        )
         is_storage, structure, stored = name == storage_name, parts.structure, self._storage.structure
 
         def decode_stored(obj: Json) -> Json:
@@ -220,7 +239,10 @@ def _rules(structure: Structure) -> CelRules | None:
 def _decoder(structure: Structure) -> Callable[[Json, list[str]], Json]:
     def decode_custom(content: Json, unknown: list[str]) -> Json:
         metadata = decode(_METADATA, {"metadata": content.get("metadata")}, unknown)
-        obj = {**metadata, **{name: whole_numbers(value, FromFloat) for name, value in content.items() if name != "metadata"}}
+        obj = {
+            **metadata,
+            **{name: whole_numbers(value, FromFloat) for name, value in content.items() if name != "metadata"},
+        }
         prune(obj, structure, gone=unknown)
         drop_nulls(obj, structure)
         if structure.has_embedded:

@@ -67,7 +67,11 @@ def structure_of(schema: Json) -> Structure:
     additional = structure_of(others) if isinstance(others, dict) else others or None
     item = structure_of(items) if isinstance(items, dict) else None
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
-    below = [*properties.values(), *([item] if item else ()), *([additional] if isinstance(additional, Structure) else ())]
+    below = [
+        *properties.values(),
+        *([item] if item else ()),
+        *([additional] if isinstance(additional, Structure) else ()),
+    ]
     return Structure(
         raw=schema,
         type=schema.get("type", ""),

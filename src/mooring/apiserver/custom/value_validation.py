@@ -31,7 +31,13 @@ def check(value: Any, schema: Json, path: str = "", old: Any = NOTHING) -> list[
     try:
         return _check(value, schema, path, old, effort.current())
     except TooMuch:
-        return [FieldCause("FieldValueInvalid", path or "<nil>", f"Invalid value: {type_of(value)}: too many values for such a schema")]
+        return [
+            FieldCause(
+                "FieldValueInvalid",
+                path or "<nil>",
+                f"Invalid value: {type_of(value)}: too many values for such a schema",
+            )
+        ]
 
 
 def _check(value: Any, schema: Json, path: str, old: Any, work: Effort) -> list[FieldCause]:
@@ -104,7 +110,9 @@ def _number(value: float, schema: Json, path: str) -> Iterator[FieldCause]:
     yield from _bounds(value, schema, path)
     bits = _WIDTHS.get(schema.get("format", ""))
     if bits is not None and not -(2**bits) <= value < 2**bits:
-        yield field_errors.invalid(path, value, f"Checked value must be of type integer with format {schema['format']} in {path}")
+        yield field_errors.invalid(
+            path, value, f"Checked value must be of type integer with format {schema['format']} in {path}"
+        )
 
 
 def _bounds(value: float, schema: Json, path: str) -> Iterator[FieldCause]:
@@ -113,9 +121,15 @@ def _bounds(value: float, schema: Json, path: str) -> Iterator[FieldCause]:
     if step and value % step:
         yield _says(path, value, f"should be a multiple of {_shown(step)}")
     if most is not None and (value > most or (value == most and schema.get("exclusiveMaximum"))):
-        yield _says(path, value, f"should be less than {'' if schema.get('exclusiveMaximum') else 'or equal to '}{_shown(most)}")
+        yield _says(
+            path, value, f"should be less than {'' if schema.get('exclusiveMaximum') else 'or equal to '}{_shown(most)}"
+        )
     if least is not None and (value < least or (value == least and schema.get("exclusiveMinimum"))):
-        yield _says(path, value, f"should be greater than {'' if schema.get('exclusiveMinimum') else 'or equal to '}{_shown(least)}")
+        yield _says(
+            path,
+            value,
+            f"should be greater than {'' if schema.get('exclusiveMinimum') else 'or equal to '}{_shown(least)}",
+        )
 
 
 def _string(value: str, schema: Json, path: str, work: Effort) -> Iterator[FieldCause]:
@@ -131,7 +145,9 @@ def _string(value: str, schema: Json, path: str, work: Effort) -> Iterator[Field
         yield _says(path, value, f"should match '{field_errors.shortened(pattern)}'")
     if form and not fits(value, form):
         shown = field_errors.shown(value)
-        yield FieldCause("FieldValueTypeInvalid", path, f"Invalid value: {shown}: {path} in body must be of type {form}: {shown}")
+        yield FieldCause(
+            "FieldValueTypeInvalid", path, f"Invalid value: {shown}: {path} in body must be of type {form}: {shown}"
+        )
 
 
 def _list(value: list[Any], schema: Json, path: str, old: Any, work: Effort) -> Iterator[FieldCause]:
@@ -163,7 +179,9 @@ def _object(value: Json, schema: Json, path: str, old: Any, work: Effort) -> Ite
         if isinstance(inner, dict):
             yield from _check(member, inner, _member(path, name), before.get(name, NOTHING), work)
     if schema.get("x-kubernetes-embedded-resource"):
-        yield from (field_errors.required(_member(path, name)) for name in ("apiVersion", "kind") if not value.get(name))
+        yield from (
+            field_errors.required(_member(path, name)) for name in ("apiVersion", "kind") if not value.get(name)
+        )
 
 
 def _joined(value: Any, schema: Json, path: str, old: Any, work: Effort) -> Iterator[FieldCause]:

@@ -25,7 +25,16 @@ STATUS_VERBS: Final = ["get", "patch", "update"]
 def paths(store: ObjectStore) -> dict[str, Any]:
     """`/`: what else there is to ask for."""
     versions = {f"/apis/{resource.api_version}" for resource in store.resources if resource.group}
-    found = {"/api", "/api/v1", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version", *(f"/{which}" for which in HEALTH)}
+    found = {
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/version",
+        *(f"/{which}" for which in HEALTH),
+    }
     return {"paths": sorted(found | versions | {version.rpartition("/")[0] for version in versions})}
 
 
@@ -71,7 +80,13 @@ def _group(name: str, served: list[Resource]) -> dict[str, Any]:
 
 def _entries(resource: Resource) -> list[dict[str, Any]]:
     common = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
-    entry = {**common, "name": resource.plural, "singularName": resource.singular, "verbs": list(resource.verbs), **_aliases(resource)}
+    entry = {
+        **common,
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "verbs": list(resource.verbs),
+        **_aliases(resource),
+    }
     below = [{**common, "name": f"{resource.plural}/{action.name}", **_action(action)} for action in resource.actions]
     if resource.status is not Status.NONE:
         below.append({**common, "name": f"{resource.plural}/status", "verbs": STATUS_VERBS})
@@ -146,7 +161,9 @@ def _aggregated_resource(resource: Resource) -> dict[str, Any]:
     }
     below = [_aggregated_action(resource, action) for action in resource.actions]
     if resource.status is not Status.NONE:
-        below.append({"subresource": "status", "responseKind": _response_kind(resource, resource.kind), "verbs": STATUS_VERBS})
+        below.append(
+            {"subresource": "status", "responseKind": _response_kind(resource, resource.kind), "verbs": STATUS_VERBS}
+        )
     if below:
         described["subresources"] = sorted(below, key=lambda found: str(found["subresource"]))
     return described
@@ -164,5 +181,9 @@ def _aggregated_action(resource: Resource, action: Action) -> dict[str, Any]:
 
 def _response_kind(resource: Resource, kind: str) -> dict[str, str]:
     """Group and version stand empty where they are the list's own; for custom kinds they are said all the same."""
-    own = {"group": resource.group, "version": resource.version} if resource.custom is not None else {"group": "", "version": ""}
+    own = (
+        {"group": resource.group, "version": resource.version}
+        if resource.custom is not None
+        else {"group": "", "version": ""}
+    )
     return {**own, "kind": kind}

@@ -39,7 +39,13 @@ _READING: Final = (
     "watch",
 )
 _WRITING: Final = ("dryRun", "fieldManager", "fieldValidation")
-_QUERIES: Final = {"limit": "integer", "timeoutSeconds": "integer", "gracePeriodSeconds": "integer", "watch": "boolean", "force": "boolean"}
+_QUERIES: Final = {
+    "limit": "integer",
+    "timeoutSeconds": "integer",
+    "gracePeriodSeconds": "integer",
+    "watch": "boolean",
+    "force": "boolean",
+}
 _METHODS: Final = {"get": "get", "list": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
 
 
@@ -96,14 +102,21 @@ def _paths(root: str, resource: Resource, schemas: Schemas) -> dict[str, Json]:
     return {path: operations for path, operations in found.items() if len(operations) > 1}
 
 
-def _operations(resource: Resource, wanted: dict[str, tuple[str, str]], verbs: tuple[str, ...], where: list[Json]) -> Json:
+def _operations(
+    resource: Resource, wanted: dict[str, tuple[str, str]], verbs: tuple[str, ...], where: list[Json]
+) -> Json:
     """The path item: parameters, and an operation for each method that is served."""
     served = {method: _operation(resource, verb, schema) for method, (verb, schema) in wanted.items() if verb in verbs}
     return {**served, "parameters": [*where, _query("pretty")]}
 
 
 def _operation(resource: Resource, verb: str, schema: str) -> Json:
-    names = {"list": _READING, "deletecollection": (*_READING[:-1], *_WRITING[:1]), "get": (), "delete": ("dryRun", "gracePeriodSeconds")}
+    names = {
+        "list": _READING,
+        "deletecollection": (*_READING[:-1], *_WRITING[:1]),
+        "get": (),
+        "delete": ("dryRun", "gracePeriodSeconds"),
+    }
     parameters = names.get(verb, (*_WRITING, "force") if verb == "patch" else _WRITING)
     code = "201" if verb == "create" else "200"
     content = {media_type: {"schema": reference(schema)} for media_type in _TYPES}
@@ -113,7 +126,11 @@ def _operation(resource: Resource, verb: str, schema: str) -> Json:
         "parameters": [_query(name) for name in parameters],
         "responses": {code: {"description": "OK", "content": content}},
         "x-kubernetes-action": "post" if verb == "create" else "put" if verb == "update" else verb,
-        "x-kubernetes-group-version-kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "x-kubernetes-group-version-kind": {
+            "group": resource.group,
+            "version": resource.version,
+            "kind": resource.kind,
+        },
     }
     if verb in ("create", "update"):
         operation["requestBody"] = {"content": {"*/*": {"schema": reference(schema)}}, "required": True}
@@ -140,15 +157,24 @@ def wants_packed_v2(accept: str) -> bool:
 
 
 def openapi_v2_document(store: ObjectStore) -> Json:
-    patched = sorted((resource for resource in store.resources if "patch" in resource.verbs), key=lambda one: (one.api_version, one.plural))
+    patched = sorted(
+        (resource for resource in store.resources if "patch" in resource.verbs),
+        key=lambda one: (one.api_version, one.plural),
+    )
     info = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
-    return {"swagger": "2.0", "info": info, "paths": {_v2_path(resource): {"patch": _v2_operation(resource)} for resource in patched}}
+    return {
+        "swagger": "2.0",
+        "info": info,
+        "paths": {_v2_path(resource): {"patch": _v2_operation(resource)} for resource in patched},
+    }
 
 
 def packed_v2_document(store: ObjectStore) -> bytes:
     """The same as an `openapi.v2.Document`."""
     document = openapi_v2_document(store)
-    paths = b"".join(_named(2, path, _message(8, _packed_operation(item["patch"]))) for path, item in document["paths"].items())
+    paths = b"".join(
+        _named(2, path, _message(8, _packed_operation(item["patch"]))) for path, item in document["paths"].items()
+    )
     info = _text(1, document["info"]["title"]) + _text(2, document["info"]["version"])
     return _text(1, document["swagger"]) + _message(2, info) + _message(8, paths)
 
@@ -162,7 +188,9 @@ def _v2_path(resource: Resource) -> str:
 def _v2_operation(resource: Resource) -> Json:
     return {
         "operationId": f"patch{resource.kind}",
-        "parameters": [{"name": name, "in": "query", "type": "boolean" if name == "force" else "string"} for name in _V2_QUERIES],
+        "parameters": [
+            {"name": name, "in": "query", "type": "boolean" if name == "force" else "string"} for name in _V2_QUERIES
+        ],
         "responses": {"200": {"description": "OK"}},
         _GVK: {"group": resource.group, "version": resource.version, "kind": resource.kind},
     }
@@ -170,12 +198,17 @@ def _v2_operation(resource: Resource) -> Json:
 
 def _packed_operation(operation: Json) -> bytes:
     """An `openapi.v2.Operation`. A parameter lies in three wrappers: inline, not a body, of the query."""
-    queries = (_text(2, each["in"]) + _text(4, each["name"]) + _text(6, each["type"]) for each in operation["parameters"])
+    queries = (
+        _text(2, each["in"]) + _text(4, each["name"]) + _text(6, each["type"]) for each in operation["parameters"]
+    )
     parameters = b"".join(_message(8, _message(1, _message(2, _message(3, query)))) for query in queries)
     responses = b"".join(
-        _named(1, code, _message(1, _text(1, response["description"]))) for code, response in operation["responses"].items()
+        _named(1, code, _message(1, _text(1, response["description"])))
+        for code, response in operation["responses"].items()
     )
-    kind = _named(13, _GVK, _text(2, msgspec.json.encode(operation[_GVK]).decode()))  # (an extension is YAML; JSON is, too)
+    kind = _named(
+        13, _GVK, _text(2, msgspec.json.encode(operation[_GVK]).decode())
+    )  # (an extension is YAML; JSON is, too)
     return _text(5, operation["operationId"]) + parameters + _message(9, responses) + kind
 
 

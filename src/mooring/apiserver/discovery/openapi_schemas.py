@@ -32,8 +32,15 @@ _SCALARS: Final[dict[str, dict[str, Any]]] = {
 }
 _NAMED: Final = {"time": _TIME, "micro": _MICRO_TIME, "q": _QUANTITY, "intstr": _INT_OR_STRING, "any": _JSON}
 _COMMON: Final[dict[str, dict[str, Any]]] = {
-    _QUANTITY: {"description": "A number with a unit: 1Gi, 500M, 0.5.", "oneOf": [{"type": "string"}, {"type": "number"}]},
-    _INT_OR_STRING: {"description": "A number, or a name.", "format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+    _QUANTITY: {
+        "description": "A number with a unit: 1Gi, 500M, 0.5.",
+        "oneOf": [{"type": "string"}, {"type": "number"}],
+    },
+    _INT_OR_STRING: {
+        "description": "A number, or a name.",
+        "format": "int-or-string",
+        "oneOf": [{"type": "integer"}, {"type": "string"}],
+    },
     _TIME: {"description": "RFC 3339, to the second.", "type": "string", "format": "date-time"},
     _MICRO_TIME: {"description": "RFC 3339, to the microsecond.", "type": "string", "format": "date-time"},
     _JSON: {"description": "Any JSON value."},
@@ -163,7 +170,9 @@ class Schemas:
         if required:
             schema["required"] = required
         properties = {name: self._field(message, field) for name, field in sorted(message.fields.items())}
-        schema["properties"] = {name: {"description": words[name], **one} if name in words else one for name, one in properties.items()}
+        schema["properties"] = {
+            name: {"description": words[name], **one} if name in words else one for name, one in properties.items()
+        }
         if message.name in shapes.ATOMIC_MESSAGES:
             schema["x-kubernetes-map-type"] = "atomic"
         return schema
@@ -210,7 +219,11 @@ def _package_of(resource: Resource) -> str:
         return ".".join([*reversed(resource.group.split(".")), resource.version])
     if not resource.group:
         return _CORE
-    return _EXTENSIONS if resource.group == "apiextensions.k8s.io" else f"io.k8s.api.{resource.group.partition('.')[0]}.{resource.version}"
+    return (
+        _EXTENSIONS
+        if resource.group == "apiextensions.k8s.io"
+        else f"io.k8s.api.{resource.group.partition('.')[0]}.{resource.version}"
+    )
 
 
 def _gvk(resource: Resource, kind: str) -> dict[str, str]:
@@ -221,7 +234,12 @@ def _is_required(message: Message, field: Field) -> bool:
     place = f"{message.name}.{field.name}"
     if place in _REQUIRED or place in _NOT_REQUIRED:
         return place in _REQUIRED
-    return field.always and not field.pointer and field.type not in ("time", "micro") and (bool(field.shape) or message.of(field) is None)
+    return (
+        field.always
+        and not field.pointer
+        and field.type not in ("time", "micro")
+        and (bool(field.shape) or message.of(field) is None)
+    )
 
 
 def _list_type(message: Message, field: Field) -> Json:

@@ -46,7 +46,9 @@ def restore(folder: Path, backup: Path, now: float, *, replace: bool = False) ->
     with held(folder), usable(folder):
         seen = _version_before(folder, replace) + durable.JUMP
         new = restored_in(folder / NAME)
-        saved = _made(new, backup, saved, max(seen, int(now * 1000)))  # (later than all that an earlier restore has led to)
+        saved = _made(
+            new, backup, saved, max(seen, int(now * 1000))
+        )  # (later than all that an earlier restore has led to)
         replaced = _moved_aside(folder)
         new.replace(folder / NAME)
         _remove(new)  # (what reading it has left)
@@ -60,7 +62,9 @@ def _version_before(folder: Path, replace: bool) -> int:
     if not any((folder / f"{NAME}{ending}").exists() for ending in _ASIDE):
         return 0
     if not replace:
-        raise ConfigError(f"'{folder}' has objects already: give another folder, or --replace, which keeps them as {_REPLACED}")
+        raise ConfigError(
+            f"'{folder}' has objects already: give another folder, or --replace, which keeps them as {_REPLACED}"
+        )
     try:
         before = saved_in(path)
     except Damaged:

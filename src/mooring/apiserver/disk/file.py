@@ -68,7 +68,9 @@ CREATE TABLE log (version INTEGER PRIMARY KEY, first INTEGER NOT NULL, changes B
 COMMIT;
 """
 _TOTALS: Final = "SELECT version, count, digest, careless, checksum FROM totals"
-_OBJECTS: Final = "SELECT kind, namespace, name, version, at, body, checksum FROM objects ORDER BY kind, namespace, name"
+_OBJECTS: Final = (
+    "SELECT kind, namespace, name, version, at, body, checksum FROM objects ORDER BY kind, namespace, name"
+)
 _LOG: Final = "SELECT first, version, changes, checksum FROM log ORDER BY version"
 _SET_TOTALS: Final = "INSERT OR REPLACE INTO totals VALUES (1, ?, ?, ?, ?, ?)"
 _OLDEST: Final = f"{_LOG.removesuffix(' ORDER BY version')} WHERE first <= ? ORDER BY version LIMIT ?"
@@ -120,7 +122,9 @@ def check_kind(path: Path) -> None:
         raise Damaged(f"'{path}' is a database of another program, or damaged: move it away, or restore a backup")
     found = int.from_bytes(head[60:64], "big")
     if found > FORMAT:
-        raise Damaged(f"'{path}' was written by a newer Mooring: its format is {found}, this one reads up to {FORMAT}; run the newer one")
+        raise Damaged(
+            f"'{path}' was written by a newer Mooring: its format is {found}, this one reads up to {FORMAT}; run the newer one"
+        )
     if found < FORMAT:
         raise Damaged(f"'{path}' has format {found}, which no Mooring wrote: restore a backup, or move it away")
 
@@ -135,7 +139,9 @@ def copy(path: Path, target: Path) -> None:
 class ObjectFile:
     """A file that is written to. careful: waits for the disk at each commit."""
 
-    def __init__(self, path: Path, saved: Saved, *, careful: bool = True, log_changes_max: int = _LOG_CHANGES_MAX) -> None:
+    def __init__(
+        self, path: Path, saved: Saved, *, careful: bool = True, log_changes_max: int = _LOG_CHANGES_MAX
+    ) -> None:
         """saved: what `read` has found. Raises StorageFailed."""
         self.version = saved.version
         self._totals = saved.totals
@@ -213,7 +219,11 @@ class ObjectFile:
         for chunk in _chunks(last.values()):
             had, had_digest = self._one(_COUNT.format(_places(3, len(chunk))), _flat(entry.key for entry in chunk))
             gone = [entry.key for entry in chunk if entry.body is None]
-            rows = [(*entry.key, entry.version, entry.at, entry.body, object_checksum(entry)) for entry in chunk if entry.body is not None]
+            rows = [
+                (*entry.key, entry.version, entry.at, entry.body, object_checksum(entry))
+                for entry in chunk
+                if entry.body is not None
+            ]
             if gone:
                 self._database.execute(_DELETE.format(_places(3, len(gone))), _flat(gone))
             if rows:
@@ -225,7 +235,9 @@ class ObjectFile:
         """Gives free pages back to the file system, a few at a time."""
         with _file_errors():
             if self._one("PRAGMA freelist_count")[0] > _FREE_PAGES_KEPT:
-                self._database.executescript(f"PRAGMA incremental_vacuum({_PAGES_FREED})")  # (execute would free one page)
+                self._database.executescript(
+                    f"PRAGMA incremental_vacuum({_PAGES_FREED})"
+                )  # (execute would free one page)
 
     def _mark(self, *, careless: bool) -> None:
         self._totals = Totals(self._totals.version, self._totals.count, self._totals.digest, careless)
@@ -246,7 +258,9 @@ class ObjectFile:
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
     """mode: ro, rw. Every statement is a transaction of its own, unless it says BEGIN."""
     uri = f"file:{quote(str(path))}?mode={mode}"
-    database = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_S_MAX, cached_statements=256)
+    database = sqlite3.connect(
+        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_S_MAX, cached_statements=256
+    )
     if mode == "rw":
         database.execute("PRAGMA synchronous = FULL")
     return database

@@ -142,4 +142,11 @@ class Log:
 
 def _entry(resource: Resource, change: StoredChange) -> DiskRow:
     key = change.key
-    return DiskRow(kind_of(resource), key.namespace, key.name, change.rv, change.at, None if change.new is None else change.new.body)
+    return DiskRow(
+        kind_of(resource),
+        key.namespace,
+        key.name,
+        change.rv,
+        change.at,
+        None if change.new is None else change.new.body,
+    )

@@ -51,7 +51,9 @@ async def lasting(
     """The folder's objects, saved while the block runs. careful: answers wait for the disk. Raises ConfigError, with nothing changed."""
     with held(folder):
         with heap.building():
-            store, file = _loaded(folder / NAME, careful, lambda saved: _store_of(randomness, saved, limits, event_ttl_s=event_ttl_s))
+            store, file = _loaded(
+                folder / NAME, careful, lambda saved: _store_of(randomness, saved, limits, event_ttl_s=event_ttl_s)
+            )
         log = Log(store, file)
         try:
             add_system_objects(store, clock.wall_s())
@@ -96,10 +98,14 @@ def saved_in(path: Path) -> Saved | None:
     if path.exists():
         return durable.read(path)
     if restored_in(path).exists():
-        raise Damaged(f"a restore has not come to its end: '{path}' is not there; run `mooring apiserver restore` again")
+        raise Damaged(
+            f"a restore has not come to its end: '{path}' is not there; run `mooring apiserver restore` again"
+        )
     journal = path.with_name(f"{path.name}-wal")
     if journal.exists():
-        raise Damaged(f"'{journal}' is there, and '{path}', which it belongs to, is not: put that back, restore a backup, or move it away")
+        raise Damaged(
+            f"'{journal}' is there, and '{path}', which it belongs to, is not: put that back, restore a backup, or move it away"
+        )
     return None
 
 
@@ -118,7 +124,9 @@ def _loaded(path: Path, careful: bool, made: Callable[[Saved], ObjectStore]) -> 
         store = made(saved)
         file = ObjectFile(path, saved, careful=careful)
         if saved.totals.careless:
-            _log.warning("The file was written without waiting for the disk, and not closed: versions jump ahead", path=str(path))
+            _log.warning(
+                "The file was written without waiting for the disk, and not closed: versions jump ahead", path=str(path)
+            )
             file.jump()
             store = made(durable.read(path))
         return store, file
@@ -164,7 +172,9 @@ def _load_objects(store: ObjectStore, resource: Resource, objects: Iterable[Disk
                 key = Key(entry.namespace, entry.name)
                 store.load_object(resource, key, entry.version, entry.at, entry.body, remembered=remembered)
     except _UNREADABLE as error:
-        raise Damaged(f"the objects of {resource.name} can't be read: {type(error).__name__}: {error}; restore a backup") from error
+        raise Damaged(
+            f"the objects of {resource.name} can't be read: {type(error).__name__}: {error}; restore a backup"
+        ) from error
 
 
 def _by_kind(entries: Iterable[DiskRow]) -> dict[str, list[DiskRow]]:

@@ -64,7 +64,9 @@ def _authority(folder: Path, moment: datetime.datetime) -> tuple[x509.Certificat
             raise ValueError("the key is another one's")
         return found, loaded
     except (ValueError, TypeError, AssertionError) as error:
-        raise ConfigError(f"'{certificate}' and '{key}' are no CA of ours: {error}; remove both for new ones") from error
+        raise ConfigError(
+            f"'{certificate}' and '{key}' are no CA of ours: {error}; remove both for new ones"
+        ) from error
 
 
 def _make_server_certificate(
@@ -93,16 +95,26 @@ def _issued(
         builder = builder.add_extension(x509.SubjectAlternativeName(places), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-    builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
+    builder = builder.add_extension(
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
+    )
     builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
     return builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), _pem(key)
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, moment: datetime.datetime, life: datetime.timedelta
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    moment: datetime.datetime,
+    life: datetime.timedelta,
 ) -> x509.CertificateBuilder:
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
-    return builder.serial_number(x509.random_serial_number()).not_valid_before(moment - _SKEW).not_valid_after(moment + life)
+    return (
+        builder.serial_number(x509.random_serial_number())
+        .not_valid_before(moment - _SKEW)
+        .not_valid_after(moment + life)
+    )
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:

@@ -73,7 +73,9 @@ def identity_in(folder: Path, now: float) -> ServerIdentity:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if reason := ownership.danger_in(folder):
-            raise ConfigError(f"the server's identity in '{folder}' can't be trusted: {reason}; remove the folder for a new one")
+            raise ConfigError(
+                f"the server's identity in '{folder}' can't be trusted: {reason}; remove the folder for a new one"
+            )
         is_good = _is_served_well(folder, now)
         if not is_good or not _is_key_of_our_kind(folder / ACCOUNTS_KEY, folder / CERTIFICATE):
             from mooring.apiserver.identity.certificates import complete  # noqa: PLC0415 (10 MiB and 50 ms, and needed once a year)

@@ -32,7 +32,9 @@ class TokenKey:
         if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
             raise ConfigError("the key for service accounts' tokens is not a P-256 key")
         self._key = key
-        public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        public = key.public_key().public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
         self._head = _encoded(msgspec.json.encode({"alg": "ES256", "kid": _encoded(hashlib.sha256(public).digest())}))
 
     def sign(self, claims: Mapping[str, Any]) -> str:

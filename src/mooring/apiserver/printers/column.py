@@ -112,7 +112,9 @@ def is_true(obj: Json, *annotations: str) -> bool:
 NAME: Final = Column("Name", at("metadata", "name"), "The object's name, its own within the namespace.", format="name")
 AGE: Final = Column("Age", age, "How long ago the object was created.")
 CREATED: Final = Column("Age", age, "How long ago the object was created.", type="date")
-_CREATED_AT: Final = Column("Created At", at("metadata", "creationTimestamp"), "When the object was created.", type="date")
+_CREATED_AT: Final = Column(
+    "Created At", at("metadata", "creationTimestamp"), "When the object was created.", type="date"
+)
 
 DEFAULT: Final = (NAME, _CREATED_AT)
 """The columns of a kind without any of its own."""

@@ -75,7 +75,10 @@ def _look_at_containers(found: _Summary, status: Json) -> None:
 
 
 def _first_reason(status: Json) -> str:
-    if any(condition["type"] == "PodScheduled" and condition.get("reason") == "SchedulingGated" for condition in _conditions(status)):
+    if any(
+        condition["type"] == "PodScheduled" and condition.get("reason") == "SchedulingGated"
+        for condition in _conditions(status)
+    ):
         return "SchedulingGated"
     return str(status.get("reason") or status.get("phase", ""))
 
@@ -154,7 +157,11 @@ POD: Final = (
     NAME,
     Column("Ready", plain(_ready), "How many of its containers are ready."),
     Column("Status", plain(lambda pod: _summary(pod).reason), "What becomes of its containers."),
-    Column("Restarts", lambda pod, now: _summary(pod).restarts.shown(now), "How often its containers began anew, and when last."),
+    Column(
+        "Restarts",
+        lambda pod, now: _summary(pod).restarts.shown(now),
+        "How often its containers began anew, and when last.",
+    ),
     AGE,
     Column("IP", plain(_ip), "Its address.", priority=1),
     Column("Node", plain(lambda pod: pod["spec"].get("nodeName") or NONE), "Where it runs.", priority=1),
@@ -173,14 +180,18 @@ _ROLE: Final = "kubernetes.io/role"
 
 
 def _status(node: Json) -> str:
-    ready = [condition["status"] for condition in node["status"].get("conditions") or () if condition["type"] == "Ready"]
+    ready = [
+        condition["status"] for condition in node["status"].get("conditions") or () if condition["type"] == "Ready"
+    ]
     shown = ["Ready" if ready[-1] == "True" else "NotReady"] if ready else ["Unknown"]
     return ",".join([*shown, "SchedulingDisabled"] if node["spec"].get("unschedulable") else shown)
 
 
 def _roles(node: Json) -> str:
     labels = node["metadata"].get("labels") or {}
-    found = {label.removeprefix(_ROLE_PREFIX) for label in labels if label.startswith(_ROLE_PREFIX)} | {labels.get(_ROLE, "")}
+    found = {label.removeprefix(_ROLE_PREFIX) for label in labels if label.startswith(_ROLE_PREFIX)} | {
+        labels.get(_ROLE, "")
+    }
     return ",".join(sorted(found - {""})) or NONE
 
 
@@ -251,7 +262,9 @@ def _source(source: str, controller: str) -> Callable[[Json], str]:
     return show
 
 
-def _columns(*, about: str, message: str, source: str, controller: str, first: str, last: str, count: str) -> tuple[Column, ...]:
+def _columns(
+    *, about: str, message: str, source: str, controller: str, first: str, last: str, count: str
+) -> tuple[Column, ...]:
     return (
         Column("Last Seen", _last_seen(first, last), "How long ago it happened last."),
         Column("Type", at("type"), "Normal or Warning."),

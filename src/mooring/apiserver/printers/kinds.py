@@ -16,7 +16,14 @@ def _custom_columns(custom: Custom) -> tuple[Column, ...]:
     if not custom.columns:
         return (NAME, CREATED)
     declared = (
-        Column(column.name, _cell(column.cell, column.type), column.description, column.type, column.format, column.priority)
+        Column(
+            column.name,
+            _cell(column.cell, column.type),
+            column.description,
+            column.type,
+            column.format,
+            column.priority,
+        )
         for column in custom.columns
     )
     return (NAME, *declared)
@@ -66,7 +73,11 @@ _SECRET: Final = (
 )
 _CONFIG_MAP: Final = (
     NAME,
-    Column("Data", plain(lambda found: len(found.get("data") or ()) + len(found.get("binaryData") or ())), "How many values it holds."),
+    Column(
+        "Data",
+        plain(lambda found: len(found.get("data") or ()) + len(found.get("binaryData") or ())),
+        "How many values it holds.",
+    ),
     AGE,
 )
 _SCALE: Final = (

@@ -38,14 +38,24 @@ def _of_bound(show: Cell) -> Cell:
 
 
 _STORAGE_CLASS: Final = Column("StorageClass", plain(_class), "The storage class.")
-_ATTRIBUTES: Final = Column("VolumeAttributesClass", at("spec", "volumeAttributesClassName", default=UNSET), "The attributes class.")
+_ATTRIBUTES: Final = Column(
+    "VolumeAttributesClass", at("spec", "volumeAttributesClassName", default=UNSET), "The attributes class."
+)
 _MODE: Final = Column("VolumeMode", at("spec", "volumeMode", default=UNSET), "Filesystem or raw block.", priority=1)
 
 PERSISTENT_VOLUME: Final = (
     NAME,
     Column("Capacity", at("spec", "capacity", "storage", default="0"), "The size of the volume."),
-    Column("Access Modes", plain(lambda pv: _modes(pv["spec"].get("accessModes"))), "The ways in which the volume can be mounted."),
-    Column("Reclaim Policy", at("spec", "persistentVolumeReclaimPolicy"), "What happens to the volume when its claim is gone."),
+    Column(
+        "Access Modes",
+        plain(lambda pv: _modes(pv["spec"].get("accessModes"))),
+        "The ways in which the volume can be mounted.",
+    ),
+    Column(
+        "Reclaim Policy",
+        at("spec", "persistentVolumeReclaimPolicy"),
+        "What happens to the volume when its claim is gone.",
+    ),
     Column("Status", plain(_phase), "Whether the volume is available, bound, or released."),
     Column("Claim", plain(_claim), "The claim that the volume is bound to."),
     _STORAGE_CLASS,
@@ -72,7 +82,10 @@ PERSISTENT_VOLUME_CLAIM: Final = (
 )
 
 
-_DEFAULT_CLASS: Final = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+_DEFAULT_CLASS: Final = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
 
 
 def _class_name(storage_class: Json) -> str:
@@ -107,17 +120,46 @@ VOLUME_ATTACHMENT: Final = (
 
 CSI_NODE: Final = (
     NAME,
-    Column("Drivers", plain(lambda node: len(node["spec"]["drivers"] or ())), "How many drivers the node has.", type="integer"),
+    Column(
+        "Drivers",
+        plain(lambda node: len(node["spec"]["drivers"] or ())),
+        "How many drivers the node has.",
+        type="integer",
+    ),
     AGE,
 )
 
 CSI_DRIVER: Final = (
     NAME,
-    Column("AttachRequired", at("spec", "attachRequired", default=True), "Whether volumes are attached to nodes.", type="boolean"),
-    Column("PodInfoOnMount", at("spec", "podInfoOnMount", default=False), "Whether the driver gets the pod's data.", type="boolean"),
-    Column("StorageCapacity", at("spec", "storageCapacity", default=False), "Whether the driver tells its capacity.", type="boolean"),
+    Column(
+        "AttachRequired",
+        at("spec", "attachRequired", default=True),
+        "Whether volumes are attached to nodes.",
+        type="boolean",
+    ),
+    Column(
+        "PodInfoOnMount",
+        at("spec", "podInfoOnMount", default=False),
+        "Whether the driver gets the pod's data.",
+        type="boolean",
+    ),
+    Column(
+        "StorageCapacity",
+        at("spec", "storageCapacity", default=False),
+        "Whether the driver tells its capacity.",
+        type="boolean",
+    ),
     Column("TokenRequests", plain(_audiences), "The audiences of the tokens that the driver wants."),
-    Column("RequiresRepublish", at("spec", "requiresRepublish", default=False), "Whether volumes are published again.", type="boolean"),
-    Column("Modes", plain(lambda driver: ",".join(driver["spec"].get("volumeLifecycleModes") or ())), "The kinds of volumes it can make."),
+    Column(
+        "RequiresRepublish",
+        at("spec", "requiresRepublish", default=False),
+        "Whether volumes are published again.",
+        type="boolean",
+    ),
+    Column(
+        "Modes",
+        plain(lambda driver: ",".join(driver["spec"].get("volumeLifecycleModes") or ())),
+        "The kinds of volumes it can make.",
+    ),
     AGE,
 )

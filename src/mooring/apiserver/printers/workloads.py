@@ -94,7 +94,11 @@ def _state(job: Json) -> str:
             return shown
     if is_deleted(job):
         return "Terminating"
-    for condition, shown in (("Suspended", "Suspended"), ("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet", "SuccessCriteriaMet")):
+    for condition, shown in (
+        ("Suspended", "Suspended"),
+        ("FailureTarget", "FailureTarget"),
+        ("SuccessCriteriaMet", "SuccessCriteriaMet"),
+    ):
         if condition in true:
             return shown
     return "Running"

@@ -117,7 +117,9 @@ class GoRegexp:
         if anywhere and not matched:
             at[self._start] = None
         after = (
-            self._state(tuple(sorted(at) if anywhere else at), _kind(letter), anywhere=anywhere) if at and (letter or anywhere) else None
+            self._state(tuple(sorted(at) if anywhere else at), _kind(letter), anywhere=anywhere)
+            if at and (letter or anywhere)
+            else None
         )
         state.then[letter] = after, matched
         return after, matched

@@ -177,7 +177,9 @@ class _Reader:
             return [self._class(flags)]
         if self._take("\\Q"):
             end = self._text.find("\\E", self._at)
-            quoted, self._at = (self._text[self._at :], len(self._text)) if end < 0 else (self._text[self._at : end], end + 2)
+            quoted, self._at = (
+                (self._text[self._at :], len(self._text)) if end < 0 else (self._text[self._at : end], end + 2)
+            )
             return [Letter(_one(letter, flags)) for letter in quoted]
         sign = self._next()
         match sign:
@@ -225,7 +227,9 @@ class _Reader:
         found = _UNICODE.match(self._text, self._at)
         name = (found[2] or found[3]).capitalize() if found is not None else ""
         if found is None or _CATEGORIES.fullmatch(name) is None:
-            raise RegexpError(f"invalid character class range: `\\{self._text[self._at : found.end() if found else None]}`")
+            raise RegexpError(
+                f"invalid character class range: `\\{self._text[self._at : found.end() if found else None]}`"
+            )
         self._at = found.end()
         return _category(name, is_negated=(sign == "P") != bool(found[1]), is_folded=flags.i)
 
@@ -273,7 +277,11 @@ class _Reader:
             if known is not None:
                 return known
             low = self._letter()
-        if not self._text.startswith("-", self._at) or self._text.startswith("-]", self._at) or self._at + 1 >= len(self._text):
+        if (
+            not self._text.startswith("-", self._at)
+            or self._text.startswith("-]", self._at)
+            or self._at + 1 >= len(self._text)
+        ):
             return low, low
         self._at += 1
         high = self._next()
@@ -336,4 +344,6 @@ def _folded(fits: Fits, flags: _Flags) -> Fits:
     """If large and small letters differ, it is enough that one fits."""
     if not flags.i:
         return fits
-    return lambda letter: fits(letter) or any(len(other) == 1 and fits(other) for other in (letter.lower(), letter.upper()))
+    return lambda letter: (
+        fits(letter) or any(len(other) == 1 and fits(other) for other in (letter.lower(), letter.upper()))
+    )

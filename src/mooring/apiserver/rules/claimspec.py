@@ -36,7 +36,12 @@ def prepare(spec: Json, old: Json | None = None) -> None:
         del spec["dataSourceRef"]
     source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
     had_one = any(part in (old or {}) for part in ("dataSource", "dataSourceRef"))
-    if source is not None and ref is None and not had_one and (source["apiGroup"] or "", source["kind"]) not in _OWN_SOURCES:
+    if (
+        source is not None
+        and ref is None
+        and not had_one
+        and (source["apiGroup"] or "", source["kind"]) not in _OWN_SOURCES
+    ):
         del spec["dataSource"]
     elif source is not None and ref is None:
         spec["dataSourceRef"] = dict(source)
@@ -52,7 +57,9 @@ def warnings(spec: Json, field: str) -> list[str]:
 def validate(spec: Json, field: str, old: Json | None = None) -> Iterator[FieldCause]:
     """All problems. old: the spec before an update; if one of its sources names an API group, new groups are not validated."""
     yield from selectors.validate_labels(spec.get("selector") or {}, f"{field}.selector")
-    yield from checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes", "at least 1 access mode is required")
+    yield from checks.access_modes(
+        spec.get("accessModes") or [], f"{field}.accessModes", "at least 1 access mode is required"
+    )
     yield from _validate_request(spec["resources"].get("requests") or {}, f"{field}.resources")
     if spec.get("storageClassName"):
         yield from checks.named(spec["storageClassName"], f"{field}.storageClassName", names.dns_subdomain)
@@ -60,7 +67,9 @@ def validate(spec: Json, field: str, old: Json | None = None) -> Iterator[FieldC
     ratchets = any((old or {}).get(part, {}).get("apiGroup") is not None for part in ("dataSource", "dataSourceRef"))
     yield from _validate_sources(spec, field, ratchets)
     if spec.get("volumeAttributesClassName"):
-        yield from checks.named(spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName", names.dns_subdomain)
+        yield from checks.named(
+            spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName", names.dns_subdomain
+        )
 
 
 def _validate_request(requests: Json, field: str) -> list[FieldCause]:

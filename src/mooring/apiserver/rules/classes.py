@@ -82,7 +82,9 @@ def _validate_topologies(terms: list[Json]) -> Iterator[FieldCause]:
 def _validate_requirement(requirement: Json, field: str) -> list[FieldCause]:
     values = requirement["values"] or []
     found = [] if values else [field_errors.required(f"{field}.values")]
-    found += [field_errors.duplicate(f"{field}.values[{index}]", values[index]) for index in sorted(checks.repeated(values))]
+    found += [
+        field_errors.duplicate(f"{field}.values[{index}]", values[index]) for index in sorted(checks.repeated(values))
+    ]
     return found + checks.named(requirement["key"], f"{field}.key", names.qualified_name)
 
 
@@ -130,7 +132,9 @@ PROTECTION: Final = "kubernetes.io/vac-protection"
 
 
 def _validate_attributes(new: Json) -> list[FieldCause]:
-    return _validate_driver(new["driverName"], "driverName") + _validate_parameters(new.get("parameters") or {}, allow_empty=False)
+    return _validate_driver(new["driverName"], "driverName") + _validate_parameters(
+        new.get("parameters") or {}, allow_empty=False
+    )
 
 
 def _validate_attributes_update(new: Json, old: Json) -> list[FieldCause]:

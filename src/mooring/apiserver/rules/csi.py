@@ -87,7 +87,11 @@ def _validate_driver_update(new: Json, old: Json) -> Iterator[FieldCause]:
 def _driver_warnings(new: Json, old: Json | None) -> list[str]:
     spec = new["spec"]
     known = old is not None and old["spec"].get("tokenRequests") == spec.get("tokenRequests")
-    return [_TOKENS_WARNING] if spec.get("tokenRequests") and "serviceAccountTokenInSecrets" not in spec and not known else []
+    return (
+        [_TOKENS_WARNING]
+        if spec.get("tokenRequests") and "serviceAccountTokenInSecrets" not in spec and not known
+        else []
+    )
 
 
 CSI_DRIVERS: Final = Resource(
@@ -123,7 +127,9 @@ def _validate_node_driver(driver: Json, field: str) -> list[FieldCause]:
     if not driver["nodeID"]:
         found.append(field_errors.required(f"{field}.nodeID"))
     elif len(driver["nodeID"].encode()) > _NODE_ID_MAX:
-        found.append(field_errors.invalid(f"{field}.nodeID", driver["nodeID"], f"must be {_NODE_ID_MAX} characters or less"))
+        found.append(
+            field_errors.invalid(f"{field}.nodeID", driver["nodeID"], f"must be {_NODE_ID_MAX} characters or less")
+        )
     repeated = checks.repeated(driver["topologyKeys"] or [])
     for number, key in enumerate(driver["topologyKeys"] or []):
         if number in repeated:

@@ -73,7 +73,9 @@ def _prepare_status(new: Json, old: Json, _now: float) -> None:
 
 def _validate_deployment(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
-    yield from podtemplate.validate_counts(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    yield from podtemplate.validate_counts(
+        spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"
+    )
     yield from podtemplate.validate_selected(spec, "deployment", _validate_template, _UNREADABLE)
     yield from _validate_strategy(spec["strategy"])
     deadline_s = spec["progressDeadlineSeconds"]
@@ -84,19 +86,25 @@ def _validate_deployment(new: Json) -> Iterator[FieldCause]:
 def _validate_replica_set(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
     yield from podtemplate.validate_counts(spec, "spec", "replicas", "minReadySeconds")
-    yield from podtemplate.validate_selected(spec, "deployment", _validate_template, _UNREADABLE)  # (so the real one's text)
+    yield from podtemplate.validate_selected(
+        spec, "deployment", _validate_template, _UNREADABLE
+    )  # (so the real one's text)
 
 
 def _validate_template(template: Json) -> Iterator[FieldCause]:
     yield from podtemplate.validate(template)
     text = "activeDeadlineSeconds in ReplicaSet is not Supported"
-    yield from podtemplate.validate_endless(template, field_errors.forbidden(f"{podtemplate.FIELD}.spec.activeDeadlineSeconds", text))
+    yield from podtemplate.validate_endless(
+        template, field_errors.forbidden(f"{podtemplate.FIELD}.spec.activeDeadlineSeconds", text)
+    )
 
 
 def _validate_strategy(strategy: Json) -> Iterator[FieldCause]:
     kind, rolling = strategy["type"], strategy.get("rollingUpdate")
     if kind == "Recreate" and rolling is not None:
-        yield field_errors.forbidden("spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
+        yield field_errors.forbidden(
+            "spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'"
+        )
     elif kind == "RollingUpdate":
         assert rolling is not None, "it was defaulted"
         yield from _validate_rolling(rolling)
@@ -107,7 +115,11 @@ def _validate_strategy(strategy: Json) -> Iterator[FieldCause]:
 def _as_in_go(strategy: Json) -> Json:
     """The strategy as the real server's text has it: the fields of its struct, by their names in Go."""
     rolling = strategy.get("rollingUpdate")
-    bounds = {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)} if rolling is not None else None
+    bounds = (
+        {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
+        if rolling is not None
+        else None
+    )
     return {"Type": strategy["type"], "RollingUpdate": bounds}
 
 
@@ -141,11 +153,15 @@ def _validate_update(new: Json, old: Json) -> list[FieldCause]:
 
 
 def _validate_deployment_status(new: Json, old: Json) -> Iterator[FieldCause]:
-    return podtemplate.validate_status(new, old, ("updatedReplicas", "readyReplicas", "availableReplicas"), "readyReplicas")
+    return podtemplate.validate_status(
+        new, old, ("updatedReplicas", "readyReplicas", "availableReplicas"), "readyReplicas"
+    )
 
 
 def _validate_replica_set_status(new: Json, old: Json) -> Iterator[FieldCause]:
-    return podtemplate.validate_status(new, old, ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"), "readyReplicas")
+    return podtemplate.validate_status(
+        new, old, ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"), "readyReplicas"
+    )
 
 
 def _replica_fields(obj: Json) -> dict[str, str]:

@@ -26,7 +26,9 @@ _INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceV
 _OTHER_NAMESPACE: Final = "does not match event.namespace"
 
 
-NEW_FIELD_NAMES: Final = frozenset({*(f"regarding.{part}" for part in _INVOLVED), "reason", "reportingController", "type"})
+NEW_FIELD_NAMES: Final = frozenset(
+    {*(f"regarding.{part}" for part in _INVOLVED), "reason", "reportingController", "type"}
+)
 """The field selectors of events.k8s.io/v1."""
 
 
@@ -40,7 +42,11 @@ def rules(controller: str) -> Callable[[Json], Iterator[FieldCause]]:
     """The rules of both APIs. controller: the API's name of reportingComponent."""
 
     def validate(new: Json) -> Iterator[FieldCause]:
-        namespace, about, is_timed = new["metadata"]["namespace"], new["involvedObject"].get("namespace", ""), bool(new.get("eventTime"))
+        namespace, about, is_timed = (
+            new["metadata"]["namespace"],
+            new["involvedObject"].get("namespace", ""),
+            bool(new.get("eventTime")),
+        )
         allowed = ("default", "kube-system") if is_timed else ("default",)
         if (not about and namespace not in allowed) or (about and about != namespace and not is_timed):
             yield field_errors.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE)
@@ -65,7 +71,11 @@ def _validate_timed(new: Json, controller: str) -> Iterator[FieldCause]:
 def _short(text: str, field: str) -> list[FieldCause]:
     if not text:
         return [field_errors.required(field)]
-    return [] if len(text.encode()) <= _SHORT_MAX else [field_errors.invalid(field, "", f"can have at most {_SHORT_MAX} characters")]
+    return (
+        []
+        if len(text.encode()) <= _SHORT_MAX
+        else [field_errors.invalid(field, "", f"can have at most {_SHORT_MAX} characters")]
+    )
 
 
 def _fields(event: Json) -> dict[str, str]:
@@ -93,7 +103,9 @@ EVENTS: Final = Resource(
     cached=False,
     name_rule=_wrong_with_name,
     validate=rules("reportingComponent"),
-    field_names=frozenset({*(f"involvedObject.{part}" for part in _INVOLVED), "reason", "reportingComponent", "source", "type"}),
+    field_names=frozenset(
+        {*(f"involvedObject.{part}" for part in _INVOLVED), "reason", "reportingComponent", "source", "type"}
+    ),
     fields=_fields,
 )
 
@@ -117,7 +129,17 @@ _CORE_NAMES: Final = {
 _NEW_NAMES: Final = {old: new for new, old in _CORE_NAMES.items()}
 _ALWAYS: Final[Json] = {"reportingComponent": "", "reportingInstance": ""}
 _UNSET: Final = ("firstTimestamp", "lastTimestamp", "count", "source")
-_FROZEN: Final = ("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type", "eventTime")
+_FROZEN: Final = (
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "type",
+    "eventTime",
+)
 _FROZEN_TOO: Final = ("action", "related", "reportingComponent", "reportingInstance")
 
 

@@ -39,9 +39,23 @@ _MANY: Final = (
     "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able "
     "to track completedIndexes when a big number of indexes fail"
 )
-_FROZEN: Final = ("selector", "completionMode", "podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "managedBy")
+_FROZEN: Final = (
+    "selector",
+    "completionMode",
+    "podFailurePolicy",
+    "successPolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+)
 _COUNTS: Final = (
-    *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex"),
+    *(
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+    ),
     "maxFailedIndexes",
 )
 
@@ -216,7 +230,9 @@ def _validate_update(new: Json, old: Json) -> Iterator[FieldCause]:
     if new["spec"]["completionMode"] != "Indexed":
         yield from checks.unchanged(new["spec"], old["spec"], "completions", "spec.completions")
     elif completions is not None and completions != new["spec"]["parallelism"]:
-        yield field_errors.invalid("spec.completions", completions, "can only be modified in tandem with spec.parallelism")
+        yield field_errors.invalid(
+            "spec.completions", completions, "can only be modified in tandem with spec.parallelism"
+        )
 
 
 _COUNTED: Final = ("active", "succeeded", "failed", "ready", "terminating")

@@ -59,7 +59,9 @@ def _validate_indexes(spec: Json) -> Iterator[FieldCause]:
     of_many = f"when completions are above {INDEXES_MAX} and used with backoff limit per index"
     for part in ("parallelism", "maxFailedIndexes"):
         if spec.get(part, 0) > OF_MANY_MAX:
-            yield field_errors.invalid(f"spec.{part}", spec[part], f"must be less than or equal to {OF_MANY_MAX} {of_many}")
+            yield field_errors.invalid(
+                f"spec.{part}", spec[part], f"must be less than or equal to {OF_MANY_MAX} {of_many}"
+            )
 
 
 def _validate_manager(manager: str, field: str) -> Iterator[FieldCause]:
@@ -136,7 +138,9 @@ def _validate_successes(spec: Json, field: str, *, is_indexed: bool) -> Iterator
         return
     rules = policy.get("rules") or []
     if not rules:
-        yield field_errors.required(f"{field}.rules", "at least one rules must be specified when the successPolicy is specified")
+        yield field_errors.required(
+            f"{field}.rules", "at least one rules must be specified when the successPolicy is specified"
+        )
     if len(rules) > _RULES_MAX:
         yield field_errors.too_many_items(f"{field}.rules", len(rules), _RULES_MAX)
     for number, rule in enumerate(rules):

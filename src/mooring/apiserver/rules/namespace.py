@@ -74,7 +74,9 @@ def _validate_status(new: Json, _old: Json) -> list[FieldCause]:
     wanted, negation = ("Terminating", "not ") if deleting else ("Active", "")
     if phase == wanted:
         return []
-    return [field_errors.invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {negation}empty")]
+    return [
+        field_errors.invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {negation}empty")
+    ]
 
 
 def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:

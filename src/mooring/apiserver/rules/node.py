@@ -81,23 +81,35 @@ def _validate(new: Json) -> Iterator[FieldCause]:
         yield from checks.named(taint["key"], f"{field}.key", names.qualified_name)
         yield from checks.named_once(taint.get("value", ""), f"{field}.value", names.label_value)
         effect = taint["effect"]
-        yield from checks.one_of(effect, f"{field}.effect", _EFFECTS) if effect else [field_errors.required(f"{field}.effect")]
+        yield from (
+            checks.one_of(effect, f"{field}.effect", _EFFECTS) if effect else [field_errors.required(f"{field}.effect")]
+        )
         if (taint["key"], taint["effect"]) in seen:
             yield field_errors.duplicate(field, taint, "taints must be unique by key and effect pair")
         seen.add((taint["key"], taint["effect"]))
     yield from _validate_cidrs(new["spec"].get("podCIDRs") or [])
     swap = ((new["status"].get("nodeInfo") or {}).get("swap") or {}).get("capacity", 1)
     if swap <= 0:
-        yield field_errors.invalid("metadata.nodeSwapStatus.capacity", swap, "must be greater than zero")  # (so the real one says)
+        yield field_errors.invalid(
+            "metadata.nodeSwapStatus.capacity", swap, "must be greater than zero"
+        )  # (so the real one says)
     yield from _validate_amounts_and_features(new)
 
 
 def _validate_cidrs(texts: list[str]) -> list[FieldCause]:
     """Each a network, at most one of each IP version."""
-    found = [cause for at, text in checks.each(texts, "spec.podCIDRs") for cause in addresses.validate_network(text, at)]
+    found = [
+        cause for at, text in checks.each(texts, "spec.podCIDRs") for cause in addresses.validate_network(text, at)
+    ]
     networks = [addresses.network_of(text) for text in texts]
-    if len(networks) > 1 and None not in networks and len({network.version for network in networks if network}) < len(networks):
-        found.append(field_errors.invalid("spec.podCIDRs", texts, "may specify no more than one CIDR for each IP family"))
+    if (
+        len(networks) > 1
+        and None not in networks
+        and len({network.version for network in networks if network}) < len(networks)
+    ):
+        found.append(
+            field_errors.invalid("spec.podCIDRs", texts, "may specify no more than one CIDR for each IP family")
+        )
     return found
 
 
@@ -135,14 +147,18 @@ def _validate_features(features: list[str]) -> Iterator[FieldCause]:
         if number and feature == features[number - 1]:
             yield field_errors.duplicate(field, feature)
         if len(feature.encode()) > _FEATURE_MAX:
-            yield field_errors.invalid(field, feature, f'invalid feature name "{feature}": must be no more than {_FEATURE_MAX} characters')
+            yield field_errors.invalid(
+                field, feature, f'invalid feature name "{feature}": must be no more than {_FEATURE_MAX} characters'
+            )
         elif not _FEATURE.fullmatch(feature):
             yield field_errors.invalid(field, feature, f'invalid feature name "{feature}": {_FEATURE_RULE}')
 
 
 def _validate_update(new: Json, old: Json) -> Iterator[FieldCause]:
     yield from (
-        field_errors.forbidden(f"spec.{part}", f'node updates may not change {part.rstrip("s")} except from "" to valid')
+        field_errors.forbidden(
+            f"spec.{part}", f'node updates may not change {part.rstrip("s")} except from "" to valid'
+        )
         for part in _SET_ONCE
         if old["spec"].get(part) and new["spec"].get(part) != old["spec"][part]
     )

@@ -57,7 +57,9 @@ def _validate(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
     yield from checks.access_modes(spec.get("accessModes") or [], "spec.accessModes")
     yield from _validate_capacity(spec.get("capacity") or {})
-    yield from checks.one_of(spec["persistentVolumeReclaimPolicy"], "spec.persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain"))
+    yield from checks.one_of(
+        spec["persistentVolumeReclaimPolicy"], "spec.persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain")
+    )
     if "nodeAffinity" in spec:
         yield from _validate_affinity(spec["nodeAffinity"])
     yield from volumesources.validate(spec, "spec")
@@ -93,23 +95,35 @@ def _validate_attributes_class(spec: Json) -> Iterator[FieldCause]:
     if "volumeAttributesClassName" not in spec:
         return
     name, field = spec["volumeAttributesClassName"], "spec.volumeAttributesClassName"
-    yield from checks.named(name, field, names.dns_subdomain) if name else [field_errors.required(field, "an empty string is disallowed")]
+    yield from (
+        checks.named(name, field, names.dns_subdomain)
+        if name
+        else [field_errors.required(field, "an empty string is disallowed")]
+    )
     if "csi" not in spec:
         yield field_errors.required("spec.csi", "has to be specified when using volumeAttributesClassName")
 
 
 def _validate_annotations(new: Json) -> list[FieldCause]:
     if "csi" in new["spec"] and _MOUNT_OPTIONS in (new["metadata"].get("annotations") or {}):
-        return [field_errors.forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", "may not specify mount options for this volume type")]
+        return [
+            field_errors.forbidden(
+                f"metadata.annotations.{_MOUNT_OPTIONS}", "may not specify mount options for this volume type"
+            )
+        ]
     return []
 
 
 def _validate_update(new: Json, old: Json) -> Iterator[FieldCause]:
     spec, before = new["spec"], old["spec"]
     if _source_for_comparison(spec, before) != volumesources.chosen(before):
-        yield field_errors.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
+        yield field_errors.forbidden(
+            "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"
+        )
     yield from checks.unchanged(spec, before, "volumeMode", "volumeMode")
-    if "nodeAffinity" in before and not selectors.same_but_for_ga_labels(spec.get("nodeAffinity"), before["nodeAffinity"]):
+    if "nodeAffinity" in before and not selectors.same_but_for_ga_labels(
+        spec.get("nodeAffinity"), before["nodeAffinity"]
+    ):
         text = "field is immutable, except for updating from beta label to GA"
         yield field_errors.invalid("nodeAffinity", spec.get("nodeAffinity"), text)
     if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
@@ -126,11 +140,15 @@ def _source_for_comparison(spec: Json, before: Json) -> Json:
 
 def _warnings(new: Json, _old: Json | None) -> list[str]:
     warnings = volumesources.warnings(new["spec"], "spec")
-    warnings += selectors.node_warnings(new["spec"].get("nodeAffinity", {}).get("required") or {}, "spec.nodeAffinity.required")
+    warnings += selectors.node_warnings(
+        new["spec"].get("nodeAffinity", {}).get("required") or {}, "spec.nodeAffinity.required"
+    )
     if new["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
         warnings.append(_RECYCLE_WARNING)
     if CLASS_BETA in (new["metadata"].get("annotations") or {}):
-        warnings.append(f'metadata.annotations[{CLASS_BETA}]: deprecated since v1.8; use "storageClassName" attribute instead')
+        warnings.append(
+            f'metadata.annotations[{CLASS_BETA}]: deprecated since v1.8; use "storageClassName" attribute instead'
+        )
     return warnings
 
 

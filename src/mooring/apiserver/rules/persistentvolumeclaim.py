@@ -59,7 +59,9 @@ def _validate_status_amounts(amounts: dict[str, str], field: str) -> Iterator[Fi
 
 """The old way to name a class; it wins over the field."""
 
-_FROZEN: Final = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+_FROZEN: Final = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+)
 _FREE_WHEN_BOUND: Final = "volumeAttributesClassName"
 
 
@@ -101,7 +103,9 @@ def _frozen_part(spec: Json, new: Json, old: Json, becomes_named: bool) -> Json:
 
 def _amounts_but(resources: Json, but: str | None) -> Json:
     """The requested amounts, normalised. but: a request that may change."""
-    requests = {name: parse_quantity(text).value for name, text in (resources.get("requests") or {}).items() if name != but}
+    requests = {
+        name: parse_quantity(text).value for name, text in (resources.get("requests") or {}).items() if name != but
+    }
     limits = {name: parse_quantity(text).value for name, text in (resources.get("limits") or {}).items()}
     return {**resources, "requests": requests, "limits": limits}
 
@@ -114,7 +118,11 @@ def _class_from_annotation(new: Json, old: Json) -> bool:
 
 def _class_from_nothing(new: Json, old: Json) -> bool:
     """True when a claim without a class gets one."""
-    return CLASS_BETA not in _annotations(old) and "storageClassName" not in old["spec"] and "storageClassName" in new["spec"]
+    return (
+        CLASS_BETA not in _annotations(old)
+        and "storageClassName" not in old["spec"]
+        and "storageClassName" in new["spec"]
+    )
 
 
 def _validate_shrinking(new: Json, old: Json) -> list[FieldCause]:
@@ -153,7 +161,9 @@ ModifyVolumeStatus: 1 targetVolumeAttributesClassName s, 2 status s!
 """)  # noqa: E501
 
 PROTECTION: Final = "kubernetes.io/pvc-protection"
-_NOT_EXPANDABLE: Final = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+_NOT_EXPANDABLE: Final = (
+    "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+)
 _protect = protected_by(PROTECTION)
 
 
@@ -198,7 +208,9 @@ def _may_grow(new: Json, old: Json, view: OtherObjects) -> bool:
 def _warnings(new: Json, _old: Json | None) -> list[str]:
     warnings = claimspec.warnings(new["spec"], "spec")
     if CLASS_BETA in (new["metadata"].get("annotations") or {}):
-        warnings.append(f'metadata.annotations[{CLASS_BETA}]: deprecated since v1.8; use "storageClassName" attribute instead')
+        warnings.append(
+            f'metadata.annotations[{CLASS_BETA}]: deprecated since v1.8; use "storageClassName" attribute instead'
+        )
     return warnings
 
 

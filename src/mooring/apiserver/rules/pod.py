@@ -70,7 +70,9 @@ def _admit_valid(new: Json) -> None:
     """The overhead is the runtime class's to say. Looked at last: what is wrong with the pod is told first."""
     if new["spec"].get("overhead"):
         name = new["metadata"]["name"]
-        raise api_errors.forbidden(PODS, name, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+        raise api_errors.forbidden(
+            PODS, name, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        )
 
 
 def _prepare_create(new: Json, now: float) -> None:

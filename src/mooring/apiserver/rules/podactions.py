@@ -54,7 +54,9 @@ def _check_bindable(pod: Json, wanted: Json) -> None:
     for part, called in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         if wanted.get(part) and wanted[part] != found[part]:
             raise _conflict(
-                "pods", name, f"Precondition failed: {called} in precondition: {wanted[part]}, {called} in object meta: {found[part]}"
+                "pods",
+                name,
+                f"Precondition failed: {called} in precondition: {wanted[part]}, {called} in object meta: {found[part]}",
             )
     if found.get("deletionTimestamp"):
         raise _conflict("pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host")
@@ -89,11 +91,20 @@ def _evict(call: ApiCall) -> Json:
     options = _options(call)
     found = call.store.get(call.resource, call.key)
     dry = DeleteOptions(options.uid, options.resource_version, True, options.grace_s)
-    call.store.delete(call.resource, call.key, call.now, dry)  # (what it would refuse is refused before anything is written)
+    call.store.delete(
+        call.resource, call.key, call.now, dry
+    )  # (what it would refuse is refused before anything is written)
     if not options.dry_run and not found.whole()["metadata"].get("deletionTimestamp"):
-        target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+        target = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        }
         call.store.amend(call.resource, call.key, lambda pod: set_condition(pod["status"], target, call.now), call.now)
-        options = DeleteOptions(options.uid, None, False, options.grace_s, options.propagation, options.orphan_dependents)
+        options = DeleteOptions(
+            options.uid, None, False, options.grace_s, options.propagation, options.orphan_dependents
+        )
     call.store.delete(call.resource, call.key, call.now, options)
     return done()
 
@@ -129,9 +140,13 @@ def _validate_ephemeral(new: Json, old: Json) -> Iterator[FieldCause]:
     by_name = {container["name"]: container for container in containers}
     for container in old["spec"].get("ephemeralContainers") or []:
         if container["name"] not in by_name:
-            yield field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be removed')
+            yield field_errors.forbidden(
+                field, f'existing ephemeral containers "{container["name"]}" may not be removed'
+            )
         elif by_name[container["name"]] != container:
-            yield field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be changed')
+            yield field_errors.forbidden(
+                field, f'existing ephemeral containers "{container["name"]}" may not be changed'
+            )
     yield from podspec.validate_ephemeral(spec, new["metadata"]["name"])
 
 
@@ -157,7 +172,9 @@ def _resized(container: Json, wanted: Json | None) -> Json:
 
 def _validate_resize(new: Json, old: Json) -> Iterator[FieldCause]:
     yield from podspec.validate(new["spec"], new["metadata"]["name"])
-    for number, (container, before) in enumerate(zip(new["spec"]["containers"], old["spec"]["containers"], strict=True)):
+    for number, (container, before) in enumerate(
+        zip(new["spec"]["containers"], old["spec"]["containers"], strict=True)
+    ):
         for part in ("limits", "requests"):
             now, was = (one["resources"].get(part) or {} for one in (container, before))
             if any(name not in now for name in was):
@@ -203,10 +220,16 @@ def _no_kubelet(call: ApiCall) -> None:
 def _log(call: ApiCall) -> None:
     """There is nothing to read of a pod without a node. Of several containers one is named."""
     pod, name = call.store.get(call.resource, call.key).whole(), call.key.name
-    found = [each["name"] for part in ("initContainers", "containers", "ephemeralContainers") for each in pod["spec"].get(part) or ()]
+    found = [
+        each["name"]
+        for part in ("initContainers", "containers", "ephemeralContainers")
+        for each in pod["spec"].get(part) or ()
+    ]
     wanted = call.body.get("container")
     if not wanted and len(pod["spec"]["containers"]) > 1:
-        raise api_errors.bad_request(f"a container name must be specified for pod {name}, choose one of: [{' '.join(found)}]")
+        raise api_errors.bad_request(
+            f"a container name must be specified for pod {name}, choose one of: [{' '.join(found)}]"
+        )
     if wanted and wanted not in found:
         raise api_errors.bad_request(f"container {wanted} is not valid for pod {name}")
     if pod["spec"].get("nodeName"):

@@ -72,7 +72,9 @@ def _validate_handler(handler: Mapping[str, Any], field: str, grace_s: int) -> l
     if not given:
         return [field_errors.required(field, "must specify a handler type")]
     kind, content, at = given[0], handler[given[0]], f"{field}.{given[0]}"
-    found = [field_errors.forbidden(f"{field}.{other}", "may not specify more than 1 handler type") for other in given[1:]]
+    found = [
+        field_errors.forbidden(f"{field}.{other}", "may not specify more than 1 handler type") for other in given[1:]
+    ]
     match kind:
         case "exec":
             found += [] if content.get("command") else [field_errors.required(f"{at}.command")]
@@ -88,7 +90,9 @@ def _validate_handler(handler: Mapping[str, Any], field: str, grace_s: int) -> l
 
 def _validate_http(content: Json, field: str) -> list[FieldCause]:
     found = [] if content["path"] else [field_errors.required(f"{field}.path")]
-    found += _port(content["port"], f"{field}.port") + checks.one_of(content["scheme"], f"{field}.scheme", ("HTTP", "HTTPS"))
+    found += _port(content["port"], f"{field}.port") + checks.one_of(
+        content["scheme"], f"{field}.scheme", ("HTTP", "HTTPS")
+    )
     for header in content.get("httpHeaders") or []:
         if not _HEADER.fullmatch(header["name"]):
             found.append(field_errors.invalid(f"{field}.httpHeaders", header["name"], _HEADER_TEXT))
@@ -132,7 +136,9 @@ def validate(spec: Json, volumes: Mapping[str, Json]) -> Iterator[FieldCause]:
         if container.get("restartPolicy") == "Always":
             yield from _validate_probes(container, field, spec.get("terminationGracePeriodSeconds", 0))
         else:
-            yield from (field_errors.forbidden(f"{field}.{name}", _ONLY_ALWAYS) for name in _NOT_FOR_INIT if name in container)
+            yield from (
+                field_errors.forbidden(f"{field}.{name}", _ONLY_ALWAYS) for name in _NOT_FOR_INIT if name in container
+            )
             for at, policy in checks.each(container.get("resizePolicy"), f"{field}.resizePolicy"):
                 if policy["restartPolicy"] == "RestartContainer":
                     yield field_errors.invalid(f"{at}.restartPolicy", policy["restartPolicy"], _RESTARTS_ON)
@@ -149,16 +155,22 @@ def name_once(name: str, field: str, seen: set[str]) -> list[FieldCause]:
 def validate_one(container: Json, field: str, spec: Json, volumes: Mapping[str, Json]) -> Iterator[FieldCause]:
     """What goes for containers of every sort. None but those that go on running have probes and hooks."""
     name = container["name"]
-    yield from checks.named(name, f"{field}.name", names.dns_label) if name else [field_errors.required(f"{field}.name")]
+    yield from (
+        checks.named(name, f"{field}.name", names.dns_label) if name else [field_errors.required(f"{field}.name")]
+    )
     if not container.get("image"):
         yield field_errors.required(f"{field}.image")
-    yield from checks.one_of(container["terminationMessagePolicy"], f"{field}.terminationMessagePolicy", _MESSAGE_POLICIES)
+    yield from checks.one_of(
+        container["terminationMessagePolicy"], f"{field}.terminationMessagePolicy", _MESSAGE_POLICIES
+    )
     yield from checks.one_of(container["imagePullPolicy"], f"{field}.imagePullPolicy", PULL_POLICIES)
     yield from _validate_ports(container.get("ports") or [], f"{field}.ports")
     yield from podenv.validate(container, field, spec.get("volumes") or [])
     yield from podmounts.validate(container, field, volumes)
     yield from podresources.validate(container["resources"], f"{field}.resources", spec)
-    yield from podresources.validate_resize_policy(container.get("resizePolicy") or [], f"{field}.resizePolicy", spec["restartPolicy"])
+    yield from podresources.validate_resize_policy(
+        container.get("resizePolicy") or [], f"{field}.resizePolicy", spec["restartPolicy"]
+    )
     yield from podsecurity.validate_container(container.get("securityContext") or {}, f"{field}.securityContext", spec)
 
 
@@ -172,14 +184,20 @@ def validate_images(spec: Json) -> Iterator[FieldCause]:
 def validate_image(container: Json, field: str) -> list[FieldCause]:
     image = container.get("image", "")
     trimmed = image == image.strip()
-    return [] if trimmed else [field_errors.invalid(f"{field}.image", image, "must not have leading or trailing whitespace")]
+    return (
+        []
+        if trimmed
+        else [field_errors.invalid(f"{field}.image", image, "must not have leading or trailing whitespace")]
+    )
 
 
 def _validate_restarts(container: Json, field: str, *, is_init: bool = False) -> Iterator[FieldCause]:
     rules = container.get("restartPolicyRules") or []
     if is_init and "restartPolicy" not in container:
         if rules:
-            yield field_errors.required(f"{field}.restartPolicy", "must specify restartPolicy when restart rules are used")
+            yield field_errors.required(
+                f"{field}.restartPolicy", "must specify restartPolicy when restart rules are used"
+            )
         return
     if "restartPolicy" in container:
         yield from checks.one_of(container["restartPolicy"], f"{field}.restartPolicy", _RESTART_POLICIES)
@@ -201,7 +219,12 @@ def _validate_restarts(container: Json, field: str, *, is_init: bool = False) ->
 def _validate_ports(ports: Sequence[Json], field: str) -> Iterator[FieldCause]:
     seen: set[str] = set()
     for number, port in enumerate(ports):
-        at, name, inner, outer = f"{field}[{number}]", port.get("name", ""), port["containerPort"], port.get("hostPort", 0)
+        at, name, inner, outer = (
+            f"{field}[{number}]",
+            port.get("name", ""),
+            port["containerPort"],
+            port.get("hostPort", 0),
+        )
         if name:
             wrong = port_name(name, f"{at}.name")
             yield from wrong or ([field_errors.duplicate(f"{at}.name", name)] if name in seen else [])

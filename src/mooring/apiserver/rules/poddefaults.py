@@ -31,7 +31,9 @@ _PAGES: Final = "hugepages-"
 def default(pod: Json) -> None:
     spec = pod["spec"]
     default_spec(spec)
-    spec["terminationGracePeriodSeconds"] = spec["terminationGracePeriodSeconds"] if spec["terminationGracePeriodSeconds"] >= 0 else 1
+    spec["terminationGracePeriodSeconds"] = (
+        spec["terminationGracePeriodSeconds"] if spec["terminationGracePeriodSeconds"] >= 0 else 1
+    )
     _fill(spec, {"enableServiceLinks": True})
     for container in containers_of(spec):
         _default_of_pod(container, on_host_network=spec.get("hostNetwork", False))
@@ -188,8 +190,12 @@ def _tolerate(spec: Json) -> None:
     """For five minutes a pod stays on a node that is unwell, unless it says otherwise (admission DefaultTolerationSeconds)."""
     tolerations = spec.get("tolerations") or []
     for key in _UNWELL:
-        if not any(given.get("key", "") in ("", key) and given.get("effect", "") in ("", "NoExecute") for given in tolerations):
-            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _UNWELL_S})
+        if not any(
+            given.get("key", "") in ("", key) and given.get("effect", "") in ("", "NoExecute") for given in tolerations
+        ):
+            tolerations.append(
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _UNWELL_S}
+            )
     if tolerations:
         spec["tolerations"] = tolerations
 

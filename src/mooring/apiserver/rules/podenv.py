@@ -20,11 +20,29 @@ from mooring.apiserver.rules.secret import key_reasons
 _LABELS: Final = "metadata.labels"
 _ANNOTATIONS: Final = "metadata.annotations"
 _KNOWN: Final = (
-    *(_ANNOTATIONS, _LABELS, "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.restartPolicy"),
-    *("spec.serviceAccountName", "spec.schedulerName", "status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
+    *(
+        _ANNOTATIONS,
+        _LABELS,
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.restartPolicy",
+    ),
+    *(
+        "spec.serviceAccountName",
+        "spec.schedulerName",
+        "status.phase",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+    ),
 )
 _OLD_NODE_NAME: Final = "spec.host"
-_AMOUNTS: Final = tuple(f"{part}.{name}" for part in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory"))
+_AMOUNTS: Final = tuple(
+    f"{part}.{name}" for part in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
+)
 _HUGE: Final = ("limits.hugepages-", "requests.hugepages-")
 _BYTES: Final = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 _CORES: Final = ("1m", "1")
@@ -140,7 +158,11 @@ def validate_field(reference: Json, field: str, allowed: Sequence[str]) -> list[
     whole, bracket, key = path.removesuffix("']").partition("['")
     if whole and bracket and path.endswith("']"):
         if whole not in (_LABELS, _ANNOTATIONS):
-            return [field_errors.invalid(at, path, f"error converting fieldPath: field label does not support subscript: {path}")]
+            return [
+                field_errors.invalid(
+                    at, path, f"error converting fieldPath: field label does not support subscript: {path}"
+                )
+            ]
         return checks.named(key.lower() if whole == _ANNOTATIONS else key, field, names.qualified_name)
     if path not in (*_KNOWN, _OLD_NODE_NAME):
         return [field_errors.invalid(at, path, f"error converting fieldPath: field label not supported: {path}")]
@@ -165,7 +187,11 @@ def _validate_divisor(resource: str, divisor: str, field: str) -> Iterator[Field
     name = resource.partition(".")[2]
     if resource in _AMOUNTS and name == "cpu":
         if divisor not in _CORES:
-            yield field_errors.invalid(field, resource, "only divisor's values 1m and 1 are supported with the cpu resource")
+            yield field_errors.invalid(
+                field, resource, "only divisor's values 1m and 1 are supported with the cpu resource"
+            )
     elif (resource in _AMOUNTS or resource.startswith(_HUGE)) and divisor not in _BYTES:
         kind = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(name, "hugepages")
-        yield field_errors.invalid(field, resource, f"only divisor's values {', '.join(_BYTES)} are supported with the {kind} resource")
+        yield field_errors.invalid(
+            field, resource, f"only divisor's values {', '.join(_BYTES)} are supported with the {kind} resource"
+        )

@@ -42,7 +42,9 @@ def _validate_mounts(
         yield from _validate_propagation(mount, field, privileged=privileged)
 
 
-def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: str, volumes: Mapping[str, Json]) -> Iterator[FieldCause]:
+def _validate_devices(
+    devices: Sequence[Json], mounts: Sequence[Json], field: str, volumes: Mapping[str, Json]
+) -> Iterator[FieldCause]:
     seen: set[str] = set()
     paths: set[str] = set()
     for number, device in enumerate(devices):
@@ -63,14 +65,18 @@ def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: st
         seen |= {name} - {""}
 
 
-def _validate_place(name: str, name_field: str, path: str, path_field: str, volumes: Mapping[str, Json]) -> list[FieldCause]:
+def _validate_place(
+    name: str, name_field: str, path: str, path_field: str, volumes: Mapping[str, Json]
+) -> list[FieldCause]:
     found = [] if name else [field_errors.required(name_field)]
     if name not in volumes:
         found.append(field_errors.not_found(name_field, name))
     return found + ([] if path else [field_errors.required(path_field)])
 
 
-def _validate_apart(name: str, path: str, others: Sequence[Json], at: str, words: tuple[str, str, str]) -> Iterator[FieldCause]:
+def _validate_apart(
+    name: str, path: str, others: Sequence[Json], at: str, words: tuple[str, str, str]
+) -> Iterator[FieldCause]:
     """A volume is mounted or a device, never both. words: the path's member there and here, and what the others are called.
 
     Of several others with one name the last counts.

@@ -14,7 +14,15 @@ from mooring.apiserver.rules import checks
 
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _WHOLE: Final = (
-    *("pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims"),
+    *(
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+    ),
     *("services.nodeports", "services.loadbalancers"),
 )
 _KNOWN: Final = (
@@ -35,7 +43,9 @@ def validate(
     yield from _validate_amounts(limits, f"{field}.limits", validate_name)
     yield from _validate_amounts(requests, f"{field}.requests", validate_name)
     yield from _validate_order(limits, requests, field)
-    if any(name.startswith(_HUGE) for name in (*limits, *requests)) and not any(name in (*limits, *requests) for name in _COUNTED):
+    if any(name.startswith(_HUGE) for name in (*limits, *requests)) and not any(
+        name in (*limits, *requests) for name in _COUNTED
+    ):
         yield field_errors.forbidden(field, "HugePages require cpu or memory")
     if resources.get("claims"):
         known = {claim["name"] for claim in spec.get("resourceClaims") or [] if claim["name"]}
@@ -82,7 +92,11 @@ def aggregated(spec: Json, part: str) -> dict[str, Quantity]:
         _add(total, container, part)
     for container in spec.get("initContainers") or []:
         goes_on = container.get("restartPolicy") == "Always"
-        now = lasting if goes_on else {name: lasting[name] for name in container["resources"].get(part) or () if name in lasting}
+        now = (
+            lasting
+            if goes_on
+            else {name: lasting[name] for name in container["resources"].get(part) or () if name in lasting}
+        )
         _add(now, container, part)
         _raise_to(at_start, {name: now[name] for name in container["resources"].get(part) or ()})
         if goes_on:
@@ -113,7 +127,9 @@ def validate_resize_policy(policies: Sequence[Json], field: str, restart_policy:
         seen.add(name)
         yield from checks.one_of(name, field, _COUNTED) if name else [field_errors.required(field)]
         how = policy["restartPolicy"]
-        yield from checks.one_of(how, field, ("NotRequired", "RestartContainer")) if how else [field_errors.required(field)]
+        yield from (
+            checks.one_of(how, field, ("NotRequired", "RestartContainer")) if how else [field_errors.required(field)]
+        )
         if restart_policy == "Never" and how != "NotRequired":
             yield field_errors.invalid(field, how, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 
@@ -206,7 +222,9 @@ def _validate_order(limits: Json, requests: Json, field: str) -> Iterator[FieldC
         if strict and asked != most:
             yield field_errors.invalid(f"{field}.requests", text, f"must be equal to {name} limit of {limits[name]}")
         elif asked > most:
-            yield field_errors.invalid(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}")
+            yield field_errors.invalid(
+                f"{field}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}"
+            )
 
 
 def _validate_claims(claims: Sequence[Json], field: str, known: set[str]) -> Iterator[FieldCause]:

@@ -28,7 +28,16 @@ _NOT_IN_USERS: Final = re.compile(r'["/\\:;|=,+*?<>@\[\]]')
 _NOT_OF_WINDOWS: Final = "cannot be set for a windows pod"
 _HOST_PARTS: Final = ("hostPID", "hostIPC", "hostUsers", "shareProcessNamespace")
 _POD_PARTS: Final = (
-    *("appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls", "runAsUser", "runAsGroup"),
+    *(
+        "appArmorProfile",
+        "seLinuxOptions",
+        "seccompProfile",
+        "fsGroup",
+        "fsGroupChangePolicy",
+        "sysctls",
+        "runAsUser",
+        "runAsGroup",
+    ),
     *("supplementalGroups", "supplementalGroupsPolicy", "seLinuxChangePolicy"),
 )
 _CONTAINER_PARTS: Final = (
@@ -66,10 +75,14 @@ def validate_container(context: Json, field: str, spec: Json) -> Iterator[FieldC
     if "procMount" in context:
         yield from checks.one_of(context["procMount"], f"{field}.procMount", ("Default", "Unmasked"))
         if context["procMount"] == "Unmasked" and spec.get("hostUsers") is not False:
-            yield field_errors.invalid(f"{field}.procMount", context["procMount"], "`hostUsers` must be false to use `Unmasked`")
+            yield field_errors.invalid(
+                f"{field}.procMount", context["procMount"], "`hostUsers` must be false to use `Unmasked`"
+            )
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
-            yield field_errors.invalid(field, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+            yield field_errors.invalid(
+                field, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+            )
         if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or []):
             text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
             yield field_errors.invalid(field, context, text)
@@ -105,7 +118,10 @@ def _validate_seccomp(profile: Json, field: str) -> Iterator[FieldCause]:
     elif kind == "Localhost" and local is not None:
         yield from relative_path(local, at)
     elif local is not None:
-        shown = {"Type": kind, "LocalhostProfile": local}  # the real server's text has the fields of its struct, by their names in Go
+        shown = {
+            "Type": kind,
+            "LocalhostProfile": local,
+        }  # the real server's text has the fields of its struct, by their names in Go
         yield field_errors.invalid(at, shown, "can only be set when seccomp type is Localhost")
 
 
@@ -143,7 +159,9 @@ def _validate_sysctls(context: Json, field: str, spec: Json) -> Iterator[FieldCa
         if not name:
             yield field_errors.required(at)
         elif len(name) > 253 or not _SYSCTL.fullmatch(name):
-            yield field_errors.invalid(at, name, f"must have at most 253 characters and match regex ^{_SYSCTL.pattern}$")
+            yield field_errors.invalid(
+                at, name, f"must have at most 253 characters and match regex ^{_SYSCTL.pattern}$"
+            )
         elif name in seen:
             yield field_errors.duplicate(at, name)
         yield from _validate_shared_sysctl(name, at, spec)
@@ -153,7 +171,9 @@ def _validate_sysctls(context: Json, field: str, spec: Json) -> Iterator[FieldCa
 def _validate_windows_options(options: Json, field: str) -> Iterator[FieldCause]:
     """Those of a pod's or a container's security context."""
     if "gmsaCredentialSpecName" in options:
-        yield from checks.named(options["gmsaCredentialSpecName"], f"{field}.gmsaCredentialSpecName", names.dns_subdomain)
+        yield from checks.named(
+            options["gmsaCredentialSpecName"], f"{field}.gmsaCredentialSpecName", names.dns_subdomain
+        )
     text, at = options.get("gmsaCredentialSpec"), f"{field}.gmsaCredentialSpec"
     if text == "":
         yield field_errors.invalid(at, text, "gmsaCredentialSpec cannot be an empty string")
@@ -161,7 +181,9 @@ def _validate_windows_options(options: Json, field: str) -> Iterator[FieldCause]
         yield field_errors.invalid(at, text, f"gmsaCredentialSpec size must be under {_SPEC_KIB_MAX} KiB")
     if "runAsUserName" in options:
         name = options["runAsUserName"]
-        yield from (field_errors.invalid(f"{field}.runAsUserName", name, f"runAsUserName{why}") for why in _wrong_with(name))
+        yield from (
+            field_errors.invalid(f"{field}.runAsUserName", name, f"runAsUserName{why}") for why in _wrong_with(name)
+        )
 
 
 def _wrong_with(name: str) -> Iterator[str]:
@@ -202,7 +224,11 @@ def validate_system(spec: Json) -> Iterator[FieldCause]:
             if "windowsOptions" in context:
                 yield field_errors.forbidden(f"{field}.windowsOptions", "windows options cannot be set for a linux pod")
     elif system == "windows":
-        given = [f"spec.{part}" for part in _HOST_PARTS if spec.get(part) or (part in spec and part not in ("hostPID", "hostIPC"))]
+        given = [
+            f"spec.{part}"
+            for part in _HOST_PARTS
+            if spec.get(part) or (part in spec and part not in ("hostPID", "hostIPC"))
+        ]
         for field, context in contexts:
             parts = _POD_PARTS if context is spec["securityContext"] else _CONTAINER_PARTS
             given += [f"{field}.{part}" for part in parts if part in context]

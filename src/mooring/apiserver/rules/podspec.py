@@ -10,7 +10,15 @@ from mooring.api import names
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import addresses, checks, podcontainers, podplacement, podresources, podsecurity, podvolumes
+from mooring.apiserver.rules import (
+    addresses,
+    checks,
+    podcontainers,
+    podplacement,
+    podresources,
+    podsecurity,
+    podvolumes,
+)
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -57,18 +65,28 @@ def validate(spec: Json, name: str | None) -> Iterator[FieldCause]:
     yield from podplacement.validate(spec)
     seconds = spec.get("activeDeadlineSeconds")
     if seconds is not None and not 1 <= seconds <= _SECONDS_MAX:
-        yield field_errors.invalid("spec.activeDeadlineSeconds", seconds, f"must be between 1 and {_SECONDS_MAX}, inclusive")
+        yield field_errors.invalid(
+            "spec.activeDeadlineSeconds", seconds, f"must be between 1 and {_SECONDS_MAX}, inclusive"
+        )
     if spec.get("hostUsers") is False:
         yield from (field_errors.forbidden(field, "when `hostUsers` is false") for field in _parts_of_the_host(spec))
     if "os" in spec:
         system = spec["os"]["name"]
-        yield from checks.one_of(system, "spec.os", ("linux", "windows")) if system else [field_errors.required("spec.os.name")]
+        yield from (
+            checks.one_of(system, "spec.os", ("linux", "windows"))
+            if system
+            else [field_errors.required("spec.os.name")]
+        )
     yield from podsecurity.validate_system(spec)
 
 
 def _parts_of_the_host(spec: Json) -> Iterator[str]:
     """The fields that give a pod a part of its host, which does not go with users of its own."""
-    for field, part in (("hostNetwork", "hostNetwork"), ("HostPID", "hostPID"), ("HostIPC", "hostIPC")):  # (so the real one names them)
+    for field, part in (
+        ("hostNetwork", "hostNetwork"),
+        ("HostPID", "hostPID"),
+        ("HostIPC", "hostIPC"),
+    ):  # (so the real one names them)
         if spec.get(part):
             yield f"spec.{field}"
     for part in ("initContainers", "containers", "ephemeralContainers"):
@@ -119,7 +137,9 @@ def _validate_dns(spec: Json) -> Iterator[FieldCause]:
     if policy == "None" and config is None:
         yield field_errors.required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
     elif policy == "None" and config is not None and not config.get("nameservers"):
-        yield field_errors.required("spec.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None")
+        yield field_errors.required(
+            "spec.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"
+        )
     elif config is not None:
         yield from _validate_dns_config(config, "spec.dnsConfig")
 
@@ -127,9 +147,13 @@ def _validate_dns(spec: Json) -> Iterator[FieldCause]:
 def _validate_dns_config(config: Json, field: str) -> Iterator[FieldCause]:
     servers, searches = config.get("nameservers") or [], config.get("searches") or []
     if len(servers) > _NAMESERVERS_MAX:
-        yield field_errors.invalid(f"{field}.nameservers", servers, f"must not have more than {_NAMESERVERS_MAX} nameservers")
+        yield field_errors.invalid(
+            f"{field}.nameservers", servers, f"must not have more than {_NAMESERVERS_MAX} nameservers"
+        )
     if len(searches) > _SEARCHES_MAX:
-        yield field_errors.invalid(f"{field}.searches", searches, f"must not have more than {_SEARCHES_MAX} search paths")
+        yield field_errors.invalid(
+            f"{field}.searches", searches, f"must not have more than {_SEARCHES_MAX} search paths"
+        )
     if len(" ".join(searches).encode()) > _SEARCH_LETTERS_MAX:
         text = f"must not have more than {_SEARCH_LETTERS_MAX} characters (including spaces) in the search list"
         yield field_errors.invalid(f"{field}.searches", searches, text)
@@ -152,7 +176,9 @@ def _validate_lists(spec: Json) -> Iterator[FieldCause]:
         for index, name in enumerate(alias.get("hostnames") or []):
             yield from checks.named(name, f"spec.hostAliases[{number}].hostnames[{index}]", names.dns_subdomain)
     for number, gate in enumerate(spec.get("readinessGates") or []):
-        yield from checks.named(gate["conditionType"], f"spec.readinessGates[{number}].conditionType", names.qualified_name)
+        yield from checks.named(
+            gate["conditionType"], f"spec.readinessGates[{number}].conditionType", names.qualified_name
+        )
     seen: set[str] = set()
     for number, claim in enumerate(spec.get("resourceClaims") or []):
         given = [part for part in ("resourceClaimName", "resourceClaimTemplateName") if part in claim]

@@ -15,12 +15,14 @@ from mooring.apiserver.rules import addresses, checks, podsecurity
 _RESOURCES: Final = "allocatedResourcesStatus"
 _HEALTH: Final = ("Healthy", "Unhealthy", "Unknown")
 _MESSAGE_MAX: Final = 1024
-_NO_CLAIM: Final = (
-    "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty"
-)
+_NO_CLAIM: Final = "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty"
 _MAPPED: Final = ("containerName", "resourceName", "requestName")
 _CONTAINERS: Final = "spec.initContainers{0} or spec.containers{0}"
-_STATUSES: Final = {"containerStatuses": "containers", "initContainerStatuses": "initContainers", "ephemeralContainerStatuses": ""}
+_STATUSES: Final = {
+    "containerStatuses": "containers",
+    "initContainerStatuses": "initContainers",
+    "ephemeralContainerStatuses": "",
+}
 """By the part of the status the part of the spec; "" for containers that never restart."""
 
 
@@ -31,10 +33,14 @@ def validate(new: Json, old: Json) -> Iterator[FieldCause]:
     if status.get("nominatedNodeName"):
         yield from checks.named(status["nominatedNodeName"], "status.nominatedNodeName", names.dns_subdomain)
         if new["spec"].get("nodeName") and status["nominatedNodeName"] != before.get("nominatedNodeName"):
-            yield field_errors.forbidden("status.nominatedNodeName", "may not be set on pods that are already bound to a node")
+            yield field_errors.forbidden(
+                "status.nominatedNodeName", "may not be set on pods that are already bound to a node"
+            )
     yield from _validate_addresses(status, before)
     for number, condition in enumerate(status.get("conditions") or []):
-        yield from checks.not_negative(condition.get("observedGeneration"), f"status.conditions[{number}].observedGeneration")
+        yield from checks.not_negative(
+            condition.get("observedGeneration"), f"status.conditions[{number}].observedGeneration"
+        )
         yield from checks.named(condition["type"], f"status.conditions[{number}].Type", names.qualified_name)
     yield from checks.not_negative(status.get("observedGeneration"), "status.observedGeneration")
     for part in _STATUSES:
@@ -42,9 +48,15 @@ def validate(new: Json, old: Json) -> Iterator[FieldCause]:
         yield from _validate_users(status.get(part), f"status.{part}", new["spec"])
     yield from _validate_claims(status.get("resourceClaimStatuses") or [], new["spec"], "status.resourceClaimStatuses")
     if "extendedResourceClaimStatus" in status:
-        yield from _validate_extended(status["extendedResourceClaimStatus"], new["spec"], "status.extendedResourceClaimStatus")
-    yield from _validate_health(status.get("containerStatuses"), new["spec"].get("containers"), "status.containerStatuses")
-    yield from _validate_health(status.get("initContainerStatuses"), new["spec"].get("initContainers"), "status.initContainerStatuses")
+        yield from _validate_extended(
+            status["extendedResourceClaimStatus"], new["spec"], "status.extendedResourceClaimStatus"
+        )
+    yield from _validate_health(
+        status.get("containerStatuses"), new["spec"].get("containers"), "status.containerStatuses"
+    )
+    yield from _validate_health(
+        status.get("initContainerStatuses"), new["spec"].get("initContainers"), "status.initContainerStatuses"
+    )
     for number, state in enumerate(status.get("ephemeralContainerStatuses") or []):
         if state.get(_RESOURCES):
             field = f"status.ephemeralContainerStatuses[{number}].{_RESOURCES}"
@@ -79,7 +91,10 @@ def _validate_health(states: list[Json] | None, containers: list[Json] | None, f
 
 def _validate_asked_for(name: str, asked: Json, field: str) -> Iterator[FieldCause]:
     claims = asked.get("claims") or []
-    own = {f"claim:{claim['name']}/{claim['request']}" if claim.get("request") else f"claim:{claim['name']}" for claim in claims}
+    own = {
+        f"claim:{claim['name']}/{claim['request']}" if claim.get("request") else f"claim:{claim['name']}"
+        for claim in claims
+    }
     if name.startswith("claim:"):
         if name not in own:
             yield field_errors.invalid(field, name, _NO_CLAIM)
@@ -105,10 +120,15 @@ def _validate_addresses(status: Json, before: Json) -> list[FieldCause]:
     for part in ("podIPs", "hostIPs"):
         given, old = status.get(part) or [], {one["ip"] for one in before.get(part) or ()}
         wrong = [
-            cause for at, one in checks.each(given, f"status.{part}") if one["ip"] not in old for cause in addresses.validate(one["ip"], at)
+            cause
+            for at, one in checks.each(given, f"status.{part}")
+            if one["ip"] not in old
+            for cause in addresses.validate(one["ip"], at)
         ]
         if not wrong and len({":" in one["ip"] for one in given}) < len(given):
-            wrong.append(field_errors.invalid(f"status.{part}", given, "may specify no more than one IP for each IP family"))
+            wrong.append(
+                field_errors.invalid(f"status.{part}", given, "may specify no more than one IP for each IP family")
+            )
         found += wrong
     hosts = status.get("hostIPs") or []
     if hosts and status.get("hostIP", "") != hosts[0]["ip"]:
@@ -129,7 +149,10 @@ def _validate_states(status: Json, before: Json, part: str, spec: Json) -> Itera
 def _may_restart(container: Json, spec: Json, exit_code: int) -> bool:
     """By a rule of its own, or of another one that restarts them all; else by its own policy, else by the pod's."""
     every = [
-        rule for part in ("initContainers", "containers") for one in spec.get(part) or [] for rule in one.get("restartPolicyRules") or []
+        rule
+        for part in ("initContainers", "containers")
+        for one in spec.get(part) or []
+        for rule in one.get("restartPolicyRules") or []
     ]
     if any(rule.get("action") == "RestartAllContainers" for rule in every):
         return True
@@ -162,7 +185,9 @@ def _validate_claims(claims: list[Json], spec: Json, field: str) -> Iterator[Fie
     for number, claim in enumerate(claims):
         at = f"{field}[{number}]"
         if claim["name"] not in known:
-            yield field_errors.invalid(f"{at}.name", claim["name"], "must match the name of an entry in `spec.resourceClaims`")
+            yield field_errors.invalid(
+                f"{at}.name", claim["name"], "must match the name of an entry in `spec.resourceClaims`"
+            )
         if number in twice:
             yield field_errors.duplicate(f"{at}.name", claim["name"])
         if "resourceClaimName" in claim:
@@ -190,7 +215,9 @@ def _validate_asked(mapping: Json, spec: Json, at: str) -> Iterator[FieldCause]:
     containers = {one["name"]: one for part in ("initContainers", "containers") for one in spec.get(part) or ()}
     name, resource = mapping["containerName"], mapping["resourceName"]
     if name not in containers:
-        yield field_errors.invalid(f"{at}.containerName", name, f"must match the name of an entry in {_CONTAINERS.format('.name')}")
+        yield field_errors.invalid(
+            f"{at}.containerName", name, f"must match the name of an entry in {_CONTAINERS.format('.name')}"
+        )
     elif resource not in ((containers[name].get("resources") or {}).get("requests") or {}):
         entry = f"an entry in {_CONTAINERS.format('.resources.requests')}"
         yield field_errors.invalid(f"{at}.resourceName", resource, f"must match the extended resource name of {entry}")

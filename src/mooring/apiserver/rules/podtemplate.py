@@ -62,7 +62,9 @@ def validate(template: Json) -> Iterator[FieldCause]:
     for cause in itertools.chain(podspec.validate(spec, None), podspec.validate_ephemeral(spec, None)):
         yield msgspec.structs.replace(cause, field=f"{FIELD}.{cause.field}")
     if spec.get("ephemeralContainers"):
-        yield field_errors.forbidden(f"{FIELD}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
+        yield field_errors.forbidden(
+            f"{FIELD}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template"
+        )
     if "runtimeClassName" in spec:
         yield from checks.named(spec["runtimeClassName"], f"{FIELD}.spec.runtimeClassName", names.dns_subdomain)
     policy, at = spec.get("preemptionPolicy"), f"{FIELD}.spec.preemptionPolicy"
@@ -88,7 +90,11 @@ def validate_selected(
 ) -> Iterator[FieldCause]:
     """The selector, and the template where that can be read. kind: as the text names it. unreadable: said where it can't be."""
     selector = spec.get("selector")
-    wrong = list(selectors.validate_labels(selector, "spec.selector")) if selector is not None else [field_errors.required("spec.selector")]
+    wrong = (
+        list(selectors.validate_labels(selector, "spec.selector"))
+        if selector is not None
+        else [field_errors.required("spec.selector")]
+    )
     yield from wrong
     if selector == {}:
         yield field_errors.invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
@@ -117,7 +123,14 @@ def validate_counts(values: Json, field: str, *parts: str) -> Iterator[FieldCaus
 
 
 _COUNTED: Final = (
-    *("observedGeneration", "replicas", "updatedReplicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+    *(
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "availableReplicas",
+    ),
     *("currentReplicas", "unavailableReplicas", "terminatingReplicas", "collisionCount"),
 )
 

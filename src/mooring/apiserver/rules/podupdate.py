@@ -21,9 +21,13 @@ _OWN_RULES: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 def validate(new: Json, old: Json) -> Iterator[FieldCause]:
     after, before = new["spec"], old["spec"]
-    changed = [part for part in ("containers", "initContainers") if len(after.get(part) or []) != len(before.get(part) or [])]
+    changed = [
+        part for part in ("containers", "initContainers") if len(after.get(part) or []) != len(before.get(part) or [])
+    ]
     if changed:
-        yield from (field_errors.forbidden(f"spec.{part}", "pod updates may not add or remove containers") for part in changed)
+        yield from (
+            field_errors.forbidden(f"spec.{part}", "pod updates may not add or remove containers") for part in changed
+        )
         return
     yield from _validate_deadline(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
     yield from _validate_tolerations(after, before)
@@ -50,7 +54,9 @@ def _validate_deadline(after: int | None, before: int | None) -> list[FieldCause
     field = "spec.activeDeadlineSeconds"
     if after is None:
         return [field_errors.invalid(field, None, "must not update from a positive integer to nil value")]
-    return [field_errors.invalid(field, after, "must be less than or equal to previous value")] if after > before else []
+    return (
+        [field_errors.invalid(field, after, "must be less than or equal to previous value")] if after > before else []
+    )
 
 
 def _validate_tolerations(after: Json, before: Json) -> list[FieldCause]:
@@ -58,18 +64,27 @@ def _validate_tolerations(after: Json, before: Json) -> list[FieldCause]:
     now = [_timeless(toleration) for toleration in after.get("tolerations") or []]
     if all(_timeless(toleration) in now for toleration in before.get("tolerations") or []):
         return []
-    return [field_errors.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
+    return [
+        field_errors.forbidden(
+            "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
+        )
+    ]
 
 
 def _timeless(toleration: Json) -> Json:
-    return {part: value for part, value in toleration.items() if part != "tolerationSeconds" or toleration.get("effect") != "NoExecute"}
+    return {
+        part: value
+        for part, value in toleration.items()
+        if part != "tolerationSeconds" or toleration.get("effect") != "NoExecute"
+    }
 
 
 def _validate_gates(after: Json, before: Json) -> Iterator[FieldCause]:
     known = [gate["name"] for gate in before.get("schedulingGates") or []]
     yield from (
         field_errors.forbidden(
-            f"spec.schedulingGates[{number}].name", f"only deletion is allowed, but found new scheduling gate '{gate['name']}'"
+            f"spec.schedulingGates[{number}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate['name']}'",
         )
         for number, gate in enumerate(after.get("schedulingGates") or [])
         if gate["name"] not in known
@@ -85,11 +100,15 @@ def _validate_narrowed(after: Json, before: Json) -> Iterator[FieldCause]:
     field = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
     terms, old_terms = _node_terms(after), _node_terms(before)
     if old_terms and len(terms) != len(old_terms):
-        yield field_errors.invalid(field, terms, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+        yield field_errors.invalid(
+            field, terms, "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        )
         return
     for number, (term, old) in enumerate(zip(terms, old_terms, strict=False)):
         if not _is_narrowed(term, old):
-            yield field_errors.invalid(f"{field}[{number}]", term, "only additions are allowed (no mutations or deletions)")
+            yield field_errors.invalid(
+                f"{field}[{number}]", term, "only additions are allowed (no mutations or deletions)"
+            )
 
 
 def _node_terms(spec: Json) -> list[Json]:

@@ -15,9 +15,41 @@ from mooring.apiserver.rules.podshape import MESSAGES
 
 SOURCES: Final = tuple(MESSAGES["VolumeSource"].fields)
 _ORDER: Final = (
-    *("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi", "glusterfs", "flocker"),
-    *("persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc", "flexVolume", "configMap", "azureFile"),
-    *("vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "storageos", "projected", "scaleIO", "csi", "ephemeral"),
+    *(
+        "emptyDir",
+        "hostPath",
+        "gitRepo",
+        "gcePersistentDisk",
+        "awsElasticBlockStore",
+        "secret",
+        "nfs",
+        "iscsi",
+        "glusterfs",
+        "flocker",
+    ),
+    *(
+        "persistentVolumeClaim",
+        "rbd",
+        "cinder",
+        "cephfs",
+        "quobyte",
+        "downwardAPI",
+        "fc",
+        "flexVolume",
+        "configMap",
+        "azureFile",
+    ),
+    *(
+        "vsphereVolume",
+        "photonPersistentDisk",
+        "portworxVolume",
+        "azureDisk",
+        "storageos",
+        "projected",
+        "scaleIO",
+        "csi",
+        "ephemeral",
+    ),
     "image",
 )
 """If there are two sources, the later one is the wrong one."""
@@ -28,7 +60,17 @@ _PARTS_255: Final = ("gcePersistentDisk", "awsElasticBlockStore")
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 _CLAIM_METADATA: Final = (
-    *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"),
+    *(
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+    ),
     *("deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"),
 )
 _ALSO_CALLED: Final = {**volumesources.ALSO_CALLED, "downwardAPI": "downwarAPI"}
@@ -81,7 +123,9 @@ def _validate_source(volume: Json, field: str, pod_name: str | None) -> Iterator
     if "iscsi" in volume:
         yield from _validate_iscsi(volume["iscsi"], volume["name"], f"{field}.name")
     for other in others:
-        yield field_errors.forbidden(f"{field}.{_ALSO_CALLED.get(other, other)}", "may not specify more than 1 volume type")
+        yield field_errors.forbidden(
+            f"{field}.{_ALSO_CALLED.get(other, other)}", "may not specify more than 1 volume type"
+        )
 
 
 def _validate_claim_name(pod_name: str, name: str, field: str) -> Iterator[FieldCause]:
@@ -112,7 +156,11 @@ def _validate_plain(source: str, content: Json, field: str) -> Iterator[FieldCau
 def _validate_host_path(content: Json, field: str) -> list[FieldCause]:
     if not content["path"]:
         return [field_errors.required(f"{field}.path")]
-    found = [field_errors.invalid(f"{field}.path", content["path"], "must not contain '..'")] if ".." in content["path"].split("/") else []
+    found = (
+        [field_errors.invalid(f"{field}.path", content["path"], "must not contain '..'")]
+        if ".." in content["path"].split("/")
+        else []
+    )
     return found + checks.one_of(content["type"], f"{field}.type", volumesources.HOST_PATH_TYPES)
 
 
@@ -170,7 +218,9 @@ def _validate_projected(content: Json, field: str) -> Iterator[FieldCause]:
         for name in _PROJECTED:
             for item in (source.get(name) or {}).get("items") or []:
                 if item["path"] and item["path"] in paths:
-                    yield field_errors.invalid(field, source[name].get("name", item["path"]), "conflicting duplicate paths")
+                    yield field_errors.invalid(
+                        field, source[name].get("name", item["path"]), "conflicting duplicate paths"
+                    )
                 paths.add(item["path"])
 
 

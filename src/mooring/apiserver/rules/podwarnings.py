@@ -24,7 +24,9 @@ _OLD_ANNOTATIONS: Final = (
 _WHOLE_BYTES: Final = ("memory", "ephemeral-storage")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-_NEGATIVE: Final = "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+_NEGATIVE: Final = (
+    "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+)
 """For templates: a pod's value has been made 1."""
 _IN_HOSTNAME: Final = "the Pod's hostname"
 _NULL_SELECTOR: Final = "a null labelSelector results in matching no pod"
@@ -39,7 +41,9 @@ def warnings(pod: Json, old: Json | None) -> Iterator[str]:
 def names_warnings(meta: Json, where: str) -> list[str]:
     """where: the name appears, as the text has it."""
     wrong = names.dns_label(meta.get("name", ""))
-    message = f"metadata.name: this is used in {where}, which can result in surprising behavior; a DNS label is recommended"
+    message = (
+        f"metadata.name: this is used in {where}, which can result in surprising behavior; a DNS label is recommended"
+    )
     return [f"{message}: [{' '.join(wrong)}]"] if meta.get("name") and wrong else []
 
 
@@ -99,9 +103,15 @@ def _of_lists(spec: Json) -> Iterator[str]:
             yield f'{field}: duplicate name "{name}"'
         seen.add(name)
     addresses = [alias["ip"] for alias in spec.get("hostAliases") or []]
-    yield from (f'spec.hostAliases[{number}].ip: duplicate ip "{addresses[number]}"' for number in sorted(checks.repeated(addresses)))
+    yield from (
+        f'spec.hostAliases[{number}].ip: duplicate ip "{addresses[number]}"'
+        for number in sorted(checks.repeated(addresses))
+    )
     servers = (spec.get("dnsConfig") or {}).get("nameservers")
-    for field, text in (*checks.each(servers, "spec.dnsConfig.nameservers"), *checks.each(addresses, "spec.hostAliases")):
+    for field, text in (
+        *checks.each(servers, "spec.dnsConfig.nameservers"),
+        *checks.each(addresses, "spec.hostAliases"),
+    ):
         plain = str(ipaddress.ip_address(text))
         if ":" in plain and plain != text:
             at = f"{field}.ip" if field.startswith("spec.hostAliases") else field
@@ -133,7 +143,9 @@ def _of_paths(volumes: list[Json]) -> Iterator[str]:
             given: list[_Path] = [(item["path"], "") for item in content.get("items") or ()]
             yield from _overlapping(given, f'volume "{volume["name"]}" ({called.format(name)})')
         sources = (volume.get("projected") or {}).get("sources") or ()
-        yield from (f'volume "{volume["name"]}" (Projected) has no sources provided' for source in sources if not source)
+        yield from (
+            f'volume "{volume["name"]}" (Projected) has no sources provided' for source in sources if not source
+        )
         given = [path for source in sources for path in _paths_of(source)]
         yield from _overlapping(given, f'volume "{volume["name"]}" (Projected)')
 
@@ -244,7 +256,10 @@ class _Ports:
             return self._all
         same = self._places.get(number, {})
         alike = (same.get(one, []) for one in {address, ""}) if address else same.values()
-        return [self._all[place] for place in sorted(place for group in (*self._places.get(0, {}).values(), *alike) for place in group)]
+        return [
+            self._all[place]
+            for place in sorted(place for group in (*self._places.get(0, {}).values(), *alike) for place in group)
+        ]
 
 
 def _of_port(port: Json, field: str, earlier: _Ports) -> Iterator[str]:

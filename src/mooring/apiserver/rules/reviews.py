@@ -109,7 +109,11 @@ ACCESS_REVIEWS: Final = (
 
 
 def _who_am_i(call: ApiCall) -> Json:
-    return {**call.body, "metadata": {"creationTimestamp": rfc3339(call.now)}, "status": {"userInfo": _shown(call.user)}}
+    return {
+        **call.body,
+        "metadata": {"creationTimestamp": rfc3339(call.now)},
+        "status": {"userInfo": _shown(call.user)},
+    }
 
 
 def _whose_token(call: ApiCall) -> Json:

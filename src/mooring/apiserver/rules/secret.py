@@ -115,8 +115,14 @@ def _validate_map(new: Json) -> list[FieldCause]:
     found = [cause for key in texts for cause in checks.named(key, f"data[{key}]", key_reasons)]
     for key in binaries:
         found += checks.named(key, f"binaryData[{key}]", key_reasons)
-    found += [field_errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in texts if key in binaries]
-    size = sum(len(text.encode()) for text in texts.values()) + sum(len(base64.b64decode(text)) for text in binaries.values())
+    found += [
+        field_errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+        for key in texts
+        if key in binaries
+    ]
+    size = sum(len(text.encode()) for text in texts.values()) + sum(
+        len(base64.b64decode(text)) for text in binaries.values()
+    )
     return found + ([field_errors.too_long("", _BYTES_MAX)] if size > _BYTES_MAX else [])
 
 
@@ -124,7 +130,9 @@ def _validate_map_update(new: Json, old: Json) -> list[FieldCause]:
     if not old.get("immutable"):
         return []
     found = [] if new.get("immutable") else [field_errors.forbidden("immutable", _FROZEN)]
-    return found + [field_errors.forbidden(part, _FROZEN) for part in ("data", "binaryData") if new.get(part) != old.get(part)]
+    return found + [
+        field_errors.forbidden(part, _FROZEN) for part in ("data", "binaryData") if new.get(part) != old.get(part)
+    ]
 
 
 CONFIG_MAPS: Final = Resource(

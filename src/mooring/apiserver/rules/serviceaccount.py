@@ -64,12 +64,16 @@ def _bound(call: ApiCall, reference: Json) -> Json:
         raise api_errors.bad_request(f"cannot bind token to object of type {group}/{number}, Kind={kind}")
     found = call.store.get(resource, Key(call.key.namespace if resource.namespaced else "", name)).whole()
     if kind == "Pod" and found["spec"].get("serviceAccountName", "") != call.key.name:
-        text = f'cannot bind token for serviceaccount "{call.key.name}" to pod running with different serviceaccount name.'
+        text = (
+            f'cannot bind token for serviceaccount "{call.key.name}" to pod running with different serviceaccount name.'
+        )
         raise api_errors.bad_request(text)
     uid = reference.get("uid", "")
     if uid not in ("", found["metadata"]["uid"]):
         why = f"the UID in the bound object reference ({uid}) does not match the UID in record."
-        raise api_errors.failed_precondition(resource, name, f"{why} The object might have been deleted and then recreated")
+        raise api_errors.failed_precondition(
+            resource, name, f"{why} The object might have been deleted and then recreated"
+        )
     return found
 
 

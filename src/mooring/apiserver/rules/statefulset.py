@@ -79,7 +79,9 @@ def _validate(new: Json) -> Iterator[FieldCause]:
     yield from podtemplate.validate_counts(spec, "spec", "replicas", "minReadySeconds")
     if "ordinals" in spec:
         yield from checks.at_least(spec["ordinals"]["start"], "spec.ordinals.start", 0)
-    yield from podtemplate.validate_selected(spec, "statefulset", lambda template: podtemplate.validate(_as_its_pods(template, spec)), "")
+    yield from podtemplate.validate_selected(
+        spec, "statefulset", lambda template: podtemplate.validate(_as_its_pods(template, spec)), ""
+    )
     text = "activeDeadlineSeconds in StatefulSet is not Supported"
     yield from podtemplate.validate_endless(
         spec["template"], field_errors.forbidden(f"{podtemplate.FIELD}.spec.activeDeadlineSeconds", text)
@@ -136,7 +138,9 @@ def _warnings(new: Json, old: Json | None) -> Iterator[str]:
     spec = new["spec"]
     yield from podtemplate.warnings(new, old)
     for field, claim in checks.each(spec.get("volumeClaimTemplates"), "spec.volumeClaimTemplates"):
-        yield from claimspec.warnings(claim["spec"], field if old is None else f"{field}.Spec")  # (so the real one says)
+        yield from claimspec.warnings(
+            claim["spec"], field if old is None else f"{field}.Spec"
+        )  # (so the real one says)
     if spec["revisionHistoryLimit"] < 0:
         yield "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
 

@@ -47,7 +47,11 @@ def _validate(new: Json) -> Iterator[FieldCause]:
 
 
 def _validate_source(source: Json) -> Iterator[FieldCause]:
-    name, inline, field = source.get("persistentVolumeName"), source.get("inlineVolumeSpec"), "spec.source.persistentVolumeName"
+    name, inline, field = (
+        source.get("persistentVolumeName"),
+        source.get("inlineVolumeSpec"),
+        "spec.source.persistentVolumeName",
+    )
     if name is None and inline is not None:
         yield from _validate_inline(inline, "spec.source.inlineVolumeSpec")
     elif name is None:
@@ -67,12 +71,16 @@ def _validate_inline(spec: Json, field: str) -> Iterator[FieldCause]:
     if spec.get("persistentVolumeReclaimPolicy", "Retain") != "Retain":
         yield field_errors.forbidden(f"{field}.persistentVolumeReclaimPolicy", f"may only be Retain {_INLINE}")
     if spec.get("volumeMode", "Filesystem") != "Filesystem":
-        yield field_errors.forbidden(f"{field}.volumeMode", f"may not specify volumeMode other than Filesystem {_INLINE}")
+        yield field_errors.forbidden(
+            f"{field}.volumeMode", f"may not specify volumeMode other than Filesystem {_INLINE}"
+        )
     if "csi" not in spec:
         yield field_errors.required(f"{field}.csi", f"has to be specified {_INLINE}")
     yield from checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes")
     yield from volumesources.validate(spec, field)
-    yield from volumesources.validate_paths({part: value for part, value in spec.items() if part != "nodeAffinity"}, field)
+    yield from volumesources.validate_paths(
+        {part: value for part, value in spec.items() if part != "nodeAffinity"}, field
+    )
 
 
 def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
@@ -87,7 +95,9 @@ def _validate_error(error: Json, field: str) -> Iterator[FieldCause]:
     if len(error.get("message", "").encode()) > _MESSAGE_BYTES_MAX:
         yield field_errors.too_long(f"{field}.message", _METADATA_BYTES_MAX)  # (the real one names the other bound)
     if error.get("errorCode", 0) < 0:
-        yield field_errors.invalid(f"{field}.errorCode", error["errorCode"], "must be between 0 and 2147483647, inclusive")
+        yield field_errors.invalid(
+            f"{field}.errorCode", error["errorCode"], "must be between 0 and 2147483647, inclusive"
+        )
 
 
 VOLUME_ATTACHMENTS: Final = Resource(

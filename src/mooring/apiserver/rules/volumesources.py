@@ -51,7 +51,16 @@ _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
-HOST_PATH_TYPES: Final = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
+HOST_PATH_TYPES: Final = (
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+)
 _DEPRECATED: Final = {
     "photonPersistentDisk": ("photonPersistentDisk", "v1.11, non-functional in v1.16+"),
     "scaleIO": ("scaleIO", "v1.16, non-functional in v1.22+"),
@@ -60,11 +69,37 @@ _DEPRECATED: Final = {
     "cephfs": ("cephfs", "v1.28, non-functional in v1.31+"),
     "rbd": ("rbd", "v1.28, non-functional in v1.31+"),
 }
-_CHECKED_SECRETS: Final = ("controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef")
+_CHECKED_SECRETS: Final = (
+    "controllerPublishSecretRef",
+    "controllerExpandSecretRef",
+    "nodePublishSecretRef",
+    "nodeExpandSecretRef",
+)
 ALSO_CALLED: Final = {"cephfs": "cephFS"}
 _ORDER: Final = (
-    *("hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte", "cephfs", "iscsi"),
-    *("cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "scaleIO"),
+    *(
+        "hostPath",
+        "gcePersistentDisk",
+        "awsElasticBlockStore",
+        "glusterfs",
+        "flocker",
+        "nfs",
+        "rbd",
+        "quobyte",
+        "cephfs",
+        "iscsi",
+    ),
+    *(
+        "cinder",
+        "fc",
+        "flexVolume",
+        "azureFile",
+        "vsphereVolume",
+        "photonPersistentDisk",
+        "portworxVolume",
+        "azureDisk",
+        "scaleIO",
+    ),
     *("local", "storageos", "csi"),
 )
 """The order of the real one's rules: if there are two sources, the later one is the wrong one."""
@@ -106,8 +141,13 @@ def validate_paths(spec: Json, field: str) -> Iterator[FieldCause]:
     """Checks a PersistentVolume's spec: a local volume names its node, and the root of a machine is not recycled."""
     if "local" in spec and "nodeAffinity" not in spec and next(iter(chosen(spec))) == "local":
         yield field_errors.required(f"{field}.nodeAffinity", "Local volume requires node affinity")
-    if _clean(spec.get("hostPath", {}).get("path", "")) == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
-        yield field_errors.forbidden(f"{field}.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
+    if (
+        _clean(spec.get("hostPath", {}).get("path", "")) == "/"
+        and spec.get("persistentVolumeReclaimPolicy") == "Recycle"
+    ):
+        yield field_errors.forbidden(
+            f"{field}.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'"
+        )
 
 
 def _clean(path: str) -> str:

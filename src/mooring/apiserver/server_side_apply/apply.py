@@ -45,7 +45,9 @@ class Conflicting(Exception):
         self.fields = fields
 
 
-def apply(resource: Resource, live: Json, config: Json, writer: str, now: str, *, subresource: str = "", force: bool = False) -> Json:
+def apply(
+    resource: Resource, live: Json, config: Json, writer: str, now: str, *, subresource: str = "", force: bool = False
+) -> Json:
     """The live object after an apply, with its record of owners; to be decoded like any body.
 
     live: {} where there is none yet. config: the body's JSON value. Raises Conflict, BadRequest, ServerError.
@@ -59,7 +61,11 @@ def apply(resource: Resource, live: Json, config: Json, writer: str, now: str, *
     ignored = unwritten(resource, subresource)
     applying = _Applying(shape_of(resource), ignored, managed.applier(writer, subresource), resource.api_version, now)
     try:
-        outcome = _by_kubectl(applying, live, config, record, force) if writer == _KUBECTL else applying.apply(live, config, record, force)
+        outcome = (
+            _by_kubectl(applying, live, config, record, force)
+            if writer == _KUBECTL
+            else applying.apply(live, config, record, force)
+        )
     except Conflicting as error:
         raise _refused(error.fields) from error
     if not is_first or applying.manager in outcome.managed:  # (who owns nothing begins no record)
@@ -100,14 +106,18 @@ class _Applying(msgspec.Struct, frozen=True):
         had = with_named(self.shape, last)
         pruned = remove(self.shape, merged, had) or {}
         there = with_named(self.shape, fields_of(self.shape, merged))
-        everybodys = functools.reduce(lambda left, right: left | right, (entry.fields for entry in record.values()), NO_FIELDS)
+        everybodys = functools.reduce(
+            lambda left, right: left | right, (entry.fields for entry in record.values()), NO_FIELDS
+        )
         left = with_named(self.shape, fields_of(self.shape, pruned))
         pruned = remove(self.shape, merged, there - (left | with_named(self.shape, everybodys))) or {}
         left = with_named(self.shape, fields_of(self.shape, pruned))
         result: Json = remove(self.shape, merged, (there - left) & had) or {}
         return result
 
-    def _stamped(self, kept: dict[FieldManager, ManagedFieldsEntry], *, changed: bool) -> dict[FieldManager, ManagedFieldsEntry]:
+    def _stamped(
+        self, kept: dict[FieldManager, ManagedFieldsEntry], *, changed: bool
+    ) -> dict[FieldManager, ManagedFieldsEntry]:
         """With what the manager can own, and since when. An apply that changes no field leaves the time as it was."""
         others = {other: entry for other, entry in kept.items() if other != self.manager}
         entry = kept.get(self.manager)
@@ -132,7 +142,12 @@ def _first_record(resource: Resource, live: Json, now: str, subresource: str) ->
     applied = record[first].fields & (note | _applied_by_client(shape_of(resource), live))
     rest = _without(dict(record), first, applied)
     return (
-        {**rest, managed.updater(_KUBECTLS_OWN, resource.api_version): ManagedFieldsEntry(applied, resource.api_version, now)}
+        {
+            **rest,
+            managed.updater(_KUBECTLS_OWN, resource.api_version): ManagedFieldsEntry(
+                applied, resource.api_version, now
+            ),
+        }
         if applied
         else record
     )
@@ -151,7 +166,9 @@ def _by_kubectl(applying: _Applying, live: Json, config: Json, record: Managed, 
     annotations = outcome.obj["metadata"].get("annotations") or {}
     if LAST_APPLIED in annotations:
         note = {**annotations, LAST_APPLIED: _note(config)}
-        return msgspec.structs.replace(outcome, obj={**outcome.obj, "metadata": {**outcome.obj["metadata"], "annotations": note}})
+        return msgspec.structs.replace(
+            outcome, obj={**outcome.obj, "metadata": {**outcome.obj["metadata"], "annotations": note}}
+        )
     return outcome
 
 
@@ -171,7 +188,9 @@ def _applied_by_client(shape: Shape, live: Json) -> FieldSet:
 def _note(config: Json) -> str:
     metadata = dict(config.get("metadata") or {})
     if metadata.get("annotations"):
-        metadata["annotations"] = {name: value for name, value in metadata["annotations"].items() if name != LAST_APPLIED}
+        metadata["annotations"] = {
+            name: value for name, value in metadata["annotations"].items() if name != LAST_APPLIED
+        }
     return msgspec.json.encode({**config, "metadata": metadata}, order="sorted").decode() + "\n"
 
 
@@ -228,7 +247,8 @@ def _refused(fields: Mapping[FieldManager, FieldSet]) -> Conflict:
     """As kube-apiserver words it."""
     found = [(manager, path) for manager in sorted(fields) for path in fields[manager]]
     causes = [
-        {"reason": "FieldManagerConflict", "message": f"conflict with {_named(manager)}", "field": shown(path)} for manager, path in found
+        {"reason": "FieldManagerConflict", "message": f"conflict with {_named(manager)}", "field": shown(path)}
+        for manager, path in found
     ]
     if len(found) == 1:
         text = f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}"

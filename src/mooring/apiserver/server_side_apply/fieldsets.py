@@ -57,11 +57,17 @@ class FieldSet:
         return self.children.get(element, NO_FIELDS)
 
     def __or__(self, other: FieldSet) -> FieldSet:
-        children = {element: self.below(element) | other.below(element) for element in self.children.keys() | other.children.keys()}
+        children = {
+            element: self.below(element) | other.below(element)
+            for element in self.children.keys() | other.children.keys()
+        }
         return FieldSet(self.members | other.members, children)
 
     def __and__(self, other: FieldSet) -> FieldSet:
-        children = {element: self.below(element) & other.below(element) for element in self.children.keys() & other.children.keys()}
+        children = {
+            element: self.below(element) & other.below(element)
+            for element in self.children.keys() & other.children.keys()
+        }
         return FieldSet(self.members & other.members, children)
 
     def __sub__(self, other: FieldSet) -> FieldSet:
@@ -72,7 +78,9 @@ class FieldSet:
     def without(self, other: FieldSet) -> FieldSet:
         """Without the other's members and all that lies below them."""
         children = {
-            element: child.without(other.below(element)) for element, child in self.children.items() if element not in other.members
+            element: child.without(other.below(element))
+            for element, child in self.children.items()
+            if element not in other.members
         }
         return FieldSet(self.members - other.members, children)
 

@@ -27,7 +27,15 @@ def type_name(value: Any) -> str:
         return "map[string]interface {}"
     if isinstance(value, list):
         return "[]interface {}"
-    return "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "float64" if isinstance(value, float) else "int64"
+    return (
+        "bool"
+        if isinstance(value, bool)
+        else "string"
+        if isinstance(value, str)
+        else "float64"
+        if isinstance(value, float)
+        else "int64"
+    )
 
 
 def _plain(value: Any) -> str:

@@ -32,7 +32,16 @@ UPDATERS_MAX: Final = 10
 ANCIENT: Final = "ancient-changes"
 """Takes over from the oldest where more than UPDATERS_MAX managers have updated an object."""
 
-_SERVERS_OWN: Final = ("name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields")
+_SERVERS_OWN: Final = (
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+)
 _NOBODYS: Final = field_set(
     (named("apiVersion"),),
     (named("kind"),),
@@ -89,7 +98,8 @@ def is_cleared(entries: Any) -> bool:
 def written_entries(managed: Managed) -> list[dict[str, Any]]:
     """As an object carries it, in its order: appliers first, the oldest first."""
     order = sorted(
-        managed.items(), key=lambda found: (found[0].operation, found[1].time, found[0].name, found[1].version, found[0].subresource)
+        managed.items(),
+        key=lambda found: (found[0].operation, found[1].time, found[0].name, found[1].version, found[0].subresource),
     )
     return [_written(manager, entry) for manager, entry in order]
 
@@ -115,7 +125,9 @@ def conflicts(managed: Managed, compared: Comparison, manager: FieldManager) -> 
     return {other: fields for other, fields in found.items() if fields}
 
 
-def released(managed: Managed, fields: FieldSet, but: FieldManager | None = None) -> dict[FieldManager, ManagedFieldsEntry]:
+def released(
+    managed: Managed, fields: FieldSet, but: FieldManager | None = None
+) -> dict[FieldManager, ManagedFieldsEntry]:
     """The record without those fields. but: a manager that keeps them. A manager without fields has no entry."""
     left = {other: entry if other == but else entry.owning(entry.fields - fields) for other, entry in managed.items()}
     return {other: entry for other, entry in left.items() if entry.fields}
@@ -133,7 +145,9 @@ def same_but_for_times(left: Mapping[str, Any], right: Mapping[str, Any]) -> boo
     ours, theirs = left["metadata"], right["metadata"]
     if not ours.get("managedFields") or not theirs.get("managedFields"):
         return False
-    if not equal_json({**left, "metadata": {**ours, "managedFields": None}}, {**right, "metadata": {**theirs, "managedFields": None}}):
+    if not equal_json(
+        {**left, "metadata": {**ours, "managedFields": None}}, {**right, "metadata": {**theirs, "managedFields": None}}
+    ):
         return False
     return _timeless(ours["managedFields"]) == _timeless(theirs["managedFields"])
 
@@ -146,7 +160,9 @@ def _read(entry: Mapping[str, Any]) -> tuple[FieldManager, ManagedFieldsEntry]:
     operation, version = entry.get("operation"), entry.get("apiVersion", "")
     if operation not in (APPLY, UPDATE) or not version or entry.get("fieldsType") != "FieldsV1":
         raise ValueError("an entry names its operation, its apiVersion and the type of its fields")
-    manager = FieldManager(entry.get("manager", ""), operation, version if operation == UPDATE else "", entry.get("subresource", ""))
+    manager = FieldManager(
+        entry.get("manager", ""), operation, version if operation == UPDATE else "", entry.get("subresource", "")
+    )
     return manager, ManagedFieldsEntry(from_json(entry.get("fieldsV1") or {}), version, entry.get("time") or "")
 
 
@@ -172,7 +188,9 @@ def _bounded(managed: dict[FieldManager, ManagedFieldsEntry]) -> dict[FieldManag
             continue
         if bucket not in managed:
             managed[bucket] = managed.pop(first)
-        managed[bucket] = ManagedFieldsEntry(managed[bucket].fields | managed[manager].fields, manager.version, managed[manager].time)
+        managed[bucket] = ManagedFieldsEntry(
+            managed[bucket].fields | managed[manager].fields, manager.version, managed[manager].time
+        )
         if manager != bucket:
             del managed[manager]
         count -= 1
@@ -215,7 +233,9 @@ def record_at_creation(resource: Resource, sent: Json, by: Writer, now: float) -
     return record_after(resource, None, new, by, now)
 
 
-def record_after(resource: Resource, old: Json | None, new: Json, by: Writer, now: float, subresource: str = "") -> list[Json]:
+def record_after(
+    resource: Resource, old: Json | None, new: Json, by: Writer, now: float, subresource: str = ""
+) -> list[Json]:
     """The managedFields after a write; empty where none are kept.
 
     old: None at creation. new: decoded and with its defaults. Its managedFields are the client's: a client that sends the record back
@@ -233,23 +253,36 @@ def record_after(resource: Resource, old: Json | None, new: Json, by: Writer, no
         return []
     if not record and old is not None:
         record = record_before(resource, old, rfc3339(now))
-    version = new["apiVersion"] if subresource == "scale" else resource.api_version  # (a scale writes a field of its object)
+    version = (
+        new["apiVersion"] if subresource == "scale" else resource.api_version
+    )  # (a scale writes a field of its object)
     who = updater(by.name, version, subresource)
-    compared = compare(shape_of(resource), without_record(empty_object(resource) if old is None else old), without_record(new))
+    compared = compare(
+        shape_of(resource), without_record(empty_object(resource) if old is None else old), without_record(new)
+    )
     return written_entries(after_update(record, compared, who, unwritten(resource, subresource), rfc3339(now)))
 
 
 def record_of_status(resource: Resource, entries: list[Json], old: Any, new: Any, now: float) -> list[Json]:
     """The entries of the status when the server itself has written it. entries: those before, which are of the status alone, too."""
-    who, bare = updater(SERVER.name, resource.api_version, "status"), {"apiVersion": resource.api_version, "kind": resource.kind}
+    who, bare = (
+        updater(SERVER.name, resource.api_version, "status"),
+        {"apiVersion": resource.api_version, "kind": resource.kind},
+    )
     compared = compare(shape_of(resource), {**bare, "status": old}, {**bare, "status": new})
-    return written_entries(after_update(read_entries(entries), compared, who, unwritten(resource, "status"), rfc3339(now)))
+    return written_entries(
+        after_update(read_entries(entries), compared, who, unwritten(resource, "status"), rfc3339(now))
+    )
 
 
-def record_before(resource: Resource, live: Json, time: str, subresource: str = "") -> dict[FieldManager, ManagedFieldsEntry]:
+def record_before(
+    resource: Resource, live: Json, time: str, subresource: str = ""
+) -> dict[FieldManager, ManagedFieldsEntry]:
     """The record of an object that has none: whoever wrote its fields, they belong to nobody that is known by name."""
     first = updater(BEFORE_FIRST_APPLY, resource.api_version, subresource)
-    return after_update({}, compare(shape_of(resource), empty_object(resource), live), first, unwritten(resource, subresource), time)
+    return after_update(
+        {}, compare(shape_of(resource), empty_object(resource), live), first, unwritten(resource, subresource), time
+    )
 
 
 def has_note(obj: Json) -> bool:

@@ -122,7 +122,10 @@ LIST_KEYS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
 """Lists whose items have other keys here than the strategic merge's."""
 _LOOSE_LISTS: Final = frozenset({("JSONSchemaProps", "enum")})
 """Values that are read as they come, and are lists here."""
-_KEY_DEFAULTS: Final[Mapping[tuple[str, str], Any]] = {("ContainerPort", "protocol"): "TCP", ("LocalObjectReference", "name"): ""}
+_KEY_DEFAULTS: Final[Mapping[tuple[str, str], Any]] = {
+    ("ContainerPort", "protocol"): "TCP",
+    ("LocalObjectReference", "name"): "",
+}
 _SCALARS: Final = {
     "s": "string",
     "y": "string",
@@ -151,7 +154,9 @@ def keys_of(message: Message, field: Field) -> tuple[str, ...] | None:
 def object_shape(message: Message) -> Shape:
     """A whole object of a built-in kind."""
     inner, text = _message(message), Shape(Form.SCALAR, type="string")
-    return msgspec.structs.replace(inner, member=lambda name: text if name in ("apiVersion", "kind") else inner.member(name))
+    return msgspec.structs.replace(
+        inner, member=lambda name: text if name in ("apiVersion", "kind") else inner.member(name)
+    )
 
 
 @functools.cache
@@ -191,7 +196,10 @@ def _field(message: Message, field: Field) -> Shape:
 def _defaults(item: Message, keys: tuple[str, ...]) -> dict[str, Any]:
     """A key that is always in the JSON counts as its zero where it is left out."""
     zeros = {key: scalars.ZEROS[item.fields[key].type] for key in keys if item.fields[key].always}
-    return {**zeros, **{key: value for (name, key), value in _KEY_DEFAULTS.items() if name == item.name and key in keys}}
+    return {
+        **zeros,
+        **{key: value for (name, key), value in _KEY_DEFAULTS.items() if name == item.name and key in keys},
+    }
 
 
 _SCHEMA_SCALARS: Final = {"string": "string", "boolean": "boolean", "integer": "numeric", "number": "numeric"}

@@ -88,7 +88,9 @@ def remove(shape: Shape, value: Any, gone: FieldSet) -> Any:
     shape = resolved(shape, value)
     if isinstance(value, dict):
         kept = {
-            name: remove(shape.inner(name) or shape, inner, gone.below(named(name))) if gone.below(named(name)) else inner
+            name: remove(shape.inner(name) or shape, inner, gone.below(named(name)))
+            if gone.below(named(name))
+            else inner
             for name, inner in value.items()
             if named(name) not in gone.members
         }
@@ -125,7 +127,9 @@ def _element(shape: Shape, item: Any) -> str:
     if not shape.keys:
         return valued(item)
     given = item if isinstance(item, dict) else {}
-    return keyed({key: given.get(key, shape.defaults.get(key)) for key in shape.keys if key in given or key in shape.defaults})
+    return keyed(
+        {key: given.get(key, shape.defaults.get(key)) for key in shape.keys if key in given or key in shape.defaults}
+    )
 
 
 def _item_shape(shape: Shape) -> Shape:
@@ -142,7 +146,8 @@ def _wrong(shape: Shape, value: Any, path: Path) -> Iterator[str]:
     elif shape.form is Form.LIST:
         yield from _wrong_list(shape, value, path)
     elif isinstance(value, dict | list) or (
-        shape.type and (not isinstance(value, _TYPES[shape.type]) or (shape.type == "numeric" and isinstance(value, bool)))
+        shape.type
+        and (not isinstance(value, _TYPES[shape.type]) or (shape.type == "numeric" and isinstance(value, bool)))
     ):
         tell = _TELLERS.get(shape.type, gotexts.plain)
         yield f"{shown(path)}: expected {_TOLD.get(shape.type, shape.type)}, got {tell(value)}"
@@ -196,9 +201,7 @@ def _no_element(shape: Shape, item: Any) -> str:
     if any(key in item or key in shape.defaults for key in shape.keys):
         return ""
     keys = " ".join(f'"{key}"' for key in shape.keys)
-    return (
-        f"associative list with keys has an element that omits all key fields [{keys}] (and doesn't have default values for any key fields)"
-    )
+    return f"associative list with keys has an element that omits all key fields [{keys}] (and doesn't have default values for any key fields)"
 
 
 def _collect(shape: Shape, value: Any, path: Path, builder: FieldSetBuilder) -> None:

@@ -65,7 +65,9 @@ class About:
                 return None
             body = value if isinstance(value, bytes) else msgspec.json.encode(value)
             tag = openapi_tag(documented) or hashlib.sha256(body).hexdigest().upper()
-            kept[path] = _Made(HttpReply(200, body, _OWN.get(path[0], JSON), headers=(("ETag", f'"{tag}"'), ("Vary", "Accept"))), tag)
+            kept[path] = _Made(
+                HttpReply(200, body, _OWN.get(path[0], JSON), headers=(("ETag", f'"{tag}"'), ("Vary", "Accept"))), tag
+            )
         return kept[path]
 
     def _value(self, path: tuple[str, ...]) -> Mapping[str, Any] | bytes | None:

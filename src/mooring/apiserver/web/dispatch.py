@@ -77,14 +77,22 @@ class Dispatcher:
         self.limits, self._metrics = limits, metrics
         self.connections: dict[Connection, None] = {}
         self._extra: set[Connection] = set()
-        self._service, self._store, self._durability, self._streams, self._clock = service, store, durability, streams, clock
+        self._service, self._store, self._durability, self._streams, self._clock = (
+            service,
+            store,
+            durability,
+            streams,
+            clock,
+        )
         self._waiting: deque[tuple[int, _Exit]] = deque()
         self._turns, self._long = Turns(), LongRequests(store)
         self._date, self._date_at = "", -1
         self._on_quiet: Callable[[], None] = lambda: None
         durability.on_commit(lambda _resource: self.release())
         metrics.gauge("mooring_apiserver_connections", "Open connections.", lambda: len(self.connections))
-        metrics.gauge("mooring_apiserver_waiting_for_commit", "Answers that wait for their commit.", lambda: len(self._waiting))
+        metrics.gauge(
+            "mooring_apiserver_waiting_for_commit", "Answers that wait for their commit.", lambda: len(self._waiting)
+        )
 
     # what connections ask
 
@@ -162,7 +170,11 @@ class Dispatcher:
     def _answer_aside(self, asking: _Asking) -> None:
         """The kind is looked up when the request has its turn: it may have gone, or changed, while the request waited."""
         request = asking.request
-        self._long.take(len(request.body), lambda: self._answered(request, self._route(request), Effort()), partial(self._leave, asking))
+        self._long.take(
+            len(request.body),
+            lambda: self._answered(request, self._route(request), Effort()),
+            partial(self._leave, asking),
+        )
 
     def _leave(self, asking: _Asking, found: HttpReply | WatchReply | Exception) -> None:
         """Sends the answer, once the newest version, which it may have seen, is committed."""
@@ -170,12 +182,22 @@ class Dispatcher:
         try:
             if isinstance(found, Exception):
                 raise found
-            if isinstance(found, HttpReply) and len(found.body) > _LARGE_BYTES and not self._has_room_for(len(found.body)):
+            if (
+                isinstance(found, HttpReply)
+                and len(found.body) > _LARGE_BYTES
+                and not self._has_room_for(len(found.body))
+            ):
                 found = error_reply(api_errors.too_many_requests())
             exit_ = self._exit(asking, found)
         except Exception as error:
             trace = traceback.format_exc()
-            _log.error("A request could not be answered", error=error, method=request.method, path=_shown(asking.head), traceback=trace)
+            _log.error(
+                "A request could not be answered",
+                error=error,
+                method=request.method,
+                path=_shown(asking.head),
+                traceback=trace,
+            )
             text = f"Internal error occurred: {type(error).__name__}"
             exit_ = self._exit(asking, error_reply(ServerError(text, reason="InternalError")))
         if self._store.version <= self._durability.committed or is_health(request.path):
@@ -231,7 +253,11 @@ class Dispatcher:
     def _exit(self, asking: _Asking, reply: HttpReply | WatchReply) -> _Exit:
         """Sends the reply, or another in its stead. A watch that begins with existing objects takes them now."""
         connection, what = asking.connection, asking.what
-        stream = None if isinstance(reply, HttpReply) else self._streams.prepare(reply, connection, is_chunked=asking.head.is_chunkable)
+        stream = (
+            None
+            if isinstance(reply, HttpReply)
+            else self._streams.prepare(reply, connection, is_chunked=asking.head.is_chunkable)
+        )
 
         def leave(other: HttpReply | None) -> None:
             final = other or reply
@@ -260,7 +286,9 @@ class Dispatcher:
         """Where answers that nobody reads are too much together, watches end that have the largest: their clients begin again."""
         unread = self._unread()
         over = sum(unread.values()) + self._sending() - _UNSENT_BYTES_MAX
-        watches = [each for each in self.connections if each.watch is not None and not each.is_writable] if over > 0 else []
+        watches = (
+            [each for each in self.connections if each.watch is not None and not each.is_writable] if over > 0 else []
+        )
         for connection in sorted(watches, key=lambda each: -unread.get(each.unsent.id, 0) - each.sending_bytes):
             shares_with_one_cut = bool(connection.unsent) and connection.unsent.id not in unread
             if over > 0 or shares_with_one_cut:

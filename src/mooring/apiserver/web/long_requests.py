@@ -48,10 +48,14 @@ class LongRequests:
 
     def is_one(self, request: HttpRequest, route: Route | None) -> bool:
         """True for a request that is long by its size, or by that of what it is about."""
-        if len(request.body) > BODY_BYTES or (len(request.body) > _SLOW_BODY_BYTES and "yaml" in request.headers.get("content-type", "")):
+        if len(request.body) > BODY_BYTES or (
+            len(request.body) > _SLOW_BODY_BYTES and "yaml" in request.headers.get("content-type", "")
+        ):
             return True
         if route is None:
-            return request.path[0] == "openapi" or (request.path[0] in _OF_ALL_KINDS and len(self._store.resources) > _KINDS)
+            return request.path[0] == "openapi" or (
+                request.path[0] in _OF_ALL_KINDS and len(self._store.resources) > _KINDS
+            )
         accept = request.headers.get("accept", "")
         if "yaml" in accept:
             return True

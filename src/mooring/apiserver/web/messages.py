@@ -90,7 +90,9 @@ def packed(reply: HttpReply, accept_encoding: str) -> HttpReply:
     if not any(clause.partition(";")[0].strip().lower() == "gzip" for clause in accept_encoding.split(",")):
         return reply
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
-    return msgspec.structs.replace(reply, body=packer.compress(reply.body) + packer.flush(), headers=(*reply.headers, *_HEADERS))
+    return msgspec.structs.replace(
+        reply, body=packer.compress(reply.body) + packer.flush(), headers=(*reply.headers, *_HEADERS)
+    )
 
 
 @functools.lru_cache(maxsize=256)

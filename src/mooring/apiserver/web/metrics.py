@@ -68,7 +68,9 @@ def asked(request: HttpRequest, route: Route | None) -> RequestLabels:
             verb = "APPLY"
     dry_run = "All" if request.query.get("dryRun") == "All" else ""
     resource = route.resource
-    return RequestLabels("apiserver", dry_run, resource.group, resource.plural, scope, route.subresource, verb, resource.version)
+    return RequestLabels(
+        "apiserver", dry_run, resource.group, resource.plural, scope, route.subresource, verb, resource.version
+    )
 
 
 def _lasting(what: RequestLabels) -> list[str]:
@@ -82,15 +84,26 @@ class ServerMetrics:
     def __init__(self, store: ObjectStore) -> None:
         self._metrics = Metrics()
         registry = self._metrics.registry
-        self._requests = Counter("apiserver_request_total", "Requests answered.", ["code", *RequestLabels._fields], registry=registry)
+        self._requests = Counter(
+            "apiserver_request_total", "Requests answered.", ["code", *RequestLabels._fields], registry=registry
+        )
         self._seconds = Histogram(
-            "apiserver_request_duration_seconds", "From request to answer.", RequestLabels._fields, buckets=_BOUNDS, registry=registry
+            "apiserver_request_duration_seconds",
+            "From request to answer.",
+            RequestLabels._fields,
+            buckets=_BOUNDS,
+            registry=registry,
         )
         self._longrunning = Gauge(
-            "apiserver_longrunning_requests", "Watches under way.", _lasting(RequestLabels(*RequestLabels._fields)), registry=registry
+            "apiserver_longrunning_requests",
+            "Watches under way.",
+            _lasting(RequestLabels(*RequestLabels._fields)),
+            registry=registry,
         )
         kind_labels = ["group", "version", "resource"]
-        self._event_counter = Counter("apiserver_watch_events_total", "Events told to watches.", kind_labels, registry=registry)
+        self._event_counter = Counter(
+            "apiserver_watch_events_total", "Events told to watches.", kind_labels, registry=registry
+        )
         registry.register(_Objects(store))
         self._answers: dict[tuple[RequestLabels, int], tuple[Counter, Histogram]] = {}
         self._events: dict[_Kind, Counter] = {}
@@ -123,7 +136,10 @@ class ServerMetrics:
         if series is None:
             if not self._is_served(what.kind):
                 return
-            series = self._answers[what, status] = self._requests.labels(str(status), *what), self._seconds.labels(*what)
+            series = self._answers[what, status] = (
+                self._requests.labels(str(status), *what),
+                self._seconds.labels(*what),
+            )
         total, duration = series
         total.inc()
         duration.observe(seconds)
@@ -166,8 +182,12 @@ class _Objects(Collector):
 
     def collect(self) -> Iterable[Metric]:
         objects = GaugeMetricFamily("apiserver_resource_objects", "Stored objects.", labels=["group", "resource"])
-        named = GaugeMetricFamily("apiserver_storage_objects", "Stored objects, by the kind's whole name.", labels=["resource"])
-        counted = {(resource.group, resource.plural): resource for resource in self._store.resources if resource.answer is None}
+        named = GaugeMetricFamily(
+            "apiserver_storage_objects", "Stored objects, by the kind's whole name.", labels=["resource"]
+        )
+        counted = {
+            (resource.group, resource.plural): resource for resource in self._store.resources if resource.answer is None
+        }
         for (group, plural), resource in counted.items():
             count = len(self._store.table(resource))
             objects.add_metric([group, plural], count)

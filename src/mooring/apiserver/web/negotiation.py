@@ -53,7 +53,9 @@ def wanted(accept: str, include: str = "", *, watch: bool = False) -> AnswerForm
         if rendering is not None and not (watch and media_type != JSON):
             return AnswerForm(media_type, rendering)
     served = ", ".join(_SERVED)
-    message = "only the following media types are accepted:" if known else "406: Not Acceptable\n\nAvailable representations:"
+    message = (
+        "only the following media types are accepted:" if known else "406: Not Acceptable\n\nAvailable representations:"
+    )
     raise NotAcceptable(f"{message} {served}", reason="NotAcceptable")
 
 
@@ -71,7 +73,9 @@ def _rendering(parameters: Mapping[str, str], include: str) -> Rendering | None:
             if include not in ("", *_INCLUDED):
                 why = "must be 'Metadata', 'Object', 'None', or empty"
                 shown = field_errors.shown(include)
-                raise api_errors.bad_request(f"Unable to convert to Table as requested: includeObject: Invalid value: {shown}: {why}")
+                raise api_errors.bad_request(
+                    f"Unable to convert to Table as requested: includeObject: Invalid value: {shown}: {why}"
+                )
             return TableRendering(version, include or "Metadata")
         case "PartialObjectMetadata":
             return Metadata(version, is_list=False)
@@ -142,7 +146,9 @@ def _parsed_apply(body: bytes) -> tuple[Any, list[str]]:
 def as_yaml(body: bytes) -> bytes:
     """A JSON answer in YAML. Raises NotAcceptable for a large one, which would take long."""
     if len(body) > BYTES_MAX:
-        raise NotAcceptable(f"the answer has more than {BYTES_MAX} bytes, too much for YAML; ask for JSON", reason="NotAcceptable")
+        raise NotAcceptable(
+            f"the answer has more than {BYTES_MAX} bytes, too much for YAML; ask for JSON", reason="NotAcceptable"
+        )
     return dump_yaml(msgspec.json.decode(body))
 
 
@@ -150,7 +156,9 @@ def _by_weight(accept: str) -> list[tuple[str, Mapping[str, str]]]:
     clauses = []
     for part in accept.split(","):
         clause, *rest = (piece.strip() for piece in part.split(";"))
-        parameters = {name.strip().lower(): value.strip() for name, _, value in (piece.partition("=") for piece in rest)}
+        parameters = {
+            name.strip().lower(): value.strip() for name, _, value in (piece.partition("=") for piece in rest)
+        }
         clauses.append((clause.lower(), parameters))
     return sorted(clauses, key=lambda found: -_weight(found[1]))  # (a stable sort: equals stay in the client's order)
 

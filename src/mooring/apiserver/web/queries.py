@@ -81,7 +81,9 @@ def _placed(resource: Resource, namespace: str | None, place: list[str]) -> Rout
     if (subresource and not _has(resource, subresource)) or (name and resource.answer is not None):
         return None
     action = resource.action(subresource)
-    return Route(action.part if action is not None and action.part is not None else resource, namespace, name, subresource)
+    return Route(
+        action.part if action is not None and action.part is not None else resource, namespace, name, subresource
+    )
 
 
 def _has(resource: Resource, subresource: str) -> bool:
@@ -171,7 +173,9 @@ def write_options(query: Query, kind: str, *, applies: bool = False) -> WriteOpt
         wrong.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
     if wrong:
         raise field_errors.invalid_object(kind, "meta.k8s.io", "", wrong)
-    return WriteOptions(bool(query.get("dryRun")), FieldValidation(validation), manager, force is not None and _boolean(force))
+    return WriteOptions(
+        bool(query.get("dryRun")), FieldValidation(validation), manager, force is not None and _boolean(force)
+    )
 
 
 @functools.lru_cache(maxsize=256)
@@ -210,7 +214,9 @@ def _kind_of(given: dict[str, Any]) -> str:
     version, kind = given.get("apiVersion"), given.get("kind")
     for part, value in (("apiVersion", version), ("kind", kind)):
         if not isinstance(value, str | None):
-            raise api_errors.bad_request(f"couldn't get version/kind; json parse error: {WrongType('string', value, f'.{part}')}")
+            raise api_errors.bad_request(
+                f"couldn't get version/kind; json parse error: {WrongType('string', value, f'.{part}')}"
+            )
     if (version or "").count("/") > 1:
         raise api_errors.bad_request(f"unexpected GroupVersion string: {version}")
     return kind or "DeleteOptions"
@@ -244,7 +250,11 @@ def _wrong_propagation(given: Mapping[str, Any]) -> list[FieldCause]:
     if policy is None:
         return []
     both = given.get("orphanDependents") is not None
-    found = [field_errors.invalid(field, policy, "orphanDependents and deletionPropagation cannot be both set")] if both else []
+    found = (
+        [field_errors.invalid(field, policy, "orphanDependents and deletionPropagation cannot be both set")]
+        if both
+        else []
+    )
     return found + ([] if policy in _POLICIES else [field_errors.not_supported(field, policy, [*_POLICIES, "nil"])])
 
 

@@ -47,7 +47,9 @@ class WholeRendering(msgspec.Struct, frozen=True):
     def many(self, resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...], _now: float) -> bytes:
         """Items of built-in kinds do not say their kind, as in the real server; those of custom kinds do."""
         if resource.custom is not None:
-            return _listed(resource.list_kind, resource.api_version, {"continue": "", **meta}, [stored.body for stored in items])
+            return _listed(
+                resource.list_kind, resource.api_version, {"continue": "", **meta}, [stored.body for stored in items]
+            )
         head = b'{"apiVersion":%s,"kind":%s,' % (_encode(resource.api_version), _encode(resource.kind))
         bodies = [b"{" + stored.body[len(head) :] if stored.body.startswith(head) else stored.body for stored in items]
         return _listed(resource.list_kind, resource.api_version, meta, bodies)
@@ -68,13 +70,23 @@ class Metadata(msgspec.Struct, frozen=True):
 
     def one(self, resource: Resource, stored: Stored, _now: float) -> bytes:
         if self.is_list:
-            raise _mismatch(f"you requested PartialObjectMetadataList, but the requested object is not a list ({resource.kind})")
+            raise _mismatch(
+                f"you requested PartialObjectMetadataList, but the requested object is not a list ({resource.kind})"
+            )
         return _partial(self.version, stored)
 
     def many(self, resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...], _now: float) -> bytes:
         if not self.is_list:
-            raise _mismatch(f"you requested PartialObjectMetadata, but the requested object is a list ({resource.list_kind})")
-        return _listed("PartialObjectMetadataList", self.version, meta, [_partial(self.version, stored) for stored in items], empty=b"null")
+            raise _mismatch(
+                f"you requested PartialObjectMetadata, but the requested object is a list ({resource.list_kind})"
+            )
+        return _listed(
+            "PartialObjectMetadataList",
+            self.version,
+            meta,
+            [_partial(self.version, stored) for stored in items],
+            empty=b"null",
+        )
 
     def event(self, _resource: Resource, stored: Stored, _now: float, *, first: bool) -> bytes:
         return _partial(self.version, stored)
@@ -103,7 +115,12 @@ class TableRendering(msgspec.Struct, frozen=True):
             return self._blank(resource, _version_of(stored), self._object(stored), first=first)
 
     def bookmark(self, resource: Resource, meta: dict[str, Any], *, first: bool) -> bytes:
-        return self._blank(resource, {"resourceVersion": meta["resourceVersion"]}, _partial_of(self.version, _encode(meta)), first=first)
+        return self._blank(
+            resource,
+            {"resourceVersion": meta["resourceVersion"]},
+            _partial_of(self.version, _encode(meta)),
+            first=first,
+        )
 
     def _blank(self, resource: Resource, meta: dict[str, Any], obj: bytes, *, first: bool) -> bytes:
         columns = columns_of(resource)
@@ -111,7 +128,9 @@ class TableRendering(msgspec.Struct, frozen=True):
         row = b'{"cells":%s,"object":%s}' % (_encode(cells), obj)
         return self._whole(meta, columns if first else None, [row])
 
-    def _table(self, resource: Resource, meta: dict[str, Any], items: Iterable[Stored], now: float, *, defined: bool) -> bytes:
+    def _table(
+        self, resource: Resource, meta: dict[str, Any], items: Iterable[Stored], now: float, *, defined: bool
+    ) -> bytes:
         columns = columns_of(resource)
         cells, conditions_of = [column.cell for column in columns], row_conditions_of(resource)
         rows = []
@@ -119,10 +138,15 @@ class TableRendering(msgspec.Struct, frozen=True):
             obj = stored.whole()
             conditions = conditions_of(obj)
             encoded = b',"conditions":%s' % _encode(conditions) if conditions else b""
-            rows.append(b'{"cells":%s%s,"object":%s}' % (_encode([cell(obj, now) for cell in cells]), encoded, self._object(stored)))
+            rows.append(
+                b'{"cells":%s%s,"object":%s}'
+                % (_encode([cell(obj, now) for cell in cells]), encoded, self._object(stored))
+            )
         return self._whole(meta, columns if defined else None, rows, empty=empty_rows_of(resource))
 
-    def _whole(self, meta: dict[str, Any], columns: tuple[Column, ...] | None, rows: list[bytes], *, empty: bytes = b"[]") -> bytes:
+    def _whole(
+        self, meta: dict[str, Any], columns: tuple[Column, ...] | None, rows: list[bytes], *, empty: bytes = b"[]"
+    ) -> bytes:
         defined = None if columns is None else [column.to_json() for column in columns]
         head = _encode({"kind": "Table", "apiVersion": self.version, "metadata": meta, "columnDefinitions": defined})
         return _ended(head, b"rows", rows, empty)

@@ -66,7 +66,9 @@ class ApiServer:
         """Raises ConfigError for a host that others could reach."""
         host, port = address
         if host != "localhost" and not ipaddress.ip_address(host).is_loopback:
-            raise ConfigError(f"the embedded API server listens on this machine alone, not on '{host}': take 127.0.0.1 or ::1")
+            raise ConfigError(
+                f"the embedded API server listens on this machine alone, not on '{host}': take 127.0.0.1 or ::1"
+            )
         self._store, self._identity, self._clock, self._host, self._port = store, identity, clock, host, port
         durability = durability or InMemory(store)
         limits = limits or ConnectionLimits()
@@ -109,7 +111,9 @@ class ApiServer:
             return TlsTransport(context, connection, buffer, line=connection.line)
 
         try:
-            self._server = await asyncio.get_running_loop().create_server(link, self._host, self._port, backlog=_ACCEPTED_AT_ONCE)
+            self._server = await asyncio.get_running_loop().create_server(
+                link, self._host, self._port, backlog=_ACCEPTED_AT_ONCE
+            )
             for listener in self._server.sockets:
                 with socket.socket(fileno=os.dup(listener.fileno())) as same:
                     same.listen(_BACKLOG)

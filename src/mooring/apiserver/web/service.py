@@ -29,7 +29,17 @@ from mooring.apiserver.table import Listing, Stored, Written
 from mooring.apiserver.users import Tokens
 from mooring.apiserver.web import negotiation, queries
 from mooring.apiserver.web.about import About, health, is_health
-from mooring.apiserver.web.messages import JSON, TEXT, HttpReply, HttpRequest, WatchReply, error_reply, json_reply, packed, status_of
+from mooring.apiserver.web.messages import (
+    JSON,
+    TEXT,
+    HttpReply,
+    HttpRequest,
+    WatchReply,
+    error_reply,
+    json_reply,
+    packed,
+    status_of,
+)
 from mooring.apiserver.web.queries import Route, WriteOptions, route_of
 from mooring.apiserver.web.rendering import Rendering
 from mooring.base.clock import Clock, rfc3339
@@ -42,7 +52,13 @@ class Service:
     """The server's answers. token: the admin's bearer token. tokens: signs for service accounts."""
 
     def __init__(
-        self, store: ObjectStore, *, clock: Clock, token: str, durability: Durability | None = None, tokens: Tokens | None = None
+        self,
+        store: ObjectStore,
+        *,
+        clock: Clock,
+        token: str,
+        durability: Durability | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         assert token, "a server without a token would serve everybody on the machine"
         self._store, self._clock, self._durability = store, clock, durability or InMemory(store)
@@ -105,12 +121,16 @@ class Service:
         return HttpReply(404, b"404 page not found\n", TEXT, headers=(("X-Content-Type-Options", "nosniff"),))
 
     def _is_built_in(self, group: str) -> bool:
-        return group != "" and any(resource.group == group and resource.custom is None for resource in self._store.resources)
+        return group != "" and any(
+            resource.group == group and resource.custom is None for resource in self._store.resources
+        )
 
     def _of_resource(self, request: HttpRequest, route: Route) -> HttpReply | WatchReply:
         """The answer as the client can read it."""
         watch = queries.opens_watch(request.method, route, request.query)
-        wanted = negotiation.wanted(request.headers.get("accept", ""), request.query.get("includeObject", ""), watch=watch)
+        wanted = negotiation.wanted(
+            request.headers.get("accept", ""), request.query.get("includeObject", ""), watch=watch
+        )
         verbs = _Verbs(self._store, request, route, self._clock.wall_s(), self._tokens, wanted.rendering)
         try:
             reply = verbs.answer()
@@ -119,7 +139,9 @@ class Service:
         if isinstance(reply, WatchReply):
             return reply
         custom = route.resource.custom
-        warnings = [custom.deprecation, *verbs.warnings] if custom is not None and custom.deprecation else verbs.warnings
+        warnings = (
+            [custom.deprecation, *verbs.warnings] if custom is not None and custom.deprecation else verbs.warnings
+        )
         if warnings:
             reply = msgspec.structs.replace(reply, warnings=tuple(warnings))
         if wanted.media_type != JSON and reply.body:
@@ -131,7 +153,13 @@ class _Verbs:
     """One request to one resource."""
 
     def __init__(
-        self, store: ObjectStore, request: HttpRequest, route: Route, now: float, tokens: Tokens | None, rendering: Rendering
+        self,
+        store: ObjectStore,
+        request: HttpRequest,
+        route: Route,
+        now: float,
+        tokens: Tokens | None,
+        rendering: Rendering,
     ) -> None:
         self._store, self._request, self._route, self._now, self._tokens = store, request, route, now, tokens
         self._rendering = rendering
@@ -215,7 +243,9 @@ class _Verbs:
     def _create(self) -> HttpReply:
         options = queries.write_options(self._request.query, "CreateOptions")
         body, by = self._body(options), self._writer(options)
-        written = self._store.create(self._resource, body, self._key.namespace, self._now, dry_run=options.dry_run, by=by)
+        written = self._store.create(
+            self._resource, body, self._key.namespace, self._now, dry_run=options.dry_run, by=by
+        )
         return self._written_reply(written)
 
     def _replace(self) -> HttpReply:
@@ -277,7 +307,9 @@ class _Verbs:
         if not deleted.gone or self._resource.delete_answers_object:
             return HttpReply(200, self._one(deleted.stored))
         details = {**api_errors.details_of(self._resource, self._key.name), "uid": deleted.stored.uid}
-        return json_reply({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+        return json_reply(
+            {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+        )
 
     def _delete_many(self) -> HttpReply:
         """Answers what was found, as it was before."""
@@ -319,7 +351,9 @@ class _Verbs:
 
     def _call(self, body: Json, *, dry_run: bool = False) -> ApiCall:
         user = self._request.user
-        return ApiCall(self._store, self._resource, self._key, body, self._now, user, dry_run=dry_run, tokens=self._tokens)
+        return ApiCall(
+            self._store, self._resource, self._key, body, self._now, user, dry_run=dry_run, tokens=self._tokens
+        )
 
     def _parsed_scope(self) -> ListScope:
         query = self._request.query
@@ -329,7 +363,9 @@ class _Verbs:
         """asked: the kind of the body where it is not the object's."""
         resource = asked or self._resource
         message = resource.message if resource.custom is None else None
-        value, problems = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body, message)
+        value, problems = negotiation.parse_body(
+            self._request.headers.get("content-type", ""), self._request.body, message
+        )
         try:
             body, warnings = decode_object(resource, value, options.validation, problems)
         except UnknownFields as error:
@@ -346,4 +382,6 @@ class _Verbs:
 
 
 def _not_allowed() -> MethodNotAllowed:
-    return MethodNotAllowed("the server does not allow this method on the requested resource", reason="MethodNotAllowed")
+    return MethodNotAllowed(
+        "the server does not allow this method on the requested resource", reason="MethodNotAllowed"
+    )

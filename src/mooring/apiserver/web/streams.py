@@ -54,7 +54,9 @@ class WatchStream:
 
     __slots__ = ("_cursor", "_held", "_is_chunked", "_lines", "_reply", "_sink", "is_woken", "place", "timer")
 
-    def __init__(self, reply: WatchReply, cursor: Cursor, sink: LineSink, lines: WatchLines, *, is_chunked: bool) -> None:
+    def __init__(
+        self, reply: WatchReply, cursor: Cursor, sink: LineSink, lines: WatchLines, *, is_chunked: bool
+    ) -> None:
         self._reply, self._cursor, self._sink, self._lines, self._is_chunked = reply, cursor, sink, lines, is_chunked
         self.timer: asyncio.TimerHandle | None = None
         self.place: Place = reply.resource.storage

@@ -31,7 +31,10 @@ class Unsent:
 
     def piece(self) -> memoryview:
         """The next, which waits no more."""
-        piece, self._left = self._left[:_PIECE_BYTES], self._left[_PIECE_BYTES:] if len(self._left) > _PIECE_BYTES else _NOTHING
+        piece, self._left = (
+            self._left[:_PIECE_BYTES],
+            self._left[_PIECE_BYTES:] if len(self._left) > _PIECE_BYTES else _NOTHING,
+        )
         return piece
 
     def drop(self) -> None:

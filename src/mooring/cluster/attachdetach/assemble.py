@@ -68,7 +68,10 @@ class _Attachments:
 
     def __init__(self, identity: Identity, found: Iterable[VolumeAttachment], nodes: Iterable[str]) -> None:
         attachments = {one.metadata.name: one for one in found}
-        names = {identity.attachment_to(node): node for node in {*nodes, *(one.spec.node_name for one in attachments.values())}}
+        names = {
+            identity.attachment_to(node): node
+            for node in {*nodes, *(one.spec.node_name for one in attachments.values())}
+        }
         self.ours = {names[name]: one for name, one in attachments.items() if name in names}
         self.former: set[str] = set()
         self.foreign: dict[str, list[str]] = {}
@@ -98,7 +101,11 @@ def volume_of(view: View, unique: str) -> Volume:
     inline = view.attachments.by(BY_UNIQUE, unique)
     found = (*_attachments_of(view, pvs), *inline, *(one for one in by_name if one is not None))
     attachments = _Attachments(identity, found, (*pods.nodes, *remembered))
-    unsure = [node for node in remembered if view.memory.record(unique, node).creating or view.memory.record(unique, node).open_posts]
+    unsure = [
+        node
+        for node in remembered
+        if view.memory.record(unique, node).creating or view.memory.record(unique, node).open_posts
+    ]
     others = [name for node, names in attachments.foreign.items() if node not in unsure for name in names]
     for former in _former_ones(view, identity, pods, others):
         attachments.take_over(former)
@@ -127,9 +134,15 @@ def _former_ones(view: View, identity: Identity, pods: _Pods, foreign: Iterable[
     for one in filter(None, map(view.attachment, foreign)):
         node = one.spec.node_name
         is_ending = is_deleting(one) or one.metadata.uid in view.memory.deletions
-        is_listed = _is_reported(identity.unique, view.node(node)) or _is_mounted(identity.unique, view.node(node), view.memory.node(node))
+        is_listed = _is_reported(identity.unique, view.node(node)) or _is_mounted(
+            identity.unique, view.node(node), view.memory.node(node)
+        )
         is_in_need = node in pods.doubts or (node in pods.wishes and is_listed)
-        if one.spec.attacher == identity.driver and is_hashed(one) and (is_ending or (view.is_name_unused(one) and not is_in_need)):
+        if (
+            one.spec.attacher == identity.driver
+            and is_hashed(one)
+            and (is_ending or (view.is_name_unused(one) and not is_in_need))
+        ):
             yield one
 
 
@@ -243,7 +256,9 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
     wishes = tuple(sorted(pods.wishes.get(name, ()), key=lambda wish: (wish.created, wish.ref.name)))
     reported = _is_reported(unique, node)
     is_former = name in attachments.former
-    had = _had(unique, node, node_record, attachment) or (attachment is not None and is_former and view.had_volume_of_name(attachment))
+    had = _had(unique, node, node_record, attachment) or (
+        attachment is not None and is_former and view.had_volume_of_name(attachment)
+    )
     may_be_inherited = attachment is not None and not reported and _may_have_been_unwanted(attachment, record, wishes)
     return Place(
         _node_facts(view, name),
@@ -280,14 +295,18 @@ def _may_have_been_unwanted(attachment: VolumeAttachment, record: Record, wishes
     an attachment is a second old before this controller asks for its deletion (`TooNew`).
     """
     made = attachment.metadata.creation_timestamp or ""
-    return attachment.metadata.uid != record.made_uid and not any(wish.placed and wish.placed <= made for wish in wishes)
+    return attachment.metadata.uid != record.made_uid and not any(
+        wish.placed and wish.placed <= made for wish in wishes
+    )
 
 
 def _is_about(view: View, attachment: VolumeAttachment, identity: Identity, node: str) -> bool:
     spec = attachment.spec
     pv = view.volumes.get(Key("", spec.source.persistent_volume_name or ""))
     found = inline_identity_of(attachment) if pv is None else identity_of(pv)
-    return (spec.attacher, spec.node_name) == (identity.driver, node) and (found == identity or (pv is None and found is None))
+    return (spec.attacher, spec.node_name) == (identity.driver, node) and (
+        found == identity or (pv is None and found is None)
+    )
 
 
 def _is_reported(unique: str, node: Node | None) -> bool:

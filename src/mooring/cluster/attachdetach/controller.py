@@ -16,7 +16,15 @@ from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS, CSIN
 from mooring.base.log import logger
 from mooring.cluster.attachdetach.decision import MarkReports, TakeSteps, VolumeAction
 from mooring.cluster.attachdetach.event_handlers import EventHandlers
-from mooring.cluster.attachdetach.identity import ATTACHMENT, CLAIM, DRIVER, NODE, keeps_of_pod, keeps_of_volume, node_ids_of
+from mooring.cluster.attachdetach.identity import (
+    ATTACHMENT,
+    CLAIM,
+    DRIVER,
+    NODE,
+    keeps_of_pod,
+    keeps_of_volume,
+    node_ids_of,
+)
 from mooring.cluster.attachdetach.memory import Memory
 from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
 from mooring.cluster.attachdetach.options import AttachDetachOptions
@@ -71,7 +79,9 @@ class AttachDetach(Manager):
         )
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
         unresolved = Unresolved(view, events, runtime.clock)
-        self._pods: Controller[Key] = Controller(runtime, "attachdetach-pods", unresolved.reconcile, workers=1, label="pod", log=log)
+        self._pods: Controller[Key] = Controller(
+            runtime, "attachdetach-pods", unresolved.reconcile, workers=1, label="pod", log=log
+        )
         super().__init__(caches, self._volumes, self._nodes, self._pods, first_looks=[self._look])
         metrics = self._metrics = runtime.metrics.once(AttachDetachMetrics)
         self.beside("attachdetach/events", events)

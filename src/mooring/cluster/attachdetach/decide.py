@@ -30,7 +30,15 @@ from mooring.cluster.attachdetach.facts import Place, Volume, Wish
 from mooring.cluster.attachdetach.memory import error_mark
 from mooring.cluster.attachdetach.multi_attach import blocked_step
 from mooring.cluster.attachdetach.options import NEVER
-from mooring.cluster.attachdetach.release import CLASS_FRESH_S, Hold, Rules, hold_of, is_to_be_reported, may_be_forced, place_ahead
+from mooring.cluster.attachdetach.release import (
+    CLASS_FRESH_S,
+    Hold,
+    Rules,
+    hold_of,
+    is_to_be_reported,
+    may_be_forced,
+    place_ahead,
+)
 from mooring.cluster.attachdetach.waited import quarters_s
 from mooring.control.decision import Decision
 
@@ -54,7 +62,13 @@ def decide_volume(volume: Volume, rules: Rules, now: Instant) -> Decision[Volume
     first = _first_to_attach(places)
     steps = tuple(_step(volume, place, first, rules, now) for place in places)
     stale = tuple(place.node.name for place in places if _is_stale(volume, place, rules, now))
-    because = why.Nothing() if not steps else steps[0].because if len(steps) == 1 else why.Steps(tuple(step.because for step in steps))
+    because = (
+        why.Nothing()
+        if not steps
+        else steps[0].because
+        if len(steps) == 1
+        else why.Steps(tuple(step.because for step in steps))
+    )
     marks = (MarkReports(stale),) if stale else ()
     return Decision(because, (*marks, TakeSteps(volume, steps)))
 
@@ -159,7 +173,9 @@ def _create(volume: Volume, place: Place, first: str, rules: Rules, now: Instant
     node = place.node.name
     if not place.wishes:
         return Step(node, why.MayBeWanted(node), wake_s=_open_s(place, now))
-    others = [other for name, other in sorted(volume.places.items()) if name != node and (other.is_held or name == first)]
+    others = [
+        other for name, other in sorted(volume.places.items()) if name != node and (other.is_held or name == first)
+    ]
     if volume.single_node and others:
         return blocked_step(volume, place, others[0], rules, now)
     if now < place.record.not_before:
@@ -173,7 +189,8 @@ def _attached(place: Place) -> Step:
     if place.record.waiting_since is None:
         return Step(node, why.Attached(node))
     notes = tuple(
-        Note(wish.ref, "Normal", SUCCEEDED, f'AttachVolume.Attach succeeded for volume "{wish.pv_name}" ') for wish in place.wishes
+        Note(wish.ref, "Normal", SUCCEEDED, f'AttachVolume.Attach succeeded for volume "{wish.pv_name}" ')
+        for wish in place.wishes
     )
     return Step(node, why.Attached(node), (Tell(node, "attached", "", notes, ends_wait=True),))
 
@@ -226,7 +243,9 @@ def _release(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
     if place.reported or place.node_record.unsure or place.node_record.writing:
         return Step(node, why.Unreporting(node), waits_for=frozenset({report_written(node)}))
     new_s = place.record.seen_since + STAMP_S - now
-    if new_s > 0:  # a later process could not tell a pod that comes now from one that it was made for (`_may_have_been_unwanted`)
+    if (
+        new_s > 0
+    ):  # a later process could not tell a pod that comes now from one that it was made for (`_may_have_been_unwanted`)
         return Step(node, why.TooNew(node), wake_s=new_s)
     if now < place.record.not_before:
         return _backing_off(place, now)
@@ -249,7 +268,9 @@ def _kept(volume: Volume, place: Place, hold: Hold, rules: Rules, now: Instant) 
     again_s = LOOK_AGAIN_S if rules.needs_class(volume) else NEVER
     if may_be_forced(hold):
         _, quarter_s = quarters_s(volume, place, rules, now)
-        return Step(node, why.ForcedLater(node, hold.in_s), wake_s=min(again_s, hold.in_s if quarter_s is None else quarter_s))
+        return Step(
+            node, why.ForcedLater(node, hold.in_s), wake_s=min(again_s, hold.in_s if quarter_s is None else quarter_s)
+        )
     return Step(node, why.NeverForced(node), wake_s=again_s if again_s < NEVER else None)
 
 
@@ -259,11 +280,15 @@ def _detach_failure(volume: Volume, place: Place, now: Instant) -> tuple[Tell, .
     error = place.attachment.status.detach_error
     if error is None or place.record.has_told("detach", f"{error.time} {error.message}", now):
         return ()
-    return (Tell(place.node.name, "detach", f"{error.time} {error.message}", detach_notes(volume, place, error.message)),)
+    return (
+        Tell(place.node.name, "detach", f"{error.time} {error.message}", detach_notes(volume, place, error.message)),
+    )
 
 
 def detach_notes(volume: Volume, place: Place, text: str) -> tuple[Note, ...]:
-    waiting = [(wish.ref, wish.pv_name) for other in volume.places.values() if other is not place for wish in other.wishes]
+    waiting = [
+        (wish.ref, wish.pv_name) for other in volume.places.values() if other is not place for wish in other.wishes
+    ]
     message = 'DetachVolume.Detach failed for volume "{}" on node "{}" : {}'
     return tuple(
         Note(ref, "Warning", "FailedDetachVolume", message.format(pv_name, place.node.name, text))

@@ -20,11 +20,17 @@ from mooring.kube.patch import merge_patch
 Report = tuple[AttachedVolume, ...]
 
 
-def report_of(node: Node, volumes: Iterable[Volume], rules: Rules, now: Instant, stale: Collection[str] | None = None) -> Report:
+def report_of(
+    node: Node, volumes: Iterable[Volume], rules: Rules, now: Instant, stale: Collection[str] | None = None
+) -> Report:
     """The whole list, sorted. stale: the names whose entries are made anew, from these volumes; the others stay. None for all of CSI."""
     name = node.metadata.name
     listed: Mapping[str, AttachedVolume] = {one.name: one for one in node.status.volumes_attached or ()}
-    kept = {key: one for key, one in listed.items() if (not key.startswith(f"{PLUGIN}/") if stale is None else key not in stale)}
+    kept = {
+        key: one
+        for key, one in listed.items()
+        if (not key.startswith(f"{PLUGIN}/") if stale is None else key not in stale)
+    }
     ours = {
         volume.unique: listed.get(volume.unique, AttachedVolume(volume.unique))
         for volume in volumes

@@ -54,8 +54,12 @@ class EventHandlers:
             self._met(node, now)
         async for attachment in in_turns(view.attachments.values()):
             view.sort(attachment)
-        self._volumes.add_later(_keys_of_each(view.attachments, view.volumes_of_attachment), _keys_of_each(view.pods, view.volumes_of_pod))
-        self._reports.add_later(self._reports.newest_due(view.nodes, lambda node: node.metadata.name, self._report_rests))
+        self._volumes.add_later(
+            _keys_of_each(view.attachments, view.volumes_of_attachment), _keys_of_each(view.pods, view.volumes_of_pod)
+        )
+        self._reports.add_later(
+            self._reports.newest_due(view.nodes, lambda node: node.metadata.name, self._report_rests)
+        )
         self._pods.add_later(self._pods.newest_due(view.pods, key_of, self._pod_rests))
 
     def _report_rests(self, node: str) -> Because | None:
@@ -141,7 +145,10 @@ class EventHandlers:
         old, new, name = change.old, change.new, change.object.metadata.name
         if not changed(old, new):
             return
-        record, is_same = self._view.memory.node(name), old is not None and new is not None and old.metadata.uid == new.metadata.uid
+        record, is_same = (
+            self._view.memory.node(name),
+            old is not None and new is not None and old.metadata.uid == new.metadata.uid,
+        )
         record.managed = is_managed(new) or (is_same and (record.managed or is_managed(old)))
         record.silences += new is not None and is_ready(new)
         if old is not None and not is_same:
@@ -197,5 +204,7 @@ def _marks(node: Node) -> tuple[object, ...]:
 def _differing(old: Node, new: Node) -> Iterator[str]:
     """The CSI volumes that one of both has in use, or lists as attached, and the other has not."""
     in_use = set(old.status.volumes_in_use or ()) ^ set(new.status.volumes_in_use or ())
-    listed = {one.name for one in old.status.volumes_attached or ()} ^ {one.name for one in new.status.volumes_attached or ()}
+    listed = {one.name for one in old.status.volumes_attached or ()} ^ {
+        one.name for one in new.status.volumes_attached or ()
+    }
     return (name for name in sorted(in_use | listed) if split_unique_name(name) is not None)

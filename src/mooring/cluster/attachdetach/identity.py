@@ -172,7 +172,11 @@ def _may_be_attached(volume: Volume) -> bool:
 NODE: Final = slim(
     metadata=slim("creation_timestamp", annotations=only(MANAGED, WAITED)),
     spec=slim(taints=items(_is_that_taint)),
-    status=slim("volumes_attached", "volumes_in_use", conditions=items(_is_readiness, slim("type", "status", "last_transition_time"))),
+    status=slim(
+        "volumes_attached",
+        "volumes_in_use",
+        conditions=items(_is_readiness, slim("type", "status", "last_transition_time")),
+    ),
 )
 
 
@@ -187,7 +191,9 @@ def _pod_mask(*, is_in_tree: bool, tells_owner: bool) -> Mask:
             owner_references=items(_is_controller, slim("kind", "controller", *owner)),
             labels=only(_TEMPLATE),
         ),
-        spec=slim("node_name", volumes=items(_may_be_attached, slim("name", "persistent_volume_claim", "ephemeral", *sources))),
+        spec=slim(
+            "node_name", volumes=items(_may_be_attached, slim("name", "persistent_volume_claim", "ephemeral", *sources))
+        ),
         status=slim(
             "phase",
             "init_container_statuses",
@@ -202,10 +208,18 @@ CLAIM: Final = slim(metadata=slim("owner_references"), spec=slim("volume_name"),
 
 VOLUME: Final = slim(
     metadata=slim(),
-    spec=slim("access_modes", "storage_class_name", claim_ref=slim("namespace", "name", "uid"), csi=slim("driver", "volume_handle")),
+    spec=slim(
+        "access_modes",
+        "storage_class_name",
+        claim_ref=slim("namespace", "name", "uid"),
+        csi=slim("driver", "volume_handle"),
+    ),
 )
 IN_TREE_VOLUME: Final = VOLUME | slim(
-    metadata=slim(labels=only(*ZONE_LABELS), annotations=only(AZURE_RESOURCE_GROUP, PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE)),
+    metadata=slim(
+        labels=only(*ZONE_LABELS),
+        annotations=only(AZURE_RESOURCE_GROUP, PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE),
+    ),
     spec=slim(*IN_TREE_SOURCES),
 )
 
@@ -214,7 +228,9 @@ ATTACHMENT: Final = slim(
     spec=slim(
         "attacher",
         "node_name",
-        source=slim("persistent_volume_name", inline_volume_spec=slim("access_modes", csi=slim("driver", "volume_handle"))),
+        source=slim(
+            "persistent_volume_name", inline_volume_spec=slim("access_modes", csi=slim("driver", "volume_handle"))
+        ),
     ),
     status=slim("attached", "attach_error", "detach_error"),
 )
@@ -234,7 +250,9 @@ def keeps_of_pod(pod: Pod) -> Part | None:
     if not any(map(_may_be_attached, volumes)):
         return None
     owner = _controller_of(pod)
-    return _pod_mask(is_in_tree=any(map(is_migratable, volumes)), tells_owner=owner is not None and owner.name != _prefix_of(pod))
+    return _pod_mask(
+        is_in_tree=any(map(is_migratable, volumes)), tells_owner=owner is not None and owner.name != _prefix_of(pod)
+    )
 
 
 def keeps_of_volume(pv: PersistentVolume) -> Part:
@@ -246,11 +264,18 @@ def source_body(pv_name: str, inline: PersistentVolumeSpec | None) -> dict[str, 
     return {"persistentVolumeName": pv_name} if inline is None else {"inlineVolumeSpec": msgspec.to_builtins(inline)}
 
 
-def attachment_body(name: str, driver: str, node: str, source: dict[str, Any], held_as: tuple[str, str] | None) -> dict[str, Any]:
+def attachment_body(
+    name: str, driver: str, node: str, source: dict[str, Any], held_as: tuple[str, str] | None
+) -> dict[str, Any]:
     """held_as: the finalizer of the driver's attacher, and the node's id, where that attacher is part of this process."""
     metadata: dict[str, Any] = {"name": name}
     if held_as is not None:
         finalizer, node_id = held_as
         metadata |= {"finalizers": [finalizer], "annotations": {NODE_ID_ANNOTATION: node_id}}
     spec = {"attacher": driver, "nodeName": node, "source": source}
-    return {"apiVersion": VOLUME_ATTACHMENTS.api_version, "kind": VOLUME_ATTACHMENTS.name, "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": VOLUME_ATTACHMENTS.api_version,
+        "kind": VOLUME_ATTACHMENTS.name,
+        "metadata": metadata,
+        "spec": spec,
+    }

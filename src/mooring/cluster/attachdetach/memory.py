@@ -281,7 +281,9 @@ class Memory:
 
     def __init__(self, began: Instant = -math.inf) -> None:
         self.began = began
-        self._records: dict[str, dict[str, Record] | Record] = {}  # a volume on one node, as most are, has the bare record
+        self._records: dict[
+            str, dict[str, Record] | Record
+        ] = {}  # a volume on one node, as most are, has the bare record
         self._nodes: dict[str, NodeRecord] = {}
         self._last_classes: dict[str, str] = {}  # by volume
         self.deletions: dict[str, Deletion] = {}

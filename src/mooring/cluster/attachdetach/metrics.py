@@ -30,7 +30,11 @@ class AttachDetachMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["volume_plugin", "operation_name", "status", "migrated"]
         self._seconds = Histogram(
-            "storage_operation_duration_seconds", "Storage operation duration", labels, buckets=_BUCKETS_S, registry=registry
+            "storage_operation_duration_seconds",
+            "Storage operation duration",
+            labels,
+            buckets=_BUCKETS_S,
+            registry=registry,
         )
         self._counted = _Counted()
         registry.register(self._counted)
@@ -94,8 +98,15 @@ def _gauges(view: View) -> Iterable[Metric]:
     worlds: Tally[tuple[str, ...]] = Tally((_plugin_of(unique), "desired_state_of_world") for unique, _ in desired)
     worlds.update((_plugin(one.spec.attacher), "actual_state_of_world") for one in view.attachments.values())
     yield _family("attachdetach_controller_total_volumes", "Volumes on nodes", ["plugin_name", "state"], worlds)
-    blocked: Tally[tuple[str, ...]] = Tally((record.blocked_by,) for record in view.memory.records() if record.blocked_by)
-    yield _family("multi_attach_blocked", "Volumes that wait for another node to let go, by the kind of holder", ["class"], blocked)
+    blocked: Tally[tuple[str, ...]] = Tally(
+        (record.blocked_by,) for record in view.memory.records() if record.blocked_by
+    )
+    yield _family(
+        "multi_attach_blocked",
+        "Volumes that wait for another node to let go, by the kind of holder",
+        ["class"],
+        blocked,
+    )
 
 
 def _volumes_of(view: View, pod: Pod) -> Iterator[PersistentVolume]:

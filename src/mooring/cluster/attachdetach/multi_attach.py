@@ -44,10 +44,15 @@ def blocked_step(volume: Volume, place: Place, holder: Place, rules: Rules, now:
     explains = now - since >= EXPLAIN_AFTER_S
     found = holder_of(volume, place.wishes[0], holder, rules, now)
     subject, mark = (
-        ("blocked", f"{holder.node.name} {found.kind}") if explains else ("multi-attach", used_by(volume, place.wishes[0], holder))
+        ("blocked", f"{holder.node.name} {found.kind}")
+        if explains
+        else ("multi-attach", used_by(volume, place.wishes[0], holder))
     )
     wishes, wake_s = _untold(place, subject, mark, now)
-    notes = tuple(Note(wish.ref, "Warning", "FailedAttachVolume", _text(volume, wish, holder, rules, now, explains)) for wish in wishes)
+    notes = tuple(
+        Note(wish.ref, "Warning", "FailedAttachVolume", _text(volume, wish, holder, rules, now, explains))
+        for wish in wishes
+    )
     return Step(
         place.node.name,
         why.Blocked(place.node.name, found.text),
@@ -95,7 +100,9 @@ def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Inst
     if holder.wishes:
         return _pod(wish, holder)
     if holder.doubts:
-        return Holder("pod_unresolved", f"a pod on node {holder.node.name} names its claim; this ends when that pod goes")
+        return Holder(
+            "pod_unresolved", f"a pod on node {holder.node.name} names its claim; this ends when that pod goes"
+        )
     if holder.is_ending:
         return _detaching(holder)
     if holder.foreign and holder.attachment is None:
@@ -120,12 +127,17 @@ def _pod(wish: Wish, holder: Place) -> Holder:
         return Holder("pod", f"a pod of another namespace has it on node {node}; this ends only when that pod goes")
     other = near[0]
     if other.is_deleting:
-        return Holder("pod_deleting", f"pod {other.ref.name} on node {node} is being deleted; this ends when its containers have ended")
+        return Holder(
+            "pod_deleting",
+            f"pod {other.ref.name} on node {node} is being deleted; this ends when its containers have ended",
+        )
     if other.workload and other.workload == wish.workload and other.workload.startswith("Deployment "):
         text = f"pod {other.ref.name} on node {node} is of the same {wish.workload}, which waits for this pod before it deletes that one"
         return Holder("rolling_update", f"{text}; this never ends by itself: use the update strategy Recreate")
     if not holder.node.is_healthy:
-        text = f"pod {other.ref.name} is on node {node}, which is not ready; this ends only when that pod's object is gone"
+        text = (
+            f"pod {other.ref.name} is on node {node}, which is not ready; this ends only when that pod's object is gone"
+        )
         return Holder("pod_on_dead_node", f"{text}: once the node is sure to be down, taint it {OUT_OF_SERVICE_TAINT}")
     return Holder("pod", f"pod {other.ref.name} runs on node {node}; this ends only when that pod goes")
 
@@ -165,5 +177,8 @@ def _mounted(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Insta
         return Holder("dead_node", f"{text}; it is detached at once if the node is tainted {OUT_OF_SERVICE_TAINT}")
     if may_be_forced(hold):
         in_s = format_duration(float(math.ceil(hold.in_s)))
-        return Holder("dead_node", f"{text}; it is detached by force in {in_s}, at once if the node is tainted {OUT_OF_SERVICE_TAINT}")
+        return Holder(
+            "dead_node",
+            f"{text}; it is detached by force in {in_s}, at once if the node is tainted {OUT_OF_SERVICE_TAINT}",
+        )
     return Holder("dead_node", f"{text}; this ends only when the node returns, or is tainted {OUT_OF_SERVICE_TAINT}")

@@ -59,7 +59,9 @@ class CreateUnknown:
     node: str
 
 
-@reason('a POST of the attachment to node "{node}" was not answered, and may still be carried out: waits a minute for it')
+@reason(
+    'a POST of the attachment to node "{node}" was not answered, and may still be carried out: waits a minute for it'
+)
 class CreateOpen:
     node: str
 
@@ -104,12 +106,16 @@ class Mounted:
     node: str
 
 
-@reason('no pod on node "{node}" wants it; the node was made anew and may have it mounted: waits a minute for what its kubelet says')
+@reason(
+    'no pod on node "{node}" wants it; the node was made anew and may have it mounted: waits a minute for what its kubelet says'
+)
 class Unheard:
     node: str
 
 
-@reason('no pod on node "{node}" wants it; the node has it mounted, and is not ready: the detach is forced in {in_s:.0f} s')
+@reason(
+    'no pod on node "{node}" wants it; the node has it mounted, and is not ready: the detach is forced in {in_s:.0f} s'
+)
 class ForcedLater:
     node: str
     in_s: float

@@ -30,7 +30,16 @@ from mooring.control.order import resumed
 from mooring.control.result import Because, Result
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Informer
-from mooring.kube.errors import LATE_S, AlreadyExists, ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from mooring.kube.errors import (
+    LATE_S,
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
 
 log = logger(__name__)
 
@@ -77,7 +86,9 @@ class Reconciler:
             await resumed("steps", volume.unique)
         wakes = [step.wake_s for step in steps if step.wake_s is not None]
         wakes += [REMIND_S + SLACK_S for step in steps if _waits(volume.places[step.node], step)]
-        wakes += [self._left_s(volume.places[step.node]) for step in steps if self._left_s(volume.places[step.node]) > 0]
+        wakes += [
+            self._left_s(volume.places[step.node]) for step in steps if self._left_s(volume.places[step.node]) > 0
+        ]
         topics = frozenset(topic for step in steps for topic in step.waits_for)
         again = any(step.again and self._left_s(volume.places[step.node]) <= 0 for step in steps)
         done = "; ".join(_DONE[type(action)] for step in steps for action in step.actions if type(action) in _DONE)
@@ -92,7 +103,9 @@ class Reconciler:
             if isinstance(action, d.Create):
                 record.creating = True
             elif isinstance(action, d.Delete):
-                self._memory.deletions.setdefault(action.uid, Deletion(action.forced, self._runtime.clock.now())).on_its_way = True
+                self._memory.deletions.setdefault(
+                    action.uid, Deletion(action.forced, self._runtime.clock.now())
+                ).on_its_way = True
 
     async def _step(self, volume: Volume, step: d.Step) -> None:
         await resumed("step", (volume.unique, step.node))
@@ -103,7 +116,12 @@ class Reconciler:
         except ApiError as error:
             delay_s = place.record.failed(BACK_OFF, self._runtime.clock.now(), self._runtime.randomness)
             log.error(
-                "failed, trying again", error=error, volume=volume.unique, node=step.node, because=str(step.because), retry_in_s=delay_s
+                "failed, trying again",
+                error=error,
+                volume=volume.unique,
+                node=step.node,
+                because=str(step.because),
+                retry_in_s=delay_s,
             )
 
     def _note_block(self, place: Place, step: d.Step) -> None:
@@ -163,7 +181,11 @@ class Reconciler:
     async def _look_up(self, volume: Volume, place: Place, node: str) -> None:
         """One GET that finds nothing does not prove that a POST is not yet to be carried out."""
         asked_at = self._runtime.clock.now()
-        name = place.attachment.metadata.name if place.attachment else Identity(volume.driver, volume.handle).attachment_to(node)
+        name = (
+            place.attachment.metadata.name
+            if place.attachment
+            else Identity(volume.driver, volume.handle).attachment_to(node)
+        )
         try:
             found = await self._cluster.get(VOLUME_ATTACHMENTS, name)
         except NotFound:
@@ -235,7 +257,11 @@ class Reconciler:
             if name not in waits:
                 raise
             wait_s = waits[name][0]
-            log.warning("can't read the StorageClass, what it said last says when a detach is forced", StorageClass=name, why=str(error))
+            log.warning(
+                "can't read the StorageClass, what it said last says when a detach is forced",
+                StorageClass=name,
+                why=str(error),
+            )
         waits[name] = wait_s, self._runtime.clock.now()
 
     # -- pods

@@ -31,7 +31,11 @@ class Rules(msgspec.Struct, frozen=True):
 
     def unread_class(self, volume: Volume) -> str:
         """One that was never read, "" where all were, or make no difference."""
-        return next((name for name in volume.class_names if name not in self.class_waits), "") if self.needs_class(volume) else ""
+        return (
+            next((name for name in volume.class_names if name not in self.class_waits), "")
+            if self.needs_class(volume)
+            else ""
+        )
 
     def class_to_read(self, volume: Volume, now: Instant) -> str:
         """One that was not read lately, "" where all were, or make no difference."""
@@ -46,7 +50,9 @@ class Rules(msgspec.Struct, frozen=True):
         """
         if self.options.disable_force_detach:
             return NEVER
-        of_classes = [wait_s for name in volume.class_names if (wait_s := self.class_waits.get(name, (None, 0.0))[0]) is not None]
+        of_classes = [
+            wait_s for name in volume.class_names if (wait_s := self.class_waits.get(name, (None, 0.0))[0]) is not None
+        ]
         given = (max(of_classes, default=None), volume.driver_wait_s, self.options.force_after_s)
         return next(wait_s for wait_s in given if wait_s is not None)
 

@@ -40,13 +40,17 @@ class Reports:
     """written: called with a node after each write of its report, however it ended. A failed one has a back-off of its own: whatever
     the node's volumes come to meanwhile does not shorten it."""
 
-    def __init__(self, runtime: Runtime, view: View, nodes: Informer[Node], rules: Rules, written: Callable[[str], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, view: View, nodes: Informer[Node], rules: Rules, written: Callable[[str], None]
+    ) -> None:
         self._clock, self._randomness = runtime.clock, runtime.randomness
         self._view, self._rules, self._written = view, rules, written
         self._nodes = ObjectWriter(runtime.cluster, NODES, nodes)
 
     async def reconcile(self, name: str) -> Result:
-        await self._clock.sleep(0)  # a report may look at hundreds of volumes: others get their turn before the next one
+        await self._clock.sleep(
+            0
+        )  # a report may look at hundreds of volumes: others get their turn before the next one
         node = self._view.node(name)
         if node is None:
             self._forget(name)
@@ -57,7 +61,10 @@ class Reports:
             return Result(why.ReportDue(name), after_s=due - now)
         stale = record.take_stale()
         volumes = self._volumes_of(name, stale)
-        report, waited = report_of(node, volumes, self._rules, now, stale), note_of(node, volumes, self._rules, now, stale)
+        report, waited = (
+            report_of(node, volumes, self._rules, now, stale),
+            note_of(node, volumes, self._rules, now, stale),
+        )
         if is_current(node, report) and waited == written_on(node) and not record.unsure:
             return Result(why.Reported(name))
         because = why.Reporting(name, _names(report))
@@ -66,7 +73,9 @@ class Reports:
         except Failed as failure:
             record.mark_all()
             delay_s = record.failed(BACK_OFF, self._clock.now(), self._randomness)
-            log.error("could not write the attached volumes, trying again", error=failure, node=name, retry_in_s=delay_s)
+            log.error(
+                "could not write the attached volumes, trying again", error=failure, node=name, retry_in_s=delay_s
+            )
             return Result(because, after_s=delay_s)
         return Result(because, done="wrote the attached volumes", again=True)
 
@@ -84,7 +93,9 @@ class Reports:
         try:
             await self._nodes.patch(node, report_patch(node, report, waited), "status")
             record.checked_at = began
-        except Vanished as error:  # another Node may have its name; while the cache shows this very one, nothing has ended
+        except (
+            Vanished
+        ) as error:  # another Node may have its name; while the cache shows this very one, nothing has ended
             record.mark_all()
             shown = self._view.node(name)
             if shown is not None and shown.metadata.uid == node.metadata.uid:

@@ -71,7 +71,9 @@ class View(msgspec.Struct, frozen=True):
         if node is None or written_on(node):
             return False
         listed = [one.name for one in node.status.volumes_attached or () if split_unique_name(one.name) is not None]
-        attached = [_by_its_name(one, key) for one, key in self.keys_on(name) if one.status.attached and not is_deleting(one)]
+        attached = [
+            _by_its_name(one, key) for one, key in self.keys_on(name) if one.status.attached and not is_deleting(one)
+        ]
         return sorted(listed) == sorted(attached)
 
     # -- which volume
@@ -88,7 +90,10 @@ class View(msgspec.Struct, frozen=True):
     def _key_of(self, attachment: VolumeAttachment, named_by_pods: Callable[[str], Mapping[str, str]]) -> str | None:
         found, name, node = self._volume_of(attachment), attachment.metadata.name, attachment.spec.node_name
         unique = self.orphans.volume_of(name) if found is None else found.unique
-        if unique is None and (unique := self._named_by_node(node).get(name) or named_by_pods(node).get(name)) is not None:
+        if (
+            unique is None
+            and (unique := self._named_by_node(node).get(name) or named_by_pods(node).get(name)) is not None
+        ):
             self.orphans.is_about(attachment, unique)
         return unique or (f"{ORPHAN}{name}" if is_hashed(attachment) else None)
 
@@ -196,7 +201,10 @@ class View(msgspec.Struct, frozen=True):
 
     def volumes_of_driver(self, driver: str) -> Iterator[str]:
         """Looks at all volumes: a CSIDriver seldom changes."""
-        objects = (*self.volumes.values(), *(pv for pod in self.pods.by(BY_DRIVER, driver) for pv in inline_volumes_of(pod)))
+        objects = (
+            *self.volumes.values(),
+            *(pv for pod in self.pods.by(BY_DRIVER, driver) for pv in inline_volumes_of(pod)),
+        )
         yield from (found.unique for found in map(identity_of, objects) if found is not None and found.driver == driver)
 
 

@@ -58,11 +58,17 @@ def quarters_s(volume: Volume, place: Place, rules: Rules, now: Instant) -> tupl
     return round(over * wait_s / QUARTERS, 3), max(LEAST_S, (over + 1) * wait_s / QUARTERS - waited_s)
 
 
-def note_of(node: Node, volumes: Iterable[Volume], rules: Rules, now: Instant, stale: Collection[str] | None = None) -> str:
+def note_of(
+    node: Node, volumes: Iterable[Volume], rules: Rules, now: Instant, stale: Collection[str] | None = None
+) -> str:
     """The annotation's text, "" for none. stale: the volumes that are looked at anew; the others stay as they are. None for all."""
     places = ((volume, volume.places[node.metadata.name]) for volume in volumes if node.metadata.name in volume.places)
     found = {volume.unique: quarters_s(volume, place, rules, now)[0] for volume, place in places}
-    kept = {} if stale is None else {unique: over_s for unique, over_s in waited_before(node).items() if unique not in stale}
+    kept = (
+        {}
+        if stale is None
+        else {unique: over_s for unique, over_s in waited_before(node).items() if unique not in stale}
+    )
     seconds = kept | {unique: over_s for unique, over_s in found.items() if over_s}
     since = silent_since(node)
     return msgspec.json.encode(_Note(since, seconds), order="sorted").decode() if seconds else ""

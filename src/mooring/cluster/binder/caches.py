@@ -22,7 +22,9 @@ class BindingCaches:
     def __init__(self, runtime: Runtime, shared: Caches, *, schedules: bool) -> None:
         self.shared = shared
         self.claims: Informer[PersistentVolumeClaim] = shared.of(PERSISTENT_VOLUME_CLAIMS, indexes=CLAIM_INDEXES)
-        self.volumes: Informer[PersistentVolume] = shared.of(PERSISTENT_VOLUMES, keeps=always(VOLUME), indexes=VOLUME_INDEXES)
+        self.volumes: Informer[PersistentVolume] = shared.of(
+            PERSISTENT_VOLUMES, keeps=always(VOLUME), indexes=VOLUME_INDEXES
+        )
         self.pods: Informer[Pod] = shared.of(PODS, keeps=None if schedules else keeps_of_pod, indexes=POD_INDEXES)
         self.classes: Informer[StorageClass] = shared.of(STORAGE_CLASSES)
         self.available = AvailableVolumes()

@@ -38,7 +38,9 @@ def make_binder(runtime: Runtime, given: BinderOptions, *, caches: Caches | None
     recorders: dict[str, EventRecorder] = {}
 
     def recorder(component: str) -> EventRecorder:
-        made = recorders[component] = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness)
+        made = recorders[component] = EventRecorder(
+            runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness
+        )
         return made
 
     def make(name: str) -> _Part:

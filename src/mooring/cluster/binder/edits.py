@@ -35,7 +35,13 @@ def claim_volume(claim: PersistentVolumeClaim) -> Edit:
         reserved = ref.get("uid") == meta.uid or (is_named and not ref.get("uid"))
         if ref and not reserved:
             raise Stale(f'PersistentVolume "{body["metadata"]["name"]}" belongs to another claim')
-        full = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **names, "uid": meta.uid, "resourceVersion": meta.resource_version}
+        full = {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            **names,
+            "uid": meta.uid,
+            "resourceVersion": meta.resource_version,
+        }
         body["spec"]["claimRef"] = full
         if not reserved:
             _annotate(body, {BOUND_BY_CONTROLLER: YES})

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mooring.api.binding import PROVISIONED_BY, capacity_of, has_annotation, mode_of, names_claim, own_volume_name, request_of
+from mooring.api.binding import (
+    PROVISIONED_BY,
+    capacity_of,
+    has_annotation,
+    mode_of,
+    names_claim,
+    own_volume_name,
+    request_of,
+)
 from mooring.api.classes import volume_class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.matching import selects
@@ -46,7 +54,12 @@ def reserved_for(volumes: Volumes, claim: PersistentVolumeClaim) -> PersistentVo
 
 def was_made_for(claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:
     """True for a free volume that was provisioned for this claim: somebody took its claimRef, and no other will be made for the claim."""
-    return pv.metadata.name == own_volume_name(claim) and has_annotation(pv, PROVISIONED_BY) and is_free(pv) and could_take(claim, pv)
+    return (
+        pv.metadata.name == own_volume_name(claim)
+        and has_annotation(pv, PROVISIONED_BY)
+        and is_free(pv)
+        and could_take(claim, pv)
+    )
 
 
 def could_take(claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:
@@ -71,7 +84,13 @@ def why_unsuited(pv: PersistentVolume, claim: PersistentVolumeClaim) -> str:
 
 def _could_hold(pv: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     large_enough = capacity_of(pv) >= request_of(claim)
-    return large_enough and mode_of(pv) == mode_of(claim) and _same_attributes(pv, claim) and _has_modes(pv, claim) and not is_deleting(pv)
+    return (
+        large_enough
+        and mode_of(pv) == mode_of(claim)
+        and _same_attributes(pv, claim)
+        and _has_modes(pv, claim)
+        and not is_deleting(pv)
+    )
 
 
 def _same_attributes(pv: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

@@ -28,7 +28,9 @@ class BindingMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["plugin_name", "operation_name"]
-        self._errors = Counter("volume_operation_errors_total", "Total volume operation errors", labels, registry=registry)
+        self._errors = Counter(
+            "volume_operation_errors_total", "Total volume operation errors", labels, registry=registry
+        )
         self._seconds = Histogram(
             "volume_operation_total_seconds",
             "Storage operation end to end duration in seconds",
@@ -41,10 +43,14 @@ class BindingMetrics:
             "retroactive_storageclass_total", "Total number of retroactive StorageClass assignments", registry=registry
         )
         self.retroactive_errors = Counter(
-            "retroactive_storageclass_errors_total", "Total number of failed retroactive StorageClass assignments", registry=registry
+            "retroactive_storageclass_errors_total",
+            "Total number of failed retroactive StorageClass assignments",
+            registry=registry,
         )
         self.ephemeral = Counter(
-            "ephemeral_volume_controller_create_total", "Number of PersistentVolumeClaim creation requests", registry=registry
+            "ephemeral_volume_controller_create_total",
+            "Number of PersistentVolumeClaim creation requests",
+            registry=registry,
         )
         self.ephemeral_failures = Counter(
             "ephemeral_volume_controller_create_failures_total",
@@ -88,7 +94,9 @@ class _Counted(Collector):
 
     def collect(self) -> Iterable[Metric]:
         old_errors = UntypedMetricFamily(
-            "volume_operation_total_errors", "Total volume operation errors (deprecated)", labels=["plugin_name", "operation_name"]
+            "volume_operation_total_errors",
+            "Total volume operation errors (deprecated)",
+            labels=["plugin_name", "operation_name"],
         )
         for values, count in sorted(self.errors.items()):
             old_errors.add_metric(list(values), count)

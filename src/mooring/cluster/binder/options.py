@@ -24,5 +24,7 @@ class BinderOptions:
 
     parts: frozenset[str] = frozenset(PARTS)
     workers: int = flag("workers", INT, 16, "How many workers there are for each: claims, volumes and pods.")
-    bind_timeout_s: float = flag("bind-timeout", DURATION, 600.0, "How long a pod waits for its volumes before it is scheduled anew.")
+    bind_timeout_s: float = flag(
+        "bind-timeout", DURATION, 600.0, "How long a pod waits for its volumes before it is scheduled anew."
+    )
     scheduler_name: str = "default-scheduler"

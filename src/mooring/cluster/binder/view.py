@@ -73,12 +73,20 @@ class View(msgspec.Struct, frozen=True):
         """The newest counts, then the first by name."""
         marked = [one for one in self.classes.values() if is_default(one)]
         newest = max((one.metadata.creation_timestamp or "" for one in marked), default="")
-        return min((one for one in marked if (one.metadata.creation_timestamp or "") == newest), key=_name, default=None)
+        return min(
+            (one for one in marked if (one.metadata.creation_timestamp or "") == newest), key=_name, default=None
+        )
 
     def waiting_pods(self, claim: Key) -> tuple[str, ...]:
         """Names of the live pods that use the claim and have no node yet."""
         pods = self.pods.by(BY_CLAIM, str(claim))
-        return tuple(sorted(pod.metadata.name for pod in pods if not pod.spec.node_name and not is_finished(pod) and not is_deleting(pod)))
+        return tuple(
+            sorted(
+                pod.metadata.name
+                for pod in pods
+                if not pod.spec.node_name and not is_finished(pod) and not is_deleting(pod)
+            )
+        )
 
 
 def is_default(one: StorageClass) -> bool:
@@ -99,9 +107,15 @@ def _is_open(claim: PersistentVolumeClaim) -> bool:
 CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str]]]] = {
     BY_VOLUME: lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else (),
     BY_CLASS: lambda claim: (UNSET if has_no_class(claim) else class_of(claim),) if _is_open(claim) else (),
-    BY_SELECTED: lambda claim: (claim.metadata.annotations or {}).get(SELECTED_NODE, "").split() if not claim.spec.volume_name else (),
-    BY_OWN: lambda claim: (own_volume_name(claim),) if has_annotation(claim, SELECTED_NODE) and not claim.spec.volume_name else (),
-    BY_RESERVING: lambda claim: (class_of(claim),) if has_annotation(claim, SELECTED_NODE) and not claim.spec.volume_name else (),
+    BY_SELECTED: lambda claim: (
+        (claim.metadata.annotations or {}).get(SELECTED_NODE, "").split() if not claim.spec.volume_name else ()
+    ),
+    BY_OWN: lambda claim: (
+        (own_volume_name(claim),) if has_annotation(claim, SELECTED_NODE) and not claim.spec.volume_name else ()
+    ),
+    BY_RESERVING: lambda claim: (
+        (class_of(claim),) if has_annotation(claim, SELECTED_NODE) and not claim.spec.volume_name else ()
+    ),
     BY_ATTRIBUTES: lambda claim: attributes_of(claim),
 }
 VOLUME_INDEXES: Final[Mapping[str, Callable[[PersistentVolume], Iterable[str]]]] = {

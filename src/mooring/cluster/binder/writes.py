@@ -32,9 +32,13 @@ class Whole(ObjectWriter[T]):
     async def refresh(self, key: Key) -> T | None:
         """Reads the object from the API server, also into the cache. None when it is gone. Raises ApiError."""
         try:
-            return await self._cache.write(key, self._remember(self._cluster.get(self._kind.whole(), key.name, key.namespace)))
+            return await self._cache.write(
+                key, self._remember(self._cluster.get(self._kind.whole(), key.name, key.namespace))
+            )
         except NotFound:
             return None
 
     async def _replace(self, key: Key, body: dict[str, Any], subresource: str) -> T:
-        return await self._remember(self._cluster.replace(self._kind.whole(), body, key.namespace, subresource=subresource))
+        return await self._remember(
+            self._cluster.replace(self._kind.whole(), body, key.namespace, subresource=subresource)
+        )

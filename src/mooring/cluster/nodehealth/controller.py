@@ -22,15 +22,22 @@ LIFECYCLE_COMPONENT: Final = "node-controller"
 class NodeHealth(Manager):
     """run() until cancelled or drained. caches: a share of the program's, None for its own."""
 
-    def __init__(self, runtime: Runtime, options: NodeHealthOptions | None = None, *, caches: Caches | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, options: NodeHealthOptions | None = None, *, caches: Caches | None = None
+    ) -> None:
         given, shared = options or NodeHealthOptions(), caches or Caches(runtime, "nodehealth")
         self.recorders: dict[str, EventRecorder] = {}
         health = HealthCaches(runtime, shared)
-        super().__init__(shared, *(one for name in parts.PARTS if name in given.parts for one in self._part(name, runtime, health, given)))
+        super().__init__(
+            shared,
+            *(one for name in parts.PARTS if name in given.parts for one in self._part(name, runtime, health, given)),
+        )
         for component, events in self.recorders.items():
             self.beside(f"nodehealth/events/{component}", events)
 
-    def _part(self, name: str, runtime: Runtime, caches: HealthCaches, options: NodeHealthOptions) -> tuple[Controller[Any], ...]:
+    def _part(
+        self, name: str, runtime: Runtime, caches: HealthCaches, options: NodeHealthOptions
+    ) -> tuple[Controller[Any], ...]:
         match name:
             case parts.LIFECYCLE:
                 return NodeLifecycle(runtime, caches, options, self._recorder(runtime, LIFECYCLE_COMPONENT)).controllers
@@ -41,5 +48,7 @@ class NodeHealth(Manager):
         raise AssertionError(f"no part is called {name}")
 
     def _recorder(self, runtime: Runtime, component: str) -> EventRecorder:
-        made = self.recorders[component] = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness)
+        made = self.recorders[component] = EventRecorder(
+            runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness
+        )
         return made

@@ -23,9 +23,15 @@ class NodeHealthOptions:
     """
 
     parts: frozenset[str] = frozenset(PARTS)
-    node_monitor_grace_period_s: float = flag("node-monitor-grace-period", DURATION, 50.0, "The silence after which a node is unknown.")
-    node_startup_grace_period_s: float = flag("node-startup-grace-period", DURATION, 60.0, "The grace period before a node's first status.")
-    node_eviction_rate: float = flag("node-eviction-rate", FLOAT, 0.1, "Nodes a second, in each zone, whose pods begin to be evicted.")
+    node_monitor_grace_period_s: float = flag(
+        "node-monitor-grace-period", DURATION, 50.0, "The silence after which a node is unknown."
+    )
+    node_startup_grace_period_s: float = flag(
+        "node-startup-grace-period", DURATION, 60.0, "The grace period before a node's first status."
+    )
+    node_eviction_rate: float = flag(
+        "node-eviction-rate", FLOAT, 0.1, "Nodes a second, in each zone, whose pods begin to be evicted."
+    )
     secondary_node_eviction_rate: float = flag(
         "secondary-node-eviction-rate", FLOAT, 0.01, "That rate in a zone where many nodes are not ready."
     )
@@ -33,7 +39,10 @@ class NodeHealthOptions:
         "large-cluster-size-threshold", INT, 50, "In a zone of this many nodes or fewer, the secondary rate is 0."
     )
     unhealthy_zone_threshold: float = flag(
-        "unhealthy-zone-threshold", FLOAT, 0.55, "The share of nodes not ready at which a zone takes the secondary rate."
+        "unhealthy-zone-threshold",
+        FLOAT,
+        0.55,
+        "The share of nodes not ready at which a zone takes the secondary rate.",
     )
     terminated_pod_gc_threshold: int = flag(
         "terminated-pod-gc-threshold", INT, 12500, "Pods that have ended and may stay; 0 for any number."

@@ -27,7 +27,9 @@ class Is:
     ready: str
 
 
-@reason("its condition Ready is {ready}, and no node of any zone is ready: that is more likely a broken network, so no pods are evicted")
+@reason(
+    "its condition Ready is {ready}, and no node of any zone is ready: that is more likely a broken network, so no pods are evicted"
+)
 class AllDown:
     ready: str
 

@@ -79,7 +79,9 @@ class View(msgspec.Struct, frozen=True):
 
 
 def no_execute_taints(node: Node | None) -> tuple[Taint, ...]:
-    return tuple(taint for taint in (node.spec.taints if node is not None else None) or () if taint.effect == NO_EXECUTE)
+    return tuple(
+        taint for taint in (node.spec.taints if node is not None else None) or () if taint.effect == NO_EXECUTE
+    )
 
 
 def zone_of(node: Node) -> str:

@@ -33,7 +33,9 @@ class HealthCaches:
 
     def __init__(self, runtime: Runtime, shared: Caches) -> None:
         self.nodes: Informer[Node] = shared.of(NODES, keeps=always(NODE))
-        self.leases: Informer[Lease] = shared.of(LEASES, keeps=always(LEASE), selection=Selection(namespace=NODE_LEASE_NAMESPACE))
+        self.leases: Informer[Lease] = shared.of(
+            LEASES, keeps=always(LEASE), selection=Selection(namespace=NODE_LEASE_NAMESPACE)
+        )
         self.pods: Informer[Pod] = shared.of(PODS, keeps=always(POD), indexes=POD_INDEXES)
         self.view = View(self.nodes.store, self.leases.store, self.pods.store)
         self.node_writer = ObjectWriter(runtime.cluster, NODES, self.nodes)
@@ -62,7 +64,9 @@ async def tell_nobody(key: object, decision: Decision[Any], failure: Failed) -> 
 
 def conditions_patch(node: Node, conditions: Iterable[Mapping[str, Any]], now: str) -> Patch:
     """A condition that has changed gets the time of now, by the clock of the wall."""
-    return strategic_patch({"status": {"conditions": [{"lastTransitionTime": now, **one} for one in conditions]}}, of=node)
+    return strategic_patch(
+        {"status": {"conditions": [{"lastTransitionTime": now, **one} for one in conditions]}}, of=node
+    )
 
 
 def taints_patch(node: Node, added: Iterable[Taint], removed: Iterable[Taint], now: str) -> Patch:

@@ -40,7 +40,9 @@ class SnapshotCaches:
             caches.of(VOLUME_SNAPSHOT_CONTENTS, keeps=v.keeps_content, indexes=v.CONTENT_INDEXES, resync_s=resync_s),
             caches.of(VOLUME_SNAPSHOT_CLASSES, keeps=v.keeps_class),
         )
-        self.claims = caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=v.keeps_claim, indexes=v.CLAIM_INDEXES, resync_s=resync_s)
+        self.claims = caches.of(
+            PERSISTENT_VOLUME_CLAIMS, keeps=v.keeps_claim, indexes=v.CLAIM_INDEXES, resync_s=resync_s
+        )
         self.volumes = caches.of(PERSISTENT_VOLUMES, keeps=always(volume), indexes=v.VOLUME_INDEXES)
         self._nodes = caches.of(NODES, keeps=always(v.NODE)) if options.distributed else None
         self.groups = _groups(caches, resync_s) if options.groups else None
@@ -72,22 +74,34 @@ class SnapshotCaches:
 
     def by_plural(self) -> Mapping[str, Informer[Any]]:
         """Those that are written to, or asked for what they lack."""
-        found: dict[str, Informer[Any]] = {PERSISTENT_VOLUME_CLAIMS.plural: self.claims, PERSISTENT_VOLUMES.plural: self.volumes}
+        found: dict[str, Informer[Any]] = {
+            PERSISTENT_VOLUME_CLAIMS.plural: self.claims,
+            PERSISTENT_VOLUMES.plural: self.volumes,
+        }
         found |= {
             VOLUME_SNAPSHOTS.plural: self.singles.snapshots,
             VOLUME_SNAPSHOT_CONTENTS.plural: self.singles.contents,
             VOLUME_SNAPSHOT_CLASSES.plural: self.singles.classes,
         }
         if self.groups is not None:
-            found |= {GROUP_SNAPSHOTS.plural: self.groups.snapshots, GROUP_SNAPSHOT_CONTENTS.plural: self.groups.contents}
+            found |= {
+                GROUP_SNAPSHOTS.plural: self.groups.snapshots,
+                GROUP_SNAPSHOT_CONTENTS.plural: self.groups.contents,
+            }
         return found
 
 
 def _groups(caches: Caches, resync_s: float) -> OfKind:
     return OfKind(
-        caches.of(GROUP_SNAPSHOTS, keeps=always(v.GROUP), indexes=v.GROUP_INDEXES, resync_s=resync_s, may_be_missing=True),
         caches.of(
-            GROUP_SNAPSHOT_CONTENTS, keeps=always(v.GROUP_CONTENT), indexes=v.GROUP_CONTENT_INDEXES, resync_s=resync_s, may_be_missing=True
+            GROUP_SNAPSHOTS, keeps=always(v.GROUP), indexes=v.GROUP_INDEXES, resync_s=resync_s, may_be_missing=True
+        ),
+        caches.of(
+            GROUP_SNAPSHOT_CONTENTS,
+            keeps=always(v.GROUP_CONTENT),
+            indexes=v.GROUP_CONTENT_INDEXES,
+            resync_s=resync_s,
+            may_be_missing=True,
         ),
         caches.of(GROUP_SNAPSHOT_CLASSES, keeps=always(v.GROUP_CLASS), may_be_missing=True),
     )

@@ -54,7 +54,9 @@ MOMENTS_MAX: Final = 20_000
 class SnapshotController(Manager):
     """run() until cancelled or drained. caches: not those of another manager, which would run them, too."""
 
-    def __init__(self, runtime: Runtime, options: SnapshotControllerOptions | None = None, caches: Caches | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, options: SnapshotControllerOptions | None = None, caches: Caches | None = None
+    ) -> None:
         given, shared = options or SnapshotControllerOptions(), caches or Caches(runtime, "snapshot-controller")
         back_off = retry_backoff(given.retry_interval_start_s, given.retry_interval_max_s)
         queues: dict[str, Any] = {"workers": given.worker_threads, "backoff": back_off, "log": log}
@@ -64,7 +66,9 @@ class SnapshotController(Manager):
         parts = [SnapshotQueue(runtime, row, own, reconciler, self.events, queues) for row in rows]
         protection = Protection(runtime, own, reconciler, self.events, queues)
         looks = [*(part.look_at_all for part in parts), protection.look_at_all]
-        super().__init__(shared, *(part.controller for part in parts), protection.contents, protection.claims, first_looks=looks)
+        super().__init__(
+            shared, *(part.controller for part in parts), protection.contents, protection.claims, first_looks=looks
+        )
         self.beside("snapshot-controller/events", self.events)
 
 
@@ -72,9 +76,21 @@ class SnapshotQueue:
     """controller: of each snapshot of one kind. queues: options that all queues have in common."""
 
     def __init__(
-        self, runtime: Runtime, row: Row, caches: SnapshotCaches, reconciler: Reconciler, events: EventRecorder, queues: Mapping[str, Any]
+        self,
+        runtime: Runtime,
+        row: Row,
+        caches: SnapshotCaches,
+        reconciler: Reconciler,
+        events: EventRecorder,
+        queues: Mapping[str, Any],
     ) -> None:
-        self._row, self._caches, self._view, self._clock, self._reconciler = row, caches, caches.view, runtime.clock, reconciler
+        self._row, self._caches, self._view, self._clock, self._reconciler = (
+            row,
+            caches,
+            caches.view,
+            runtime.clock,
+            reconciler,
+        )
         self._telling = Telling(row, caches.view, reconciler, events, runtime.clock)
         self._made: dict[str, Instant] = {}
         self._leaving: dict[str, Instant] = {}
@@ -164,7 +180,9 @@ class SnapshotQueue:
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> Iterable[Key]:
         ref = change.object.spec.claim_ref
-        return () if ref is None or not changed(change.old, change.new) else self._of_claim(Key(ref.namespace, ref.name))
+        return (
+            () if ref is None or not changed(change.old, change.new) else self._of_claim(Key(ref.namespace, ref.name))
+        )
 
     def _of_claim(self, claim: Key) -> Iterable[Key]:
         if self._row is GROUPS:
@@ -198,12 +216,18 @@ class SnapshotQueue:
         snapshot: Snapshot | None = self._view.of(self._row).get(key)
         lost_s = None if snapshot is None else self._reconciler.lost.wait_s(snapshot.metadata.uid)
         decision = decide_snapshot(self._view, self._row, key, self._waited_s(snapshot), lost_s)
-        return decision if decision.problem is None else msgspec.structs.replace(decision, waits_for=frozenset({"change"}))
+        return (
+            decision if decision.problem is None else msgspec.structs.replace(decision, waits_for=frozenset({"change"}))
+        )
 
     async def _perform(self, key: Key, decision: Decision[Action]) -> Result | None:
         snapshot: Snapshot | None = self._view.of(self._row).get(key)
         await self._reconciler.carry_out(self._row, key, decision.actions)
-        if snapshot is not None and len(self._made) < MOMENTS_MAX and any(isinstance(one, CreateContent) for one in decision.actions):
+        if (
+            snapshot is not None
+            and len(self._made) < MOMENTS_MAX
+            and any(isinstance(one, CreateContent) for one in decision.actions)
+        ):
             self._made[snapshot.metadata.uid] = self._clock.now()
         if decision.problem is None:
             return None
@@ -228,7 +252,9 @@ class SnapshotQueue:
             return self._row.status_delay_s
         uid = snapshot.metadata.uid
         if is_deleting(snapshot):
-            return now - (self._leaving.setdefault(uid, now) if len(self._leaving) < MOMENTS_MAX else self._leaving.get(uid, now))
+            return now - (
+                self._leaving.setdefault(uid, now) if len(self._leaving) < MOMENTS_MAX else self._leaving.get(uid, now)
+            )
         return now - self._made[uid] if uid in self._made else self._row.status_delay_s
 
 
@@ -249,7 +275,12 @@ class Protection:
     """contents: of single snapshots. claims: those of which snapshots are."""
 
     def __init__(
-        self, runtime: Runtime, caches: SnapshotCaches, reconciler: Reconciler, events: EventRecorder, queues: Mapping[str, Any]
+        self,
+        runtime: Runtime,
+        caches: SnapshotCaches,
+        reconciler: Reconciler,
+        events: EventRecorder,
+        queues: Mapping[str, Any],
     ) -> None:
         self._view, self._clock, self._reconciler, self._events = caches.view, runtime.clock, reconciler, events
         self._unmarked: dict[str, Instant] = {}
@@ -260,7 +291,9 @@ class Protection:
         self.contents: Controller[str] = Controller(
             runtime, "snapshot-controller-content", of_contents, label="VolumeSnapshotContent", **queues
         )
-        self.claims: Controller[Key] = Controller(runtime, "snapshot-controller-claim", of_claims, label="PersistentVolumeClaim", **queues)
+        self.claims: Controller[Key] = Controller(
+            runtime, "snapshot-controller-claim", of_claims, label="PersistentVolumeClaim", **queues
+        )
         self.contents.watch(caches.singles.contents, self._content_changed)
         self.claims.watch(caches.singles.snapshots, self._source_claim)
         self.claims.watch(caches.claims, self._held_claim)
@@ -272,7 +305,9 @@ class Protection:
     async def look_at_all(self) -> None:
         """A term begins: held claims are taken for idle from now on, until a change of a snapshot says more."""
         view, now = self._view, self._clock.now()
-        held = [key_of(claim) for claim in newest_first(claim for claim in view.claims.values() if v.holds_claim(claim))]
+        held = [
+            key_of(claim) for claim in newest_first(claim for claim in view.claims.values() if v.holds_claim(claim))
+        ]
         async for key in in_turns(held):
             if view.claims.get(key) is not None:
                 self._idle.setdefault(key, now)
@@ -326,7 +361,9 @@ class Protection:
     def _claims_of_content(self, change: Change[Any]) -> Iterator[Key]:
         """The claims of its volumes, as far as they are held."""
         driver, handles = change.object.spec.driver, v.volumes_of(change.object)
-        for volume in (one for handle in handles for one in self._view.volumes.by(v.BY_HANDLE, v.handle_key(driver, handle))):
+        for volume in (
+            one for handle in handles for one in self._view.volumes.by(v.BY_HANDLE, v.handle_key(driver, handle))
+        ):
             ref = volume.spec.claim_ref
             claim = None if ref is None else self._view.claims.get(Key(ref.namespace, ref.name))
             if claim is not None and v.holds_claim(claim):
@@ -334,7 +371,11 @@ class Protection:
 
     def _claims_near_group(self, change: Change[VolumeGroupSnapshot]) -> Iterable[Key]:
         """The held claims of its namespace."""
-        return [key_of(claim) for claim in self._view.claims.by(v.BY_NAMESPACE, change.key.namespace) if v.holds_claim(claim)]
+        return [
+            key_of(claim)
+            for claim in self._view.claims.by(v.BY_NAMESPACE, change.key.namespace)
+            if v.holds_claim(claim)
+        ]
 
     def _held_claim(self, change: Change[PersistentVolumeClaim]) -> Iterable[Key]:
         """A claim that is held for no snapshot that we have seen to get ready, or to go."""

@@ -27,7 +27,16 @@ from mooring.cluster.snapshots.decide_protection import tell_forsaken
 from mooring.cluster.snapshots.decision import Action, Failure
 from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Class, Content, Row, Snapshot
 from mooring.cluster.snapshots.members import has_busy_group, joining, lost_members, missing_members
-from mooring.cluster.snapshots.objects import CantTell, Source, as_json, check_fit, content_for, copied, default_class, sources_of
+from mooring.cluster.snapshots.objects import (
+    CantTell,
+    Source,
+    as_json,
+    check_fit,
+    content_for,
+    copied,
+    default_class,
+    sources_of,
+)
 from mooring.cluster.snapshots.view import (
     BY_GROUP_HANDLE,
     View,
@@ -125,7 +134,9 @@ def _decide_ready(view: View, snapshot: Snapshot) -> Step:
     if is_part_of_group(snapshot):
         actions = (*actions, *joining(view, snapshot))
     if row is GROUPS and (members := lost_members(view, snapshot, content)):
-        return Decision(why.MakingMembers(), (*actions, *members), again=True, done="made snapshots of its volumes again")
+        return Decision(
+            why.MakingMembers(), (*actions, *members), again=True, done="made snapshots of its volumes again"
+        )
     assert snapshot.status is not None
     said = content.status
     if snapshot.status.error is not None and said is not None and said.ready_to_use is True and said.error is None:
@@ -161,9 +172,13 @@ def _decide_bound(view: View, snapshot: Snapshot, content: Content, waited_s: fl
     protection = _protection(snapshot, content.spec.deletion_policy)
     if unbound and is_deleting(content):  # finalizers can't be added any more
         return _going(row, name)
-    class_name = "" if is_dynamic(snapshot) or class_name_of(content) or is_deleting(content) else class_name_of(snapshot)
+    class_name = (
+        "" if is_dynamic(snapshot) or class_name_of(content) or is_deleting(content) else class_name_of(snapshot)
+    )
     if unbound or class_name or (row is GROUPS and lacks_finalizer(content)):
-        return Decision(why.Binding(name), (*protection, d.BindContent(content, snapshot.metadata.uid, class_name)), again=True)
+        return Decision(
+            why.Binding(name), (*protection, d.BindContent(content, snapshot.metadata.uid, class_name)), again=True
+        )
     protection = (*protection, *_revival(content))
     quiet = content.status is None and (snapshot.status is None or snapshot.status.error is None)
     if is_dynamic(snapshot) and quiet and waited_s < row.status_delay_s and not bound_name(snapshot):
@@ -177,7 +192,9 @@ def _decide_bound(view: View, snapshot: Snapshot, content: Content, waited_s: fl
 def _protection(snapshot: Snapshot, policy: str, class_name: str = "") -> tuple[Action, ...]:
     """The finalizers that it lacks, in one write: the second only where the content is to go with the snapshot."""
     row, held = row_of(snapshot), finalizers_of(snapshot)
-    wanted = dict.fromkeys((row.source_finalizer, row.bound_finalizer) if policy == DELETE_POLICY else (row.source_finalizer,))
+    wanted = dict.fromkeys(
+        (row.source_finalizer, row.bound_finalizer) if policy == DELETE_POLICY else (row.source_finalizer,)
+    )
     lacking = tuple(one for one in wanted if one not in held)
     return (d.Protect(snapshot, lacking, class_name),) if lacking or class_name else ()
 
@@ -199,9 +216,13 @@ def _foreign_class(view: View, snapshot: Snapshot, content: Content) -> Step | N
     named = view.class_named(row, class_name)
     if named is None or named.driver == driver:
         return None
-    problem = f'class "{class_name}" is of driver "{named.driver}", and {row.contents.name} [{name}] of driver "{driver}"'
+    problem = (
+        f'class "{class_name}" is of driver "{named.driver}", and {row.contents.name} [{name}] of driver "{driver}"'
+    )
     protection = _protection(snapshot, content.spec.deletion_policy) if is_of(content, snapshot) else ()
-    return Decision(why.ContentMismatch(name, problem), protection, Failure(row.reasons.bind_failed, f"{row.bind_text}{problem}"))
+    return Decision(
+        why.ContentMismatch(name, problem), protection, Failure(row.reasons.bind_failed, f"{row.bind_text}{problem}")
+    )
 
 
 def _going(row: Row, name: str) -> Step:
@@ -215,8 +236,14 @@ def _mismatch(snapshot: Snapshot, name: str) -> Step:
     kind = row.contents.name
     text = f"{kind} {name} is {found}" if is_dynamic(snapshot) else f"{kind} is {found}"
     text = f"{text} while expecting a {wanted} one"
-    wrong = f"snapshot {key_of(snapshot)} expects a {wanted} {kind} {name} but gets a {found} one" if row is SINGLES else text
-    return Decision(why.ContentMismatch(name, text), problem=_also(row, Failure(row.reasons.content_mismatch, text), wrong))
+    wrong = (
+        f"snapshot {key_of(snapshot)} expects a {wanted} {kind} {name} but gets a {found} one"
+        if row is SINGLES
+        else text
+    )
+    return Decision(
+        why.ContentMismatch(name, text), problem=_also(row, Failure(row.reasons.content_mismatch, text), wrong)
+    )
 
 
 def _misbound(content: Content) -> Step:
@@ -227,7 +254,9 @@ def _misbound(content: Content) -> Step:
 
 def _also(row: Row, failure: Failure, text: str) -> Failure:
     """Once more, under the reason of the step that it stops."""
-    return msgspec.structs.replace(failure, also=(row.reasons.finalizer_failed, f"Failed to check and update {row.noun}: {text}"))
+    return msgspec.structs.replace(
+        failure, also=(row.reasons.finalizer_failed, f"Failed to check and update {row.noun}: {text}")
+    )
 
 
 # -- a dynamic snapshot without content
@@ -252,7 +281,12 @@ def _decide_creation(view: View, snapshot: Snapshot) -> Step:
         *_protection(snapshot, found.deletion_policy, chosen),
         *(d.HoldClaim(source.claim) for source in sources),
         d.CreateContent(body),
-        d.Tell(snapshot, "Normal", row.reasons.creating, f"Waiting for a {row.noun} {key_of(snapshot)} to be created by the CSI driver."),
+        d.Tell(
+            snapshot,
+            "Normal",
+            row.reasons.creating,
+            f"Waiting for a {row.noun} {key_of(snapshot)} to be created by the CSI driver.",
+        ),
     )
     return Decision(why.Creating(body["metadata"]["name"]), actions, again=True, done="made its content")
 
@@ -268,12 +302,16 @@ def _class_for(view: View, snapshot: Snapshot, source: Source) -> tuple[Class, s
 
 def _cant_choose(row: Row, error: CantTell) -> Step:
     text = f"Failed to set default {row.noun} class with error {error}"
-    return Decision(why.NoDefaultClass(str(error)), error.look_up, Failure(row.reasons.no_default_class, text, unready=False))
+    return Decision(
+        why.NoDefaultClass(str(error)), error.look_up, Failure(row.reasons.no_default_class, text, unready=False)
+    )
 
 
 def _cant_create(snapshot: Snapshot, error: CantTell, also: tuple[str, str] | None = None) -> Step:
     row = row_of(snapshot)
-    failure = Failure(row.reasons.creation_failed, f"{row.failed} to create {row.noun} content with error {error}", also=also)
+    failure = Failure(
+        row.reasons.creation_failed, f"{row.failed} to create {row.noun} content with error {error}", also=also
+    )
     return Decision(why.CantCreate(str(error)), (*error.look_up, *_early(snapshot)), failure)
 
 
@@ -286,14 +324,18 @@ def _copy(view: View, snapshot: Snapshot, content: Content, before: tuple[Action
     if handle:
         group_content = next(iter(view.group_contents.by(BY_GROUP_HANDLE, handle)), None)
         if group_content is None:
-            return Decision(why.GroupContentMissing(handle), before, None if is_part_of_group(snapshot) else _no_group(handle))
+            return Decision(
+                why.GroupContentMissing(handle), before, None if is_part_of_group(snapshot) else _no_group(handle)
+            )
         group_name = ref_of(group_content).name
     old, new, because = snapshot.status, copied(snapshot, content, group_name), why.Copying(content.metadata.name)
     if new == old:
         return Decision(because, before)
     row, news = row_of(snapshot), list[tuple[str, str]]()
     if new.creation_time is not None and not was_made(snapshot):
-        news.append((row.reasons.created, f"{row.title} {key_of(snapshot)} was successfully created by the CSI driver."))
+        news.append(
+            (row.reasons.created, f"{row.title} {key_of(snapshot)} was successfully created by the CSI driver.")
+        )
     if new.ready_to_use is True and (old is None or old.ready_to_use is not True):
         news.append((row.reasons.ready, f"{row.title} {key_of(snapshot)} is ready to use."))
     tells = (d.Tell(snapshot, "Normal", reason, text) for reason, text in news)

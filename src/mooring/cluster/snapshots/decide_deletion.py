@@ -24,7 +24,9 @@ WAITS_S: Final = 60.0
 
 PENDING: Final = "SnapshotDeletePending"
 MAY_BE_MADE: Final = Failure(
-    PENDING, "waits for up to a minute: a write that gives it a content was not answered, and may still be carried out", saved=False
+    PENDING,
+    "waits for up to a minute: a write that gives it a content was not answered, and may still be carried out",
+    saved=False,
 )
 
 
@@ -76,7 +78,9 @@ def _look(view: View, snapshot: Snapshot) -> tuple[Action, ...]:
     lost, and it must not stay behind.
     """
     row, name = row_of(snapshot), wanted_content(snapshot)
-    return (d.LookUp(row.contents, Key("", name), strictly=True),) if name and _may_be_bound(view, snapshot, name) else ()
+    return (
+        (d.LookUp(row.contents, Key("", name), strictly=True),) if name and _may_be_bound(view, snapshot, name) else ()
+    )
 
 
 def _may_be_bound(view: View, snapshot: Snapshot, name: str) -> bool:
@@ -98,7 +102,11 @@ def _held_up(view: View, snapshot: Snapshot, content: Content | None) -> Decisio
 def _restored(view: View, snapshot: Snapshot, content: Content | None) -> str:
     """That a claim waits for a volume that is filled from it, or from one of its members; "" for none."""
     if row_of(snapshot) is SINGLES:
-        return "Snapshot is being used to restore a PVC" if content is not None and view.is_restored_from(key_of(snapshot)) else ""
+        return (
+            "Snapshot is being used to restore a PVC"
+            if content is not None and view.is_restored_from(key_of(snapshot))
+            else ""
+        )
     for one in view.members_of(snapshot):
         if view.is_restored_from(key_of(one)):
             return f"Snapshot {key_of(one)} belonging to VolumeGroupSnapshot {key_of(snapshot)} is being used to restore a PVC"
@@ -115,7 +123,9 @@ def group_of(view: View, snapshot: VolumeSnapshot) -> str:
         if group is not None and group.metadata.uid == owner.uid:
             return owner.name
     named = snapshot.status.volume_group_snapshot_name if snapshot.status else None
-    return named if named and not owners and view.groups.get(Key(snapshot.metadata.namespace, named)) is not None else ""
+    return (
+        named if named and not owners and view.groups.get(Key(snapshot.metadata.namespace, named)) is not None else ""
+    )
 
 
 def _belongs(snapshot: Snapshot, group: str) -> Failure:

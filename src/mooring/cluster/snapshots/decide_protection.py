@@ -65,7 +65,11 @@ def decide_content(view: View, name: str, unmarked_s: float | None = None) -> De
     if not ref_of(content).uid and not (is_deleting(content) and source.volume_handle):
         return Decision(why.Unbound())
     if not is_deleting(content):
-        return Decision(why.Protecting(), (ProtectContent(content),)) if lacks_finalizer(content) else Decision(why.Protected())
+        return (
+            Decision(why.Protecting(), (ProtectContent(content),))
+            if lacks_finalizer(content)
+            else Decision(why.Protected())
+        )
     if SINGLES.content_finalizer not in finalizers_of(content):
         return Decision(why.ContentDeleting())
     if not is_marked(content, SINGLES.being_deleted):
@@ -119,7 +123,11 @@ def tell_forsaken(view: View, row: Row, key: Key) -> tuple[Action, ...]:
 def _forsaken(view: View, key: Key) -> Iterator[Tell]:
     for content in view.group_contents.by(BY_REF, str(key)):
         waits = is_deleting(content) and not is_marked(content, GROUPS.being_deleted) and bool(ref_of(content).uid)
-        if waits and GROUPS.content_finalizer in finalizers_of(content) and _is_forsaken_by(view.groups.get(key), content):
+        if (
+            waits
+            and GROUPS.content_finalizer in finalizers_of(content)
+            and _is_forsaken_by(view.groups.get(key), content)
+        ):
             yield Tell(content, "Warning", DELETE_PENDING, _way_out(content))
 
 

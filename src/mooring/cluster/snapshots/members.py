@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from mooring.api.group_snapshot import GROUP_SNAPSHOTS, VolumeGroupSnapshot, VolumeGroupSnapshotContent, VolumeSnapshotInfo
+from mooring.api.group_snapshot import (
+    GROUP_SNAPSHOTS,
+    VolumeGroupSnapshot,
+    VolumeGroupSnapshotContent,
+    VolumeSnapshotInfo,
+)
 from mooring.api.meta import Key
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
 from mooring.api.snapshot_names import (
@@ -26,7 +31,9 @@ from mooring.cluster.snapshots.objects import as_json, object_of, reference_to
 from mooring.cluster.snapshots.view import BY_GROUP_HANDLE, View, group_handle_of, is_content_ready
 
 
-def missing_members(view: View, group: Snapshot, content: Content, kept: Collection[str | None] = ()) -> tuple[Action, ...]:
+def missing_members(
+    view: View, group: Snapshot, content: Content, kept: Collection[str | None] = ()
+) -> tuple[Action, ...]:
     """The missing snapshots of its volumes, as far as they can be written by now. kept: the driver's names of those that are not made."""
     assert isinstance(group, VolumeGroupSnapshot)
     assert isinstance(content, VolumeGroupSnapshotContent)
@@ -35,7 +42,9 @@ def missing_members(view: View, group: Snapshot, content: Content, kept: Collect
     actions: list[Action] = []
     asked = content.spec.source.volume_handles
     for info in content.status.volume_snapshot_info_list or ():
-        if asked is not None and info.volume_handle not in asked:  # its volume could not be told: it is noted to be deleted
+        if (
+            asked is not None and info.volume_handle not in asked
+        ):  # its volume could not be told: it is noted to be deleted
             continue
         snapshot = view.snapshots.get(_member_key(group, info))
         if snapshot is None and info.snapshot_handle in kept:
@@ -57,7 +66,11 @@ def lost_members(view: View, group: Snapshot, content: Content) -> tuple[Action,
     """The same of a group that is ready. After a set-back of the API server the cache of the groups may show it before the others do: then
     what those still had was taken for made. A snapshot that was torn from its content stays away as long as the content is there.
     """
-    kept = {one.status.snapshot_handle for one in view.contents.by(BY_GROUP_HANDLE, group_handle_of(content)) if one.status is not None}
+    kept = {
+        one.status.snapshot_handle
+        for one in view.contents.by(BY_GROUP_HANDLE, group_handle_of(content))
+        if one.status is not None
+    }
     return missing_members(view, group, content, kept)
 
 
@@ -76,15 +89,21 @@ def has_busy_group(view: View, snapshot: Snapshot) -> bool:
     """True while the group may still bind its member: it is there, and not ready. Without groups nobody here knows."""
     assert isinstance(snapshot, VolumeSnapshot)
     owners = [owner for owner in snapshot.metadata.owner_references or () if owner.kind == GROUP_SNAPSHOT_KIND]
-    named = {owner.name for owner in owners} or {(snapshot.status.volume_group_snapshot_name if snapshot.status else None) or ""}
+    named = {owner.name for owner in owners} or {
+        (snapshot.status.volume_group_snapshot_name if snapshot.status else None) or ""
+    }
     groups = [view.groups.get(Key(snapshot.metadata.namespace, name)) for name in named]
-    return not view.has_groups or any(one is not None and not (one.status and one.status.ready_to_use) for one in groups)
+    return not view.has_groups or any(
+        one is not None and not (one.status and one.status.ready_to_use) for one in groups
+    )
 
 
 # -- as objects
 
 
-def _member(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo) -> dict[str, Any]:
+def _member(
+    view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo
+) -> dict[str, Any]:
     """The snapshot of one volume. It names no claim where the volume has none."""
     volume = view.volume_of(content.spec.driver, info.volume_handle)
     claim = volume.spec.claim_ref if volume is not None else None
@@ -95,7 +114,9 @@ def _member(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshot
         "finalizers": [AS_SOURCE_FINALIZER, *bound, IN_GROUP_FINALIZER],
         "ownerReferences": [_owner(group)],
     }
-    return object_of(VOLUME_SNAPSHOTS, meta, {"source": {"persistentVolumeClaimName": claim.name if claim is not None else ""}})
+    return object_of(
+        VOLUME_SNAPSHOTS, meta, {"source": {"persistentVolumeClaimName": claim.name if claim is not None else ""}}
+    )
 
 
 def _owner(group: VolumeGroupSnapshot) -> dict[str, str]:
@@ -104,7 +125,9 @@ def _owner(group: VolumeGroupSnapshot) -> dict[str, str]:
     return {"apiVersion": GROUP_SNAPSHOTS.api_version, "kind": GROUP_SNAPSHOTS.name, "name": meta.name, "uid": meta.uid}
 
 
-def _member_content(view: View, snapshot: VolumeSnapshot, content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo) -> dict[str, Any]:
+def _member_content(
+    view: View, snapshot: VolumeSnapshot, content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo
+) -> dict[str, Any]:
     """The content of one volume's snapshot. The annotation keeps its driver from making it alone."""
     volume = view.volume_of(content.spec.driver, info.volume_handle)
     mode = volume.spec.volume_mode if volume is not None and view.keeps_mode else None
@@ -116,7 +139,9 @@ def _member_content(view: View, snapshot: VolumeSnapshot, content: VolumeGroupSn
         **({"sourceVolumeMode": mode} if mode else {}),
     }
     name, notes = member_content_name(snapshot.metadata.name), {GROUP_HANDLE: group_handle_of(content)}
-    return object_of(VOLUME_SNAPSHOT_CONTENTS, {"name": name, "finalizers": [CONTENT_FINALIZER], "annotations": notes}, spec)
+    return object_of(
+        VOLUME_SNAPSHOT_CONTENTS, {"name": name, "finalizers": [CONTENT_FINALIZER], "annotations": notes}, spec
+    )
 
 
 def _member_status(content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo) -> dict[str, Any]:

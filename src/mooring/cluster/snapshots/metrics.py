@@ -56,7 +56,9 @@ class SnapshotMetrics:
         )
         self._running: OrderedDict[tuple[str, str], Instant] = OrderedDict()
         gauge = Gauge(
-            "snapshot_controller_operations_in_flight", "Total number of operations in flight for snapshot controller", registry=registry
+            "snapshot_controller_operations_in_flight",
+            "Total number of operations in flight for snapshot controller",
+            registry=registry,
         )
         gauge.set_function(lambda: len(self._running))
         self._oldest = Gauge(
@@ -72,7 +74,9 @@ class SnapshotMetrics:
             self._oldest.labels(name).set_function(functools.partial(self._oldest_s, name, clock))
 
     def _oldest_s(self, name: str, clock: Clock) -> float:
-        return clock.now() - min((since for (_, operation), since in self._running.items() if operation == name), default=clock.now())
+        return clock.now() - min(
+            (since for (_, operation), since in self._running.items() if operation == name), default=clock.now()
+        )
 
     def reached(self, uid: str, now: Instant, labels: Labels, names: OperationNames, stage: SnapshotStage) -> None:
         """Told of each change of a snapshot."""

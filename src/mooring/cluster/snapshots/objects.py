@@ -11,7 +11,13 @@ from typing import Any
 
 import msgspec
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, ObjectReference, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 from mooring.api.group_snapshot import (
     VolumeGroupSnapshot,
     VolumeGroupSnapshotStatus,
@@ -72,7 +78,9 @@ def sources_of(view: View, snapshot: Snapshot) -> list[Source]:
     if isinstance(snapshot, VolumeGroupSnapshot):
         selector, namespace = snapshot.spec.source.selector, snapshot.metadata.namespace
         assert selector is not None
-        claims = [claim for claim in view.claims.by(BY_NAMESPACE, namespace) if selects(selector, claim.metadata.labels)]
+        claims = [
+            claim for claim in view.claims.by(BY_NAMESPACE, namespace) if selects(selector, claim.metadata.labels)
+        ]
         if not claims:
             raise CantTell(f"label selector for group snapshot {key_of(snapshot)} not applied to any PVC")
         return [Source(claim, bound_volume(view, claim)) for claim in sorted(claims, key=lambda one: one.metadata.name)]
@@ -93,7 +101,9 @@ def bound_volume(view: View, claim: PersistentVolumeClaim) -> PersistentVolume:
         raise CantTell(f"the PVC {meta.name} is not yet bound to a PV, will not attempt to take a snapshot", look)
     volume, look_volume = view.volume(pv_name), LookUp(PERSISTENT_VOLUMES, Key("", pv_name))
     if volume is None:
-        raise CantTell(f'failed to retrieve PV {pv_name} from the API server: persistentvolumes "{pv_name}" not found', look_volume)
+        raise CantTell(
+            f'failed to retrieve PV {pv_name} from the API server: persistentvolumes "{pv_name}" not found', look_volume
+        )
     ref = volume.spec.claim_ref
     if ref is None or (ref.namespace, ref.name) != (meta.namespace, meta.name) or ref.uid not in ("", meta.uid):
         raise CantTell("claim in dataSource not bound or invalid", look_volume)
@@ -106,7 +116,9 @@ def default_class(view: View, snapshot: Snapshot, driver: str) -> Class:
     """The one class that is the default of this driver. Raises CantTell."""
     row = row_of(snapshot)
     found: list[Class] = [
-        one for one in view.classes_of(row).values() if one.driver == driver and annotation(one, row.default_class) == "true"
+        one
+        for one in view.classes_of(row).values()
+        if one.driver == driver and annotation(one, row.default_class) == "true"
     ]
     if not found:
         raise CantTell(f"cannot find default {row.noun} class")
@@ -125,7 +137,9 @@ def check_fit(sources: Sequence[Source], found: Class) -> None:
     for source in sources:
         claim, pv_name = source.claim.metadata, source.volume.metadata.name
         if source.driver != found.driver and row_of(found) is SINGLES:
-            raise CantTell(f'class "{name}" is of driver "{found.driver}", and volume "{pv_name}" of driver "{source.driver}"')
+            raise CantTell(
+                f'class "{name}" is of driver "{found.driver}", and volume "{pv_name}" of driver "{source.driver}"'
+            )
         if source.driver != found.driver:
             raise CantTell(
                 f'the volume of claim "{claim.name}" is of driver "{source.driver}", and class "{name}" of driver "{found.driver}"'
@@ -180,14 +194,20 @@ def _label(view: View, volume: PersistentVolume) -> Mapping[str, str]:
     affinity = volume.spec.node_affinity
     if not view.distributed or affinity is None or affinity.required is None:
         return {}
-    names = sorted(node.metadata.name for node in view.nodes.values() if fits_node(volume, node.metadata.labels, node.metadata.name))
+    names = sorted(
+        node.metadata.name
+        for node in view.nodes.values()
+        if fits_node(volume, node.metadata.labels, node.metadata.name)
+    )
     return {MANAGED_BY: names[0]} if names else {}
 
 
 # -- the status
 
 
-def copied(snapshot: Snapshot, content: Content, group_name: str = "") -> VolumeSnapshotStatus | VolumeGroupSnapshotStatus:
+def copied(
+    snapshot: Snapshot, content: Content, group_name: str = ""
+) -> VolumeSnapshotStatus | VolumeGroupSnapshotStatus:
     """The status that the snapshot is to have. Its first value stays: the bound name, the creation time, the group, a size above zero.
 
     Differs from snapshot-controller: errors are compared by what they say, and one without a message is borne.
@@ -202,7 +222,9 @@ def copied(snapshot: Snapshot, content: Content, group_name: str = "") -> Volume
         "error": None if said is None or (ready and not old.ready_to_use) else _error(said.error),
     }
     if isinstance(old, VolumeSnapshotStatus):
-        changes["restore_size"] = _size(old.restore_size, said.restore_size if isinstance(said, VolumeSnapshotContentStatus) else None)
+        changes["restore_size"] = _size(
+            old.restore_size, said.restore_size if isinstance(said, VolumeSnapshotContentStatus) else None
+        )
         changes["volume_group_snapshot_name"] = old.volume_group_snapshot_name or group_name or None
     return msgspec.structs.replace(old, **changes)
 

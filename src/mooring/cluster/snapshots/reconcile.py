@@ -42,7 +42,13 @@ from mooring.kube.patch import add, add_finalizer, json_patch, merge_patch, remo
 
 log = logger(__name__)
 
-_WRITTEN: Final = (VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS, GROUP_SNAPSHOT_CONTENTS, PERSISTENT_VOLUME_CLAIMS)
+_WRITTEN: Final = (
+    VOLUME_SNAPSHOTS,
+    VOLUME_SNAPSHOT_CONTENTS,
+    GROUP_SNAPSHOTS,
+    GROUP_SNAPSHOT_CONTENTS,
+    PERSISTENT_VOLUME_CLAIMS,
+)
 
 
 class Reconciler:
@@ -50,7 +56,9 @@ class Reconciler:
     are being made.
     """
 
-    def __init__(self, cluster: Cluster, view: View, caches: Mapping[str, Informer[Any]], events: EventRecorder, clock: Clock) -> None:
+    def __init__(
+        self, cluster: Cluster, view: View, caches: Mapping[str, Informer[Any]], events: EventRecorder, clock: Clock
+    ) -> None:
         self._cluster, self._view, self._caches, self._events = cluster, view, caches, events
         self._writers = {kind.plural: _writer(cluster, kind, caches) for kind in _WRITTEN if kind.plural in caches}
         self._holding: KeyLocks[Key] = KeyLocks()
@@ -112,7 +120,11 @@ class Reconciler:
     async def _create(self, body: Mapping[str, Any]) -> None:
         """One that is there already is looked at anew: Stale."""
         kind = next(one for one in _WRITTEN if one.name == body["kind"])
-        cache, name, namespace = self._caches[kind.plural], body["metadata"]["name"], body["metadata"].get("namespace", "")
+        cache, name, namespace = (
+            self._caches[kind.plural],
+            body["metadata"]["name"],
+            body["metadata"].get("namespace", ""),
+        )
         try:
             await cache.write(Key(namespace, name), self._cluster.create(kind, body, namespace))
         except AlreadyExists as error:
@@ -198,7 +210,9 @@ def bound(content: Content, uid: str, class_name: str) -> Patch:
     protected = {"finalizers": [*held, row.content_finalizer]} if row.content_finalizer not in held else {}
     unmarked = {"annotations": {row.being_deleted: None}} if is_marked(content, row.being_deleted) else {}
     named = {row.class_field: class_name} if class_name else {}
-    return merge_patch({"metadata": {**protected, **unmarked}, "spec": {row.ref_field: {"uid": uid}, **named}}, of=content)
+    return merge_patch(
+        {"metadata": {**protected, **unmarked}, "spec": {row.ref_field: {"uid": uid}, **named}}, of=content
+    )
 
 
 def annotation(obj: Object, name: str, value: str | None) -> Patch:

@@ -26,13 +26,16 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 _CREATION: Final = Refusal("SnapshotContentCreationFailed", "Failed to create snapshot content with error ", saved=True)
-_GROUP_CREATION: Final = Refusal("GroupSnapshotContentCreationFailed", "failed to create group snapshot content with error ", saved=True)
+_GROUP_CREATION: Final = Refusal(
+    "GroupSnapshotContentCreationFailed", "failed to create group snapshot content with error ", saved=True
+)
 REFUSALS: Final[Mapping[str, Mapping[type, Refusal]]] = {
     SINGLES.noun: {
         d.Protect: Refusal("SnapshotFinalizerError", "Failed to check and update snapshot: "),
         d.HoldClaim: _CREATION,
         d.CreateContent: msgspec.structs.replace(
-            _CREATION, also=("CreateSnapshotContentFailed", "Error creating volume snapshot content object for snapshot: ")
+            _CREATION,
+            also=("CreateSnapshotContentFailed", "Error creating volume snapshot content object for snapshot: "),
         ),
         d.BindContent: Refusal("SnapshotBindFailed", "Snapshot failed to bind VolumeSnapshotContent, ", saved=True),
         d.MarkDeleted: Refusal("SnapshotContentObjectDeleteError", "Failed to mark snapshot content API object: "),
@@ -46,12 +49,17 @@ REFUSALS: Final[Mapping[str, Mapping[type, Refusal]]] = {
         d.HoldClaim: _GROUP_CREATION,
         d.CreateContent: msgspec.structs.replace(
             _GROUP_CREATION,
-            also=("CreateGroupSnapshotContentFailed", "Error creating volume group snapshot content object for group snapshot {key}: "),
+            also=(
+                "CreateGroupSnapshotContentFailed",
+                "Error creating volume group snapshot content object for group snapshot {key}: ",
+            ),
         ),
         d.BindContent: Refusal("GroupSnapshotBindFailed", "VolumeGroupSnapshotContent: ", saved=True),
         d.MarkDeleted: Refusal("GroupSnapshotContentObjectDeleteError", "VolumeGroupSnapshotContent: "),
         d.UnmarkDeleted: Refusal("GroupSnapshotBindFailed", "VolumeGroupSnapshotContent: "),
-        d.DeleteContent: Refusal("GroupSnapshotContentObjectDeleteError", "Failed to delete group snapshot content API object: "),
+        d.DeleteContent: Refusal(
+            "GroupSnapshotContentObjectDeleteError", "Failed to delete group snapshot content API object: "
+        ),
         d.Release: Refusal("GroupSnapshotFinalizerError", "VolumeGroupSnapshot: "),
         d.SaveStatus: Refusal("GroupSnapshotStatusUpdateFailed", "VolumeGroupSnapshot: "),
         d.CreateMember: Refusal("CreateVolumeSnapshotFailed", "VolumeSnapshot: "),

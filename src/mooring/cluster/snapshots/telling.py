@@ -58,14 +58,18 @@ class Telling:
             raise Retry(str(refused)) from refused
         return is_new
 
-    async def _save_error(self, snapshot: Snapshot, status: Mapping[str, Any], text: str, *, unready: bool) -> Failed | None:
+    async def _save_error(
+        self, snapshot: Snapshot, status: Mapping[str, Any], text: str, *, unready: bool
+    ) -> Failed | None:
         """The API server's refusal, after which it has to be tried again; None where the snapshot has moved: its change brings it again."""
         error = {"time": rfc3339(self._clock.wall_s()), "message": text}
         shown = {**status, "error": error, **({"readyToUse": False} if unready else {})}
         try:
             await self._reconciler.save_status(snapshot, shown)
         except (Failed, Stale) as problem:
-            log.error("could not save the error in the status", error=problem, **{self._row.kind.name: str(key_of(snapshot))})
+            log.error(
+                "could not save the error in the status", error=problem, **{self._row.kind.name: str(key_of(snapshot))}
+            )
             return problem if isinstance(problem, Failed) else None
         return None
 

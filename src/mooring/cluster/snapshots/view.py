@@ -180,7 +180,11 @@ def content_key(snapshot: Snapshot) -> Key:
 
 def may_get_content(snapshot: Snapshot) -> bool:
     """True for one that lives, and that a content may have been made for, or bound to, by a write that does not show yet."""
-    return row_of(snapshot).source_finalizer in finalizers_of(snapshot) and not bound_name(snapshot) and not is_deleting(snapshot)
+    return (
+        row_of(snapshot).source_finalizer in finalizers_of(snapshot)
+        and not bound_name(snapshot)
+        and not is_deleting(snapshot)
+    )
 
 
 # -- what a content says, of whichever kind
@@ -250,7 +254,9 @@ def source_volumes(content: Content) -> Iterable[str]:
     if not ref_of(content).uid or (isinstance(content, VolumeSnapshotContent) and is_group_content(content)):
         return ()
     is_ready = is_content_ready(content)
-    if is_ready or (is_deleting(content) and (_is_made(content) or row_of(content).content_finalizer not in finalizers_of(content))):
+    if is_ready or (
+        is_deleting(content) and (_is_made(content) or row_of(content).content_finalizer not in finalizers_of(content))
+    ):
         return ()
     return [handle_key(content.spec.driver, handle) for handle in volumes_of(content)]
 
@@ -272,7 +278,11 @@ def _class_in_need(snapshot: Snapshot) -> Iterable[str]:
 
 def _restored(claim: PersistentVolumeClaim) -> Iterable[str]:
     source = claim.spec.data_source
-    if source is None or claim.status.phase != "Pending" or (source.kind, source.api_group) != (SNAPSHOT_KIND, SNAPSHOT_GROUP):
+    if (
+        source is None
+        or claim.status.phase != "Pending"
+        or (source.kind, source.api_group) != (SNAPSHOT_KIND, SNAPSHOT_GROUP)
+    ):
         return ()
     return (str(Key(claim.metadata.namespace, source.name)),)
 
@@ -329,14 +339,25 @@ CONTENT: Final = slim(
     metadata=slim("deletion_timestamp", "finalizers", annotations=only(BEING_CREATED, BEING_DELETED, GROUP_HANDLE)),
 )
 CLASS: Final = slim("driver", "deletion_policy", "parameters", metadata=slim(annotations=only(DEFAULT_CLASS)))
-CLAIM: Final = slim(metadata=slim("deletion_timestamp", "finalizers"), spec=slim("volume_name", "data_source"), status=slim("phase"))
+CLAIM: Final = slim(
+    metadata=slim("deletion_timestamp", "finalizers"), spec=slim("volume_name", "data_source"), status=slim("phase")
+)
 VOLUME: Final = slim(metadata=slim(), spec=slim("claim_ref", "volume_mode", csi=slim("driver", "volume_handle")))
 PLACED_VOLUME: Final = VOLUME | slim(spec=slim("node_affinity"))
 NODE: Final = slim(metadata=slim("labels"))
 
 LABELLED_CLAIM: Final = CLAIM | slim(metadata=slim("labels"))
 GROUP: Final = slim("spec", "status", metadata=slim("deletion_timestamp", "finalizers"))
-GROUP_CONTENT: Final = slim("spec", "status", metadata=slim("deletion_timestamp", "finalizers", annotations=only(GROUP_BEING_DELETED)))
-GROUP_CLASS: Final = slim("driver", "deletion_policy", "parameters", metadata=slim(annotations=only(GROUP_DEFAULT_CLASS)))
+GROUP_CONTENT: Final = slim(
+    "spec", "status", metadata=slim("deletion_timestamp", "finalizers", annotations=only(GROUP_BEING_DELETED))
+)
+GROUP_CLASS: Final = slim(
+    "driver", "deletion_policy", "parameters", metadata=slim(annotations=only(GROUP_DEFAULT_CLASS))
+)
 
-keeps_snapshot, keeps_content, keeps_class, keeps_claim = always(SNAPSHOT), always(CONTENT), always(CLASS), always(CLAIM)
+keeps_snapshot, keeps_content, keeps_class, keeps_claim = (
+    always(SNAPSHOT),
+    always(CONTENT),
+    always(CLASS),
+    always(CLAIM),
+)

@@ -37,6 +37,8 @@ class Workloads(Manager):
             component: EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness)
             for component, _ in _PARTS
         }
-        super().__init__(shared, *(one for component, make in _PARTS for one in make(runtime, view, recorders[component])))
+        super().__init__(
+            shared, *(one for component, make in _PARTS for one in make(runtime, view, recorders[component]))
+        )
         for component, recorder in recorders.items():
             self.beside(f"workloads/events/{component}", recorder)

@@ -66,7 +66,9 @@ def soonest_s(pods: Iterable[Pod], min_ready_s: int, now: float) -> float | None
 def ready_since(pod: Pod) -> float:
     """Seconds since the epoch. A condition without a time counts from the pod's creation: node agents may leave it out."""
     ready = _ready(pod)
-    return _seconds(ready.last_transition_time if ready and ready.last_transition_time else pod.metadata.creation_timestamp)
+    return _seconds(
+        ready.last_transition_time if ready and ready.last_transition_time else pod.metadata.creation_timestamp
+    )
 
 
 def created_at(obj: Object) -> float:
@@ -86,7 +88,16 @@ def first_to_go(pods: Iterable[Pod], count: int, beside: Iterable[Pod] = ()) -> 
         ready = is_ready(pod)
         cost = _whole(annotation(pod, DELETION_COST))
         since = -ready_since(pod) if ready else 0.0
-        return bool(pod.spec.node_name), phase, ready, cost, -crowd[pod.spec.node_name], since, -created_at(pod), pod.metadata.name
+        return (
+            bool(pod.spec.node_name),
+            phase,
+            ready,
+            cost,
+            -crowd[pod.spec.node_name],
+            since,
+            -created_at(pod),
+            pod.metadata.name,
+        )
 
     return tuple(sorted(all_pods, key=worth)[:count])
 

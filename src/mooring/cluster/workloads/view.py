@@ -79,7 +79,9 @@ class WorkloadCaches:
                 continue
             controller = controller_of(obj)
             if controller is None:
-                yield from (key_of(one) for one in informer.store.values() if one.metadata.namespace == obj.metadata.namespace)
+                yield from (
+                    key_of(one) for one in informer.store.values() if one.metadata.namespace == obj.metadata.namespace
+                )
             elif controller.kind == kind.name:
                 yield Key(obj.metadata.namespace, controller.name)
 

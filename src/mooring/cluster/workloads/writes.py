@@ -31,7 +31,9 @@ WARNING: Final = "Warning"
 class Writes:
     """The writes of one controller. kind, objects: what it looks after."""
 
-    def __init__(self, runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorder, kind: Kind[Any], objects: Informer[Any]) -> None:
+    def __init__(
+        self, runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorder, kind: Kind[Any], objects: Informer[Any]
+    ) -> None:
         self.cluster, self.caches = runtime.cluster, caches
         self._recorder, self._kind, self._objects = recorder, kind, objects
         self._writers: dict[str, ObjectWriter[Any]] = {}  # by plural
@@ -39,7 +41,9 @@ class Writes:
     def tell(self, obj: Object, reason: str, message: str, level: str = NORMAL) -> None:
         """An Event about an object of the kind."""
         meta = obj.metadata
-        ref = ObjectReference(self._kind.api_version, self._kind.name, meta.namespace, meta.name, meta.uid, meta.resource_version)
+        ref = ObjectReference(
+            self._kind.api_version, self._kind.name, meta.namespace, meta.name, meta.uid, meta.resource_version
+        )
         self._recorder.event(ref, level, reason, message)
 
     # -- pods
@@ -65,7 +69,9 @@ class Writes:
 
     # -- any object
 
-    async def own(self, kind: Kind[T], informer: Informer[T], owner: Object, claimed: Claimed[T], finalizer: str = "") -> None:
+    async def own(
+        self, kind: Kind[T], informer: Informer[T], owner: Object, claimed: Claimed[T], finalizer: str = ""
+    ) -> None:
         """Adopts and releases. finalizer: that adopted objects get. Raises Retry, Stale."""
         if claimed.adopt:
             await self.check_alive(owner)
@@ -75,7 +81,9 @@ class Writes:
                 metadata["finalizers"] = [*finalizers_of(obj), finalizer]
             await self.amend(kind, informer, obj, {"metadata": metadata})
         for obj in claimed.release:
-            await self.amend(kind, informer, obj, {"metadata": {"ownerReferences": without_owner(obj, owner.metadata.uid)}})
+            await self.amend(
+                kind, informer, obj, {"metadata": {"ownerReferences": without_owner(obj, owner.metadata.uid)}}
+            )
 
     async def check_alive(self, owner: Object) -> None:
         """Raises Stale where the owner is gone, or going, and the cache does not know: it may just have let go its objects, as orphans."""
@@ -88,9 +96,13 @@ class Writes:
         """Nothing where the pod has none. strictly: this version of the pod only. Raises Stale where it has changed or gone, and Retry."""
         if finalizer in finalizers_of(pod):
             with _refusals():
-                await self._writer(PODS, self.caches.pods).patch(pod, remove_finalizer(pod, finalizer), strictly=strictly)
+                await self._writer(PODS, self.caches.pods).patch(
+                    pod, remove_finalizer(pod, finalizer), strictly=strictly
+                )
 
-    async def amend(self, kind: Kind[T], informer: Informer[T], obj: T, change: Mapping[str, Any], *, subresource: str = "") -> None:
+    async def amend(
+        self, kind: Kind[T], informer: Informer[T], obj: T, change: Mapping[str, Any], *, subresource: str = ""
+    ) -> None:
         """A merge patch of this version of the object. Raises Retry, Stale."""
         with _refusals():
             await self._writer(kind, informer).patch(obj, merge_patch(change, of=obj), subresource, strictly=True)

@@ -27,7 +27,9 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: float
 
 
-async def ask(address: str, rpc: Rpc[Any, Any], request: Message, *, timeout_s: float, connect_s: float, clock: Clock) -> Outcome:
+async def ask(
+    address: str, rpc: Rpc[Any, Any], request: Message, *, timeout_s: float, connect_s: float, clock: Clock
+) -> Outcome:
     """A deadline shorter than any of Kubernetes' breaks no rule. Raises ConfigError where nobody answers at the address."""
     breaches: list[Breach] = []
     async with running_time(clock) as ran:

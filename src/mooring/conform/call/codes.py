@@ -37,5 +37,7 @@ def meaning(error: DriverError) -> str:
     if error.answered:
         return f"{says} The driver may have done it: it said OK, with an answer that can't be read."
     if error.final:
-        return f"{says} Final: the driver is not at work on it any more. A sidecar gives this attempt up, and begins anew."
+        return (
+            f"{says} Final: the driver is not at work on it any more. A sidecar gives this attempt up, and begins anew."
+        )
     return f"{says} Not final: the driver may still be at work on it. A sidecar repeats the very same call."

@@ -35,14 +35,18 @@ def fill_from_words(message: Message, words: Sequence[str]) -> None:
         _read_text(word, ascii(word))
         path, equals, text = word.partition("=")
         if not equals:
-            raise wrong(f"{word!r} is no field of the request: give path=value, as in name=data or capacity_range.required_bytes=1Gi")
+            raise wrong(
+                f"{word!r} is no field of the request: give path=value, as in name=data or capacity_range.required_bytes=1Gi"
+            )
         _assign(message, path, text, "")
 
 
 def fill(message: Message, document: Any, where: str = "") -> None:
     """document: as YAML or JSON gives it; secrets that were stripped from it are left out. Raises ConfigError."""
     if not isinstance(document, Mapping):
-        raise wrong(f"{where or 'the request'}: must be a map of the fields of {message.DESCRIPTOR.name}, got {document!r}")
+        raise wrong(
+            f"{where or 'the request'}: must be a map of the fields of {message.DESCRIPTOR.name}, got {document!r}"
+        )
     for name, value in document.items():
         field = field_of(message.DESCRIPTOR, str(name), where)
         _fill_field(message, field, _without_stripped(field, value), _joined(where, field.name))
@@ -83,14 +87,18 @@ def secrets_in(text: str, name: str) -> dict[str, str]:
         raise wrong(f"{name}: is no YAML") from None  # yaml's words would repeat the line
     if isinstance(document, Mapping) and document.get("kind") == "Secret":
         return _of_secret(document, name)
-    if not isinstance(document, Mapping) or not all(isinstance(part, str) for pair in document.items() for part in pair):
+    if not isinstance(document, Mapping) or not all(
+        isinstance(part, str) for pair in document.items() for part in pair
+    ):
         raise wrong(f"{name}: must be a map of names to texts, or a Secret; put a number or a word like yes in quotes")
     return dict(document)
 
 
 def _of_secret(document: Mapping[str, Any], name: str) -> dict[str, str]:
     try:
-        data = {key: base64.b64decode(value, validate=True).decode() for key, value in (document.get("data") or {}).items()}
+        data = {
+            key: base64.b64decode(value, validate=True).decode() for key, value in (document.get("data") or {}).items()
+        }
     except (ValueError, TypeError, AttributeError):
         raise wrong(f"{name}: the Secret's data must be base64 of UTF-8") from None
     return data | {key: str(value) for key, value in (document.get("stringData") or {}).items()}
@@ -144,7 +152,9 @@ def _inline(text: str, path: str) -> Any:
     try:
         return yaml.safe_load(text) if text else {}
     except (yaml.YAMLError, ValueError):
-        raise wrong(f"{path}: {text!r} is no YAML: give its fields one by one, as in {path}.FIELD=value, or as {{field: value}}") from None
+        raise wrong(
+            f"{path}: {text!r} is no YAML: give its fields one by one, as in {path}.FIELD=value, or as {{field: value}}"
+        ) from None
 
 
 def _last(message: Message, field: FieldDescriptor, below: str) -> Message:

@@ -61,7 +61,12 @@ async def _written(asker: Asker) -> tuple[Life, str]:
         raise NotApplicable(f"nobody can write to the volume: {error.strerror}") from None
     await _from_pod(life)
     if not await _holds(life, text):
-        asker.finds(DATA_LOST, Driver.node_publish_volume, life.mount(), "a file that was written at target_path before is not there")
+        asker.finds(
+            DATA_LOST,
+            Driver.node_publish_volume,
+            life.mount(),
+            "a file that was written at target_path before is not there",
+        )
         raise Stopped("what is written does not reach the volume")
     return life, text
 

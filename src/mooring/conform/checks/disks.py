@@ -22,7 +22,9 @@ _TRIES: Final = 3
 
 def _disk(asker: Asker) -> Disk:
     if asker.disk is None:
-        raise NotApplicable("it needs a small disk under the driver's data: say where they are, as in --data-folder /var/lib/my-driver")
+        raise NotApplicable(
+            "it needs a small disk under the driver's data: say where they are, as in --data-folder /var/lib/my-driver"
+        )
     return asker.disk
 
 

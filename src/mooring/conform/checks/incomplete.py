@@ -34,7 +34,10 @@ _NO_ID: Final = "should fail when no volume id is provided"
 _SANITY: Final[Mapping[str, Group]] = {
     "create_volume": Group(
         f"{_CONTROLLER}CreateVolume",
-        {"name": "should fail when no name is provided", "volume_capabilities": "should fail when no volume capabilities are provided"},
+        {
+            "name": "should fail when no name is provided",
+            "volume_capabilities": "should fail when no volume capabilities are provided",
+        },
     ),
     "delete_volume": Group(f"{_CONTROLLER}DeleteVolume", {"volume_id": _NO_ID}),
     "validate_volume_capabilities": Group(
@@ -52,17 +55,29 @@ _SANITY: Final[Mapping[str, Group]] = {
     "controller_unpublish_volume": Group(f"{_CONTROLLER}ControllerUnpublishVolume", {"volume_id": _NO_ID}),
     "controller_expand_volume": Group(
         "ExpandVolume [Controller Server]",
-        {"volume_id": "should fail if no volume id is given", "capacity_range": "should fail if no capacity range is given"},
+        {
+            "volume_id": "should fail if no volume id is given",
+            "capacity_range": "should fail if no capacity range is given",
+        },
     ),
-    "controller_modify_volume": Group("ModifyVolume [Controller Server]", {"volume_id": "should fail if no volume id is given"}),
+    "controller_modify_volume": Group(
+        "ModifyVolume [Controller Server]", {"volume_id": "should fail if no volume id is given"}
+    ),
     "controller_get_volume": Group("", {"volume_id": ""}),
     "create_snapshot": Group(
         "CreateSnapshot [Controller Server]",
-        {"name": "should fail when no name is provided", "source_volume_id": "should fail when no source volume id is provided"},
+        {
+            "name": "should fail when no name is provided",
+            "source_volume_id": "should fail when no source volume id is provided",
+        },
     ),
-    "delete_snapshot": Group("DeleteSnapshot [Controller Server]", {"snapshot_id": "should fail when no snapshot id is provided"}),
+    "delete_snapshot": Group(
+        "DeleteSnapshot [Controller Server]", {"snapshot_id": "should fail when no snapshot id is provided"}
+    ),
     "get_snapshot": Group("GetSnapshot [Controller Server]", {"snapshot_id": "should return an error"}),
-    "create_volume_group_snapshot": Group(f"{_GROUP}CreateVolumeGroupSnapshot", {"name": "should fail when no name is provided"}),
+    "create_volume_group_snapshot": Group(
+        f"{_GROUP}CreateVolumeGroupSnapshot", {"name": "should fail when no name is provided"}
+    ),
     "get_volume_group_snapshot": Group(f"{_GROUP}GetVolumeGroupSnapshot", {"group_snapshot_id": _NO_ID}),
     "delete_volume_group_snapshot": Group(f"{_GROUP}DeleteVolumeGroupSnapshot", {"group_snapshot_id": _NO_ID}),
     "node_stage_volume": Group(
@@ -86,13 +101,16 @@ _SANITY: Final[Mapping[str, Group]] = {
         },
     ),
     "node_unpublish_volume": Group(
-        "Node Service > NodeUnpublishVolume", {"volume_id": _NO_ID, "target_path": "should fail when no target path is provided"}
+        "Node Service > NodeUnpublishVolume",
+        {"volume_id": _NO_ID, "target_path": "should fail when no target path is provided"},
     ),
     "node_get_volume_stats": Group(
-        "Node Service > NodeGetVolumeStats", {"volume_id": _NO_ID, "volume_path": "should fail when no volume path is provided"}
+        "Node Service > NodeGetVolumeStats",
+        {"volume_id": _NO_ID, "volume_path": "should fail when no volume path is provided"},
     ),
     "node_expand_volume": Group(
-        "Node Service > NodeExpandVolume", {"volume_id": _NO_ID, "volume_path": "should fail when no volume path is provided"}
+        "Node Service > NodeExpandVolume",
+        {"volume_id": _NO_ID, "volume_path": "should fail when no volume path is provided"},
     ),
 }
 """The fields that can be left out of a call that is whole otherwise."""
@@ -162,9 +180,11 @@ def _values(asker: Asker, life: Life) -> dict[str, Any]:
 for _attribute, _group in _SANITY.items():
     _rpc = RPCS[_attribute]
     _need = NEEDS.get(_attribute)
-    _service = {"Controller": "Plugin.CONTROLLER_SERVICE", "GroupController": "Plugin.GROUP_CONTROLLER_SERVICE", "Node": "Node"}[
-        _rpc.service
-    ]
+    _service = {
+        "Controller": "Plugin.CONTROLLER_SERVICE",
+        "GroupController": "Plugin.GROUP_CONTROLLER_SERVICE",
+        "Node": "Node",
+    }[_rpc.service]
     _kind = {"Controller": "Controller", "GroupController": "Group", "Node": "Node"}[_rpc.service]
     for _field, _test in _group.fields.items():
         CHAPTER.add(

@@ -27,12 +27,20 @@ PAGES_MAX: Final = 10_000
 async def listed(asker: Asker, page: int = 0) -> set[str]:
     """The ids of all volumes. page: the most entries of one."""
     request = csi.ListVolumesRequest(max_entries=page)
-    return {entry.volume.volume_id for answer in await pages(asker, Driver.list_volumes, request) for entry in answer.entries}
+    return {
+        entry.volume.volume_id
+        for answer in await pages(asker, Driver.list_volumes, request)
+        for entry in answer.entries
+    }
 
 
 async def snapshots(asker: Asker, page: int = 0, **filters: Any) -> set[str]:
     request = csi.ListSnapshotsRequest(max_entries=page, **filters)
-    return {entry.snapshot.snapshot_id for answer in await pages(asker, Driver.list_snapshots, request) for entry in answer.entries}
+    return {
+        entry.snapshot.snapshot_id
+        for answer in await pages(asker, Driver.list_snapshots, request)
+        for entry in answer.entries
+    }
 
 
 async def pages(asker: Asker, rpc: Any, request: Any) -> list[Any]:
@@ -95,7 +103,9 @@ async def _lists_all(asker: Asker, volumes: list[csi.Volume], page: int) -> None
         asker.finds(LACKS, Driver.list_volumes, request, f"volume {min(missing)!r} exists, and is on no page")
 
 
-@CHAPTER.check(SIGN, "Controller.GET_CAPACITY", sanity=f"{_C}GetCapacity > should return capacity (no optional values added)")
+@CHAPTER.check(
+    SIGN, "Controller.GET_CAPACITY", sanity=f"{_C}GetCapacity > should return capacity (no optional values added)"
+)
 async def capacity(asker: Asker) -> None:
     """GetCapacity answers."""
     await asker.must(Driver.get_capacity, csi.GetCapacityRequest())
@@ -122,7 +132,9 @@ async def list_snapshots(asker: Asker) -> None:
 async def list_what_snapshots_there_are(asker: Asker) -> None:
     """ListSnapshots has new snapshots: on all pages, by their ids and by their volumes; and none that is deleted."""
     volumes = [await create(asker, asker.a_volume()) for _ in range(3)]
-    made = [(await asker.must(Driver.create_snapshot, a_snapshot(asker, volume))).snapshot.snapshot_id for volume in volumes]
+    made = [
+        (await asker.must(Driver.create_snapshot, a_snapshot(asker, volume))).snapshot.snapshot_id for volume in volumes
+    ]
     for page in (0, 1):
         _miss(asker, set(made) - await snapshots(asker, page), {"page": page})
     for volume, snapshot in zip(volumes, made, strict=True):
@@ -131,14 +143,18 @@ async def list_what_snapshots_there_are(asker: Asker) -> None:
             _miss(asker, {snapshot} - await snapshots(asker, **one), one)
     await asker.must(Driver.delete_snapshot, csi.DeleteSnapshotRequest(snapshot_id=made[0]))
     if made[0] in await snapshots(asker):
-        asker.finds(LACKS, Driver.list_snapshots, csi.ListSnapshotsRequest(), f"snapshot {made[0]!r} is deleted, and listed")
+        asker.finds(
+            LACKS, Driver.list_snapshots, csi.ListSnapshotsRequest(), f"snapshot {made[0]!r} is deleted, and listed"
+        )
 
 
 @CHAPTER.check(LACKS, CREATES, SNAPSHOTS, _LISTS)
 async def list_snapshots_of_a_volume(asker: Asker) -> None:
     """ListSnapshots by source_volume_id has all snapshots of the volume."""
     volume = await create(asker, asker.a_volume())
-    made = {(await asker.must(Driver.create_snapshot, a_snapshot(asker, volume))).snapshot.snapshot_id for _ in range(3)}
+    made = {
+        (await asker.must(Driver.create_snapshot, a_snapshot(asker, volume))).snapshot.snapshot_id for _ in range(3)
+    }
     of_it: dict[str, Any] = {"source_volume_id": volume.volume_id}
     _miss(asker, made - await snapshots(asker, **of_it), of_it)
 
@@ -160,6 +176,9 @@ def _miss(asker: Asker, missing: set[str], fields: Mapping[str, Any]) -> None:
 )
 async def list_unknown_snapshots(asker: Asker) -> None:
     """ListSnapshots answers OK with no entries for ids that do not exist."""
-    unknown: tuple[dict[str, Any], ...] = ({"snapshot_id": "conform-no-such-snapshot"}, {"source_volume_id": "conform-no-such-volume"})
+    unknown: tuple[dict[str, Any], ...] = (
+        {"snapshot_id": "conform-no-such-snapshot"},
+        {"source_volume_id": "conform-no-such-volume"},
+    )
     for filters in unknown:
         await asker.must(Driver.list_snapshots, csi.ListSnapshotsRequest(**filters), FILTER)

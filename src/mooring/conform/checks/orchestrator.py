@@ -53,7 +53,12 @@ async def create_at_once(asker: Asker) -> None:
     last = await asker.must(Driver.create_volume, request, REFUSED_AGAIN)
     ids = {one.response.volume.volume_id for one in outcomes if one.ok} | {last.volume.volume_id}
     if len(ids) > 1 and not asker.has_seen(ANOTHER):
-        asker.finds(ANOTHER, Driver.create_volume, request, f"equal calls at the same time made volumes {', '.join(sorted(ids))}")
+        asker.finds(
+            ANOTHER,
+            Driver.create_volume,
+            request,
+            f"equal calls at the same time made volumes {', '.join(sorted(ids))}",
+        )
 
 
 @CHAPTER.check(DELETE_ABSENT, CREATES)

@@ -36,7 +36,12 @@ async def life(asker: Asker) -> None:
     await whole.from_pod()
 
 
-@CHAPTER.check(AGAIN, CREATES, "Node", sanity=("Node Service > should be idempotent", f"{_C}volume lifecycle > should be idempotent"))
+@CHAPTER.check(
+    AGAIN,
+    CREATES,
+    "Node",
+    sanity=("Node Service > should be idempotent", f"{_C}volume lifecycle > should be idempotent"),
+)
 async def life_with_lost_answers(asker: Asker) -> None:
     """Each call of a volume's life comes three times, as after lost answers."""
     whole = await begin(asker)
@@ -52,7 +57,9 @@ async def unpublish_without_volume(asker: Asker) -> None:
     await step(whole, Driver.controller_publish_volume, REFUSED)
     await step(whole, Driver.controller_unpublish_volume, REFUSED)
     await asker.must(Driver.delete_volume, csi.DeleteVolumeRequest(volume_id=whole.identity))
-    rule = ABSENT if asker.has_found(ABSENT, Driver.controller_unpublish_volume) else NOTHING_LEFT  # with a volume it fails, too
+    rule = (
+        ABSENT if asker.has_found(ABSENT, Driver.controller_unpublish_volume) else NOTHING_LEFT
+    )  # with a volume it fails, too
     await asker.must(Driver.controller_unpublish_volume, whole.unpublish(), rule)
 
 
@@ -63,19 +70,29 @@ async def unpublish_never_published(asker: Asker) -> None:
     await asker.must(Driver.controller_unpublish_volume, whole.unpublish(), NOTHING_LEFT)
 
 
-@CHAPTER.check(UNKNOWN, ATTACHES, "Node", sanity=f"{_C}ControllerPublishVolume > should fail when the volume does not exist")
+@CHAPTER.check(
+    UNKNOWN, ATTACHES, "Node", sanity=f"{_C}ControllerPublishVolume > should fail when the volume does not exist"
+)
 async def publish_unknown_volume(asker: Asker) -> None:
     """ControllerPublishVolume of a volume that does not exist is answered with NotFound."""
-    request = csi.ControllerPublishVolumeRequest(volume_id=_GONE, node_id=asker.abilities.node_id, volume_capability=asker.capability())
-    await asker.refused(Driver.controller_publish_volume, request, UNKNOWN, Code.NOT_FOUND, why="the volume does not exist")
+    request = csi.ControllerPublishVolumeRequest(
+        volume_id=_GONE, node_id=asker.abilities.node_id, volume_capability=asker.capability()
+    )
+    await asker.refused(
+        Driver.controller_publish_volume, request, UNKNOWN, Code.NOT_FOUND, why="the volume does not exist"
+    )
 
 
-@CHAPTER.check(UNKNOWN, CREATES, ATTACHES, "Node", sanity=f"{_C}ControllerPublishVolume > should fail when the node does not exist")
+@CHAPTER.check(
+    UNKNOWN, CREATES, ATTACHES, "Node", sanity=f"{_C}ControllerPublishVolume > should fail when the node does not exist"
+)
 async def publish_unknown_node(asker: Asker) -> None:
     """ControllerPublishVolume to a node that does not exist is answered with NotFound."""
     whole = await begin(asker)
     request = whole.publish(node_id=_NO_NODE)
-    await asker.refused(Driver.controller_publish_volume, request, UNKNOWN, Code.NOT_FOUND, why="the node does not exist")
+    await asker.refused(
+        Driver.controller_publish_volume, request, UNKNOWN, Code.NOT_FOUND, why="the node does not exist"
+    )
 
 
 @CHAPTER.check(LACKS, CREATES, ATTACHES, "Node", "Controller.LIST_VOLUMES")
@@ -85,9 +102,16 @@ async def list_while_published(asker: Asker) -> None:
     await step(whole, Driver.controller_publish_volume, REFUSED)
     request, nodes = csi.ListVolumesRequest(), set()
     for answer in await pages(asker, Driver.list_volumes, request):
-        nodes |= {node for entry in answer.entries if entry.volume.volume_id == whole.identity for node in entry.status.published_node_ids}
+        nodes |= {
+            node
+            for entry in answer.entries
+            if entry.volume.volume_id == whole.identity
+            for node in entry.status.published_node_ids
+        }
     if "Controller.LIST_VOLUMES_PUBLISHED_NODES" in asker.abilities and asker.abilities.node_id not in nodes:
-        found = f"volume {whole.identity!r} is published to {asker.abilities.node_id!r}, and published_node_ids lacks it"
+        found = (
+            f"volume {whole.identity!r} is published to {asker.abilities.node_id!r}, and published_node_ids lacks it"
+        )
         asker.finds(LACKS, Driver.list_volumes, request, found)
 
 
@@ -201,7 +225,12 @@ async def stats(asker: Asker) -> None:
     await asker.must(Driver.node_get_volume_stats, request)
 
 
-@CHAPTER.check(UNKNOWN, "Node", "Node.GET_VOLUME_STATS", sanity="Node Service > NodeGetVolumeStats > should fail when volume is not found")
+@CHAPTER.check(
+    UNKNOWN,
+    "Node",
+    "Node.GET_VOLUME_STATS",
+    sanity="Node Service > NodeGetVolumeStats > should fail when volume is not found",
+)
 async def stats_unknown(asker: Asker) -> None:
     """NodeGetVolumeStats of a volume that does not exist is answered with NotFound."""
     request = csi.NodeGetVolumeStatsRequest(volume_id=_GONE, volume_path="some/path")
@@ -223,7 +252,12 @@ async def stats_elsewhere(asker: Asker) -> None:
     await asker.refused(Driver.node_get_volume_stats, request, UNKNOWN, Code.NOT_FOUND, why="the volume is not there")
 
 
-@CHAPTER.check(UNKNOWN, "Node", "Node.EXPAND_VOLUME", sanity="Node Service > NodeExpandVolume > should fail when volume is not found")
+@CHAPTER.check(
+    UNKNOWN,
+    "Node",
+    "Node.EXPAND_VOLUME",
+    sanity="Node Service > NodeExpandVolume > should fail when volume is not found",
+)
 async def node_expand_unknown(asker: Asker) -> None:
     """NodeExpandVolume of a volume that does not exist is answered with NotFound."""
     request = csi.NodeExpandVolumeRequest(volume_id=_GONE, volume_path="some/path")
@@ -243,7 +277,9 @@ async def node_expand(asker: Asker) -> None:
     await whole.to_pod()
     size = {"required_bytes": asker.options.size_bytes}
     if "Controller.EXPAND_VOLUME" in asker.abilities and "Expansion.ONLINE" in asker.abilities:
-        grow = csi.ControllerExpandVolumeRequest(volume_id=whole.identity, capacity_range=size, volume_capability=whole.capability)
+        grow = csi.ControllerExpandVolumeRequest(
+            volume_id=whole.identity, capacity_range=size, volume_capability=whole.capability
+        )
         await asker.must(Driver.controller_expand_volume, grow)
     request = csi.NodeExpandVolumeRequest(
         volume_id=whole.identity, volume_path=whole.target, staging_target_path=whole.staging, capacity_range=size

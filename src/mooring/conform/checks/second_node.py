@@ -39,7 +39,9 @@ async def node_id_of_another_node(asker: Asker) -> None:
     own, other = asker.abilities.node_id, await _second_id(asker)
     if own == other:
         if not asker.program.names_its_node:
-            raise NotApplicable(f"both processes of the command say {own!r}: put {{node}} where it says on which node it is")
+            raise NotApplicable(
+                f"both processes of the command say {own!r}: put {{node}} where it says on which node it is"
+            )
         found = f"node_id is {own!r} for the driver of the second node, too"
         asker.finds(TWO_NODES, Driver.node_get_info, csi.NodeGetInfoRequest(), found)
 
@@ -49,7 +51,9 @@ async def publish_to_two_nodes(asker: Asker) -> None:
     """A volume of SINGLE_NODE_WRITER that is published to one node is refused for another with FailedPrecondition."""
     other = await _second_id(asker)
     if other == asker.abilities.node_id:
-        raise NotApplicable(f"both processes of the command have the node_id {other!r}: put {{node}} where it says on which node it is")
+        raise NotApplicable(
+            f"both processes of the command have the node_id {other!r}: put {{node}} where it says on which node it is"
+        )
     life = await begin(asker)
     await step(life, Driver.controller_publish_volume, REFUSED)
     request = life.publish(node_id=other)

@@ -24,7 +24,9 @@ _GONE: Final = "conform-no-such-snapshot"
 
 def a_snapshot(asker: Asker, volume: csi.Volume, name: str = "") -> csi.CreateSnapshotRequest:
     parameters = dict(asker.options.snapshot_parameters)
-    return csi.CreateSnapshotRequest(name=name or asker.name("snapshot"), source_volume_id=volume.volume_id, parameters=parameters)
+    return csi.CreateSnapshotRequest(
+        name=name or asker.name("snapshot"), source_volume_id=volume.volume_id, parameters=parameters
+    )
 
 
 @CHAPTER.check(
@@ -54,7 +56,13 @@ async def snapshot_of_another(asker: Asker) -> None:
     request = a_snapshot(asker, one)
     await asker.must(Driver.create_snapshot, request)
     again = a_snapshot(asker, other, request.name)
-    await asker.refused(Driver.create_snapshot, again, OTHER_SOURCE, Code.ALREADY_EXISTS, why="the name has a snapshot of another volume")
+    await asker.refused(
+        Driver.create_snapshot,
+        again,
+        OTHER_SOURCE,
+        Code.ALREADY_EXISTS,
+        why="the name has a snapshot of another volume",
+    )
 
 
 @CHAPTER.check(
@@ -86,11 +94,17 @@ async def snapshot_outlives_its_volume(asker: Asker) -> None:
             found = f"the volume has a snapshot, and the driver answers {outcome.error} in place of FailedPrecondition"
             asker.finds(OUTLIVES, Driver.delete_volume, request, found)
     else:
-        validation = csi.ValidateVolumeCapabilitiesRequest(volume_id=volume.volume_id, volume_capabilities=[asker.capability()])
+        validation = csi.ValidateVolumeCapabilitiesRequest(
+            volume_id=volume.volume_id, volume_capabilities=[asker.capability()]
+        )
         await asker.must(Driver.validate_volume_capabilities, validation, OUTLIVES)
 
 
-@CHAPTER.check(DELETE_ABSENT, SNAPSHOTS, sanity="DeleteSnapshot [Controller Server] > should succeed when an invalid snapshot id is used")
+@CHAPTER.check(
+    DELETE_ABSENT,
+    SNAPSHOTS,
+    sanity="DeleteSnapshot [Controller Server] > should succeed when an invalid snapshot id is used",
+)
 async def delete_unknown_snapshot(asker: Asker) -> None:
     """DeleteSnapshot answers OK for an id that the driver never gave."""
     await asker.must(Driver.delete_snapshot, csi.DeleteSnapshotRequest(snapshot_id=_GONE), DELETE_ABSENT)
@@ -130,7 +144,9 @@ async def get_snapshot(asker: Asker) -> None:
 
 
 @CHAPTER.check(
-    UNKNOWN, _GETS, sanity="GetSnapshot [Controller Server] > should return an error when the specified snapshot id does not exist"
+    UNKNOWN,
+    _GETS,
+    sanity="GetSnapshot [Controller Server] > should return an error when the specified snapshot id does not exist",
 )
 async def get_unknown_snapshot(asker: Asker) -> None:
     """GetSnapshot of a snapshot that does not exist is answered with NotFound."""
@@ -138,14 +154,22 @@ async def get_unknown_snapshot(asker: Asker) -> None:
     await asker.refused(Driver.get_snapshot, request, UNKNOWN, Code.NOT_FOUND, why="the snapshot does not exist")
 
 
-@CHAPTER.check(UNKNOWN, _GROUPS, sanity=f"{_GROUP}GetVolumeGroupSnapshot > should fail when an invalid volume id is used")
+@CHAPTER.check(
+    UNKNOWN, _GROUPS, sanity=f"{_GROUP}GetVolumeGroupSnapshot > should fail when an invalid volume id is used"
+)
 async def get_unknown_group(asker: Asker) -> None:
     """GetVolumeGroupSnapshot of a group that does not exist is answered with NotFound."""
     request = csi.GetVolumeGroupSnapshotRequest(group_snapshot_id="conform-no-such-group")
-    await asker.refused(Driver.get_volume_group_snapshot, request, UNKNOWN, Code.NOT_FOUND, why="the group does not exist")
+    await asker.refused(
+        Driver.get_volume_group_snapshot, request, UNKNOWN, Code.NOT_FOUND, why="the group does not exist"
+    )
 
 
-@CHAPTER.check(DELETE_ABSENT, _GROUPS, sanity=f"{_GROUP}DeleteVolumeGroupSnapshot > should succeed when an invalid volume id is used")
+@CHAPTER.check(
+    DELETE_ABSENT,
+    _GROUPS,
+    sanity=f"{_GROUP}DeleteVolumeGroupSnapshot > should succeed when an invalid volume id is used",
+)
 async def delete_unknown_group(asker: Asker) -> None:
     """DeleteVolumeGroupSnapshot answers OK for an id that the driver never gave."""
     request = csi.DeleteVolumeGroupSnapshotRequest(group_snapshot_id="conform-no-such-group")
@@ -159,7 +183,12 @@ async def group_of_two(asker: Asker) -> None:
     request = csi.CreateVolumeGroupSnapshotRequest(name=asker.name("group"), source_volume_ids=volumes)
     group = (await asker.must(Driver.create_volume_group_snapshot, request)).group_snapshot
     await asker.patiently(Driver.create_volume_group_snapshot, request)
-    about = {"group_snapshot_id": group.group_snapshot_id, "snapshot_ids": [member.snapshot_id for member in group.snapshots]}
+    about = {
+        "group_snapshot_id": group.group_snapshot_id,
+        "snapshot_ids": [member.snapshot_id for member in group.snapshots],
+    }
     await asker.must(Driver.get_volume_group_snapshot, csi.GetVolumeGroupSnapshotRequest(**about))
     for _ in range(2):
-        await asker.must(Driver.delete_volume_group_snapshot, csi.DeleteVolumeGroupSnapshotRequest(**about), DELETE_ABSENT)
+        await asker.must(
+            Driver.delete_volume_group_snapshot, csi.DeleteVolumeGroupSnapshotRequest(**about), DELETE_ABSENT
+        )

@@ -32,7 +32,9 @@ _MODIFIES: Final = "Controller.MODIFY_VOLUME"
 _UNKNOWN_PARAMETER: Final = {"conform-no-such-parameter": "1"}
 
 
-@CHAPTER.check(CAPACITY, CREATES, sanity=f"{_C}CreateVolume > should return appropriate values SingleNodeWriter NoCapacity")
+@CHAPTER.check(
+    CAPACITY, CREATES, sanity=f"{_C}CreateVolume > should return appropriate values SingleNodeWriter NoCapacity"
+)
 async def create_without_size(asker: Asker) -> None:
     """CreateVolume makes a volume for a request without a size."""
     request = asker.a_volume()
@@ -40,7 +42,9 @@ async def create_without_size(asker: Asker) -> None:
     await delete(asker, await create(asker, request))
 
 
-@CHAPTER.check(CAPACITY, CREATES, sanity=f"{_C}CreateVolume > should return appropriate values SingleNodeWriter WithCapacity 1Gi")
+@CHAPTER.check(
+    CAPACITY, CREATES, sanity=f"{_C}CreateVolume > should return appropriate values SingleNodeWriter WithCapacity 1Gi"
+)
 async def create_with_size(asker: Asker) -> None:
     """CreateVolume makes a volume of at least the size that is asked for."""
     await delete(asker, await create(asker, asker.a_volume()))
@@ -65,15 +69,21 @@ async def create_twice(asker: Asker) -> None:
 )
 async def create_with_other_size(asker: Asker) -> None:
     """The name of a volume that is too small for a request is refused with AlreadyExists."""
-    request = asker.a_volume(capacity_range={"required_bytes": asker.options.size_bytes, "limit_bytes": asker.options.size_bytes})
+    request = asker.a_volume(
+        capacity_range={"required_bytes": asker.options.size_bytes, "limit_bytes": asker.options.size_bytes}
+    )
     if not (await create(asker, request)).capacity_bytes:
         raise NotApplicable("the driver does not know the capacity of its volumes: it answers 0")
     twice = 2 * asker.options.size_bytes
     other = asker.a_volume(request.name, capacity_range={"required_bytes": twice, "limit_bytes": twice})
-    await asker.refused(Driver.create_volume, other, OTHER_REQUEST, Code.ALREADY_EXISTS, why="the name has a volume of another size")
+    await asker.refused(
+        Driver.create_volume, other, OTHER_REQUEST, Code.ALREADY_EXISTS, why="the name has a volume of another size"
+    )
 
 
-@CHAPTER.check(FULL_NAME, CREATES, sanity=f"{_C}CreateVolume > should not fail when creating volume with maximum-length name")
+@CHAPTER.check(
+    FULL_NAME, CREATES, sanity=f"{_C}CreateVolume > should not fail when creating volume with maximum-length name"
+)
 async def create_with_full_name(asker: Asker) -> None:
     """Names of 128 bytes are taken, and two that differ in the last byte are two volumes."""
     base = f"{asker.name('long')}-{'n' * 128}"[:127]
@@ -81,25 +91,38 @@ async def create_with_full_name(asker: Asker) -> None:
         await asker.must(Driver.create_volume, asker.a_volume(f"{base}{last}"), FULL_NAME)
 
 
-@CHAPTER.check(SOURCE, CREATES, _SNAPSHOTS, sanity=f"{_C}CreateVolume > should create volume from an existing source snapshot")
+@CHAPTER.check(
+    SOURCE, CREATES, _SNAPSHOTS, sanity=f"{_C}CreateVolume > should create volume from an existing source snapshot"
+)
 async def create_from_snapshot(asker: Asker) -> None:
     """CreateVolume makes a volume from a snapshot, and says so."""
     volume = await create(asker, asker.a_volume())
     snapshot = csi.CreateSnapshotRequest(
-        name=asker.name("snapshot"), source_volume_id=volume.volume_id, parameters=dict(asker.options.snapshot_parameters)
+        name=asker.name("snapshot"),
+        source_volume_id=volume.volume_id,
+        parameters=dict(asker.options.snapshot_parameters),
     )
     answer = await asker.must(Driver.create_snapshot, snapshot)
-    await create(asker, asker.a_volume(volume_content_source={"snapshot": {"snapshot_id": answer.snapshot.snapshot_id}}))
+    await create(
+        asker, asker.a_volume(volume_content_source={"snapshot": {"snapshot_id": answer.snapshot.snapshot_id}})
+    )
 
 
-@CHAPTER.check(UNKNOWN, CREATES, _SNAPSHOTS, sanity=f"{_C}CreateVolume > should fail when the volume source snapshot is not found")
+@CHAPTER.check(
+    UNKNOWN, CREATES, _SNAPSHOTS, sanity=f"{_C}CreateVolume > should fail when the volume source snapshot is not found"
+)
 async def create_from_no_snapshot(asker: Asker) -> None:
     """A volume from a snapshot that does not exist is refused with NotFound."""
     request = asker.a_volume(volume_content_source={"snapshot": {"snapshot_id": "conform-no-such-snapshot"}})
     await asker.refused(Driver.create_volume, request, UNKNOWN, Code.NOT_FOUND, why="the source does not exist")
 
 
-@CHAPTER.check(SOURCE, CREATES, "Controller.CLONE_VOLUME", sanity=f"{_C}CreateVolume > should create volume from an existing source volume")
+@CHAPTER.check(
+    SOURCE,
+    CREATES,
+    "Controller.CLONE_VOLUME",
+    sanity=f"{_C}CreateVolume > should create volume from an existing source volume",
+)
 async def create_from_volume(asker: Asker) -> None:
     """CreateVolume makes a volume from a volume, and says so; the source goes before its clone."""
     source = await create(asker, asker.a_volume())
@@ -109,7 +132,10 @@ async def create_from_volume(asker: Asker) -> None:
 
 
 @CHAPTER.check(
-    UNKNOWN, CREATES, "Controller.CLONE_VOLUME", sanity=f"{_C}CreateVolume > should fail when the volume source volume is not found"
+    UNKNOWN,
+    CREATES,
+    "Controller.CLONE_VOLUME",
+    sanity=f"{_C}CreateVolume > should fail when the volume source volume is not found",
 )
 async def create_from_no_volume(asker: Asker) -> None:
     """A volume from a volume that does not exist is refused with NotFound."""
@@ -123,7 +149,9 @@ async def delete_unknown(asker: Asker) -> None:
     await asker.must(Driver.delete_volume, csi.DeleteVolumeRequest(volume_id=GONE), DELETE_ABSENT)
 
 
-@CHAPTER.check(DELETE_ABSENT, CREATES, sanity=f"{_C}DeleteVolume > should return appropriate values (no optional values added)")
+@CHAPTER.check(
+    DELETE_ABSENT, CREATES, sanity=f"{_C}DeleteVolume > should return appropriate values (no optional values added)"
+)
 async def delete_twice(asker: Asker) -> None:
     """The same DeleteVolume again, as after a lost answer, answers OK."""
     volume = await create(asker, asker.a_volume())
@@ -132,22 +160,35 @@ async def delete_twice(asker: Asker) -> None:
 
 
 @CHAPTER.check(
-    NOT_CONFIRMED, CREATES, sanity=f"{_C}ValidateVolumeCapabilities > should return appropriate values (no optional values added)"
+    NOT_CONFIRMED,
+    CREATES,
+    sanity=f"{_C}ValidateVolumeCapabilities > should return appropriate values (no optional values added)",
 )
 async def validate(asker: Asker) -> None:
     """ValidateVolumeCapabilities confirms what the volume was made with."""
     volume = await asker.shared()
-    request = csi.ValidateVolumeCapabilitiesRequest(volume_id=volume.volume_id, volume_capabilities=[asker.capability()])
+    request = csi.ValidateVolumeCapabilitiesRequest(
+        volume_id=volume.volume_id, volume_capabilities=[asker.capability()]
+    )
     answer = await asker.must(Driver.validate_volume_capabilities, request)
     if not answer.confirmed.volume_capabilities:
-        asker.finds(NOT_CONFIRMED, Driver.validate_volume_capabilities, request, f"confirmed is not set; message: {answer.message!r}")
+        asker.finds(
+            NOT_CONFIRMED,
+            Driver.validate_volume_capabilities,
+            request,
+            f"confirmed is not set; message: {answer.message!r}",
+        )
 
 
-@CHAPTER.check(UNKNOWN, CREATES, sanity=f"{_C}ValidateVolumeCapabilities > should fail when the requested volume does not exist")
+@CHAPTER.check(
+    UNKNOWN, CREATES, sanity=f"{_C}ValidateVolumeCapabilities > should fail when the requested volume does not exist"
+)
 async def validate_unknown(asker: Asker) -> None:
     """ValidateVolumeCapabilities of a volume that does not exist is answered with NotFound."""
     request = csi.ValidateVolumeCapabilitiesRequest(volume_id=GONE, volume_capabilities=[asker.capability()])
-    await asker.refused(Driver.validate_volume_capabilities, request, UNKNOWN, Code.NOT_FOUND, why="the volume does not exist")
+    await asker.refused(
+        Driver.validate_volume_capabilities, request, UNKNOWN, Code.NOT_FOUND, why="the volume does not exist"
+    )
 
 
 @CHAPTER.check(GROWN, CREATES, "Controller.EXPAND_VOLUME", sanity="ExpandVolume [Controller Server] > should work")
@@ -155,7 +196,9 @@ async def expand(asker: Asker) -> None:
     """A volume that is not published grows; the same call again answers OK."""
     volume = await create(asker, asker.a_volume())
     request = csi.ControllerExpandVolumeRequest(
-        volume_id=volume.volume_id, capacity_range={"required_bytes": 2 * asker.options.size_bytes}, volume_capability=asker.capability()
+        volume_id=volume.volume_id,
+        capacity_range={"required_bytes": 2 * asker.options.size_bytes},
+        volume_capability=asker.capability(),
     )
     await asker.must(Driver.controller_expand_volume, request, ONLINE)
     await asker.must(Driver.controller_expand_volume, request, ONLINE)
@@ -164,8 +207,12 @@ async def expand(asker: Asker) -> None:
 @CHAPTER.check(UNKNOWN, "Controller.EXPAND_VOLUME")
 async def expand_unknown(asker: Asker) -> None:
     """ControllerExpandVolume of a volume that does not exist is answered with NotFound."""
-    request = csi.ControllerExpandVolumeRequest(volume_id=GONE, capacity_range={"required_bytes": asker.options.size_bytes})
-    await asker.refused(Driver.controller_expand_volume, request, UNKNOWN, Code.NOT_FOUND, why="the volume does not exist")
+    request = csi.ControllerExpandVolumeRequest(
+        volume_id=GONE, capacity_range={"required_bytes": asker.options.size_bytes}
+    )
+    await asker.refused(
+        Driver.controller_expand_volume, request, UNKNOWN, Code.NOT_FOUND, why="the volume does not exist"
+    )
 
 
 @CHAPTER.check(ONLINE, CREATES, "Node", "Controller.EXPAND_VOLUME", "Expansion.ONLINE")
@@ -174,7 +221,9 @@ async def expand_while_published(asker: Asker) -> None:
     life = await begin(asker)
     await life.to_pod()
     size = {"required_bytes": 2 * asker.options.size_bytes}
-    grow = csi.ControllerExpandVolumeRequest(volume_id=life.identity, capacity_range=size, volume_capability=life.capability)
+    grow = csi.ControllerExpandVolumeRequest(
+        volume_id=life.identity, capacity_range=size, volume_capability=life.capability
+    )
     answer = await asker.must(Driver.controller_expand_volume, grow, ONLINE)
     if answer.node_expansion_required and "Node.EXPAND_VOLUME" in asker.abilities:
         on_node = csi.NodeExpandVolumeRequest(
@@ -184,13 +233,20 @@ async def expand_while_published(asker: Asker) -> None:
     await life.from_pod()
 
 
-@CHAPTER.check(MUTABLE, CREATES, _MODIFIES, sanity=f"{_C}CreateVolume > should create volume with a volume attribute class")
+@CHAPTER.check(
+    MUTABLE, CREATES, _MODIFIES, sanity=f"{_C}CreateVolume > should create volume with a volume attribute class"
+)
 async def create_with_mutable(asker: Asker) -> None:
     """CreateVolume takes mutable_parameters that the driver supports."""
     await create(asker, asker.a_volume(mutable_parameters=_mutable(asker)))
 
 
-@CHAPTER.check(MUTABLE, CREATES, _MODIFIES, sanity=f"{_C}CreateVolume > should not create volume with an invalid volume attribute class")
+@CHAPTER.check(
+    MUTABLE,
+    CREATES,
+    _MODIFIES,
+    sanity=f"{_C}CreateVolume > should not create volume with an invalid volume attribute class",
+)
 async def create_with_unknown_mutable(asker: Asker) -> None:
     """CreateVolume refuses mutable_parameters that no driver knows."""
     request = asker.a_volume(mutable_parameters=_UNKNOWN_PARAMETER)
@@ -233,7 +289,9 @@ async def modify_with_unknown(asker: Asker) -> None:
     for given in ({}, dict(asker.options.mutable_parameters)):
         volume = await create(asker, asker.a_volume(mutable_parameters=given))
         request = csi.ControllerModifyVolumeRequest(volume_id=volume.volume_id, mutable_parameters=_UNKNOWN_PARAMETER)
-        await asker.refused(Driver.controller_modify_volume, request, MUTABLE, Code.INVALID_ARGUMENT, why="nobody knows the parameter")
+        await asker.refused(
+            Driver.controller_modify_volume, request, MUTABLE, Code.INVALID_ARGUMENT, why="nobody knows the parameter"
+        )
 
 
 @CHAPTER.check(UNKNOWN, _MODIFIES, sanity="ModifyVolume [Controller Server] > should fail if volume does not exist")

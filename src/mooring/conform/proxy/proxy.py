@@ -180,7 +180,9 @@ class Proxy:
 
         def ended(answer: Message | None, error: DriverError | None) -> None:
             seconds = self._clock.now() - began_s
-            self._tell(Passed(number, asked.path, asked.rpc, asked.request, answer, error, began_s, seconds, asked.fault))
+            self._tell(
+                Passed(number, asked.path, asked.rpc, asked.request, answer, error, began_s, seconds, asked.fault)
+            )
 
         try:
             answered = await self._link.ask(asked.path, asked.message, left_s)
@@ -193,7 +195,9 @@ class Proxy:
             ended(None, None)
             raise
         late = left_s is not None and self._clock.now() - began_s >= left_s
-        answer, problem = _read(asked.rpc, answered) if answered.code == Code.OK else (None, error_of(answered, is_late=late))
+        answer, problem = (
+            _read(asked.rpc, answered) if answered.code == Code.OK else (None, error_of(answered, is_late=late))
+        )
         judging.ended(answer, problem)
         ended(answer, problem)
         if answered.code == Code.OK and answered.payload is not None:
@@ -205,7 +209,11 @@ class Proxy:
     def _kept_away(self, asked: _Asked) -> None:
         """Tells of a call that never reaches the driver."""
         now = self._clock.now()
-        self._tell(Passed(self._number(), asked.path, asked.rpc, asked.request, None, None, now, 0.0, asked.fault, reached=False))
+        self._tell(
+            Passed(
+                self._number(), asked.path, asked.rpc, asked.request, None, None, now, 0.0, asked.fault, reached=False
+            )
+        )
 
     def _number(self) -> int:
         self._calls += 1
@@ -224,7 +232,9 @@ class _Asked:
 class _Judging:
     """The book's view of one call. A deadline is held against the driver where Kubernetes would not have given it more time either."""
 
-    def __init__(self, watch: Watch | None, asked: _Asked, left_s: float | None, clock: Clock, drivers_s: Callable[[], float]) -> None:
+    def __init__(
+        self, watch: Watch | None, asked: _Asked, left_s: float | None, clock: Clock, drivers_s: Callable[[], float]
+    ) -> None:
         self._left_s, self._clock, self._drivers_s = left_s, clock, drivers_s
         self._began_s, self._drivers_began_s = clock.now(), drivers_s()
         self._watching: Watching | None = None

@@ -56,7 +56,9 @@ class _Wrong(Exception):
 
 def script_of(text: str, name: str) -> Script:
     """name: the file's. Raises ConfigError, with exit code 2."""
-    return _read(text, name, _script, "the script is empty: give faults, as in `faults: [{do: drop, rpc: CreateVolume}]`")
+    return _read(
+        text, name, _script, "the script is empty: give faults, as in `faults: [{do: drop, rpc: CreateVolume}]`"
+    )
 
 
 def fault_of(text: str, place: str) -> Fault:
@@ -78,7 +80,9 @@ def _read(text: str, name: str, read: Callable[[yaml.Node, str], T], empty: str)
             raise _Wrong(0, empty)
         return read(root, name)
     except _Wrong as error:
-        raise ConfigError("\n".join(str(refused(str(one), one.line)) for one in (error, *error.more)), exit_code=2) from None
+        raise ConfigError(
+            "\n".join(str(refused(str(one), one.line)) for one in (error, *error.more)), exit_code=2
+        ) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise refused(f"is no YAML: {getattr(error, 'problem', None) or error}", mark.line if mark else 0) from None
@@ -97,7 +101,10 @@ def _script(root: yaml.Node, name: str) -> Script:
             case _:
                 raise _Wrong(_key_line(root, key), f"a script has no {key!r}{hint_or_list(key, ('seed', 'faults'))}")
     if not faults:
-        raise _Wrong(root.start_mark.line, "the script has no faults: give at least one, as in `faults: [{do: drop, rpc: CreateVolume}]`")
+        raise _Wrong(
+            root.start_mark.line,
+            "the script has no faults: give at least one, as in `faults: [{do: drop, rpc: CreateVolume}]`",
+        )
     return Script(seed, faults)
 
 
@@ -131,7 +138,9 @@ def _fault(node: yaml.Node, name: str) -> Fault:
     if (needed := _NEEDED.get(kind)) and needed not in given:
         example = {"for": "for: 2s", "code": "code: Unavailable"}[needed]
         raise _Wrong(line, f"the fault {kind} needs `{needed}`, as in `{example}`")
-    read: dict[str, Any] = {_FIELDS[key]: _READERS[key](one, key) for key, one in given.items() if key not in ("do", "request")}
+    read: dict[str, Any] = {
+        _FIELDS[key]: _READERS[key](one, key) for key, one in given.items() if key not in ("do", "request")
+    }
     fault = Fault(kind, f"{name}:{line + 1}", **read)
     if "request" not in given:
         return fault
@@ -146,7 +155,9 @@ def _patterns(node: yaml.Node, rpcs: tuple[str, ...]) -> Iterator[tuple[str, str
     maps = tuple(path for path in known if path.endswith("."))
     for key, one in _pairs(node, "request").items():
         if key not in fields and not key.startswith(maps):
-            raise _Wrong(_key_line(node, key), f"no request of {', '.join(rpcs)} has a field {key!r}{hint(key, fields)}")
+            raise _Wrong(
+                _key_line(node, key), f"no request of {', '.join(rpcs)} has a field {key!r}{hint(key, fields)}"
+            )
         if key in fields and f"{key}." in known:
             raise _Wrong(_key_line(node, key), f"{key!r} is a map: give {key}.KEY")
         yield key, _text(one, key)

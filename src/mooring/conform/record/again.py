@@ -20,7 +20,15 @@ from mooring.csi.errors import DriverError
 from mooring.csi.redact import is_map, scrubbed, shown
 
 IDS: Final = frozenset(
-    {"volume_id", "snapshot_id", "group_snapshot_id", "source_volume_id", "snapshot_ids", "source_volume_ids", "next_token"}
+    {
+        "volume_id",
+        "snapshot_id",
+        "group_snapshot_id",
+        "source_volume_id",
+        "snapshot_ids",
+        "source_volume_ids",
+        "next_token",
+    }
 )
 _WITH_IDS: Final = IDS | {"starting_token"}
 CONTEXTS: Final = frozenset({"volume_context", "publish_context"})
@@ -48,7 +56,9 @@ def check_secrets(calls: Sequence[Recorded], secrets: Mapping[str, str]) -> None
         raise wrong(f"the record's calls had secrets{names}, which no record holds: give them with --secrets-file=FILE")
 
 
-async def asked_again(calls: Sequence[Recorded], ask: Ask, secrets: Mapping[str, str]) -> AsyncGenerator[Compared, None]:
+async def asked_again(
+    calls: Sequence[Recorded], ask: Ask, secrets: Mapping[str, str]
+) -> AsyncGenerator[Compared, None]:
     """secrets: their values by name."""
     today = _Today()
     for call in calls:

@@ -25,5 +25,9 @@ def calls_in(entries: Iterable[Entry]) -> Iterator[Recorded]:
         fill(request, {name: without_tokens(value) for name, value in document.items()})
         error = None if entry.fault is None else error_of(entry.fault)
         assert error is None or isinstance(error, DriverError), "a driver's"
-        answer = None if error is not None else rpc.response_type.FromString(message_bytes(msgspec.json.decode(entry.answer)))
+        answer = (
+            None
+            if error is not None
+            else rpc.response_type.FromString(message_bytes(msgspec.json.decode(entry.answer)))
+        )
         yield Recorded(number, rpc, request, None if has_secrets else (), answer, error)

@@ -55,7 +55,11 @@ class Recorder:
         """Each line is whole at once: whoever kills the proxy has a record."""
         if self._first_s is None:
             self._first_s = passed.began_s
-        line: dict[str, Any] = {"call": passed.number, "t": round(passed.began_s - self._first_s, 6), "path": passed.path}
+        line: dict[str, Any] = {
+            "call": passed.number,
+            "t": round(passed.began_s - self._first_s, 6),
+            "path": passed.path,
+        }
         request = passed.request
         if request is not None:
             document, names = _document(request)
@@ -132,7 +136,9 @@ def _call(line: Mapping[str, Any]) -> Recorded | None:
         answer = _message(rpc.response_type, line["answer"])
     elif "error" in line:
         error = DriverError(CODES.get(line["error"]["code"], Code.UNKNOWN), line["error"]["text"])
-    return Recorded(line["call"], rpc, _message(rpc.request_type, line["request"]), tuple(line.get("secrets", ())), answer, error)
+    return Recorded(
+        line["call"], rpc, _message(rpc.request_type, line["request"]), tuple(line.get("secrets", ())), answer, error
+    )
 
 
 def _message(kind: type[Message], document: Any) -> Message:

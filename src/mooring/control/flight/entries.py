@@ -59,7 +59,16 @@ class Asked(msgspec.Struct, omit_defaults=True, frozen=True):
     @property
     def place(self) -> tuple[str, ...]:
         """The object that it is about, and what is asked of it."""
-        return (self.verb, self.resource, self.namespace, self.name, self.subresource, *self.selection, str(self.limit), self.token)
+        return (
+            self.verb,
+            self.resource,
+            self.namespace,
+            self.name,
+            self.subresource,
+            *self.selection,
+            str(self.limit),
+            self.token,
+        )
 
     def __str__(self) -> str:
         what = "/".join(filter(None, (self.resource, self.namespace, self.name, self.subresource)))
@@ -167,13 +176,19 @@ def asked_of(request: Request) -> Asked:
 
 def selection_of(selection: Selection) -> tuple[str, str, str]:
     """With "*" for all namespaces."""
-    return ("*" if selection.namespace is None else selection.namespace, selection.label_selector, selection.field_selector)
+    return (
+        "*" if selection.namespace is None else selection.namespace,
+        selection.label_selector,
+        selection.field_selector,
+    )
 
 
 def fault_of(error: ApiError | DriverError) -> Fault:
     if isinstance(error, DriverError):
         return Fault("DriverError", error.message, code=error.code, answered=error.answered, unsent=error.unsent)
-    kind = next(one.__name__ for one in type(error).__mro__ if getattr(errors, one.__name__, None) is one)  # a server's own is one of these
+    kind = next(
+        one.__name__ for one in type(error).__mro__ if getattr(errors, one.__name__, None) is one
+    )  # a server's own is one of these
     return Fault(kind, str(error), error.reason, error.status_code, dict(error.details), error.retry_after_s)
 
 
@@ -181,7 +196,9 @@ def error_of(fault: Fault) -> ApiError | DriverError:
     if fault.kind == "DriverError":
         return DriverError(fault.code, fault.text, answered=fault.answered, unsent=fault.unsent)
     kind: type[ApiError] = getattr(errors, fault.kind)
-    return kind(fault.text, reason=fault.reason, code=fault.code, details=fault.details, retry_after_s=fault.retry_after_s)
+    return kind(
+        fault.text, reason=fault.reason, code=fault.code, details=fault.details, retry_after_s=fault.retry_after_s
+    )
 
 
 def message_text(message: Message) -> str:

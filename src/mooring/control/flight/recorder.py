@@ -53,7 +53,11 @@ class Recorder(Unheard):
     """
 
     def __init__(
-        self, clock: Clock, bytes_max: int = BYTES_MAX, stuck_s: float = 0.0, troubled: Callable[[str], None] = lambda why: None
+        self,
+        clock: Clock,
+        bytes_max: int = BYTES_MAX,
+        stuck_s: float = 0.0,
+        troubled: Callable[[str], None] = lambda why: None,
     ) -> None:
         assert bytes_max > 0
         super().__init__()
@@ -135,13 +139,17 @@ class Recorder(Unheard):
         del self.in_flight[number]
         if self._is_on:
             kept = _encoded(answer) if _is_plain(request, answer) else encoded_answer(request, answer)
-            self._note((entries.ANSWER, self._time(), _task().get_name(), len(self.reads), request, kept, None), len(kept))
+            self._note(
+                (entries.ANSWER, self._time(), _task().get_name(), len(self.reads), request, kept, None), len(kept)
+            )
 
     def refused(self, number: int, request: Request, error: ApiError) -> None:
         """The error itself is not kept: its traceback holds whatever the request had in hand, an answer of 256 MiB for one."""
         del self.in_flight[number]
         fault = entries.fault_of(error)
-        self._note((entries.ANSWER, self._time(), _task().get_name(), len(self.reads), request, UNREADABLE, fault), fault.size)
+        self._note(
+            (entries.ANSWER, self._time(), _task().get_name(), len(self.reads), request, UNREADABLE, fault), fault.size
+        )
 
     def gave_up(self, number: int) -> None:
         _, what = self.in_flight.pop(number)
@@ -167,7 +175,18 @@ class Recorder(Unheard):
             kept = UNREADABLE if event.object is None or number in self._hidden else _encoded(event.object)
             last, version = event.initial_events_end, event.resource_version
             self._note(
-                (entries.EVENT, self._time(), _task().get_name(), len(self.reads), number, event.type, version, last, kept), len(kept)
+                (
+                    entries.EVENT,
+                    self._time(),
+                    _task().get_name(),
+                    len(self.reads),
+                    number,
+                    event.type,
+                    version,
+                    last,
+                    kept,
+                ),
+                len(kept),
             )
             if self._segment.base is not None and isinstance(event.object, ApiStruct):
                 self._segment.size += self._outlived(number, event.object, event.type, len(kept))
@@ -182,15 +201,30 @@ class Recorder(Unheard):
 
     def ended(self, number: int, error: ApiError | None) -> None:
         fault = error and entries.fault_of(error)
-        self._note((entries.ENDED, self._time(), _task().get_name(), len(self.reads), number, fault), fault.size if fault else 0)
+        self._note(
+            (entries.ENDED, self._time(), _task().get_name(), len(self.reads), number, fault),
+            fault.size if fault else 0,
+        )
 
-    def called(self, number: int, attribute: str, request: Message, answer: Message | None, error: DriverError | None) -> None:
+    def called(
+        self, number: int, attribute: str, request: Message, answer: Message | None, error: DriverError | None
+    ) -> None:
         """request, answer: without secrets; nobody changes them any more."""
         del self.in_flight[number]
         fault = error and entries.fault_of(error)
         size = MESSAGE_BYTES * request.ByteSize() + (0 if answer is None else MESSAGE_BYTES * answer.ByteSize())
         self._note(
-            (entries.CALL, self._time(), _task().get_name(), len(self.reads), attribute, request, answer, fault, self.redacted),
+            (
+                entries.CALL,
+                self._time(),
+                _task().get_name(),
+                len(self.reads),
+                attribute,
+                request,
+                answer,
+                fault,
+                self.redacted,
+            ),
             size + (fault.size if fault else 0),
         )
 
@@ -238,7 +272,12 @@ def _who() -> str:
 
 def _is_plain(request: Request, answer: Any) -> bool:
     """True for one object without secrets."""
-    return request.verb is not Verb.LIST and isinstance(answer, msgspec.Struct) and not holds_secrets(request) and not gives_token(request)
+    return (
+        request.verb is not Verb.LIST
+        and isinstance(answer, msgspec.Struct)
+        and not holds_secrets(request)
+        and not gives_token(request)
+    )
 
 
 def encoded_answer(request: Request, answer: Any) -> bytes:

@@ -22,7 +22,9 @@ from mooring.kube.cluster import Request
 _NOTHING: Final = msgspec.Raw(b"null")
 
 
-def frozen(recorder: Recorder, program: str, why: str, *, options: Mapping[str, Any], driver: Mapping[str, Any]) -> Callable[[], bytes]:
+def frozen(
+    recorder: Recorder, program: str, why: str, *, options: Mapping[str, Any], driver: Mapping[str, Any]
+) -> Callable[[], bytes]:
     """The record as it is now; what it gives makes the file, also beside the loop.
 
     why: the cause of its being written. options, driver: what the program was made of.
@@ -63,7 +65,9 @@ def frozen(recorder: Recorder, program: str, why: str, *, options: Mapping[str, 
 
 def _cached(scope: Any, version: str, objects: tuple[Any, ...]) -> CachedKind:
     kind, selection = scope
-    return CachedKind(kind.resource, selection_of(selection), version, msgspec.Raw(stripped_text(msgspec.json.encode(objects))))
+    return CachedKind(
+        kind.resource, selection_of(selection), version, msgspec.Raw(stripped_text(msgspec.json.encode(objects)))
+    )
 
 
 def _what(what: Request | str) -> str:
@@ -96,7 +100,16 @@ def _entry(note: Note, reads: tuple[float, ...]) -> Entry:
             asked = asked_of(what) if isinstance(what, Request) else entries.Asked("call", what)
             return Entry(kind, t, who, asked=asked, reads=reads)
         case entries.DECIDED, (controller, key, what):
-            return Entry(kind, t, who, controller, shown(key), shown=shown(what), because=str(getattr(what, "because", "")), reads=reads)
+            return Entry(
+                kind,
+                t,
+                who,
+                controller,
+                shown(key),
+                shown=shown(what),
+                because=str(getattr(what, "because", "")),
+                reads=reads,
+            )
         case entries.DREW, (method, value):
             return Entry(kind, t, who, method, value=value, reads=reads)
         case entries.WALL, (value,):

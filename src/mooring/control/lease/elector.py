@@ -81,7 +81,9 @@ class LeaderElector:
         self._next_try: Instant = 0.0  # to renew
         self._term = 0
         self._wake = asyncio.Event()  # the Lease was given back, or its holder is no more
-        self._holder_pod = HolderPod(cluster, candidate.pods_in, self._lock, self._wake, clock=clock, randomness=randomness)
+        self._holder_pod = HolderPod(
+            cluster, candidate.pods_in, self._lock, self._wake, clock=clock, randomness=randomness
+        )
         self._log = _log.bind(lock=f"{candidate.namespace}/{candidate.lock_name}", identity=candidate.identity)
         self._log_once = LogOnce(self._log)
         self._refusal = ""
@@ -98,7 +100,9 @@ class LeaderElector:
 
     def healthy(self) -> str:
         """Empty when all is well. Else the text for status 500: we hold the Lease and have long not renewed it."""
-        late = self._role in HOLDING and self._clock.now() > self._lock.renewed_at + self._times.lease_s + HEALTH_GRACE_S
+        late = (
+            self._role in HOLDING and self._clock.now() > self._lock.renewed_at + self._times.lease_s + HEALTH_GRACE_S
+        )
         return UNHEALTHY if late else ""
 
     @property
@@ -129,7 +133,9 @@ class LeaderElector:
                 async with asyncio.TaskGroup() as group:
                     beside = [group.create_task(self._listen(), name=f"lease/{self._me.lock_name}/listen")]
                     if self._me.pods_in:
-                        beside.append(group.create_task(self._holder_pod.run(), name=f"lease/{self._me.lock_name}/holder"))
+                        beside.append(
+                            group.create_task(self._holder_pod.run(), name=f"lease/{self._me.lock_name}/holder")
+                        )
                     while not self._is(Role.LEADING):
                         await self._pause()
                         await self._try_to_win()
@@ -159,7 +165,9 @@ class LeaderElector:
                 self._log_once.reset()
                 self._refusal = ""
         except (ApiError, TimeoutError) as error:
-            self._refusal = f"may not stand for leader election: {error}" if isinstance(error, Forbidden | Unauthorized) else ""
+            self._refusal = (
+                f"may not stand for leader election: {error}" if isinstance(error, Forbidden | Unauthorized) else ""
+            )
             self._log_once.error("Failed to acquire the Lease, trying again", _said(error))
 
     async def _pause(self) -> None:
@@ -203,7 +211,9 @@ class LeaderElector:
         The work's task is in no group: a group would wait for work that refuses to end, and leaving that is the point of WorkOutlivesLease.
         """
         self._announce()  # once more: the process may have been stopped since it won
-        task = asyncio.get_running_loop().create_task(_run(work, self._fence_of_term()), name=f"lease/{self._me.lock_name}/work")
+        task = asyncio.get_running_loop().create_task(
+            _run(work, self._fence_of_term()), name=f"lease/{self._me.lock_name}/work"
+        )
         called_off: asyncio.CancelledError | None = None
         try:
             while self._role not in _WITHOUT_WORK:
@@ -234,10 +244,14 @@ class LeaderElector:
             await self._release()
         else:
             assert self._role in (Role.LOSING, Role.QUITTING)
-            await asyncio.wait((task,), timeout=max(0.0, self._lock.renewed_at + self._times.lease_s - self._clock.now()))
+            await asyncio.wait(
+                (task,), timeout=max(0.0, self._lock.renewed_at + self._times.lease_s - self._clock.now())
+            )
             if not self._noticed_end_of(task):
                 self._happens(Happening.OVERDUE)
-                raise WorkOutlivesLease(f"lost the Lease {self._me.lock_name!r}, and the work did not end before it ran out")
+                raise WorkOutlivesLease(
+                    f"lost the Lease {self._me.lock_name!r}, and the work did not end before it ran out"
+                )
 
     def _noticed_end_of(self, task: asyncio.Task[None]) -> bool:
         if not task.done():
@@ -326,7 +340,9 @@ class LeaderElector:
         try:
             await self._lock.write(lease)
         except ApiError as error:
-            refused = 400 <= error.status_code < 500 and not isinstance(error, Conflict)  # a conflict may be with our own lost write
+            refused = 400 <= error.status_code < 500 and not isinstance(
+                error, Conflict
+            )  # a conflict may be with our own lost write
             if refused and self._role is Role.CLAIMING:
                 self._happens(Happening.REFUSED)
             raise

@@ -29,7 +29,16 @@ _log = logger(__name__)
 class HolderPod:
     """namespace: of the candidates' pods. lock: says who holds the Lease, and takes note of the end of that process; then wake is set."""
 
-    def __init__(self, cluster: Cluster, namespace: str, lock: LeaseLock, wake: asyncio.Event, *, clock: Clock, randomness: Random) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        lock: LeaseLock,
+        wake: asyncio.Event,
+        *,
+        clock: Clock,
+        randomness: Random,
+    ) -> None:
         self._cluster, self._namespace, self._lock, self._wake = cluster, namespace, lock, wake
         self._clock, self._randomness = clock, randomness
         self._holder = ""
@@ -45,7 +54,11 @@ class HolderPod:
     async def run(self) -> None:
         """Watches until cancelled, or until it is clear that there is no right to it."""
         if await denied(self._cluster, PODS, self._namespace, ("list", "watch")):
-            _log.info(2, "No right to watch pods: a Lease whose holder dies runs out before it is taken", namespace=self._namespace)
+            _log.info(
+                2,
+                "No right to watch pods: a Lease whose holder dies runs out before it is taken",
+                namespace=self._namespace,
+            )
             return
         self._lock.on_holder = self._holds
         self._holds(self._lock.holder)

@@ -81,7 +81,9 @@ class LeaseLock:
     def observed(self, lease: WholeLease | None) -> Observed:
         """The situation that a Lease, as just read, shows."""
         record = None if lease is None else record_of(lease)
-        what = observed(record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now(), self.ended)
+        what = observed(
+            record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now(), self.ended
+        )
         self.on_look("" if lease is None else self.version, what in VACANT)
         return what
 

@@ -35,7 +35,8 @@ def has_ended(pod: Mapping[str, Any], identity: str) -> bool:
     """True where the pod's status says that the run of a container with this identity has ended."""
     line = note_of((identity,)).strip()
     return any(
-        ended.get("reason") in _SEEN_TO_END and line in str(ended.get("message") or "").splitlines() for ended in _ended_runs_in(pod)
+        ended.get("reason") in _SEEN_TO_END and line in str(ended.get("message") or "").splitlines()
+        for ended in _ended_runs_in(pod)
     )
 
 

@@ -81,7 +81,11 @@ def record_of(lease: Mapping[str, Any]) -> LeaseRecord:
         return max(0, value) if isinstance(value, int) else 0
 
     return LeaseRecord(
-        text("holderIdentity"), count("leaseDurationSeconds"), text("acquireTime"), text("renewTime"), count("leaseTransitions")
+        text("holderIdentity"),
+        count("leaseDurationSeconds"),
+        text("acquireTime"),
+        text("renewTime"),
+        count("leaseTransitions"),
     )
 
 
@@ -123,7 +127,9 @@ class Candidate:
         return self._written(
             lease,
             holderIdentity=self.identity,
-            leaseDurationSeconds=math.ceil(self.times.lease_s),  # whole seconds, rather too many: with fewer, another could lead too
+            leaseDurationSeconds=math.ceil(
+                self.times.lease_s
+            ),  # whole seconds, rather too many: with fewer, another could lead too
             acquireTime=record.acquired if ours and record.acquired else now,
             renewTime=now,
             leaseTransitions=record.transitions + (lease is not None and not ours),

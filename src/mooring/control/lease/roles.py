@@ -45,7 +45,9 @@ VACANT: Final = frozenset({Observed.MISSING, Observed.FREE, Observed.OURS, Obser
 """Nobody else holds the Lease."""
 
 
-def observed(record: LeaseRecord | None, known: Sighting | None, identity: str, lease_s: float, now: Instant, ended: str = "") -> Observed:
+def observed(
+    record: LeaseRecord | None, known: Sighting | None, identity: str, lease_s: float, now: Instant, ended: str = ""
+) -> Observed:
     """record: just read, None when there is no Lease. known: what was sighted so far, this look included. ended: the identity of a holder
     whose process is no more, "" for none: it has no time left.
 

@@ -42,7 +42,9 @@ class Health:
     pulse: whether the API server answers, once it can be asked. An end of ours would not heal it: readiness tells it, liveness does not.
     """
 
-    def __init__(self, metrics: Metrics, driver_known: asyncio.Event, obstacle: Callable[[], str], overdue: Callable[[], str]) -> None:
+    def __init__(
+        self, metrics: Metrics, driver_known: asyncio.Event, obstacle: Callable[[], str], overdue: Callable[[], str]
+    ) -> None:
         self._metrics = metrics
         self._driver_known = driver_known
         self._obstacle = obstacle

@@ -166,7 +166,9 @@ class Terms:
             if not self._stop_requested.is_set():
                 raise InvariantError("the work ended unexpectedly")
         except asyncio.CancelledError:
-            if self._stop_requested.is_set() and self._task is not None:  # the Lease was lost meanwhile: no reason to stand for it again
+            if (
+                self._stop_requested.is_set() and self._task is not None
+            ):  # the Lease was lost meanwhile: no reason to stand for it again
                 self._task.cancel()
             raise
         finally:
@@ -194,8 +196,12 @@ async def stand_for_election(
 
     asks_first: it may have no right to events. exit_now: ends the process where a work can't be stopped that may no longer act.
     """
-    events = EventRecorder(cluster, f"{lock_name}/{me.identity}", clock=clock, randomness=randomness, asks_first=asks_first)
-    elector = LeaderElector(cluster, me, clock=clock, randomness=randomness, events=events, metrics=metrics.once(LeaseMetrics))
+    events = EventRecorder(
+        cluster, f"{lock_name}/{me.identity}", clock=clock, randomness=randomness, asks_first=asks_first
+    )
+    elector = LeaderElector(
+        cluster, me, clock=clock, randomness=randomness, events=events, metrics=metrics.once(LeaseMetrics)
+    )
     async with asyncio.TaskGroup() as group:
         sending = group.create_task(events.run(), name=f"{name}/election-events")
         try:

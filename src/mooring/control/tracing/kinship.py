@@ -15,7 +15,13 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Final
 
 from mooring.api.binding import claims_of
-from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import (
+    EVENTS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 from mooring.api.meta import Key
 from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent

@@ -22,7 +22,13 @@ from mooring.wire.grpc.codes import Code, go_name
 T = TypeVar("T")
 
 GAVE_UP: Final = "gave up waiting for the answer"
-_METHODS: Final = {Verb.CREATE: "POST", Verb.POST: "POST", Verb.REPLACE: "PUT", Verb.PATCH: "PATCH", Verb.DELETE: "DELETE"}
+_METHODS: Final = {
+    Verb.CREATE: "POST",
+    Verb.POST: "POST",
+    Verb.REPLACE: "PUT",
+    Verb.PATCH: "PATCH",
+    Verb.DELETE: "DELETE",
+}
 
 
 class TracingCluster(Cluster):
@@ -91,7 +97,12 @@ class TracingDriver(Driver):
 
 
 async def traced_call(
-    tracing: Tracing, invoke: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]], rpc: Rpc[Q, A], request: Q, call: Call, driver: str = ""
+    tracing: Tracing,
+    invoke: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]],
+    rpc: Rpc[Q, A],
+    request: Q,
+    call: Call,
+    driver: str = "",
 ) -> A:
     """The answer of one call, as of `Driver.invoke`. driver: its name, "" where that is not known."""
     service = rpc.path.strip("/").partition("/")[0]

@@ -76,7 +76,12 @@ class Tracing:
         self._reasons: dict[tuple[str, Hashable], Any] = {}
         self.kinship = Kinship()
         self.directs = before.directs
-        self.next_key, self.resumed, self.caches, self.keeps = before.next_key, before.resumed, before.caches, before.keeps
+        self.next_key, self.resumed, self.caches, self.keeps = (
+            before.next_key,
+            before.resumed,
+            before.caches,
+            before.keeps,
+        )
 
     # -- as an Order
 
@@ -163,7 +168,11 @@ class Tracing:
 
     def _span_of(self, step: Step, about: Place | str, failure: str) -> Span:
         reason, actions = getattr(step.told, "because", None), getattr(step.told, "actions", ())
-        attributes: dict[str, Value] = {"mooring.controller": step.place, "mooring.object": str(step.key), **object_attributes(about)}
+        attributes: dict[str, Value] = {
+            "mooring.controller": step.place,
+            "mooring.object": str(step.key),
+            **object_attributes(about),
+        }
         if reason is not None:
             attributes["mooring.reason"] = str(reason)[:TEXT_MAX]
         if actions:
@@ -172,7 +181,12 @@ class Tracing:
         return Span(name, step.began, attributes, error=failure[:TEXT_MAX] or None, is_client=False)
 
 
-_NAMED: Final = {"persistentvolumeclaims": "persistentvolumeclaim", "persistentvolumes": "persistentvolume", "pods": "pod", "nodes": "node"}
+_NAMED: Final = {
+    "persistentvolumeclaims": "persistentvolumeclaim",
+    "persistentvolumes": "persistentvolume",
+    "pods": "pod",
+    "nodes": "node",
+}
 """Kinds for which the semantic conventions have an attribute, `k8s.pod.name`."""
 
 

@@ -50,8 +50,18 @@ RULES: Final = (REQUIRED, SIZE, SIGN, MEMBER)
 
 _REQUIRED: Final[Mapping[type[Message], tuple[str, ...]]] = {
     csi.CreateVolumeResponse: ("volume", "volume.volume_id"),
-    csi.CreateSnapshotResponse: ("snapshot", "snapshot.snapshot_id", "snapshot.source_volume_id", "snapshot.creation_time"),
-    csi.GetSnapshotResponse: ("snapshot", "snapshot.snapshot_id", "snapshot.source_volume_id", "snapshot.creation_time"),
+    csi.CreateSnapshotResponse: (
+        "snapshot",
+        "snapshot.snapshot_id",
+        "snapshot.source_volume_id",
+        "snapshot.creation_time",
+    ),
+    csi.GetSnapshotResponse: (
+        "snapshot",
+        "snapshot.snapshot_id",
+        "snapshot.source_volume_id",
+        "snapshot.creation_time",
+    ),
     csi.CreateVolumeGroupSnapshotResponse: ("group_snapshot",),
     csi.GetVolumeGroupSnapshotResponse: ("group_snapshot",),
     csi.VolumeGroupSnapshot: ("group_snapshot_id", "snapshots", "creation_time"),
@@ -147,12 +157,20 @@ def _signs(response: Message) -> Iterator[str]:
 
 def _listed(response: Message) -> Iterator[str]:
     if isinstance(response, csi.ListVolumesResponse):
-        sizes_of = {f"entries[{number}].volume.capacity_bytes": one.volume.capacity_bytes for number, one in enumerate(response.entries)}
+        sizes_of = {
+            f"entries[{number}].volume.capacity_bytes": one.volume.capacity_bytes
+            for number, one in enumerate(response.entries)
+        }
     elif isinstance(response, csi.ListSnapshotsResponse):
-        sizes_of = {f"entries[{number}].snapshot.size_bytes": one.snapshot.size_bytes for number, one in enumerate(response.entries)}
+        sizes_of = {
+            f"entries[{number}].snapshot.size_bytes": one.snapshot.size_bytes
+            for number, one in enumerate(response.entries)
+        }
     elif isinstance(response, csi.CreateVolumeGroupSnapshotResponse | csi.GetVolumeGroupSnapshotResponse):
         members = response.group_snapshot.snapshots
-        sizes_of = {f"group_snapshot.snapshots[{number}].size_bytes": one.size_bytes for number, one in enumerate(members)}
+        sizes_of = {
+            f"group_snapshot.snapshots[{number}].size_bytes": one.size_bytes for number, one in enumerate(members)
+        }
     else:
         return
     yield from (f"{path}: must not be negative" for path, size in sizes_of.items() if size < 0)

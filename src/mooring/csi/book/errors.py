@@ -170,4 +170,6 @@ def _aborted(exchange: Exchange, past: Past) -> Iterator[Breach]:
         now = past.aborted[key] = Aborted(before.times + 1, before.since_s)
         lasted_s = ABORTED_S if now.since_s is None or exchange.ended_s is None else exchange.ended_s - now.since_s
         if now.times >= ABORTED_MAX and lasted_s >= ABORTED_S:
-            yield exchange.breaks(STILL_ABORTED, f"{now.times} times in a row, with no other call for it under way: {exchange.error}")
+            yield exchange.breaks(
+                STILL_ABORTED, f"{now.times} times in a row, with no other call for it under way: {exchange.error}"
+            )

@@ -100,7 +100,18 @@ NO_TOPOLOGY = Rule(
     "Answer the node's segments, or advertise no topology.",
 )
 
-RULES: Final = (NAME, VERSION, ONE_NAME, NO_SERVICE, NOT_SERVED, NOT_ADVERTISED, TOPOLOGY, CONTRADICTION, STEADY, NO_TOPOLOGY)
+RULES: Final = (
+    NAME,
+    VERSION,
+    ONE_NAME,
+    NO_SERVICE,
+    NOT_SERVED,
+    NOT_ADVERTISED,
+    TOPOLOGY,
+    CONTRADICTION,
+    STEADY,
+    NO_TOPOLOGY,
+)
 
 
 class Need(NamedTuple):
@@ -193,7 +204,9 @@ def _told_capabilities(exchange: Exchange, past: Past) -> Iterator[Breach]:
         now = capabilities.rpcs(exchange.response)
         yield from _changed(exchange, past.node.get(exchange.where), now, _Node)
         if _Expansion.ONLINE in (past.expansions or ()) and not _grows(past, now):
-            yield exchange.breaks(CONTRADICTION, "VolumeExpansion ONLINE without EXPAND_VOLUME of the controller or the node")
+            yield exchange.breaks(
+                CONTRADICTION, "VolumeExpansion ONLINE without EXPAND_VOLUME of the controller or the node"
+            )
 
 
 def _grows(past: Past, node: Collection[int]) -> bool:
@@ -219,7 +232,9 @@ def _unnamed(exchange: Exchange, past: Past, now: Collection[int], names: Any) -
     """A service that has something to offer, and which the driver did not name."""
     service = _SERVICES[exchange.rpc.service]
     if now and past.plugin is not None and service not in past.plugin:
-        yield exchange.breaks(NO_SERVICE, f"it offers {_names(now, names)}, and GetPluginCapabilities lacks {_name(service, _Service)}")
+        yield exchange.breaks(
+            NO_SERVICE, f"it offers {_names(now, names)}, and GetPluginCapabilities lacks {_name(service, _Service)}"
+        )
 
 
 def _names(numbers: Collection[int], names: Any) -> str:
@@ -261,9 +276,13 @@ def _filled(exchange: Exchange, has: frozenset[int]) -> Iterator[Breach]:
         yield exchange.breaks(NOT_SERVED, "the driver advertises VOLUME_CONDITION, and volume_condition is not set")
     if _Controller.LIST_VOLUMES_PUBLISHED_NODES in has:
         if not all(one.HasField("status") for one in entries):
-            yield exchange.breaks(NOT_SERVED, "the driver advertises LIST_VOLUMES_PUBLISHED_NODES, and an entry has no status")
+            yield exchange.breaks(
+                NOT_SERVED, "the driver advertises LIST_VOLUMES_PUBLISHED_NODES, and an entry has no status"
+            )
     elif any(entry.status.published_node_ids for entry in entries):
-        yield exchange.breaks(NOT_ADVERTISED, "published_node_ids are filled, and LIST_VOLUMES_PUBLISHED_NODES is not advertised")
+        yield exchange.breaks(
+            NOT_ADVERTISED, "published_node_ids are filled, and LIST_VOLUMES_PUBLISHED_NODES is not advertised"
+        )
 
 
 def _topology(exchange: Exchange, past: Past) -> Iterator[Breach]:
@@ -271,9 +290,15 @@ def _topology(exchange: Exchange, past: Past) -> Iterator[Breach]:
         return
     if _Service.VOLUME_ACCESSIBILITY_CONSTRAINTS in past.plugin:
         if exchange.is_of("node_get_info") and not exchange.response.accessible_topology.segments:
-            yield exchange.breaks(NO_TOPOLOGY, "accessible_topology is not set, and VOLUME_ACCESSIBILITY_CONSTRAINTS is advertised")
+            yield exchange.breaks(
+                NO_TOPOLOGY, "accessible_topology is not set, and VOLUME_ACCESSIBILITY_CONSTRAINTS is advertised"
+            )
         return
     if exchange.is_of("create_volume") and exchange.response.volume.accessible_topology:
-        yield exchange.breaks(TOPOLOGY, "the volume has accessible_topology, and VOLUME_ACCESSIBILITY_CONSTRAINTS is not advertised")
+        yield exchange.breaks(
+            TOPOLOGY, "the volume has accessible_topology, and VOLUME_ACCESSIBILITY_CONSTRAINTS is not advertised"
+        )
     if exchange.is_of("node_get_info") and exchange.response.accessible_topology.segments:
-        yield exchange.breaks(TOPOLOGY, "the node has accessible_topology, and VOLUME_ACCESSIBILITY_CONSTRAINTS is not advertised")
+        yield exchange.breaks(
+            TOPOLOGY, "the node has accessible_topology, and VOLUME_ACCESSIBILITY_CONSTRAINTS is not advertised"
+        )

@@ -69,7 +69,9 @@ def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
         return
     request, response = exchange.request, exchange.response
     if 0 < request.max_entries < len(response.entries):
-        yield exchange.breaks(TOO_MANY, f"max_entries is {request.max_entries}, and the page has {len(response.entries)}")
+        yield exchange.breaks(
+            TOO_MANY, f"max_entries is {request.max_entries}, and the page has {len(response.entries)}"
+        )
     if exchange.is_of("list_snapshots"):
         yield from _filtered(exchange)
     yield from _page(exchange, past)
@@ -80,7 +82,9 @@ def _filtered(exchange: Exchange) -> Iterator[Breach]:
     for entry in exchange.response.entries:
         snapshot = entry.snapshot
         if request.snapshot_id and snapshot.snapshot_id != request.snapshot_id:
-            yield exchange.breaks(FILTER, f"snapshot_id is {request.snapshot_id!r}, and {snapshot.snapshot_id!r} is listed")
+            yield exchange.breaks(
+                FILTER, f"snapshot_id is {request.snapshot_id!r}, and {snapshot.snapshot_id!r} is listed"
+            )
             return
         if request.source_volume_id and snapshot.source_volume_id != request.source_volume_id:
             told = f"{snapshot.snapshot_id!r} of volume {snapshot.source_volume_id!r}"
@@ -97,12 +101,17 @@ def _page(exchange: Exchange, past: Past) -> Iterator[Breach]:
     walk = past.walks.get(key)
     if walk is None:
         return
-    ids = [entry.volume.volume_id if exchange.is_of("list_volumes") else entry.snapshot.snapshot_id for entry in response.entries]
+    ids = [
+        entry.volume.volume_id if exchange.is_of("list_volumes") else entry.snapshot.snapshot_id
+        for entry in response.entries
+    ]
     again = _first_again(ids, walk.ids)
     walk.tokens.add(request.starting_token)
     if response.next_token in walk.tokens - {""} or (response.next_token and len(walk.tokens) > PAGES_MAX):
         past.walks.drop(key)
-        yield exchange.breaks(ENDLESS, f"next_token is {response.next_token!r}, with which a page of this list was asked for already")
+        yield exchange.breaks(
+            ENDLESS, f"next_token is {response.next_token!r}, with which a page of this list was asked for already"
+        )
     elif again is not None:
         yield exchange.breaks(TWICE, f"{again!r} is listed a second time")
     if not response.next_token:

@@ -183,7 +183,11 @@ def _identity(exchange: Exchange, past: Past) -> Iterator[Breach]:
     now, before = exchange.response.node_id, past.node_ids.get(exchange.where)
     if before is not None and now != before:
         yield exchange.breaks(SAME_NODE, f"node_id was {before!r}, and is {now!r}")
-    others = [where for where, other in past.node_ids.items() if where != exchange.where and other == now and where and exchange.where]
+    others = [
+        where
+        for where, other in past.node_ids.items()
+        if where != exchange.where and other == now and where and exchange.where
+    ]
     if others:
         yield exchange.breaks(TWO_NODES, f"node_id {now!r} is that of {others[0]}, too")
 
@@ -198,8 +202,14 @@ def _refused(exchange: Exchange, past: Past) -> Iterator[Breach]:
     before = past.on_node.get(key)
     if before is not None and same_request(before.request, exchange.request):
         yield exchange.breaks(AGAIN, f"the same call succeeded before, and fails now: {exchange.error}")
-    elif exchange.target is not None and not exchange.target.kind and any(words in str(exchange.error).lower() for words in _ABSENT):
-        yield exchange.breaks(NO_TARGET, f"{exchange.request.target_path} does not exist after the call: {exchange.error}")
+    elif (
+        exchange.target is not None
+        and not exchange.target.kind
+        and any(words in str(exchange.error).lower() for words in _ABSENT)
+    ):
+        yield exchange.breaks(
+            NO_TARGET, f"{exchange.request.target_path} does not exist after the call: {exchange.error}"
+        )
 
 
 def _covered(exchange: Exchange, past: Past) -> Iterator[Breach]:
@@ -222,12 +232,16 @@ def _published(exchange: Exchange, past: Past) -> Iterator[Breach]:
         if place.elsewhere:
             yield exchange.breaks(ELSEWHERE, f"{request.target_path} is no mount, and {place.elsewhere[0]} became one")
         elif before := past.mounted_elsewhere.get(exchange.where):  # a repeated call may mount nothing new
-            yield exchange.breaks(ELSEWHERE, f"{request.target_path} is no mount; in place of another target {before} became one")
+            yield exchange.breaks(
+                ELSEWHERE, f"{request.target_path} is no mount; in place of another target {before} became one"
+            )
         else:
             what = "is no mount" if place.kind else "does not exist"
             yield exchange.breaks(NOT_THERE, f"{request.target_path} {what}")
     elif is_block == (place.kind == "folder"):
-        yield exchange.breaks(WRONG_KIND, f"{request.target_path} is a {place.kind}, and {'block' if is_block else 'mount'} was asked for")
+        yield exchange.breaks(
+            WRONG_KIND, f"{request.target_path} is a {place.kind}, and {'block' if is_block else 'mount'} was asked for"
+        )
     elif request.readonly and not is_block and not place.readonly:
         yield exchange.breaks(WRITABLE, f"{request.target_path} is mounted read-write")
 

@@ -113,12 +113,16 @@ class Past:
         self.off_node: Bounded[tuple[str, str, str], None] = Bounded()
         self.mounted_elsewhere: dict[str, str] = {}  # by where: what was mounted in place of a target_path
         self.walks: Bounded[bytes, Walk] = Bounded()
-        self.aborted: Bounded[tuple[str, str, str], Aborted] = Bounded()  # one after another, by where, call and subject
+        self.aborted: Bounded[tuple[str, str, str], Aborted] = (
+            Bounded()
+        )  # one after another, by where, call and subject
 
     def note(self, exchange: Exchange) -> None:
         """To be called when the exchange has been judged."""
         if exchange.ok and not self.topology_prefix:
-            self.topology_prefix = next((found for one in topologies(exchange) for key in one if (found := topology_prefix(key))), "")
+            self.topology_prefix = next(
+                (found for one in topologies(exchange) for key in one if (found := topology_prefix(key))), ""
+            )
         note = _NOTES.get(exchange.rpc.attribute)
         if note is not None:
             note(self, exchange)
@@ -195,7 +199,9 @@ def _create_group(past: Past, exchange: Exchange) -> None:
 def _delete_volume(past: Past, exchange: Exchange) -> None:
     if not exchange.refused:
         past.volumes.deleted(exchange.request.volume_id)
-        past.unpublished.drop_where(lambda key: key[0] == exchange.request.volume_id)  # its attachments are CSI307's from now on
+        past.unpublished.drop_where(
+            lambda key: key[0] == exchange.request.volume_id
+        )  # its attachments are CSI307's from now on
 
 
 def _delete_snapshot(past: Past, exchange: Exchange) -> None:

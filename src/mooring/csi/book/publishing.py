@@ -103,7 +103,9 @@ def _published(exchange: Exchange, past: Past) -> Iterator[Breach]:
     before = past.published.get((request.volume_id, request.node_id))
     if before is not None and same_request(before.request, request):
         if exchange.refused:
-            yield exchange.breaks(REFUSED_AGAIN, f"it is published to {request.node_id!r}, and fails now: {exchange.error}")
+            yield exchange.breaks(
+                REFUSED_AGAIN, f"it is published to {request.node_id!r}, and fails now: {exchange.error}"
+            )
         elif exchange.ok and before.response.publish_context != exchange.response.publish_context:
             yield exchange.breaks(SAME_CONTEXT, f"publish_context for {request.node_id!r} changed")
     if exchange.ok and request.volume_capability.access_mode.mode in SINGLE_NODE_MODES:

@@ -100,7 +100,18 @@ OUTLIVES = Rule(
     "Keep the snapshot's data, or refuse to delete the volume while it has snapshots.",
 )
 
-RULES: Final = (ANOTHER, REFUSED_AGAIN, SOURCE, TIME, READY, DELETE_ABSENT, SHARED_ID, MEMBERS, OTHER_SOURCE, GROUP_READY)
+RULES: Final = (
+    ANOTHER,
+    REFUSED_AGAIN,
+    SOURCE,
+    TIME,
+    READY,
+    DELETE_ABSENT,
+    SHARED_ID,
+    MEMBERS,
+    OTHER_SOURCE,
+    GROUP_READY,
+)
 ASKED: Final = (OUTLIVES,)
 
 
@@ -124,11 +135,14 @@ def _single(exchange: Exchange, past: Past) -> Iterator[Breach]:
     before = past.snapshots.by_name.get(request.name)
     if before is not None and exchange.alone and before.request.source_volume_id != request.source_volume_id:
         yield exchange.breaks(
-            OTHER_SOURCE, f"the snapshot of this name is of {before.request.source_volume_id!r}, and the driver answers OK"
+            OTHER_SOURCE,
+            f"the snapshot of this name is of {before.request.source_volume_id!r}, and the driver answers OK",
         )
         return
     if snapshot.source_volume_id and snapshot.source_volume_id != request.source_volume_id:
-        yield exchange.breaks(SOURCE, f"it is of volume {snapshot.source_volume_id!r}, and {request.source_volume_id!r} was asked for")
+        yield exchange.breaks(
+            SOURCE, f"it is of volume {snapshot.source_volume_id!r}, and {request.source_volume_id!r} was asked for"
+        )
     yield from _known(exchange, past.snapshots, _single_of)
 
 
@@ -153,7 +167,11 @@ def _refused(exchange: Exchange, things: Things) -> Iterator[Breach]:
     if before is None or not exchange.alone or not exchange.refused:
         return
     if not same_request(before.request, exchange.request):
-        if exchange.is_of("create_snapshot") and _is_of_another(before.request, exchange) and exchange.code != Code.ALREADY_EXISTS:
+        if (
+            exchange.is_of("create_snapshot")
+            and _is_of_another(before.request, exchange)
+            and exchange.code != Code.ALREADY_EXISTS
+        ):
             yield exchange.breaks(OTHER_SOURCE, f"the driver answers {exchange.error} in place of AlreadyExists")
     else:
         yield exchange.breaks(REFUSED_AGAIN, f"the same request succeeded before, and fails now: {exchange.error}")

@@ -47,7 +47,9 @@ def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
             other = topology_prefix(key)
             prefix = prefix or other
             if other and other != prefix:
-                yield exchange.breaks(PREFIX, f"the key {key!r} has not the prefix {prefix!r}, as the driver's other keys")
+                yield exchange.breaks(
+                    PREFIX, f"the key {key!r} has not the prefix {prefix!r}, as the driver's other keys"
+                )
                 return
 
 

@@ -153,7 +153,19 @@ _SHOWN_MAX: Final = 3
 """Topologies that a finding names."""
 
 RULES: Final = (
-    *(ANOTHER, REFUSED_AGAIN, SHARED_ID, CAPACITY, SOURCE, PLACE, SAME_ANSWER, DELETE_ABSENT, FORGOTTEN, GROWN, OTHER_REQUEST),
+    *(
+        ANOTHER,
+        REFUSED_AGAIN,
+        SHARED_ID,
+        CAPACITY,
+        SOURCE,
+        PLACE,
+        SAME_ANSWER,
+        DELETE_ABSENT,
+        FORGOTTEN,
+        GROWN,
+        OTHER_REQUEST,
+    ),
     *(OTHER_CONTEXT, CUT),
 )
 ASKED: Final = (NOT_CONFIRMED, ONLINE, MUTABLE, EMPTY_COPY)
@@ -195,13 +207,17 @@ def _made(exchange: Exchange, past: Past) -> Iterator[Breach]:
     yield from _misplaced(exchange)
     other = past.volumes.names.get(volume.volume_id)
     if other is not None and other != request.name:
-        yield exchange.breaks(SHARED_ID, f"its id is {volume.volume_id!r}, as that of the volume that was made as {other!r}")
+        yield exchange.breaks(
+            SHARED_ID, f"its id is {volume.volume_id!r}, as that of the volume that was made as {other!r}"
+        )
     before = past.volumes.by_name.get(request.name)
     if before is None or not exchange.alone:
         return
     first = before.response.volume
     if first.volume_id != volume.volume_id:
-        yield exchange.breaks(ANOTHER, f"the first answer was volume {first.volume_id!r}, this one is {volume.volume_id!r}")
+        yield exchange.breaks(
+            ANOTHER, f"the first answer was volume {first.volume_id!r}, this one is {volume.volume_id!r}"
+        )
     elif same_request(before.request, request) and (fields := _differing(first, volume)):
         yield exchange.breaks(SAME_ANSWER, f"{', '.join(fields)} of the answer changed")
 
@@ -213,7 +229,9 @@ def _cut(exchange: Exchange, past: Past) -> Iterator[Breach]:
     made = past.snapshots.by_name.get(name) if name is not None else None
     size = made.response.snapshot.size_bytes if made is not None and made.identity == snapshot else 0
     if 0 < exchange.response.volume.capacity_bytes < size:
-        yield exchange.breaks(CUT, f"it has {exchange.response.volume.capacity_bytes} bytes, and snapshot {snapshot!r} has {size}")
+        yield exchange.breaks(
+            CUT, f"it has {exchange.response.volume.capacity_bytes} bytes, and snapshot {snapshot!r} has {size}"
+        )
 
 
 def _retold(exchange: Exchange, past: Past, volumes: Iterable[Any]) -> Iterator[Breach]:
@@ -223,7 +241,9 @@ def _retold(exchange: Exchange, past: Past, volumes: Iterable[Any]) -> Iterator[
         if made is None or made.identity != volume.volume_id or not volume.volume_context:
             continue
         if volume.volume_context != made.response.volume.volume_context:
-            yield exchange.breaks(OTHER_CONTEXT, f"the context of volume {volume.volume_id!r} is not that of CreateVolume")
+            yield exchange.breaks(
+                OTHER_CONTEXT, f"the context of volume {volume.volume_id!r} is not that of CreateVolume"
+            )
             return
 
 
@@ -233,10 +253,14 @@ def _not_made(exchange: Exchange, past: Past) -> Iterator[Breach]:
         return
     if not same_request(before.request, exchange.request):
         if (unfit := _unfit(exchange, past)) and exchange.code != Code.ALREADY_EXISTS:
-            yield exchange.breaks(OTHER_REQUEST, f"{unfit}, and the driver answers {exchange.error} in place of AlreadyExists")
+            yield exchange.breaks(
+                OTHER_REQUEST, f"{unfit}, and the driver answers {exchange.error} in place of AlreadyExists"
+            )
         return
     made = before.response.volume.volume_id
-    yield exchange.breaks(REFUSED_AGAIN, f"the same request made volume {made!r} before, and fails now: {exchange.error}")
+    yield exchange.breaks(
+        REFUSED_AGAIN, f"the same request made volume {made!r} before, and fails now: {exchange.error}"
+    )
 
 
 def _unfit(exchange: Exchange, past: Past) -> str:
@@ -267,7 +291,9 @@ def _misplaced(exchange: Exchange) -> Iterator[Breach]:
         return
     if not any(_fits(place, wanted) for place in answered for wanted in requisite):
         foreign = sorted({key for place in answered for key in place} - {key for wanted in requisite for key in wanted})
-        keys = f"; they have no key {foreign[0]}: NodeGetInfo and CreateVolume must use the same keys" if foreign else ""
+        keys = (
+            f"; they have no key {foreign[0]}: NodeGetInfo and CreateVolume must use the same keys" if foreign else ""
+        )
         told = f"it is in {_shown(answered[0])}, and the requisite topologies are {' or '.join(map(_shown, requisite[:_SHOWN_MAX]))}"
         more = f" and {len(requisite) - _SHOWN_MAX} more" if len(requisite) > _SHOWN_MAX else ""
         yield exchange.breaks(PLACE, f"{told}{more}{keys}")

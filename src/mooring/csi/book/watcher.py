@@ -27,7 +27,9 @@ _WITH_ASKED: Final = (requests, volumes, publishing, snapshots, node, lists, err
 ASKED: Final[frozenset[Rule]] = frozenset(rule for chapter in _WITH_ASKED for rule in chapter.ASKED)
 """Those that only an asker can judge: one who knows what there should be."""
 
-BOOK: Final[Mapping[str, Rule]] = {rule.number: rule for rule in (*(one for chapter in _CHAPTERS for one in chapter.RULES), *ASKED)}
+BOOK: Final[Mapping[str, Rule]] = {
+    rule.number: rule for rule in (*(one for chapter in _CHAPTERS for one in chapter.RULES), *ASKED)
+}
 """Every rule by its number."""
 
 Judge = Callable[[Exchange, Past], Iterator[Breach]]
@@ -54,7 +56,13 @@ class Watcher:
     now: seconds, without those in which this process did not run; None where nobody counts them, and only the order of the calls matters.
     """
 
-    def __init__(self, on_breach: Callable[[Breach], None], *, every: bool = False, now: Callable[[], float | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        on_breach: Callable[[Breach], None],
+        *,
+        every: bool = False,
+        now: Callable[[], float | None] = lambda: None,
+    ) -> None:
         self._on_breach, self._every, self._now = on_breach, every, now
         self._past = Past()
         self._under: dict[int, Under] = {}
@@ -77,7 +85,10 @@ class Watcher:
         """The call has ended. seen: what else an `Exchange` holds: limit_s, target, staging."""
         call = self._under.pop(number)
         exchange = Exchange(
-            *(call.rpc, call.request, response, error, call.where, call.alone), began_s=call.began_s, ended_s=self._now(), **seen
+            *(call.rpc, call.request, response, error, call.where, call.alone),
+            began_s=call.began_s,
+            ended_s=self._now(),
+            **seen,
         )
         is_whole = not requests.lacking(call.request)
         for judge in _JUDGES if is_whole else _OF_INCOMPLETE:

@@ -51,7 +51,12 @@ class Buttons:
         paused = self._controllers.paused
         controllers = [{"name": who, "paused": who in paused} for who in self._controllers.names]
         loop = asyncio.get_running_loop()
-        return {"controllers": controllers, "faults": asked, "speed": loop.speed if isinstance(loop, PacedLoop) else 1, "speeds": SPEEDS}
+        return {
+            "controllers": controllers,
+            "faults": asked,
+            "speed": loop.speed if isinstance(loop, PacedLoop) else 1,
+            "speeds": SPEEDS,
+        }
 
     def release(self) -> None:
         """Ends what the buttons have begun: no fault is left, and no controller stands still."""

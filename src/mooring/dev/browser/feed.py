@@ -83,7 +83,15 @@ class _Both:
 
     def happening(self, one: StoryLine) -> None:
         self._screen.happening(one)
-        self._feed.add(at=one.at_s, who=one.who, via=one.via, what=one.what, result=one.result, problem=one.problem, seconds=one.seconds)
+        self._feed.add(
+            at=one.at_s,
+            who=one.who,
+            via=one.via,
+            what=one.what,
+            result=one.result,
+            problem=one.problem,
+            seconds=one.seconds,
+        )
 
     def check(self, at_s: float, text: str) -> None:
         self._screen.check(at_s, text)

@@ -71,7 +71,9 @@ class Browser:
 
 
 @contextlib.asynccontextmanager
-async def serving(feed: Feed, acts: Mapping[str, Act], state: Callable[[], Mapping[str, Any]], token: str) -> AsyncGenerator[str, None]:
+async def serving(
+    feed: Feed, acts: Mapping[str, Act], state: Callable[[], Mapping[str, Any]], token: str
+) -> AsyncGenerator[str, None]:
     """The page's address, for as long as the block runs. acts: by their names in paths. state: beside the feed's. Raises ConfigError."""
     server = Diagnostics(_Paths(feed, acts, state, token), any_method=True, connection_s=_ANSWER_S_MAX)
     host, port = await server.start(_LOOPBACK)

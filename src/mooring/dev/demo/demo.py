@@ -24,7 +24,13 @@ _LEFT: Final = (
     *(VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOT_CLASSES, VOLUME_ATTRIBUTES_CLASSES, STORAGE_CLASSES),
 )
 _TWICE: Final = ("CreateVolume", "DeleteVolume")
-_ONCE: Final = ("ControllerExpandVolume", "NodeExpandVolume", "CreateSnapshot", "DeleteSnapshot", "ControllerModifyVolume")
+_ONCE: Final = (
+    "ControllerExpandVolume",
+    "NodeExpandVolume",
+    "CreateSnapshot",
+    "DeleteSnapshot",
+    "ControllerModifyVolume",
+)
 _FOR_EACH_POD: Final = (
     "ControllerPublishVolume",
     "NodeStageVolume",
@@ -64,7 +70,9 @@ class Demo:
         """Creates the driver's CSIDriver and classes, and two Nodes: the driver registers with the agent of each."""
         name, cluster = self._stage.driver_name, self._cluster
         await cluster.create(CSI_DRIVERS.whole(), csi_driver(name, attaches=True, takes_inline=True))
-        await cluster.create(STORAGE_CLASSES.whole(), storage_class(name, CLASS, grows=True, fs_type=self._stage.fs_type))
+        await cluster.create(
+            STORAGE_CLASSES.whole(), storage_class(name, CLASS, grows=True, fs_type=self._stage.fs_type)
+        )
         await cluster.create(VOLUME_SNAPSHOT_CLASSES.whole(), snapshot_class(name, CLASS))
         for attributes, parameters in ATTRIBUTES.items():
             await cluster.create(VOLUME_ATTRIBUTES_CLASSES.whole(), attributes_class(name, attributes, parameters))
@@ -73,7 +81,9 @@ class Demo:
         await self._stage.nodes.start()
         for node_name in NODE_NAMES:
             drivers = (await cluster.get(CSI_NODES, node_name)).spec.drivers or ()
-            self._stage.expect(f"drivers in the CSINode {node_name}", [(name, node_name)], [(one.name, one.node_id) for one in drivers])
+            self._stage.expect(
+                f"drivers in the CSINode {node_name}", [(name, node_name)], [(one.name, one.node_id) for one in drivers]
+            )
         self._story.checked(f"the CSINodes of {' and '.join(NODE_NAMES)} name the driver {name}")
 
     async def _give_back(self) -> None:
@@ -103,9 +113,9 @@ class Demo:
     def _count(self) -> None:
         """Nothing failed, and nothing was done twice."""
         expected = {**dict.fromkeys(_TWICE, 2), **dict.fromkeys(_ONCE, 1), **dict.fromkeys(_FOR_EACH_POD, _PODS)}
-        self._stage.expect("changing calls to the driver", expected, {name: self._story.calls[name] for name in expected})
-        self._stage.expect("failed calls", {}, dict(self._story.failed_calls))
-        called = (
-            f"{', '.join(_TWICE)}: once for each volume; {', '.join(_ONCE)}: called once; {', '.join(_FOR_EACH_POD)}: once for each pod"
+        self._stage.expect(
+            "changing calls to the driver", expected, {name: self._story.calls[name] for name in expected}
         )
+        self._stage.expect("failed calls", {}, dict(self._story.failed_calls))
+        called = f"{', '.join(_TWICE)}: once for each volume; {', '.join(_ONCE)}: called once; {', '.join(_FOR_EACH_POD)}: once for each pod"
         self._story.checked(f"{called}; no call failed")

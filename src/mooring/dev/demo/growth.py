@@ -46,7 +46,9 @@ class GrowthDemo:
             await self._change(CLAIM, {"resources": {"requests": {"storage": GROWN}}})
             await self._polling.until(PERSISTENT_VOLUME_CLAIMS, CLAIM, _has_size(GROWN), f"has {GROWN}")
             await self._diary.more(5)
-        self._story.checked(f"the claim has {GROWN}, {(self._story.elapsed_s - began_s) * 1000:.0f} ms after its pod began to write")
+        self._story.checked(
+            f"the claim has {GROWN}, {(self._story.elapsed_s - began_s) * 1000:.0f} ms after its pod began to write"
+        )
         pv = await self._cluster.get(PERSISTENT_VOLUMES, self._life.pv)
         self._stage.expect("capacity of the PersistentVolume", GROWN, (pv.spec.capacity or {}).get("storage"))
         volume = await self._polling.driver_has(self._life.handle, on=[self._life.node])
@@ -60,7 +62,9 @@ class GrowthDemo:
         if not self._stage.fs_type:
             return ""
         after_mib = self._size_mib(path)
-        self._stage.expect(f"{before_mib} MiB in the pod have grown to {after_mib}", True, after_mib - before_mib >= _GROWN_BY_MIB)
+        self._stage.expect(
+            f"{before_mib} MiB in the pod have grown to {after_mib}", True, after_mib - before_mib >= _GROWN_BY_MIB
+        )
         self._story.checked(f"the file system that the pod sees has {after_mib} MiB, and had {before_mib}")
         return f", which sees {after_mib} MiB in place of {before_mib}"
 
@@ -69,14 +73,22 @@ class GrowthDemo:
         began_s = self._story.elapsed_s
         await self._cluster.create(VOLUME_SNAPSHOTS.whole(), snapshot(SNAPSHOT, CLAIM), NAMESPACE)
         ready = await self._polling.until(VOLUME_SNAPSHOTS, SNAPSHOT, _is_ready, "is ready to use")
-        self._story.checked(f"the snapshot is ready to use, {(self._story.elapsed_s - began_s) * 1000:.0f} ms after it was asked for")
+        self._story.checked(
+            f"the snapshot is ready to use, {(self._story.elapsed_s - began_s) * 1000:.0f} ms after it was asked for"
+        )
         assert ready is not None
         assert ready.status is not None
         self._stage.expect("restoreSize", GROWN, ready.status.restore_size)
-        content = await self._cluster.get(VOLUME_SNAPSHOT_CONTENTS, ready.status.bound_volume_snapshot_content_name or "")
-        self._stage.expect("uid of the snapshot in its content", ready.metadata.uid, content.spec.volume_snapshot_ref.uid)
+        content = await self._cluster.get(
+            VOLUME_SNAPSHOT_CONTENTS, ready.status.bound_volume_snapshot_content_name or ""
+        )
+        self._stage.expect(
+            "uid of the snapshot in its content", ready.metadata.uid, content.spec.volume_snapshot_ref.uid
+        )
         assert content.status is not None
-        self._polling.driver_has_snapshot(content.status.snapshot_handle or "", of=self._life.handle, size_bytes=_bytes(GROWN))
+        self._polling.driver_has_snapshot(
+            content.status.snapshot_handle or "", of=self._life.handle, size_bytes=_bytes(GROWN)
+        )
         self._stage.moment("a snapshot of it is ready to use")
 
     async def lose(self) -> None:
@@ -111,7 +123,11 @@ class GrowthDemo:
         self._story.checked(f"all {self._diary.lines} lines of the other pod are there")
         if self._stage.fs_type:
             least_mib = self._size_mib(self._life.path)
-            self._stage.expect(f"the {self._size_mib(path)} MiB are as much as the {least_mib}", True, self._size_mib(path) >= least_mib)
+            self._stage.expect(
+                f"the {self._size_mib(path)} MiB are as much as the {least_mib}",
+                True,
+                self._size_mib(path) >= least_mib,
+            )
         self._stage.moment(f"restored into another volume of {GROWN}; a pod on {node} has read what was deleted")
 
     async def _end_pod(self, node: str) -> None:
@@ -124,13 +140,19 @@ class GrowthDemo:
     async def modify(self) -> None:
         """The restored claim moves to another VolumeAttributesClass: the driver changes the volume."""
         volume = await self._polling.driver_has(self._handle, on=[], beside=[self._life.handle])
-        self._stage.expect(f"parameters of {BEFORE_CLASS} in the driver", ATTRIBUTES[BEFORE_CLASS], volume.mutable_parameters)
+        self._stage.expect(
+            f"parameters of {BEFORE_CLASS} in the driver", ATTRIBUTES[BEFORE_CLASS], volume.mutable_parameters
+        )
         await self._change(RESTORED, {"volumeAttributesClassName": AFTER_CLASS})
-        await self._polling.until(PERSISTENT_VOLUME_CLAIMS, RESTORED, _has_class(AFTER_CLASS), f"has the class {AFTER_CLASS}")
+        await self._polling.until(
+            PERSISTENT_VOLUME_CLAIMS, RESTORED, _has_class(AFTER_CLASS), f"has the class {AFTER_CLASS}"
+        )
         pv = await self._cluster.get(PERSISTENT_VOLUMES, self._pv)
         self._stage.expect("class of the PersistentVolume", AFTER_CLASS, pv.spec.volume_attributes_class_name)
         volume = await self._polling.driver_has(self._handle, on=[], beside=[self._life.handle])
-        self._stage.expect(f"parameters of {AFTER_CLASS} in the driver", ATTRIBUTES[AFTER_CLASS], volume.mutable_parameters)
+        self._stage.expect(
+            f"parameters of {AFTER_CLASS} in the driver", ATTRIBUTES[AFTER_CLASS], volume.mutable_parameters
+        )
         self._story.checked(f"claim, PersistentVolume and driver agree: the volume is {AFTER_CLASS}")
         self._stage.moment(f"the restored volume has moved from {BEFORE_CLASS} to {AFTER_CLASS}")
 
@@ -172,7 +194,11 @@ def _has_class(name: str) -> Callable[[PersistentVolumeClaim | None], bool]:
 
     def has(one: PersistentVolumeClaim | None) -> bool:
         status = None if one is None else one.status
-        return status is not None and status.current_volume_attributes_class_name == name and status.modify_volume_status is None
+        return (
+            status is not None
+            and status.current_volume_attributes_class_name == name
+            and status.modify_volume_status is None
+        )
 
     return has
 

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from mooring.api.binding import own_volume_name
-from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 from mooring.api.meta import finalizers_of
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.pods import PODS, Pod
@@ -17,7 +24,16 @@ from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.api.workloads import DEPLOYMENTS
 from mooring.base.units import format_duration
-from mooring.dev.demo.stage import CLAIM_PROTECTION, CLASS, NAMESPACE, NODE_NAMES, PATIENCE, PROVISIONING, VOLUME_PROTECTION, Stage
+from mooring.dev.demo.stage import (
+    CLAIM_PROTECTION,
+    CLASS,
+    NAMESPACE,
+    NODE_NAMES,
+    PATIENCE,
+    PROVISIONING,
+    VOLUME_PROTECTION,
+    Stage,
+)
 from mooring.dev.options import Patience
 from mooring.dev.polling import PodFolder
 from mooring.dev.seed_objects import claim, deployment
@@ -36,7 +52,12 @@ class LifeDemo:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._cluster, self._story, self._polling, self._folders = stage.cluster, stage.story, stage.polling, stage.folders
+        self._cluster, self._story, self._polling, self._folders = (
+            stage.cluster,
+            stage.story,
+            stage.polling,
+            stage.folders,
+        )
         self.pv = ""  # names of what the controllers make
         self.handle = ""
         self._pod: Pod | None = None  # the last one that ran
@@ -68,7 +89,9 @@ class LifeDemo:
         self.handle = pv.spec.csi.volume_handle
         self._story.checked(f"PersistentVolume {self.pv} and the claim name each other")
         self._stage.expect("finalizers of the claim", (CLAIM_PROTECTION,), finalizers_of(bound))
-        self._stage.expect("finalizers of the PersistentVolume", {PROVISIONING, VOLUME_PROTECTION}, set(finalizers_of(pv)))
+        self._stage.expect(
+            "finalizers of the PersistentVolume", {PROVISIONING, VOLUME_PROTECTION}, set(finalizers_of(pv))
+        )
         self._story.checked(f"{PROVISIONING} holds the PersistentVolume as long as the volume is there")
 
     async def run_pod(self) -> None:
@@ -166,7 +189,9 @@ class LifeDemo:
     async def _pod_runs(self) -> Pod:
         """The Deployment's next pod."""
         began_s, before = self._story.elapsed_s, self._pod
-        self._pod = running = await self._polling.until_any(PODS, _PODS, lambda one: _runs(one) and not _is(one, before), f"of {NAME} runs")
+        self._pod = running = await self._polling.until_any(
+            PODS, _PODS, lambda one: _runs(one) and not _is(one, before), f"of {NAME} runs"
+        )
         self._story.checked(f"the pod runs on {self.node}, {(self._story.elapsed_s - began_s) * 1000:.0f} ms later")
         await self._check_attached(self.node)
         await self._stage.check_node(self.node, [unique_name(self._stage.driver_name, self.handle)])
@@ -188,7 +213,9 @@ class LifeDemo:
 
     async def _check_attached(self, name: str) -> None:
         """Attacher and driver agree that the volume is on this node alone. Finalizers hold the objects that must not vanish yet."""
-        attachment = await self._cluster.get(VOLUME_ATTACHMENTS, attachment_name(self._stage.driver_name, self.handle, name))
+        attachment = await self._cluster.get(
+            VOLUME_ATTACHMENTS, attachment_name(self._stage.driver_name, self.handle, name)
+        )
         self._stage.expect("attached, in the VolumeAttachment", True, attachment.status.attached)
         volume = await self._polling.driver_has(self.handle, on=[name])
         context = {"publication": str(volume.published[0].number)}
@@ -196,7 +223,9 @@ class LifeDemo:
         finalizer = f"external-attacher/{self._stage.driver_name.replace('.', '-')}"
         self._stage.expect("finalizers of the VolumeAttachment", (finalizer,), finalizers_of(attachment))
         pv = await self._cluster.get(PERSISTENT_VOLUMES, self.pv)
-        self._stage.expect("finalizers of the PersistentVolume", {PROVISIONING, VOLUME_PROTECTION, finalizer}, set(finalizers_of(pv)))
+        self._stage.expect(
+            "finalizers of the PersistentVolume", {PROVISIONING, VOLUME_PROTECTION, finalizer}, set(finalizers_of(pv))
+        )
         self._story.checked(f"{finalizer} holds the VolumeAttachment and the PersistentVolume")
 
 

@@ -39,7 +39,9 @@ class Stage:
     systems that volumes are; "" where they are folders, which have no size.
     """
 
-    def __init__(self, plane: Plane, cluster: Cluster, driver: Driver, space: MountSpace, story: Story, *, fs_type: str) -> None:
+    def __init__(
+        self, plane: Plane, cluster: Cluster, driver: Driver, space: MountSpace, story: Story, *, fs_type: str
+    ) -> None:
         assert plane.nodes is not None
         self.driver_name, self.nodes = plane.driver_name, plane.nodes
         self.cluster, self.story = cluster, story
@@ -100,7 +102,9 @@ class Diary:
     def is_in(self, folder: Path) -> bool:
         """True when every line is there, and nothing else."""
         path = folder / NAME
-        return path.exists() and path.read_text(encoding="utf-8").split() == [str(number + 1) for number in range(self.lines)]
+        return path.exists() and path.read_text(encoding="utf-8").split() == [
+            str(number + 1) for number in range(self.lines)
+        ]
 
     async def _write(self, path: Path) -> None:
         with path.open("a", encoding="utf-8") as file:

@@ -79,7 +79,9 @@ class Board(msgspec.Struct, frozen=True):
     @property
     def ticks(self) -> bool:
         """True where something waits: the time that it has waited grows."""
-        return any(node.for_s is not None for node in self.nodes) or any(volume.for_s is not None for volume in self.volumes)
+        return any(node.for_s is not None for node in self.nodes) or any(
+            volume.for_s is not None for volume in self.volumes
+        )
 
 
 REASONS_MAX: Final = 20_000
@@ -109,12 +111,18 @@ class ReasonBoard:
         if because is None:
             return ""
         steps = getattr(because, "each", None) or (because,)
-        return "; ".join(str(_aged(step, now - at)) for step in steps if not node or getattr(step, "node", node) == node)
+        return "; ".join(
+            str(_aged(step, now - at)) for step in steps if not node or getattr(step, "node", node) == node
+        )
 
 
 def _aged(because: Because, age_s: float) -> Because:
     """The reason as it would be given now, where it counts down."""
-    left = {name: max(0.0, value - age_s) for name in _COUNTDOWNS if isinstance(value := getattr(because, name, None), float)}
+    left = {
+        name: max(0.0, value - age_s)
+        for name in _COUNTDOWNS
+        if isinstance(value := getattr(because, name, None), float)
+    }
     return msgspec.structs.replace(because, **left) if left else because  # type: ignore[type-var]
 
 

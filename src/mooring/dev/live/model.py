@@ -70,20 +70,34 @@ def node_rows(objects: ObjectBoard) -> Iterator[NodeRow]:
     for node in sorted(objects.nodes, key=lambda one: one.metadata.name):
         name = node.metadata.name
         csi_node = csi_nodes.get(name)
-        yield NodeRow(name, state_of(node), _zone(node, csi_node), attached[name], _limit(csi_node), pods[name], tuple(_taints(node)))
+        yield NodeRow(
+            name,
+            state_of(node),
+            _zone(node, csi_node),
+            attached[name],
+            _limit(csi_node),
+            pods[name],
+            tuple(_taints(node)),
+        )
 
 
 def _zone(node: Node, csi_node: CSINode | None) -> str:
     """Its zone, or its place in the drivers' own topology."""
     labels = node.metadata.labels or {}
-    keys = [ZONE, *(key for driver in (csi_node.spec.drivers if csi_node else None) or () for key in driver.topology_keys or ())]
+    keys = [
+        ZONE,
+        *(key for driver in (csi_node.spec.drivers if csi_node else None) or () for key in driver.topology_keys or ()),
+    ]
     places = [labels[key] for key in dict.fromkeys(keys) if key in labels and key != "kubernetes.io/hostname"]
     return "/".join(places[:1] if ZONE in labels else dict.fromkeys(places))
 
 
 def _limit(csi_node: CSINode | None) -> int | None:
     """The limit of all drivers together; None if one has no limit."""
-    counts = [driver.allocatable.count if driver.allocatable else None for driver in (csi_node.spec.drivers if csi_node else None) or ()]
+    counts = [
+        driver.allocatable.count if driver.allocatable else None
+        for driver in (csi_node.spec.drivers if csi_node else None) or ()
+    ]
     known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None
 
@@ -117,7 +131,9 @@ def snapshot_rows(objects: ObjectBoard, reasons: ReasonBoard, now: Instant) -> I
         stage = "Deleting" if is_deleting(one) else "" if _is_ready(one) else "Creating"
         if stage:
             content = (one.status.bound_volume_snapshot_content_name if one.status else None) or ""
-            yield VolumeRow(f"snapshot {key_of(one).name}", content, "", stage, _text(one, content, reasons, now), waits=True)
+            yield VolumeRow(
+                f"snapshot {key_of(one).name}", content, "", stage, _text(one, content, reasons, now), waits=True
+            )
 
 
 def _text(one: VolumeSnapshot, content: str, reasons: ReasonBoard, now: Instant) -> str:

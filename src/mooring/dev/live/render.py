@@ -24,8 +24,16 @@ _INDENT: Final = 4
 _HEADS: Final = 3
 """Lines that are no rows: the summary, and the titles of both tables."""
 
-_STYLES: Final = {READY: "green", "NotReady": "bold red", "Unknown": "bold red", "Lost": "bold red", "Failed": "bold red"}
-_ASCII: Final = str.maketrans({"…": "...", "→": "->", "─": "-", "·": "-", "—": "-", "“": '"', "”": '"', "’": "'", "‘": "'"})
+_STYLES: Final = {
+    READY: "green",
+    "NotReady": "bold red",
+    "Unknown": "bold red",
+    "Lost": "bold red",
+    "Failed": "bold red",
+}
+_ASCII: Final = str.maketrans(
+    {"…": "...", "→": "->", "─": "-", "·": "-", "—": "-", "“": '"', "”": '"', "’": "'", "‘": "'"}
+)
 
 
 def render(board: Board, width: int, height: int, *, ascii_only: bool = False) -> list[Line]:

@@ -41,7 +41,9 @@ class ViewScreen(PlainScreen):
 
     _OK, _FAILED = LiveScreen._OK, LiveScreen._FAILED
 
-    def __init__(self, stream: TerminalStream, keyboard: TextIO | None = None, when_gone: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, stream: TerminalStream, keyboard: TextIO | None = None, when_gone: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(stream, when_gone)
         self._console = Console(file=cast(TextIO, stream), highlight=False)
         self._ascii_only = not (stream.encoding or "utf-8").lower().startswith("utf")
@@ -133,7 +135,12 @@ class ViewScreen(PlainScreen):
         head = "".join(part for part, _ in heads)
         text = "\n".join(plain(line, ascii_only=self._ascii_only) for line in text.split("\n"))
         shown = wrapped(head, text, self._size()[0]) if head else text
-        line = self._styled((*((plain(part, ascii_only=self._ascii_only), given) for part, given in heads), (shown, style))) + "\n"
+        line = (
+            self._styled(
+                (*((plain(part, ascii_only=self._ascii_only), given) for part, given in heads), (shown, style))
+            )
+            + "\n"
+        )
         if self._lines is None:
             self._write(line)
         else:

@@ -30,7 +30,13 @@ class LiveView(Protocol):
 
 
 def view_for(
-    stream: TerminalStream, keyboard: TextIO | None, when_gone: Callable[[], None], clock: Clock, randomness: Random, *, plain: bool
+    stream: TerminalStream,
+    keyboard: TextIO | None,
+    when_gone: Callable[[], None],
+    clock: Clock,
+    randomness: Random,
+    *,
+    plain: bool,
 ) -> LiveView:
     """plain: never more than lines. when_gone: as for PlainScreen."""
     is_terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
@@ -50,7 +56,12 @@ class _Lines:
 
 class _Live:
     def __init__(
-        self, stream: TerminalStream, keyboard: TextIO | None, when_gone: Callable[[], None], clock: Clock, randomness: Random
+        self,
+        stream: TerminalStream,
+        keyboard: TextIO | None,
+        when_gone: Callable[[], None],
+        clock: Clock,
+        randomness: Random,
     ) -> None:
         from mooring.dev.live.model import Model  # noqa: PLC0415 (here, so that lines need no rich)
         from mooring.dev.live.screen import ViewScreen  # noqa: PLC0415
@@ -62,4 +73,6 @@ class _Live:
     def of(self, cluster: Cluster, *, snapshots: bool) -> AbstractAsyncContextManager[None]:
         from mooring.dev.live.watching import viewed  # noqa: PLC0415
 
-        return viewed(self.screen, self.model, Runtime(cluster, self._clock, self._randomness, Metrics()), snapshots=snapshots)
+        return viewed(
+            self.screen, self.model, Runtime(cluster, self._clock, self._randomness, Metrics()), snapshots=snapshots
+        )

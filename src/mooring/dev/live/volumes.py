@@ -55,7 +55,9 @@ class VolumeRows:
     def __init__(self, objects: ObjectBoard, mounts: MountBoard, reasons: ReasonBoard, now: Instant) -> None:
         self._objects, self._mounts, self._reasons, self._now = objects, mounts, reasons, now
         self._volumes = {pv.metadata.name: pv for pv in objects.volumes}
-        self._made_for = {pv.spec.claim_ref.uid: pv for pv in objects.volumes if pv.spec.claim_ref and pv.spec.claim_ref.uid}
+        self._made_for = {
+            pv.spec.claim_ref.uid: pv for pv in objects.volumes if pv.spec.claim_ref and pv.spec.claim_ref.uid
+        }
         self._states = {node.metadata.name: state_of(node) for node in objects.nodes}
         self._unattached = {one.metadata.name for one in objects.drivers if one.spec.attach_required is False}
         self._attachments: defaultdict[str, list[VolumeAttachment]] = defaultdict(list)
@@ -83,7 +85,10 @@ class VolumeRows:
             if name not in shown:
                 yield from self._of_volume(pv)
         for handle, disk in sorted(self._own.items()):
-            yield from (self._placed("", disk, place) for place in self._on_nodes(disk, self._attachments[handle], self._users[handle]))
+            yield from (
+                self._placed("", disk, place)
+                for place in self._on_nodes(disk, self._attachments[handle], self._users[handle])
+            )
         for name in sorted(set(self._attachments) - set(self._volumes) - set(self._own) - {""}):
             yield from (self._of_attachment(name, one) for one in self._attachments[name])
 
@@ -107,7 +112,9 @@ class VolumeRows:
             yield msgspec.structs.replace(row, stage=stage, text=text, waits=True) if stage and not row.waits else row
 
     def _kept_in_use(self, row: VolumeRow, claim: Key) -> VolumeRow:
-        return msgspec.structs.replace(row, stage="Deleting", text=self._why(BINDER, "pvcprotection", claim), waits=True)
+        return msgspec.structs.replace(
+            row, stage="Deleting", text=self._why(BINDER, "pvcprotection", claim), waits=True
+        )
 
     def _of_unplaced(self, claim: PersistentVolumeClaim) -> tuple[str, str, bool]:
         """Stage, text, and whether it waits."""
@@ -119,7 +126,11 @@ class VolumeRows:
         if claim.status.phase == BOUND:
             return "Bound", waiting, bool(waiting)
         if annotation(claim, PROVISIONER):
-            return "Provisioning", self._why(PROVISIONS, "claims", claim.metadata.uid) or self._why(BINDER, "claims", key), True
+            return (
+                "Provisioning",
+                self._why(PROVISIONS, "claims", claim.metadata.uid) or self._why(BINDER, "claims", key),
+                True,
+            )
         return "Pending", waiting or self._why(BINDER, "claims", key), True
 
     def _without_node(self, claim: PersistentVolumeClaim) -> str:
@@ -159,15 +170,21 @@ class VolumeRows:
         """By node: where it is attached, where something of it is mounted, and where pods use it."""
         return self._on_nodes(pv, self._attachments[pv.metadata.name], self._pods[claim] if claim is not None else ())
 
-    def _on_nodes(self, pv: PersistentVolume, found: Iterable[VolumeAttachment], users: Iterable[Pod]) -> tuple[_Place, ...]:
+    def _on_nodes(
+        self, pv: PersistentVolume, found: Iterable[VolumeAttachment], users: Iterable[Pod]
+    ) -> tuple[_Place, ...]:
         attachments = {one.spec.node_name: one for one in found}
-        mounted: Mapping[str, MountedVolume] = self._mounts.on_nodes(pv.spec.csi.volume_handle) if pv.spec.csi is not None else {}
+        mounted: Mapping[str, MountedVolume] = (
+            self._mounts.on_nodes(pv.spec.csi.volume_handle) if pv.spec.csi is not None else {}
+        )
         pods = defaultdict(list)
         for pod in users:
             if pod.spec.node_name:
                 pods[pod.spec.node_name].append(pod)
         names = sorted({*attachments, *mounted, *pods})
-        return tuple(_Place(node, attachments.get(node), mounted.get(node, MountedVolume()), tuple(pods[node])) for node in names)
+        return tuple(
+            _Place(node, attachments.get(node), mounted.get(node, MountedVolume()), tuple(pods[node])) for node in names
+        )
 
     def _placed(self, claim: str, pv: PersistentVolume, place: _Place) -> VolumeRow:
         stage, text, waits = self._on_node(pv, place)
@@ -199,7 +216,9 @@ class VolumeRows:
     def _why_attachment(self, attachment: VolumeAttachment) -> str:
         """The attacher's, else the error that it has left."""
         error = attachment.status.detach_error if is_deleting(attachment) else attachment.status.attach_error
-        return self._why(ATTACHER, "csi-attacher-va", attachment.metadata.name) or (error.message if error is not None else "")
+        return self._why(ATTACHER, "csi-attacher-va", attachment.metadata.name) or (
+            error.message if error is not None else ""
+        )
 
     def _why_unattached(self, pv: PersistentVolume, node: str) -> str:
         """The attach/detach controller's, about this node."""
@@ -263,10 +282,14 @@ _MODIFYING: Final = (MODIFY_ERROR,)
 def change_of(claim: PersistentVolumeClaim) -> tuple[str, str]:
     """The stage and the claim's own words about it; "" for a claim that stays as it is."""
     if (claim.status.allocated_resource_statuses or {}).get(STORAGE):
-        return "Growing", _words(claim, _GROWING) or f"to {(claim.status.allocated_resources or {}).get(STORAGE, 'another size')}"
+        return "Growing", _words(
+            claim, _GROWING
+        ) or f"to {(claim.status.allocated_resources or {}).get(STORAGE, 'another size')}"
     change = claim.status.modify_volume_status
     if change is not None:
-        return "Modifying", _words(claim, _MODIFYING) or f"to the class {change.target_volume_attributes_class_name}: {change.status}"
+        return "Modifying", _words(
+            claim, _MODIFYING
+        ) or f"to the class {change.target_volume_attributes_class_name}: {change.status}"
     return "", ""
 
 

@@ -7,7 +7,13 @@ from typing import Final
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.core import Core
-from mooring.driver.hostpath.publishing import check_left_node, check_may_publish, check_published, check_reach, unsupported
+from mooring.driver.hostpath.publishing import (
+    check_left_node,
+    check_may_publish,
+    check_published,
+    check_reach,
+    unsupported,
+)
 from mooring.driver.hostpath.state import Publication, Volume
 from mooring.driver.sdk import Plugin
 from mooring.wire.grpc.codes import Code
@@ -19,7 +25,9 @@ PUBLICATION_KEY: Final = "publication"
 class AttachmentCalls(Plugin):
     _core: Core
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
         volume = self._core.whole(request.volume_id)
         if request.node_id not in self._core.layout.nodes:
             raise DriverError(Code.NOT_FOUND, f"there is no node {request.node_id!r}")
@@ -43,7 +51,9 @@ class AttachmentCalls(Plugin):
         assert publication is not None
         return publication
 
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
         """OK also for volumes and nodes that it does not know: its own state says for sure that nothing is published there."""
         state = self._core.state
         volume = state.volumes.get(request.volume_id)

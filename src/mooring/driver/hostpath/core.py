@@ -89,7 +89,9 @@ class Core(msgspec.Struct, frozen=True):
         """Raises Aborted while the data of a volume or snapshot is copied to somewhere else."""
         for record in self.state.filling():
             if record.source_id == record_id:
-                raise DriverError(Code.ABORTED, f"{record_id!r} is being copied to {record.id!r}: try again when that is done")
+                raise DriverError(
+                    Code.ABORTED, f"{record_id!r} is being copied to {record.id!r}: try again when that is done"
+                )
 
     def described(self, volume: Volume) -> csi.Volume:
         answer = csi.Volume(volume_id=volume.id, capacity_bytes=volume.capacity_bytes, volume_context=volume.parameters)

@@ -32,7 +32,9 @@ def check_capabilities(capabilities: Iterable[csi.VolumeCapability]) -> None:
         if reason := unknown_mode(capability):
             raise DriverError(Code.INVALID_ARGUMENT, reason)
     if len({capability.HasField("block") for capability in capabilities}) > 1:
-        raise DriverError(Code.INVALID_ARGUMENT, "volume_capabilities: a volume is either block or mount: ask for one of both")
+        raise DriverError(
+            Code.INVALID_ARGUMENT, "volume_capabilities: a volume is either block or mount: ask for one of both"
+        )
 
 
 def check_parameters(parameters: Mapping[str, str], limits: StorageLimits) -> None:
@@ -72,7 +74,10 @@ def check_mutable(parameters: Mapping[str, str], accepted: Collection[str]) -> N
     unknown = sorted(key for key in parameters if accepted and key not in accepted)
     if unknown:
         names = ", ".join(sorted(accepted))
-        raise DriverError(Code.INVALID_ARGUMENT, f"invalid parameters: [{' '.join(unknown)}]: this driver's mutable parameters are {names}")
+        raise DriverError(
+            Code.INVALID_ARGUMENT,
+            f"invalid parameters: [{' '.join(unknown)}]: this driver's mutable parameters are {names}",
+        )
 
 
 def source_of(request: csi.CreateVolumeRequest) -> str:
@@ -92,10 +97,14 @@ def found_source(state: State, request: csi.CreateVolumeRequest, now_ns: int) ->
     if source is None:
         raise DriverError(Code.NOT_FOUND, f"volume_content_source: there is no {what} {source_id!r}")
     if source.is_filling or (isinstance(source, Snapshot) and source.ready_ns > now_ns):
-        raise DriverError(Code.FAILED_PRECONDITION, f"volume_content_source: {what} {source_id!r} is not ready yet: try again later")
+        raise DriverError(
+            Code.FAILED_PRECONDITION, f"volume_content_source: {what} {source_id!r} is not ready yet: try again later"
+        )
     if source.is_block is not wants_block(request):
         kind = "block" if source.is_block else "mount"
-        raise DriverError(Code.INVALID_ARGUMENT, f"volume_content_source: {what} {source_id!r} is of type {kind}: ask for that one")
+        raise DriverError(
+            Code.INVALID_ARGUMENT, f"volume_content_source: {what} {source_id!r} is of type {kind}: ask for that one"
+        )
     return source
 
 
@@ -103,9 +112,13 @@ def wants_block(request: csi.CreateVolumeRequest) -> bool:
     return request.volume_capabilities[0].HasField("block")
 
 
-def wanted_bytes(wanted: csi.CapacityRange, limits: StorageLimits, source_bytes: int = 0, *, is_file: bool = False) -> int:
+def wanted_bytes(
+    wanted: csi.CapacityRange, limits: StorageLimits, source_bytes: int = 0, *, is_file: bool = False
+) -> int:
     """The size of a new volume, that of its source or more. Raises OutOfRange when no size fits, InvalidArgument for a source too large."""
-    size = wanted.required_bytes or min(limits.volume_bytes_default, limits.volume_bytes_max, wanted.limit_bytes or limits.volume_bytes_max)
+    size = wanted.required_bytes or min(
+        limits.volume_bytes_default, limits.volume_bytes_max, wanted.limit_bytes or limits.volume_bytes_max
+    )
     if source_bytes > (wanted.required_bytes or wanted.limit_bytes or source_bytes):
         what = f"capacity_range: {wanted.required_bytes or wanted.limit_bytes} bytes are less than the {source_bytes} of the source"
         raise DriverError(Code.INVALID_ARGUMENT, f"{what}: ask for as many")
@@ -166,12 +179,18 @@ def check_same(volume: Volume, request: csi.CreateVolumeRequest) -> None:
     if volume.source_id != source_of(request):
         raise _exists(volume, f"the content of {volume.source_id!r}" if volume.source_id else "no content source")
     requisite = request.accessibility_requirements.requisite
-    if volume.segments and requisite and not any(volume.segments.items() >= term.segments.items() for term in requisite):
+    if (
+        volume.segments
+        and requisite
+        and not any(volume.segments.items() >= term.segments.items() for term in requisite)
+    ):
         raise _exists(volume, "another topology")
 
 
 def _exists(volume: Volume, how: str) -> DriverError:
-    return DriverError(Code.ALREADY_EXISTS, f"volume {volume.name!r} exists with {how}: take another name, or delete it first")
+    return DriverError(
+        Code.ALREADY_EXISTS, f"volume {volume.name!r} exists with {how}: take another name, or delete it first"
+    )
 
 
 def grown_bytes(state: State, volume: Volume, wanted: csi.CapacityRange, limits: StorageLimits) -> int:

@@ -40,7 +40,9 @@ from mooring.driver.hostpath.statefile import StateFolder, encoded
 from mooring.driver.hostpath.volumes import QuestionCalls, VolumeCalls
 
 DRIVER_NAME: Final = "hostpath.csi.mooring"
-_GROUP_CALLS: Final = frozenset({"create_volume_group_snapshot", "delete_volume_group_snapshot", "get_volume_group_snapshot"})
+_GROUP_CALLS: Final = frozenset(
+    {"create_volume_group_snapshot", "delete_volume_group_snapshot", "get_volume_group_snapshot"}
+)
 
 
 class NodeService(StagingCalls, Targets, Figures):
@@ -48,7 +50,11 @@ class NodeService(StagingCalls, Targets, Figures):
 
     def __init__(self, part: NodePart, driver: HostPath) -> None:
         self.name, self.vendor_version = driver.name, driver.vendor_version
-        self.withheld, self.node_flags, self.volume_expansion = driver.withheld, driver.node_flags, driver.volume_expansion
+        self.withheld, self.node_flags, self.volume_expansion = (
+            driver.withheld,
+            driver.node_flags,
+            driver.volume_expansion,
+        )
         self.plugin_flags = driver.plugin_flags
         self._node = part
 
@@ -130,7 +136,9 @@ class HostPath(VolumeCalls, AttachmentCalls, Snapshots, GroupSnapshots, Question
         self._node = NodePart(self._core, next(iter(node_ids)), self._mount_mode, CrossNodeLocks())
         self._mount_mode.thaw(self._folder.data(volume.id) for volume in state.volumes.values() if volume.is_image)
 
-    def _leave_out(self, lacking: set[int], on_nodes: set[int], options: HostpathOptions, *, group_snapshots: bool) -> None:
+    def _leave_out(
+        self, lacking: set[int], on_nodes: set[int], options: HostpathOptions, *, group_snapshots: bool
+    ) -> None:
         """Withholds the methods, and drops the flags, of what this driver is to lack."""
         if Capability.EXPAND_VOLUME in lacking:
             self.volume_expansion = ()
@@ -165,5 +173,7 @@ class HostPath(VolumeCalls, AttachmentCalls, Snapshots, GroupSnapshots, Question
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
         self.close()

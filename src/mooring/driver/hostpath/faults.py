@@ -107,7 +107,9 @@ class Faults:
                     found = rule.do
         return found or Deed()
 
-    async def carry_out(self, method: str, request: Message, call: Callable[[Any], Awaitable[Any]], drop: Callable[[], None]) -> Any:
+    async def carry_out(
+        self, method: str, request: Message, call: Callable[[Any], Awaitable[Any]], drop: Callable[[], None]
+    ) -> Any:
         """The answer of the call, or its fault. drop: cuts the connections. Raises DriverError."""
         deed = self.of(method, volume_of(request))
         if deed.delay_s:

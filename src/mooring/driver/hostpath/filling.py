@@ -42,7 +42,9 @@ class Filling:
         self._folder = folder
         self._still = still
         self._running: dict[str, asyncio.Future[None]] = {}
-        self._ends: dict[str, bool] = {}  # of copies of which the disk may not know that they have ended: whether they have succeeded
+        self._ends: dict[
+            str, bool
+        ] = {}  # of copies of which the disk may not know that they have ended: whether they have succeeded
         journal.keep(self._with_ends)
         self._threads = ThreadPoolExecutor(COPIES_MAX, thread_name_prefix="driver/copy")
         self._stop = threading.Event()
@@ -120,7 +122,9 @@ class Filling:
         if self._ends[record_id]:
             return state.filled(record_id)
         state = state.without(record_id)
-        is_left = os.path.lexists(self._folder.data(record_id))  # what could not be removed either goes at the next start
+        is_left = os.path.lexists(
+            self._folder.data(record_id)
+        )  # what could not be removed either goes at the next start
         return state if is_left else state.forgotten(record_id)
 
 

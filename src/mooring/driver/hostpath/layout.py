@@ -71,7 +71,11 @@ def shown(segments: Segments) -> str:
 
 def left_bytes(state: State, limits: StorageLimits, place: Segments, kind: str) -> int:
     """The rest of a kind's capacity in a place; not negative, also when the limit was lowered below the used amount."""
-    used = sum(one.capacity_bytes for one in state.volumes.values() if one.kind == kind and place.items() <= one.segments.items())
+    used = sum(
+        one.capacity_bytes
+        for one in state.volumes.values()
+        if one.kind == kind and place.items() <= one.segments.items()
+    )
     return max(0, limits.of(kind) - used)
 
 
@@ -81,7 +85,9 @@ def room(state: State, limits: StorageLimits, places: Iterable[Segments], kind: 
     return [(place, one, left_bytes(state, limits, place, one)) for place in places for one in kinds]
 
 
-def chosen(state: State, limits: StorageLimits, layout: NodeTopology, request: csi.CreateVolumeRequest, size: int) -> tuple[Segments, str]:
+def chosen(
+    state: State, limits: StorageLimits, layout: NodeTopology, request: csi.CreateVolumeRequest, size: int
+) -> tuple[Segments, str]:
     """The place and the kind of storage for a new volume. Raises ResourceExhausted."""
     places = layout.wanted(request.accessibility_requirements)
     if not places:
@@ -111,10 +117,16 @@ def _check_topology(node_ids: Collection[str], topology: Mapping[str, Segments])
         for key, value in segments.items():
             prefix, slash, name = key.rpartition("/")
             if not _NAME.fullmatch(name) or (slash and not _PREFIX.fullmatch(prefix)):
-                raise ConfigError(f"topology: {key!r} of node {node_id!r} is no key: take one as in topology.kubernetes.io/zone")
+                raise ConfigError(
+                    f"topology: {key!r} of node {node_id!r} is no key: take one as in topology.kubernetes.io/zone"
+                )
             if not _NAME.fullmatch(value):
-                raise ConfigError(f"topology: {value!r} of node {node_id!r} is no value: take up to 63 letters, digits, -, _ and .")
+                raise ConfigError(
+                    f"topology: {value!r} of node {node_id!r} is no value: take up to 63 letters, digits, -, _ and ."
+                )
     keys = {node_id: set(topology.get(node_id, {})) for node_id in node_ids}
     for node_id in keys if topology else ():
         if not keys[node_id] or keys[node_id] != keys[next(iter(topology))]:
-            raise ConfigError(f"topology: node {node_id!r} has other keys than node {next(iter(topology))!r}: all nodes need the same")
+            raise ConfigError(
+                f"topology: node {node_id!r} has other keys than node {next(iter(topology))!r}: all nodes need the same"
+            )

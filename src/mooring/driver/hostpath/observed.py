@@ -35,7 +35,9 @@ METRIC: Final = "csi_driver_operations_seconds"
 class Observation:
     """Use it as a context manager. faults, call_log: files, "" for none. secrets: whether the log shows them."""
 
-    def __init__(self, faults: str = "", call_log: str = "", *, secrets: bool = False, clock: Clock | None = None) -> None:
+    def __init__(
+        self, faults: str = "", call_log: str = "", *, secrets: bool = False, clock: Clock | None = None
+    ) -> None:
         self._clock = clock or LoopClock()
         self._faults = Faults(Path(faults), self._clock) if faults else None
         self._path, self._secrets = call_log, secrets
@@ -51,7 +53,9 @@ class Observation:
                 raise ConfigError(f"call-log: {self._path!r} can't be written: {error.strerror}") from None
         return self
 
-    async def __aexit__(self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
         if self._log is not None:
             self._log.close()
 
@@ -79,7 +83,9 @@ class Observation:
         finally:
             await server.close()
 
-    async def call(self, rpc: Rpc[Any, Any], method: Callable[[Any], Any], request: Message, endpoint: str) -> Message | None:
+    async def call(
+        self, rpc: Rpc[Any, Any], method: Callable[[Any], Any], request: Message, endpoint: str
+    ) -> Message | None:
         """The answer of one call. Raises DriverError, CancelledError."""
         since, start = self._clock.now(), self._clock.wall_s()
         answer: Message | None = None
@@ -101,7 +107,9 @@ class Observation:
             self._durations.labels(rpc.name, code).observe(self._clock.now() - since)
             self._write(rpc.name, request, answer, code, "" if error is None else error.message, start)
 
-    def _write(self, method: str, request: Message, answer: Message | None, code: str, message: str, start: float) -> None:
+    def _write(
+        self, method: str, request: Message, answer: Message | None, code: str, message: str, start: float
+    ) -> None:
         if self._log is None:
             return
         entry = {
@@ -131,7 +139,9 @@ class _Observed:
                 setattr(self, rpc.attribute, _through(observation, rpc, method, endpoint))
 
 
-def _through(observation: Observation, rpc: Rpc[Any, Any], method: Callable[[Any], Any], endpoint: str) -> Callable[[Message], Any]:
+def _through(
+    observation: Observation, rpc: Rpc[Any, Any], method: Callable[[Any], Any], endpoint: str
+) -> Callable[[Message], Any]:
     async def call(request: Message) -> Message | None:
         return await observation.call(rpc, method, request, endpoint)
 
@@ -158,4 +168,10 @@ def _same_socket(descriptor: int) -> socket.socket:
 
 
 def _durations(registry: CollectorRegistry) -> Histogram:
-    return Histogram(METRIC, "Duration of the driver's calls", ["method_name", "grpc_status_code"], buckets=BUCKETS_S, registry=registry)
+    return Histogram(
+        METRIC,
+        "Duration of the driver's calls",
+        ["method_name", "grpc_status_code"],
+        buckets=BUCKETS_S,
+        registry=registry,
+    )

@@ -16,7 +16,10 @@ class HostpathOptions:
     """
 
     attach: bool = flag(
-        "attach", BOOL, True, "Publish volumes on nodes. Write --attach=false for a driver that needs no attach. (Also: --enable-attach.)"
+        "attach",
+        BOOL,
+        True,
+        "Publish volumes on nodes. Write --attach=false for a driver that needs no attach. (Also: --enable-attach.)",
     )
     check_lifecycle: bool = flag(
         "check-volume-lifecycle",
@@ -28,9 +31,14 @@ class HostpathOptions:
     stages: bool = True
     grows_on_nodes: bool = True
     images: bool = flag(
-        "images", BOOL, False, "New volumes are file systems of their real size, in a file, and not folders. Needs mounts and e2fsprogs."
+        "images",
+        BOOL,
+        False,
+        "New volumes are file systems of their real size, in a file, and not folders. Needs mounts and e2fsprogs.",
     )
-    mount_group: bool = flag("volume-mount-group", BOOL, False, "Give volumes to the group that a call names: VOLUME_MOUNT_GROUP.")
+    mount_group: bool = flag(
+        "volume-mount-group", BOOL, False, "Give volumes to the group that a call names: VOLUME_MOUNT_GROUP."
+    )
     volumes_per_node: int = flag(
         "max-volumes-per-node",
         INT,

@@ -18,7 +18,9 @@ _log = logger(__name__)
 
 Mode = csi.VolumeCapability.AccessMode
 
-_MANY_NODES: Final = frozenset({Mode.MULTI_NODE_READER_ONLY, Mode.MULTI_NODE_SINGLE_WRITER, Mode.MULTI_NODE_MULTI_WRITER})
+_MANY_NODES: Final = frozenset(
+    {Mode.MULTI_NODE_READER_ONLY, Mode.MULTI_NODE_SINGLE_WRITER, Mode.MULTI_NODE_MULTI_WRITER}
+)
 
 
 def unknown_mode(capability: csi.VolumeCapability) -> str:
@@ -42,7 +44,9 @@ def check_published(there: Publication, request: csi.ControllerPublishVolumeRequ
     """It is on that node already: in the way that the request asks for? Raises AlreadyExists."""
     if there.readonly != request.readonly or there.mode != request.volume_capability.access_mode.mode:
         how = f"readonly={there.readonly} and access mode {Mode.Mode.Name(Mode.Mode.ValueType(there.mode))}"
-        raise DriverError(Code.ALREADY_EXISTS, f"volume {request.volume_id!r} is published on node {there.node_id!r} with {how}")
+        raise DriverError(
+            Code.ALREADY_EXISTS, f"volume {request.volume_id!r} is published on node {there.node_id!r} with {how}"
+        )
 
 
 def check_reach(volume: Volume, node_id: str, layout: NodeTopology) -> None:
@@ -58,11 +62,15 @@ def check_unused(volume: Volume, options: HostpathOptions) -> None:
     A node that the volume was taken from by force counts only where the life cycle is checked: nobody waits for a dead node.
     """
     published = [one.node_id for one in volume.published]
-    used = [use.node_id for use in volume.uses if options.check_lifecycle or not options.attach or use.node_id in published]
+    used = [
+        use.node_id for use in volume.uses if options.check_lifecycle or not options.attach or use.node_id in published
+    ]
     if nodes := sorted({*published, *used}):
         code = Code.INTERNAL if options.check_lifecycle else Code.FAILED_PRECONDITION
         where = ", ".join(map(repr, nodes))
-        raise DriverError(code, f"volume {volume.id!r} is still used: published or staged on {where}: unpublish it first")
+        raise DriverError(
+            code, f"volume {volume.id!r} is still used: published or staged on {where}: unpublish it first"
+        )
 
 
 def check_left_node(volume: Volume, node_id: str, options: HostpathOptions) -> None:
@@ -70,21 +78,31 @@ def check_left_node(volume: Volume, node_id: str, options: HostpathOptions) -> N
     used = [use.node_id for use in volume.uses if node_id in ("", use.node_id)]
     if used and options.check_lifecycle:
         where = ", ".join(map(repr, used))
-        raise DriverError(Code.INTERNAL, f"volume {volume.id!r} is still used: staged or published on {where}: unstage it there first")
+        raise DriverError(
+            Code.INTERNAL, f"volume {volume.id!r} is still used: staged or published on {where}: unstage it there first"
+        )
     if used:
         _log.warning("A volume is detached while the node still has it", volume_id=volume.id, node_id=node_id or "all")
 
 
-def check_may_publish(state: State, volume: Volume, request: csi.ControllerPublishVolumeRequest, limits: StorageLimits) -> None:
+def check_may_publish(
+    state: State, volume: Volume, request: csi.ControllerPublishVolumeRequest, limits: StorageLimits
+) -> None:
     """May it be published on one node more? Raises FailedPrecondition for what is elsewhere, ResourceExhausted for a full node."""
     mode = request.volume_capability.access_mode.mode
     for other in volume.published:
         assert other.node_id != request.node_id, "asked after check_published"
         if mode in SINGLE_NODE_MODES or other.mode in SINGLE_NODE_MODES:
             raise DriverError(
-                Code.FAILED_PRECONDITION, f"volume {volume.id!r} is published on node {other.node_id!r}, and may be on one node only"
+                Code.FAILED_PRECONDITION,
+                f"volume {volume.id!r} is published on node {other.node_id!r}, and may be on one node only",
             )
         if Mode.MULTI_NODE_SINGLE_WRITER in (mode, other.mode) and not (request.readonly or other.readonly):
-            raise DriverError(Code.FAILED_PRECONDITION, f"volume {volume.id!r} has its one writer on node {other.node_id!r}")
+            raise DriverError(
+                Code.FAILED_PRECONDITION, f"volume {volume.id!r} has its one writer on node {other.node_id!r}"
+            )
     if limits.attach_max and state.published_count(request.node_id) >= limits.attach_max:
-        raise DriverError(Code.RESOURCE_EXHAUSTED, f"node {request.node_id!r} has {limits.attach_max} volumes already, and takes no more")
+        raise DriverError(
+            Code.RESOURCE_EXHAUSTED,
+            f"node {request.node_id!r} has {limits.attach_max} volumes already, and takes no more",
+        )

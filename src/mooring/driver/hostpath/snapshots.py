@@ -33,7 +33,9 @@ class Snapshots(Plugin):
             raise DriverError(Code.ALREADY_EXISTS, f"{what}: take another name, or delete it first")
         await self._core.filling.filled(snapshot.id)
         await self._core.journal.flushed()
-        return csi.CreateSnapshotResponse(snapshot=self._core.described_snapshot(self._core.state.snapshots[snapshot.id]))
+        return csi.CreateSnapshotResponse(
+            snapshot=self._core.described_snapshot(self._core.state.snapshots[snapshot.id])
+        )
 
     def _added(self, request: csi.CreateSnapshotRequest) -> Snapshot:
         volume = self._core.whole(request.source_volume_id)
@@ -65,7 +67,10 @@ class Snapshots(Plugin):
     async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
         """Sorted by id; a page's token is the last id on it, as with volumes."""
         if request.starting_token and not is_snapshot_id(request.starting_token):
-            raise DriverError(Code.ABORTED, f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning")
+            raise DriverError(
+                Code.ABORTED,
+                f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning",
+            )
         found = [one for one in self._core.state.snapshots.values() if _is_asked_for(one, request)]
         await self._core.journal.flushed()
         found.sort(key=lambda one: one.id)
@@ -85,7 +90,9 @@ def _is_asked_for(snapshot: Snapshot, request: csi.ListSnapshotsRequest) -> bool
 class GroupSnapshots(Plugin):
     _core: Core
 
-    async def create_volume_group_snapshot(self, request: csi.CreateVolumeGroupSnapshotRequest) -> csi.CreateVolumeGroupSnapshotResponse:
+    async def create_volume_group_snapshot(
+        self, request: csi.CreateVolumeGroupSnapshotRequest
+    ) -> csi.CreateVolumeGroupSnapshotResponse:
         """A caller that gives up finds the group again by its name, and waits for the same copies."""
         check_snapshot_parameters(request.parameters)
         group = self._core.state.group_named(request.name) or self._added_group(request)
@@ -116,7 +123,9 @@ class GroupSnapshots(Plugin):
     async def _filled_group(self, group: Group) -> None:
         """Returns once every snapshot has its data. Raises DriverError when a copy failed: nothing of the group is left then."""
         copies = (self._core.filling.filled(snapshot_id) for snapshot_id in group.snapshot_ids)
-        failures = [one for one in await asyncio.gather(*copies, return_exceptions=True) if isinstance(one, BaseException)]
+        failures = [
+            one for one in await asyncio.gather(*copies, return_exceptions=True) if isinstance(one, BaseException)
+        ]
         missing = [one for one in group.snapshot_ids if one not in self._core.state.snapshots]
         if missing and group.id in self._core.state.groups:
             await self._remove_group(group)
@@ -133,7 +142,9 @@ class GroupSnapshots(Plugin):
         for snapshot_id in group.snapshot_ids:
             await remove_data(core, snapshot_id)
 
-    async def delete_volume_group_snapshot(self, request: csi.DeleteVolumeGroupSnapshotRequest) -> csi.DeleteVolumeGroupSnapshotResponse:
+    async def delete_volume_group_snapshot(
+        self, request: csi.DeleteVolumeGroupSnapshotRequest
+    ) -> csi.DeleteVolumeGroupSnapshotResponse:
         core = self._core
         group = core.state.groups.get(request.group_snapshot_id)
         if group is not None:
@@ -148,7 +159,9 @@ class GroupSnapshots(Plugin):
             await remove_data(core, snapshot_id)
         return csi.DeleteVolumeGroupSnapshotResponse()
 
-    async def get_volume_group_snapshot(self, request: csi.GetVolumeGroupSnapshotRequest) -> csi.GetVolumeGroupSnapshotResponse:
+    async def get_volume_group_snapshot(
+        self, request: csi.GetVolumeGroupSnapshotRequest
+    ) -> csi.GetVolumeGroupSnapshotResponse:
         group = self._core.state.groups.get(request.group_snapshot_id)
         if group is None:
             raise DriverError(Code.NOT_FOUND, f"there is no group snapshot {request.group_snapshot_id!r}")
@@ -159,12 +172,20 @@ class GroupSnapshots(Plugin):
     def _described_group(self, group: Group) -> csi.VolumeGroupSnapshot:
         core, taken = self._core, Timestamp()
         taken.FromNanoseconds(group.taken_ns)
-        snapshots = [core.described_snapshot(core.state.snapshots[one]) for one in group.snapshot_ids if one in core.state.snapshots]
+        snapshots = [
+            core.described_snapshot(core.state.snapshots[one])
+            for one in group.snapshot_ids
+            if one in core.state.snapshots
+        ]
         is_ready = len(snapshots) == len(group.snapshot_ids) and all(one.ready_to_use for one in snapshots)
-        return csi.VolumeGroupSnapshot(group_snapshot_id=group.id, snapshots=snapshots, creation_time=taken, ready_to_use=is_ready)
+        return csi.VolumeGroupSnapshot(
+            group_snapshot_id=group.id, snapshots=snapshots, creation_time=taken, ready_to_use=is_ready
+        )
 
 
 def _check_members(group: Group, snapshot_ids: Iterable[str], *, given: bool) -> None:
     """Raises InvalidArgument for other snapshots than the group's, in whatever order. given: False when the caller named none."""
     if given and set(snapshot_ids) != set(group.snapshot_ids):
-        raise DriverError(Code.INVALID_ARGUMENT, f"snapshot_ids: group snapshot {group.id!r} has {', '.join(group.snapshot_ids)}")
+        raise DriverError(
+            Code.INVALID_ARGUMENT, f"snapshot_ids: group snapshot {group.id!r} has {', '.join(group.snapshot_ids)}"
+        )

@@ -108,7 +108,9 @@ class Volume(msgspec.Struct, frozen=True):
     def published_on(self, publication: Publication) -> Volume:
         """The volume with one publication more, or a newer one for the same node."""
         others = (one for one in self.published if one.node_id != publication.node_id)
-        return msgspec.structs.replace(self, published=tuple(sorted((*others, publication), key=lambda one: one.node_id)))
+        return msgspec.structs.replace(
+            self, published=tuple(sorted((*others, publication), key=lambda one: one.node_id))
+        )
 
     def unpublished_from(self, node_id: str) -> Volume:
         kept = tuple(one for one in self.published if node_id and one.node_id != node_id)
@@ -200,7 +202,9 @@ class State(msgspec.Struct, frozen=True):
 
     def without_group(self, group_id: str) -> State:
         """The group's record is gone; its snapshots stay."""
-        return msgspec.structs.replace(self, groups={key: group for key, group in self.groups.items() if key != group_id})
+        return msgspec.structs.replace(
+            self, groups={key: group for key, group in self.groups.items() if key != group_id}
+        )
 
     def dissolved(self, group_id: str) -> State:
         """Group and snapshots gone, the snapshots' data still to go."""

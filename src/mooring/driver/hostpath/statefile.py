@@ -218,7 +218,9 @@ class StateFolder:
     def _first_state(self) -> State:
         """An empty state, unless volumes are there that a lost state file must have known."""
         if self._orphans(State()):
-            raise ConfigError(f"{str(self._folder)!r} has volumes and no {STATE_NAME}: put a copy of it back, or move the folder away")
+            raise ConfigError(
+                f"{str(self._folder)!r} has volumes and no {STATE_NAME}: put a copy of it back, or move the folder away"
+            )
         state = State()
         self.write(state)
         return state

@@ -45,7 +45,9 @@ class VolumeCalls(Plugin):
         else:
             volume_id = f"vol-{self._core.randomness.uid()}"
             core = self._core
-            volume = planned(core.state, request, core.layout, core.limits, volume_id, core.now_ns(), images=core.options.images)
+            volume = planned(
+                core.state, request, core.layout, core.limits, volume_id, core.now_ns(), images=core.options.images
+            )
             tell_ignored(request.parameters, KIND, request.name)
             self._add(volume)
         try:
@@ -79,7 +81,9 @@ class VolumeCalls(Plugin):
         await remove_data(self._core, volume_id)
         return csi.DeleteVolumeResponse()
 
-    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+    async def controller_expand_volume(
+        self, request: csi.ControllerExpandVolumeRequest
+    ) -> csi.ControllerExpandVolumeResponse:
         """The volume's file first, then the record; its devices and file system grow on the node."""
         volume = self._core.whole(request.volume_id)
         if request.HasField("volume_capability") and (reason := unsupported(volume, [request.volume_capability])):
@@ -90,7 +94,9 @@ class VolumeCalls(Plugin):
                 self._grow_file(volume, size)
             self._core.journal.put(self._core.state.with_volume(volume.grown_to(size)))
         await self._core.journal.flushed()
-        return csi.ControllerExpandVolumeResponse(capacity_bytes=size, node_expansion_required=self._core.options.grows_on_nodes)
+        return csi.ControllerExpandVolumeResponse(
+            capacity_bytes=size, node_expansion_required=self._core.options.grows_on_nodes
+        )
 
     def _grow_file(self, volume: Volume, size: int) -> None:
         try:
@@ -98,7 +104,9 @@ class VolumeCalls(Plugin):
         except OSError as error:
             raise DriverError(Code.INTERNAL, f"the file of volume {volume.id!r} can't grow: {error.strerror}") from None
 
-    async def controller_modify_volume(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
+    async def controller_modify_volume(
+        self, request: csi.ControllerModifyVolumeRequest
+    ) -> csi.ControllerModifyVolumeResponse:
         volume = self._core.whole(request.volume_id)
         check_mutable(request.mutable_parameters, self._core.mutable_names)
         self._modified(volume, request.mutable_parameters)
@@ -135,7 +143,9 @@ class QuestionCalls(Plugin):
 
     _core: Core
 
-    async def validate_volume_capabilities(self, request: csi.ValidateVolumeCapabilitiesRequest) -> csi.ValidateVolumeCapabilitiesResponse:
+    async def validate_volume_capabilities(
+        self, request: csi.ValidateVolumeCapabilitiesRequest
+    ) -> csi.ValidateVolumeCapabilitiesResponse:
         volume = self._core.known(request.volume_id)
         await self._core.journal.flushed()
         if reason := self._refusal(volume, request):
@@ -163,7 +173,10 @@ class QuestionCalls(Plugin):
     async def list_volumes(self, request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
         """Sorted by id; a page's token is the last id on it, so that volumes which come and go between pages move nothing."""
         if request.starting_token and not is_volume_id(request.starting_token):
-            raise DriverError(Code.ABORTED, f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning")
+            raise DriverError(
+                Code.ABORTED,
+                f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning",
+            )
         volumes = self._core.state.volumes
         await self._core.journal.flushed()
         ids = sorted(one.id for one in volumes.values() if one.id > request.starting_token and not one.inline_id)
@@ -172,7 +185,9 @@ class QuestionCalls(Plugin):
         return csi.ListVolumesResponse(entries=entries, next_token=page[-1] if len(page) < len(ids) else "")
 
     def _entry(self, volume: Volume) -> csi.ListVolumesResponse.Entry:
-        status = csi.ListVolumesResponse.VolumeStatus(published_node_ids=nodes_of(volume), volume_condition=self._condition(volume))
+        status = csi.ListVolumesResponse.VolumeStatus(
+            published_node_ids=nodes_of(volume), volume_condition=self._condition(volume)
+        )
         return csi.ListVolumesResponse.Entry(volume=self._core.described(volume), status=status)
 
     def _condition(self, volume: Volume) -> csi.VolumeCondition:
@@ -181,7 +196,9 @@ class QuestionCalls(Plugin):
     async def controller_get_volume(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
         volume = self._core.known(request.volume_id)
         await self._core.journal.flushed()
-        status = csi.ControllerGetVolumeResponse.VolumeStatus(published_node_ids=nodes_of(volume), volume_condition=self._condition(volume))
+        status = csi.ControllerGetVolumeResponse.VolumeStatus(
+            published_node_ids=nodes_of(volume), volume_condition=self._condition(volume)
+        )
         return csi.ControllerGetVolumeResponse(volume=self._core.described(volume), status=status)
 
     async def get_capacity(self, request: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
@@ -194,10 +211,14 @@ class QuestionCalls(Plugin):
             check_parameters(request.parameters, limits)
         except DriverError:
             return csi.GetCapacityResponse(maximum_volume_size=Int64Value())
-        found = room(state, limits, layout.matching(request.accessible_topology.segments), request.parameters.get("kind", ""))
+        found = room(
+            state, limits, layout.matching(request.accessible_topology.segments), request.parameters.get("kind", "")
+        )
         largest = min(max((left for _, _, left in found), default=0), limits.volume_bytes_max)
         of_one_kind = not limits.kinds or "kind" in request.parameters
-        available = sum(left for _, _, left in found) if of_one_kind else 0  # as csi-driver-host-path: a volume is of one kind
+        available = (
+            sum(left for _, _, left in found) if of_one_kind else 0
+        )  # as csi-driver-host-path: a volume is of one kind
         return csi.GetCapacityResponse(available_capacity=available, maximum_volume_size=Int64Value(value=largest))
 
 

@@ -37,7 +37,9 @@ class Skeleton(Plugin):
         self.node_id = node_id
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._data, self._records = folder / "data", Records(folder / "records")
-        self._data.mkdir(mode=0o700, exist_ok=True)  # volumes are for whoever they are mounted for, and no other user of the node
+        self._data.mkdir(
+            mode=0o700, exist_ok=True
+        )  # volumes are for whoever they are mounted for, and no other user of the node
 
     @property
     def node_segments(self) -> Mapping[str, str]:
@@ -65,7 +67,9 @@ class Skeleton(Plugin):
             await blocking(self._remove, request.volume_id)
         return csi.DeleteVolumeResponse()
 
-    async def validate_volume_capabilities(self, request: csi.ValidateVolumeCapabilitiesRequest) -> csi.ValidateVolumeCapabilitiesResponse:
+    async def validate_volume_capabilities(
+        self, request: csi.ValidateVolumeCapabilitiesRequest
+    ) -> csi.ValidateVolumeCapabilitiesResponse:
         await self._known(request.volume_id)
         try:
             self._check_access(list(request.volume_capabilities))
@@ -88,7 +92,9 @@ class Skeleton(Plugin):
     async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
         self._check_access([request.volume_capability])
         data, target = await self._known(request.volume_id), targets.plain(request.target_path)
-        await blocking(targets.bind, data, target, request.volume_capability.mount.mount_flags, readonly=request.readonly)
+        await blocking(
+            targets.bind, data, target, request.volume_capability.mount.mount_flags, readonly=request.readonly
+        )
         return csi.NodePublishVolumeResponse()
 
     async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
@@ -118,18 +124,25 @@ class Skeleton(Plugin):
     def _described(self, volume_id: str, record: dict[str, Any]) -> csi.Volume:
         here = csi.Topology(segments=self.node_segments)
         return csi.Volume(
-            volume_id=volume_id, capacity_bytes=record["size"], volume_context=record["parameters"], accessible_topology=[here]
+            volume_id=volume_id,
+            capacity_bytes=record["size"],
+            volume_context=record["parameters"],
+            accessible_topology=[here],
         )
 
     def _check_access(self, capabilities: list[csi.VolumeCapability]) -> None:
         """Raises InvalidArgument for what a folder can't be."""
         if any(one.HasField("block") for one in capabilities):
-            raise DriverError(Code.INVALID_ARGUMENT, "volume_capability: a volume of this driver is a folder, and no block device")
+            raise DriverError(
+                Code.INVALID_ARGUMENT, "volume_capability: a volume of this driver is a folder, and no block device"
+            )
 
     def _check_place(self, wanted: csi.TopologyRequirement) -> None:
         """Raises ResourceExhausted where the volume shall be elsewhere."""
         if wanted.requisite and all(dict(one.segments) != self.node_segments for one in wanted.requisite):
-            raise DriverError(Code.RESOURCE_EXHAUSTED, f"accessibility_requirements: this driver has room on {self.node_id!r} alone")
+            raise DriverError(
+                Code.RESOURCE_EXHAUSTED, f"accessibility_requirements: this driver has room on {self.node_id!r} alone"
+            )
 
     def _make(self, volume_id: str, record: dict[str, Any]) -> None:
         """The data first: what is recorded is there, whenever the driver is killed."""

@@ -21,7 +21,10 @@ IN_TREE: Final = "kubernetes.io/"
 """Begins the provisioners that CSI drivers took over, or that nobody makes volumes for (no-provisioner)."""
 CLASSES: Final = (STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES, VOLUME_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CLASSES)
 DEFAULTS: Final = {
-    STORAGE_CLASSES.name: ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"),
+    STORAGE_CLASSES.name: (
+        "storageclass.kubernetes.io/is-default-class",
+        "storageclass.beta.kubernetes.io/is-default-class",
+    ),
     VOLUME_SNAPSHOT_CLASSES.name: ("snapshot.storage.kubernetes.io/is-default-class",),
     GROUP_SNAPSHOT_CLASSES.name: ("groupsnapshot.storage.kubernetes.io/is-default-class",),
 }
@@ -97,7 +100,9 @@ def _anew(item: Item[Any], line: str, field: str) -> Change:
     if item.marks is not None:
         return Change(line, item.where(field))
     kind, field = item.kind.name.lower(), re.escape(field)
-    return Change(f"kubectl get {kind} {item.name} -o yaml | sed 's/^{field}: .*/{line}/' | kubectl replace --force -f -")
+    return Change(
+        f"kubectl get {kind} {item.name} -o yaml | sed 's/^{field}: .*/{line}/' | kubectl replace --force -f -"
+    )
 
 
 def _is_there(inventory: Inventory, driver: str) -> bool:
@@ -113,7 +118,9 @@ def _is_there(inventory: Inventory, driver: str) -> bool:
 
 
 def _words(containers: Any) -> str:
-    return "\n".join(word for one in containers for word in (*one.command, *one.args, *(variable.value for variable in one.env)))
+    return "\n".join(
+        word for one in containers for word in (*one.command, *one.args, *(variable.value for variable in one.env))
+    )
 
 
 def _secrets(inventory: Inventory, item: Item[Any]) -> Iterator[Finding]:

@@ -55,7 +55,11 @@ async def _all(inventory: Inventory, cluster: Cluster, kind: Kind[Any]) -> Async
         inventory.hide(kind, str(error))
     except NotServed:
         if kind.group == CLUSTER_ROLES.group:
-            inventory.hide(kind, f"this server does not serve {kind.group}: who may do what is decided elsewhere", "roles and bindings")
+            inventory.hide(
+                kind,
+                f"this server does not serve {kind.group}: who may do what is decided elsewhere",
+                "roles and bindings",
+            )
 
 
 def _put(inventory: Inventory, kind: Kind[Any], body: dict[str, Any]) -> None:

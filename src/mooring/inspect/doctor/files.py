@@ -22,7 +22,15 @@ KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomizati
 ENDINGS: Final = (".yaml", ".yml", ".json")
 BYTES_MAX: Final = 16 * 2**20
 DEPTH_MAX: Final = 20
-NOT_APPLIED: Final = ("patches", "patchesStrategicMerge", "patchesJson6902", "components", "helmCharts", "namePrefix", "nameSuffix")
+NOT_APPLIED: Final = (
+    "patches",
+    "patchesStrategicMerge",
+    "patchesJson6902",
+    "components",
+    "helmCharts",
+    "namePrefix",
+    "nameSuffix",
+)
 HELM: Final = "; if it is a template of Helm: helm template CHART | mooring doctor -f -"
 
 Json = dict[str, Any]
@@ -84,7 +92,9 @@ class Files:
             self._text(str(path), _text_of(path), namespace)
             return
         if (path / "Chart.yaml").is_file():
-            self._inventory.note(f"the chart {path}", f"helm template {path} | mooring doctor -f - judges what it renders")
+            self._inventory.note(
+                f"the chart {path}", f"helm template {path} | mooring doctor -f - judges what it renders"
+            )
             return
         named = next((path / name for name in KUSTOMIZATIONS if (path / name).is_file()), None)
         if named is not None:

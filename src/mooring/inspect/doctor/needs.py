@@ -77,37 +77,88 @@ def _election(*, events: bool = False, keeps: Callable[[Sidecar], bool] = _elect
         Need(LEASES, "leases", "get create update", NO_LEADER, at_home=True, when=keeps),
         Need(LEASES, "leases", "watch", "a standby takes over later", NOTE, at_home=True, whose="ours", when=_elects),
     )
-    told = Need("", "events", "create patch", "nobody sees on the Lease who led, and when", NOTE, at_home=True, whose="ours", when=_elects)
+    told = Need(
+        "",
+        "events",
+        "create patch",
+        "nobody sees on the Lease who led, and when",
+        NOTE,
+        at_home=True,
+        whose="ours",
+        when=_elects,
+    )
     return (*found, told) if events else found
 
 
 _TAKEOVER: Final = Need(
-    "", "pods", "list watch", "a standby waits until the Lease of a dead leader runs out", NOTE, at_home=True, whose="ours", when=_elects
+    "",
+    "pods",
+    "list watch",
+    "a standby waits until the Lease of a dead leader runs out",
+    NOTE,
+    at_home=True,
+    whose="ours",
+    when=_elects,
 )
 
 NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
     "csi-attacher": (
-        Need("", "persistentvolumes", "get list watch patch", "no volume is attached or detached: pods hang in ContainerCreating"),
+        Need(
+            "",
+            "persistentvolumes",
+            "get list watch patch",
+            "no volume is attached or detached: pods hang in ContainerCreating",
+        ),
         Need(STORAGE, "csinodes", "get list watch", "no volume is attached: the node's id is not known"),
-        Need(STORAGE, "volumeattachments", "get list watch patch", "no volume is attached or detached: pods hang in ContainerCreating"),
-        Need(STORAGE, "volumeattachments/status", "patch", "no attachment is ever reported: pods hang in ContainerCreating"),
+        Need(
+            STORAGE,
+            "volumeattachments",
+            "get list watch patch",
+            "no volume is attached or detached: pods hang in ContainerCreating",
+        ),
+        Need(
+            STORAGE,
+            "volumeattachments/status",
+            "patch",
+            "no attachment is ever reported: pods hang in ContainerCreating",
+        ),
         Need("", "events", "create patch", UNTOLD, NOTE, whose="ours"),
         *_election(events=True),
         _TAKEOVER,
     ),
     "csi-provisioner": (
-        Need("", "persistentvolumes", "get list watch create patch delete", "claims stay Pending, or deleted volumes stay"),
+        Need(
+            "",
+            "persistentvolumes",
+            "get list watch create patch delete",
+            "claims stay Pending, or deleted volumes stay",
+        ),
         Need("", "persistentvolumeclaims", "get list watch update", "claims stay Pending"),
         Need(STORAGE, "storageclasses", "list watch", "claims stay Pending"),
         Need("", "events", "create patch", UNTOLD, WARNING),
         Need(STORAGE, "csinodes", "list watch", "claims of a driver with topology stay Pending", WARNING),
         Need("", "nodes", "get list watch", "claims of a driver with topology stay Pending", WARNING),
         Need(
-            STORAGE, "volumeattachments", "list watch", "claims of a driver that attaches stay Pending, and no volume is deleted", WARNING
+            STORAGE,
+            "volumeattachments",
+            "list watch",
+            "claims of a driver that attaches stay Pending, and no volume is deleted",
+            WARNING,
         ),
-        Need(STORAGE, "volumeattributesclasses", "get", "claims that name a VolumeAttributesClass stay Pending", WARNING),
-        Need(SNAPSHOTS, "volumesnapshots", "get list watch update", "no claim is restored from a snapshot", WARNING, when=_restores),
-        Need(SNAPSHOTS, "volumesnapshotcontents", "get", "no claim is restored from a snapshot", WARNING, when=_restores),
+        Need(
+            STORAGE, "volumeattributesclasses", "get", "claims that name a VolumeAttributesClass stay Pending", WARNING
+        ),
+        Need(
+            SNAPSHOTS,
+            "volumesnapshots",
+            "get list watch update",
+            "no claim is restored from a snapshot",
+            WARNING,
+            when=_restores,
+        ),
+        Need(
+            SNAPSHOTS, "volumesnapshotcontents", "get", "no claim is restored from a snapshot", WARNING, when=_restores
+        ),
         *_election(keeps=_keeps_leases),
         _TAKEOVER,
         Need(
@@ -118,7 +169,14 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
             at_home=True,
             when=_tells_capacity,
         ),
-        Need("", "pods", "get", "--enable-capacity ends the program: it does not find its owner", at_home=True, when=_tells_capacity),
+        Need(
+            "",
+            "pods",
+            "get",
+            "--enable-capacity ends the program: it does not find its owner",
+            at_home=True,
+            when=_tells_capacity,
+        ),
         Need(
             "apps",
             "replicasets",
@@ -146,8 +204,20 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
         Need("", "events", "create patch", UNTOLD, WARNING),
         *_election(),
         _TAKEOVER,
-        Need(GROUPS, "volumegroupsnapshotcontents", "get list watch patch", "no group snapshot is made", when=makes_groups),
-        Need(GROUPS, "volumegroupsnapshotcontents/status", "patch update", "no group snapshot is ever ready", when=makes_groups),
+        Need(
+            GROUPS,
+            "volumegroupsnapshotcontents",
+            "get list watch patch",
+            "no group snapshot is made",
+            when=makes_groups,
+        ),
+        Need(
+            GROUPS,
+            "volumegroupsnapshotcontents/status",
+            "patch update",
+            "no group snapshot is ever ready",
+            when=makes_groups,
+        ),
         Need(GROUPS, "volumegroupsnapshotclasses", "list watch", "no group snapshot is made", when=makes_groups),
     ),
     "snapshot-controller": (
@@ -155,7 +225,12 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
         Need(SNAPSHOTS, "volumesnapshots/status", "patch", "no snapshot is ever ready"),
         Need(SNAPSHOTS, "volumesnapshots", "get update", "snapshots stay without a content and a word", whose="go"),
         Need(SNAPSHOTS, "volumesnapshots/status", "update", "no snapshot is ever ready", whose="go"),
-        Need(SNAPSHOTS, "volumesnapshotcontents", "get list watch create patch delete", "snapshots stay without a content and a word"),
+        Need(
+            SNAPSHOTS,
+            "volumesnapshotcontents",
+            "get list watch create patch delete",
+            "snapshots stay without a content and a word",
+        ),
         Need(SNAPSHOTS, "volumesnapshotclasses", "get list watch", "no snapshot finds its class"),
         Need("", "persistentvolumeclaims", "get list watch update", "no snapshot of a claim is made"),
         Need("", "persistentvolumes", "get list watch", "no snapshot of a claim is made"),
@@ -164,9 +239,23 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
         _TAKEOVER,
         Need(SNAPSHOTS, "volumesnapshots", "create delete", "groups get no members", when=makes_groups),
         Need(SNAPSHOTS, "volumesnapshotcontents/status", "patch", "groups get no members", when=makes_groups),
-        Need(GROUPS, "volumegroupsnapshots", "get list watch patch update", "no group snapshot is made", when=makes_groups),
-        Need(GROUPS, "volumegroupsnapshots/status", "patch update", "no group snapshot is ever ready", when=makes_groups),
-        Need(GROUPS, "volumegroupsnapshotcontents", "get list watch create patch delete", "no group snapshot is made", when=makes_groups),
+        Need(
+            GROUPS,
+            "volumegroupsnapshots",
+            "get list watch patch update",
+            "no group snapshot is made",
+            when=makes_groups,
+        ),
+        Need(
+            GROUPS, "volumegroupsnapshots/status", "patch update", "no group snapshot is ever ready", when=makes_groups
+        ),
+        Need(
+            GROUPS,
+            "volumegroupsnapshotcontents",
+            "get list watch create patch delete",
+            "no group snapshot is made",
+            when=makes_groups,
+        ),
         Need(GROUPS, "volumegroupsnapshotclasses", "list watch", "no group snapshot is made", when=makes_groups),
     ),
 }

@@ -156,7 +156,9 @@ ROLES: Final = Kind(_RBAC, "v1", "Role", "roles", True, Role)
 CLUSTER_ROLES: Final = Kind(_RBAC, "v1", "ClusterRole", "clusterroles", False, Role)
 ROLE_BINDINGS: Final = Kind(_RBAC, "v1", "RoleBinding", "rolebindings", True, Binding)
 CLUSTER_ROLE_BINDINGS: Final = Kind(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", False, Binding)
-DEFINITIONS: Final = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, Definition)
+DEFINITIONS: Final = Kind(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, Definition
+)
 BARE_NAMESPACES: Final = NAMESPACES.decoded_as(Bare)
 BARE_SECRETS: Final = Kind("", "v1", "Secret", "secrets", True, Bare)
 

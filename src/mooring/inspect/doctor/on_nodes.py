@@ -41,14 +41,18 @@ def on_nodes(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _registers(pods: Pods) -> bool:
-    return pods.item.kind.name == "DaemonSet" and any(one.program == "csi-node-driver-registrar" for one in sidecars_of(pods))
+    return pods.item.kind.name == "DaemonSet" and any(
+        one.program == "csi-node-driver-registrar" for one in sidecars_of(pods)
+    )
 
 
 def _names(plugin: Pods, driver: str) -> bool:
     """True where the driver's name stands, as a whole word, in a path or an argument of the pod."""
     word = re.compile(rf"(?<![\w.-]){re.escape(driver)}(?![\w.-])")
     paths = [one.host_path.path for one in plugin.spec.volumes if one.host_path is not None]
-    return any(word.search(text) for text in (*paths, *(text for one in plugin.spec.containers for text in _texts(one))))
+    return any(
+        word.search(text) for text in (*paths, *(text for one in plugin.spec.containers for text in _texts(one)))
+    )
 
 
 def _texts(container: Container) -> Iterator[str]:
@@ -105,7 +109,9 @@ def _untolerated(driver: str, plugin: Pods, taint: Taint, nodes: list[str]) -> F
         str(plugin.item),
         f"it registers {driver}, and does not tolerate the taint {taint.key} of {_named(nodes)}",
         FOLLOWS,
-        Change(f"- {{key: {taint.key}{value}, effect: {taint.effect}}}", plugin.item.where(*plugin.path, "tolerations")),
+        Change(
+            f"- {{key: {taint.key}{value}, effect: {taint.effect}}}", plugin.item.where(*plugin.path, "tolerations")
+        ),
     )
 
 

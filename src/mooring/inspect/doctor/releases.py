@@ -69,4 +69,6 @@ def _halves(snapshots: list[Sidecar]) -> Iterator[Finding]:
 def _finding(sidecar: Sidecar, severity: Severity, wrong: str, follows: str, image: str = "") -> Finding:
     name = sidecar.container.image.partition("@")[0].removesuffix(f":{sidecar.version}")
     where = sidecar.item.where(*sidecar.path("image"))
-    return Finding("versions", severity, sidecar.about, wrong, follows, Change(f"image: {image or f'{name}:VERSION'}", where))
+    return Finding(
+        "versions", severity, sidecar.about, wrong, follows, Change(f"image: {image or f'{name}:VERSION'}", where)
+    )

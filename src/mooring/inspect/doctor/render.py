@@ -52,7 +52,9 @@ def as_values(inventory: Inventory, findings: Sequence[Finding]) -> dict[str, An
                 "object": one.about,
                 "wrong": one.wrong,
                 "follows": one.follows,
-                "change": {"where": one.change.where, "line": one.change.line} if one.change.where else {"command": one.change.line},
+                "change": {"where": one.change.where, "line": one.change.line}
+                if one.change.where
+                else {"command": one.change.line},
             }
             for one in findings
         ],

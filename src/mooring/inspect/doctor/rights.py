@@ -15,7 +15,17 @@ from mooring.api.matching import selects
 from mooring.inspect.doctor.finding import Change, Finding, Severity
 from mooring.inspect.doctor.inventory import Inventory
 from mooring.inspect.doctor.needs import NEEDS, Need
-from mooring.inspect.doctor.objects import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Binding, Item, Role, Rule, Subject
+from mooring.inspect.doctor.objects import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    ROLE_BINDINGS,
+    ROLES,
+    Binding,
+    Item,
+    Role,
+    Rule,
+    Subject,
+)
 from mooring.inspect.doctor.sidecars import Pods, Sidecar, sidecars_in
 
 ALL_RIGHTS: Final = "cluster-admin"
@@ -83,7 +93,9 @@ def _allows(rule: Rule, need: Need, verb: str) -> bool:
         return False
     subresource = need.resource.partition("/")[2]
     resources = {need.resource, "*", f"*/{subresource}" if subresource else "*"}
-    return bool({need.group, "*"} & set(rule.api_groups) and resources & set(rule.resources) and {verb, "*"} & set(rule.verbs))
+    return bool(
+        {need.group, "*"} & set(rule.api_groups) and resources & set(rule.resources) and {verb, "*"} & set(rule.verbs)
+    )
 
 
 def _grants(inventory: Inventory, pods: Pods) -> Iterator[Grant]:
@@ -103,7 +115,11 @@ def _is_subject(subject: Subject, pods: Pods) -> bool:
         case "User":
             return subject.name == f"system:serviceaccount:{namespace}:{pods.account}"
         case "Group":
-            return subject.name in ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+            return subject.name in (
+                "system:serviceaccounts",
+                f"system:serviceaccounts:{namespace}",
+                "system:authenticated",
+            )
     return False
 
 
@@ -118,7 +134,11 @@ def _rules(inventory: Inventory, role: Item[Role]) -> tuple[Rule, ...]:
     if role.obj.aggregation_rule is None:
         return role.obj.rules
     selectors = role.obj.aggregation_rule.cluster_role_selectors
-    chosen = [one for one in inventory.all(CLUSTER_ROLES) if any(selects(selector, one.obj.metadata.labels) for selector in selectors)]
+    chosen = [
+        one
+        for one in inventory.all(CLUSTER_ROLES)
+        if any(selects(selector, one.obj.metadata.labels) for selector in selectors)
+    ]
     return (*role.obj.rules, *(rule for one in chosen for rule in one.obj.rules))
 
 
@@ -141,10 +161,18 @@ def _change(sidecar: Sidecar, need: Need, lacking: tuple[str, ...], grants: tupl
     namespace = home if need.at_home else ""
     own = [one for one in grants if one.role is not None and one.namespace == namespace]
     if own:
-        best = max(own, key=lambda one: any(set(rule.resources) & {need.resource, need.resource.partition("/")[0]} for rule in one.rules))
+        best = max(
+            own,
+            key=lambda one: any(
+                set(rule.resources) & {need.resource, need.resource.partition("/")[0]} for rule in one.rules
+            ),
+        )
         assert best.role is not None
         group = need.group or '""'
-        return Change(f"- {{apiGroups: [{group}], resources: [{need.resource}], verbs: [{', '.join(lacking)}]}}", best.role.where("rules"))
+        return Change(
+            f"- {{apiGroups: [{group}], resources: [{need.resource}], verbs: [{', '.join(lacking)}]}}",
+            best.role.where("rules"),
+        )
     name = re.sub(r"[^a-z0-9]+", "-", f"{sidecar.program}-{need.resource}")
     role, scope = ("role", f" -n {namespace}") if namespace else ("clusterrole", "")
     what = f"{need.resource.partition('/')[0]}{f'.{need.group}' if need.group else ''}"

@@ -48,7 +48,11 @@ def _limits(sidecar: Sidecar) -> Iterator[Finding]:
     if qps is None or qps < 0 or qps >= QPS_MIN:
         return
     flag = sidecar.flag(QPS)
-    set_ = f"--{QPS}={flag.value} is set" if flag is not None else f"--{QPS} is not set, and the Go program's default is {GO_QPS:g}"
+    set_ = (
+        f"--{QPS}={flag.value} is set"
+        if flag is not None
+        else f"--{QPS} is not set, and the Go program's default is {GO_QPS:g}"
+    )
     line = f"(without --{QPS} and --{BURST})" if sidecar.is_ours else f"- --{QPS}=100  # and --{BURST}=200"
     yield Finding(
         "throttling",

@@ -41,7 +41,11 @@ def _definitions(inventory: Inventory, sidecars: list[Sidecar]) -> Iterator[Find
             yield _missing(inventory, sidecar, missing)
         for kind in kinds:
             definition = inventory.get(DEFINITIONS, kind.resource)
-            versions = [one.name for one in definition.obj.spec.versions if one.served] if definition is not None else [kind.version]
+            versions = (
+                [one.name for one in definition.obj.spec.versions if one.served]
+                if definition is not None
+                else [kind.version]
+            )
             if definition is not None and kind.version not in versions:
                 yield Finding(
                     "definitions",
@@ -95,7 +99,8 @@ def _counterpart(inventory: Inventory, sidecars: list[Sidecar]) -> Iterator[Find
             f"{here} a snapshot-controller and no csi-snapshotter",
             "no driver makes snapshots: each VolumeSnapshot waits for ever",
             Change(
-                "- {name: csi-snapshotter, image: registry.k8s.io/sig-storage/csi-snapshotter:VERSION, ...}", "the driver's controller pod"
+                "- {name: csi-snapshotter, image: registry.k8s.io/sig-storage/csi-snapshotter:VERSION, ...}",
+                "the driver's controller pod",
             ),
         )
     if len({str(one.item) for one in controllers}) > 1:

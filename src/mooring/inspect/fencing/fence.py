@@ -13,7 +13,15 @@ from mooring.api.coordination import NODE_LEASE_NAMESPACE
 from mooring.api.core import NODES, Node
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.base.clock import Clock, rfc3339
-from mooring.inspect.fencing.judge import RECORD, TAINT, NodeFacts, ProverAnswer, fence_points, is_fenced, unfence_points
+from mooring.inspect.fencing.judge import (
+    RECORD,
+    TAINT,
+    NodeFacts,
+    ProverAnswer,
+    fence_points,
+    is_fenced,
+    unfence_points,
+)
 from mooring.inspect.objects import NotThere
 from mooring.inspect.points import Point, objections_in, proofs_in
 from mooring.inspect.renewals import Renewals
@@ -40,9 +48,13 @@ class Outcome(msgspec.Struct, frozen=True):
 class Fence:
     """watching: is told how long the first look takes because of the Lease."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, name: str, watching: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self, cluster: Cluster, clock: Clock, name: str, watching: Callable[[str], None] = lambda text: None
+    ) -> None:
         self._cluster, self._clock, self._name = cluster, clock, name
-        self._renewals = Renewals(cluster, clock, {name}, watching, NODE_LEASE_NAMESPACE, also_unheld=True, longest_s=NODE_LEASE_S_MAX)
+        self._renewals = Renewals(
+            cluster, clock, {name}, watching, NODE_LEASE_NAMESPACE, also_unheld=True, longest_s=NODE_LEASE_S_MAX
+        )
         self._uid = ""
 
     async def node(self) -> Node:
@@ -81,9 +93,13 @@ class Fence:
             at = rfc3339(self._clock.wall_s())
             record = {"by": who, "at": at, "reason": reason, "proof": proofs}
             with contextlib.suppress(Conflict):
-                await self._write(facts.node, json.dumps(record), [*map(dict, facts.taints), {**TAINT, "timeAdded": at}])
+                await self._write(
+                    facts.node, json.dumps(record), [*map(dict, facts.taints), {**TAINT, "timeAdded": at}]
+                )
                 said = f" because: {reason}" if reason else ""
-                return await self._told(facts.node, FENCED, f"{who} states that the machine is off{said}. Proof: {'; '.join(proofs)}")
+                return await self._told(
+                    facts.node, FENCED, f"{who} states that the machine is off{said}. Proof: {'; '.join(proofs)}"
+                )
         return Outcome(CHANGED)
 
     async def unfence(self, *, also_not_ready: bool) -> Outcome:
@@ -99,7 +115,9 @@ class Fence:
             with contextlib.suppress(Conflict):
                 await self._write(node, None, left)
                 proof = "; ".join(one.text for one in proofs_in(points))
-                return await self._told(node, UNFENCED, f"{await user_of(self._cluster)} takes back that the machine is off: {proof}")
+                return await self._told(
+                    node, UNFENCED, f"{await user_of(self._cluster)} takes back that the machine is off: {proof}"
+                )
         return Outcome(CHANGED)
 
     async def _write(self, node: Node, record: str | None, taints: list[dict[str, Any]]) -> None:
@@ -109,7 +127,9 @@ class Fence:
 
     async def _told(self, node: Node, reason: str, message: str) -> Outcome:
         try:
-            await tell(self._cluster, self._clock, NODES, node, reason, message, "mooring-fence", is_warning=reason == FENCED)
+            await tell(
+                self._cluster, self._clock, NODES, node, reason, message, "mooring-fence", is_warning=reason == FENCED
+            )
         except ApiError as error:
             return Outcome(untold=str(error))
         return Outcome()

@@ -50,7 +50,10 @@ def _readiness(facts: NodeFacts) -> Iterator[Point]:
     if is_ready(facts.node):
         yield Objection("the node is Ready", f"if its machine is to go: kubectl drain {facts.name}, and shut it down")
     elif ready is None:
-        yield Objection("the node has no condition Ready: its kubelet has never reported", "wait until it reports, or delete the Node")
+        yield Objection(
+            "the node has no condition Ready: its kubelet has never reported",
+            "wait until it reports, or delete the Node",
+        )
     else:
         since = f" since {ready.last_transition_time}" if ready.last_transition_time else ""
         yield Proof(f"its condition Ready is {ready.status}{since}")
@@ -61,12 +64,16 @@ def _lease(facts: NodeFacts) -> Iterator[Point]:
         if live.is_watched:
             yield Objection(f"its kubelet lives: it renews the Lease {live.name}", "shut the machine down first")
         else:
-            yield Objection(f"nobody can tell whether its kubelet lives: {live.name}: {live.why}", "see to the Lease's duration first")
+            yield Objection(
+                f"nobody can tell whether its kubelet lives: {live.name}: {live.why}",
+                "see to the Lease's duration first",
+            )
     for name in facts.lease.silent:
         yield Proof(f"nobody has renewed its Lease {name} while it was watched")
     if not (facts.lease.live or facts.lease.silent) and not _is_proved(facts.prover):
         yield Objection(
-            "it has no Lease in kube-node-lease, so nothing shows whether its kubelet lives", "let a --prover say that it is off"
+            "it has no Lease in kube-node-lease, so nothing shows whether its kubelet lives",
+            "let a --prover say that it is off",
         )
 
 
@@ -78,9 +85,15 @@ def _prover(facts: NodeFacts) -> Iterator[Point]:
     if _is_proved(prover):
         yield Proof(f"the prover says that it is dead ({prover.program}){said}")
     elif prover.exit_code is None:
-        yield Objection(f"the prover did not end in time ({prover.program}){said}", "see to the prover, or give it more --prover-timeout")
+        yield Objection(
+            f"the prover did not end in time ({prover.program}){said}",
+            "see to the prover, or give it more --prover-timeout",
+        )
     else:
-        yield Objection(f"the prover ended with exit code {prover.exit_code} ({prover.program}){said}", "shut the machine down first")
+        yield Objection(
+            f"the prover ended with exit code {prover.exit_code} ({prover.program}){said}",
+            "shut the machine down first",
+        )
 
 
 def _is_proved(prover: ProverAnswer | None) -> bool:
@@ -92,12 +105,18 @@ def unfence_points(node: Node, *, also_not_ready: bool) -> tuple[Point, ...]:
     name = node.metadata.name
     if not is_ours(node):
         line = f"kubectl taint nodes {name} {OUT_OF_SERVICE_TAINT}-"
-        return (Objection("somebody else has set the taint: mooring fence has left no record of it", f"ask who did, then: {line}"),)
+        return (
+            Objection(
+                "somebody else has set the taint: mooring fence has left no record of it", f"ask who did, then: {line}"
+            ),
+        )
     if is_ready(node):
         return (Proof("the node is Ready"),)
     if also_not_ready:
         return (Proof("the node is not Ready, and whoever runs this wants it back all the same"),)
-    return (Objection("the node is not Ready", "start the machine, and wait until it is Ready; --not-ready does it now"),)
+    return (
+        Objection("the node is not Ready", "start the machine, and wait until it is Ready; --not-ready does it now"),
+    )
 
 
 def is_fenced(node: Node) -> bool:
@@ -114,7 +133,9 @@ def fence_rows(node: Node) -> list[tuple[str, str]]:
     """Who has fenced a node that is fenced, when, why, and by what proof. For people: a word, and a sentence."""
     record = record_of(node)
     if not is_ours(node):
-        since = next((one.time_added for one in node.spec.taints or () if one.key == OUT_OF_SERVICE_TAINT and one.time_added), "")
+        since = next(
+            (one.time_added for one in node.spec.taints or () if one.key == OUT_OF_SERVICE_TAINT and one.time_added), ""
+        )
         when = f" at {since}" if since else ""
         return [("fenced", f"somebody has set the taint{when}; mooring fence has left no record of it")]
     rows = [("fenced by", str(record.get("by") or "nobody says whom")), ("at", str(record["at"]))]

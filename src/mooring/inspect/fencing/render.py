@@ -12,7 +12,9 @@ from mooring.inspect.printing import wrapped
 Rows = Sequence[tuple[str, str]]
 
 
-def as_text(name: str, points: Sequence[Point], done: str, problem: str, width: int, rows: Rows = (), next_line: str = "") -> str:
+def as_text(
+    name: str, points: Sequence[Point], done: str, problem: str, width: int, rows: Rows = (), next_line: str = ""
+) -> str:
     """done: the state that was reached, "" for none. problem: what kept it from that, "" for nothing. rows: what else there is to say.
 
     A command to type next stays whole.
@@ -27,7 +29,12 @@ def as_text(name: str, points: Sequence[Point], done: str, problem: str, width: 
 
 
 def as_values(
-    name: str, points: Sequence[Point], done: str, problem: str, record: Mapping[str, Any] | None = None, next_line: str = ""
+    name: str,
+    points: Sequence[Point],
+    done: str,
+    problem: str,
+    record: Mapping[str, Any] | None = None,
+    next_line: str = "",
 ) -> dict[str, Any]:
     """record: of who has fenced a node that is fenced."""
     values: dict[str, Any] = {

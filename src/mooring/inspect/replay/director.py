@@ -216,13 +216,18 @@ class Director(Unheard):
         if waiter is None:
             return False
         if entry.asked is not None and waiter.asked is not None and waiter.asked.body != entry.asked.body:
-            raise Departure(f"at {entry.t:.3f} s: {entry.who} sends\n  {waiter.asked}\nwhere the record has\n  {entry.asked}")
+            raise Departure(
+                f"at {entry.t:.3f} s: {entry.who} sends\n  {waiter.asked}\nwhere the record has\n  {entry.asked}"
+            )
         self._pass(record, place)
         return self._open(waiter, entry)
 
     def _takes_sign(self, entry: Entry) -> bool:
         assert entry.asked is not None
-        sign = entry.kind, entry.asked.place[:2] if entry.kind == entries.GAVE_UP else (entry.asked.resource, *entry.asked.selection)
+        sign = (
+            entry.kind,
+            entry.asked.place[:2] if entry.kind == entries.GAVE_UP else (entry.asked.resource, *entry.asked.selection),
+        )
         if sign not in self._observed:
             return False
         self._observed.remove(sign)
@@ -246,7 +251,11 @@ class Director(Unheard):
             and (entry.kind != entries.BEGUN or any(shown(key) == entry.key for key in one.ready))
             and (entry.kind != entries.RESUMED or one.who == entry.who)
         ]
-        same = [one for one in found if one.asked is not None and entry.asked is not None and one.asked.body == entry.asked.body]
+        same = [
+            one
+            for one in found
+            if one.asked is not None and entry.asked is not None and one.asked.body == entry.asked.body
+        ]
         own = [one for one in same or found if one.who == entry.who]
         return next(iter(own or same or found), None)
 
@@ -290,7 +299,9 @@ class Director(Unheard):
         return None if entry.kind == entries.DRAINED else next(key for key in ready if shown(key) == entry.key)
 
     def decided(self, controller: str, key: Hashable, what: object) -> None:
-        self._observed.append((entries.DECIDED, (controller, shown(key), shown(what), str(getattr(what, "because", "")))))
+        self._observed.append(
+            (entries.DECIDED, (controller, shown(key), shown(what), str(getattr(what, "because", ""))))
+        )
 
     def _takes_decision(self, entry: Entry) -> bool:
         found = next((sign for sign in self._observed if sign[0] == entries.DECIDED), None)

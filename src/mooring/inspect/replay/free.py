@@ -65,7 +65,9 @@ class FreeDirector(Unheard):
         self._scopes = dict(header.watches)
         self._versions: dict[tuple[str, ...], str] = {}  # the newest that a watch has shown
         self._listed: set[tuple[str, ...]] = set()
-        self._own = {(one.resource, one.selection[0]): OwnObjects(one) for one in header.caches if one.version == entries.OWN}
+        self._own = {
+            (one.resource, one.selection[0]): OwnObjects(one) for one in header.caches if one.version == entries.OWN
+        }
         self.stopped: Exception | None = None
         self.informers: list[Informer[Any]] = []
         self.decided_count = 0
@@ -124,7 +126,11 @@ class FreeDirector(Unheard):
             self._serve(waiter)
 
     def _serve(self, waiter: Waiter) -> None:
-        came = self._events.get(waiter.about) if waiter.asked is None else self._answers.get((waiter.about, waiter.asked.body))
+        came = (
+            self._events.get(waiter.about)
+            if waiter.asked is None
+            else self._answers.get((waiter.about, waiter.asked.body))
+        )
         found = came.popleft() if came else self._owned(waiter.asked) or self._cached(waiter.asked)
         if found is not None:
             self._waiters.remove(waiter)
@@ -145,7 +151,10 @@ class FreeDirector(Unheard):
                     return None
                 self._listed.add(asked.place)
                 version = self._versions.get((one.resource, *one.selection), one.version)
-                page = b'{"items":%b,"rv":%b,"token":"","unread":[]}' % (one.items if is_whole else b"[]", msgspec.json.encode(version))
+                page = b'{"items":%b,"rv":%b,"token":"","unread":[]}' % (
+                    one.items if is_whole else b"[]",
+                    msgspec.json.encode(version),
+                )
                 return Entry(entries.ANSWER, answer=msgspec.Raw(page))
         return None
 
@@ -182,7 +191,9 @@ class FreeDirector(Unheard):
         because = str(getattr(what, "because", ""))
         if self.stopped is None:
             try:
-                self._on_decision(Decided(self.decided_count, self._loop.now, controller, shown(key), because, shown(what)))
+                self._on_decision(
+                    Decided(self.decided_count, self._loop.now, controller, shown(key), because, shown(what))
+                )
             except Exception as error:
                 self.stopped = error
 

@@ -36,7 +36,9 @@ def read(path: Path) -> Record:
 def parsed(data: bytes) -> Record:
     """Raises ConfigError."""
     if data.startswith(_CALLS):
-        raise ConfigError("these are calls of a CSI driver: give the driver to ask, as in --driver=unix:///csi/csi.sock", exit_code=2)
+        raise ConfigError(
+            "these are calls of a CSI driver: give the driver to ask, as in --driver=unix:///csi/csi.sock", exit_code=2
+        )
     try:
         unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
         text = unpacker.decompress(data, FILE_BYTES_MAX)
@@ -45,7 +47,9 @@ def parsed(data: bytes) -> Record:
         first, *rest = text.splitlines() or [b""]
         header = msgspec.json.decode(first, type=Header)
         if header.format != FORMAT:
-            raise ConfigError(f"the record has format {header.format}; this version of mooring reads format {FORMAT}", exit_code=2)
+            raise ConfigError(
+                f"the record has format {header.format}; this version of mooring reads format {FORMAT}", exit_code=2
+            )
         decoder = msgspec.json.Decoder(Entry)
         return Record(header, tuple(decoder.decode(line) for line in rest))
     except (zlib.error, gzip.BadGzipFile, ValueError, RecursionError) as error:

@@ -47,7 +47,9 @@ def line(decided: Decided, began: float, width: int) -> str:
     """One decision. began: the record's first moment."""
     head = f"{decided.number:>5} {decided.t - began:>9.3f} s  "
     text = f"{decided.controller} {decided.key.strip(chr(39))}: {decided.because or decided.shown}"
-    return textwrap.fill(text, max(40, width), initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False)
+    return textwrap.fill(
+        text, max(40, width), initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False
+    )
 
 
 def ending(record: Record, found: Replayed) -> str:
@@ -69,10 +71,16 @@ def state(decided: Decided, director: Director | FreeDirector, began: float, wid
         f"  {decided.because}",
         "",
     ]
-    lines += textwrap.wrap(decided.shown, max(40, width), initial_indent="  ", subsequent_indent="    ", break_long_words=False)
+    lines += textwrap.wrap(
+        decided.shown, max(40, width), initial_indent="  ", subsequent_indent="    ", break_long_words=False
+    )
     for informer in director.informers:
         kind, _ = informer.scope
-        named = [obj for obj in informer.store.values() if obj.metadata.name and obj.metadata.name in decided.shown + decided.key]
+        named = [
+            obj
+            for obj in informer.store.values()
+            if obj.metadata.name and obj.metadata.name in decided.shown + decided.key
+        ]
         lines += ["", f"{kind.plural}: {len(informer.store.values())} known, at version {informer.store.version}"]
         lines += [f"  {_object(obj)}" for obj in named[:OBJECTS_MAX]]
     asked = director.unanswered()

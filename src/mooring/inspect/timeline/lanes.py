@@ -63,7 +63,9 @@ class TracedChain:
         for _, obj in members:
             if not self.scene.events(obj):
                 await self._reading.events(obj)
-        members += [("lease", one) for one in self.scene.leases.values() if one.metadata.namespace != NODE_LEASE_NAMESPACE]
+        members += [
+            ("lease", one) for one in self.scene.leases.values() if one.metadata.namespace != NODE_LEASE_NAMESPACE
+        ]
         self.lanes = dict(self._labelled(members))
 
     def _labelled(self, members: list[Member]) -> Iterator[tuple[Lane, Traced]]:
@@ -163,7 +165,11 @@ def _claim(scene: Scene, key: Key, *, with_pods: bool = True) -> Iterator[Member
     if claim.spec.volume_name:
         yield from _volume(scene, Key("", claim.spec.volume_name))
     source = claim.spec.data_source_ref or claim.spec.data_source
-    snapshot = scene.snapshots.get(Key(key.namespace, source.name)) if source is not None and source.kind == "VolumeSnapshot" else None
+    snapshot = (
+        scene.snapshots.get(Key(key.namespace, source.name))
+        if source is not None and source.kind == "VolumeSnapshot"
+        else None
+    )
     if snapshot is not None:
         yield "volumesnapshot", snapshot
     if with_pods:
@@ -233,7 +239,11 @@ def _group(scene: Scene, key: Key) -> Iterator[Member]:
 def members_of(scene: Scene, group: VolumeGroupSnapshot | None) -> list[VolumeSnapshot]:
     """The snapshots of a group, as their owner references say."""
     owner = (GROUP_SNAPSHOTS.name, group.metadata.uid) if group is not None else None
-    return [one for one in scene.snapshots.values() if owner in [(ref.kind, ref.uid) for ref in one.metadata.owner_references or ()]]
+    return [
+        one
+        for one in scene.snapshots.values()
+        if owner in [(ref.kind, ref.uid) for ref in one.metadata.owner_references or ()]
+    ]
 
 
 def _content(scene: Scene, key: Key) -> Iterator[Member]:

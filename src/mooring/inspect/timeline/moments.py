@@ -45,7 +45,9 @@ def _conditions(lane: Lane, obj: Traced) -> Iterator[Moment]:
         at_s = moment_s(one.last_transition_time)
         if at_s:
             why = ": ".join(part for part in (one.reason, one.message) if part)
-            who = owner_of(obj, "f:status", "f:conditions", f"k:{json.dumps({'type': one.type}, separators=(',', ':'))}")
+            who = owner_of(
+                obj, "f:status", "f:conditions", f"k:{json.dumps({'type': one.type}, separators=(',', ':'))}"
+            )
             what = f"set {one.type} to {one.status}" + (f" ({why})" if why else "")
             yield Moment(at_s, lane.label, Source.STATE, what, who)
 
@@ -55,9 +57,13 @@ def _phases(lane: Lane, obj: Traced) -> Iterator[Moment]:
     if status is None:
         return
     if at_s := moment_s(status.last_phase_transition_time):
-        yield Moment(at_s, lane.label, Source.STATE, f"set the phase {status.phase}", owner_of(obj, "f:status", "f:phase"))
+        yield Moment(
+            at_s, lane.label, Source.STATE, f"set the phase {status.phase}", owner_of(obj, "f:status", "f:phase")
+        )
     if at_s := moment_s(status.start_time):
-        yield Moment(at_s, lane.label, Source.STATE, "took the pod up on its node", owner_of(obj, "f:status", "f:startTime"))
+        yield Moment(
+            at_s, lane.label, Source.STATE, "took the pod up on its node", owner_of(obj, "f:status", "f:startTime")
+        )
     if at_s := _cut_s(status.creation_time):
         yield Moment(at_s, lane.label, Source.STATE, "took the snapshot, as the driver has it", "the driver")
 
@@ -97,7 +103,12 @@ def _deletion(lane: Lane, obj: Traced) -> Iterator[Moment]:
     at_s = moment_s(obj.metadata.deletion_timestamp)
     if at_s:
         held = f"; held by {', '.join(obj.metadata.finalizers)}" if obj.metadata.finalizers else ""
-        yield Moment(at_s - (obj.metadata.deletion_grace_period_seconds or 0), lane.label, Source.DELETED, f"asked for its end{held}")
+        yield Moment(
+            at_s - (obj.metadata.deletion_grace_period_seconds or 0),
+            lane.label,
+            Source.DELETED,
+            f"asked for its end{held}",
+        )
 
 
 def written(lane: Lane, obj: Traced) -> Iterator[Moment]:
@@ -146,7 +157,11 @@ def _short(element: str, below: Any) -> Iterator[str]:
         name, deeper = _name(one), below[one]
         elements = deeper if isinstance(deeper, dict) else {}
         if top == "metadata" and name == "annotations":
-            yield from (f"annotation {key}" for key in map(_name, elements) if key) if any(map(_name, elements)) else ("annotations",)
+            yield from (
+                (f"annotation {key}" for key in map(_name, elements) if key)
+                if any(map(_name, elements))
+                else ("annotations",)
+            )
         elif top == "status" and name == "conditions":
             types = [kept for kept in map(_type_of, elements) if kept]
             yield from (f"status.conditions[{kept}]" for kept in types) if types else ("status.conditions",)
@@ -198,7 +213,16 @@ def told(lane: Lane, events: Iterable[SeenEvent]) -> Iterator[Moment]:
         if is_bad:
             warned.add((who, one.reason))
         if count > 1 and one.last_s > one.first_s:
-            yield Moment(one.last_s, lane.label, Source.EVENT, f"said it for the {_nth(count)} time: {text}", who, is_bad, one.reason, True)
+            yield Moment(
+                one.last_s,
+                lane.label,
+                Source.EVENT,
+                f"said it for the {_nth(count)} time: {text}",
+                who,
+                is_bad,
+                one.reason,
+                True,
+            )
 
 
 def _nth(count: int) -> str:
@@ -227,5 +251,9 @@ def program_of(lock: str) -> str:
         return known[lock]
     if lock.startswith("mooring-controller-"):
         return "mooring controller"
-    fitting = [(len(form), program) for program, form in LOCKS.items() if form != "{}" and lock.startswith(form.partition("{}")[0])]
+    fitting = [
+        (len(form), program)
+        for program, form in LOCKS.items()
+        if form != "{}" and lock.startswith(form.partition("{}")[0])
+    ]
     return max(fitting, default=(0, "csi-provisioner"))[1]

@@ -55,7 +55,13 @@ _LIFE: Final = (
 _RANKS: Final[Mapping[str, int]] = {words: rank for rank, words in enumerate(_LIFE)}
 SERVER: Final = "mooring"
 """The manager of what is written inside of an embedded server: all programs of a `mooring dev` have this name."""
-_OF_OTHERS: Final = ("SuccessfulAttachVolume", "ExternalProvisioning", "SnapshotCreated", "SnapshotReady", "GroupSnapshotReady")
+_OF_OTHERS: Final = (
+    "SuccessfulAttachVolume",
+    "ExternalProvisioning",
+    "SnapshotCreated",
+    "SnapshotReady",
+    "GroupSnapshotReady",
+)
 """Events in which a controller tells what a driver's sidecar has done, or is to do."""
 _FROM_THE_START: Final = ("node", "csinode", "lease")
 """These live long before a chain: only what happened to them since its beginning belongs to it."""
@@ -120,14 +126,20 @@ def _moments(lane: Lane, obj: Traced, scene: Scene) -> Iterable[Moment]:
         return terms(lane, lease, scene.now_s) if lease is not None else ()
     found = [*written(lane, obj), *states(lane, obj), *told(lane, scene.events_of(lane.uid))]
     if lane.kind == "node":
-        signs = (one for one in scene.leases.values() if (one.metadata.namespace, one.metadata.name) == (NODE_LEASE_NAMESPACE, lane.name))
+        signs = (
+            one
+            for one in scene.leases.values()
+            if (one.metadata.namespace, one.metadata.name) == (NODE_LEASE_NAMESPACE, lane.name)
+        )
         found += [moment for lease in signs for moment in terms(lane, lease, scene.now_s)]
     return found
 
 
 def in_order(moments: Iterable[Moment], lanes: Iterable[Lane]) -> tuple[Moment, ...]:
     kinds = {lane.label: lane.kind for lane in lanes}
-    return tuple(sorted(moments, key=lambda one: (int(one.at_s), *_rank(one, kinds[one.lane]), one.at_s, one.lane, one.what)))
+    return tuple(
+        sorted(moments, key=lambda one: (int(one.at_s), *_rank(one, kinds[one.lane]), one.at_s, one.lane, one.what))
+    )
 
 
 def _rank(moment: Moment, kind: str) -> tuple[int, int]:
@@ -151,7 +163,9 @@ def gaps_of(moments: Sequence[Moment], gap_s: float) -> tuple[Gap, ...]:
     """Between whole seconds, as most times are."""
     found = [
         Gap(
-            number, float(int(after.at_s) - int(before.at_s)), next((_mover(one) for one in moments[number + 1 :] if not one.is_repeat), "")
+            number,
+            float(int(after.at_s) - int(before.at_s)),
+            next((_mover(one) for one in moments[number + 1 :] if not one.is_repeat), ""),
         )
         for number, (before, after) in enumerate(pairwise(moments))
         if int(after.at_s) > int(before.at_s)

@@ -53,7 +53,9 @@ class Witness(msgspec.Struct, frozen=True):
         """False for a volume that can be reached from other nodes alone."""
         return may_reach(nodes, self.place)
 
-    async def about_volume(self, driver_name: str, handle: str, nodes: NodeSelector | None, others: Collection[str] = ()) -> DriverWord:
+    async def about_volume(
+        self, driver_name: str, handle: str, nodes: NodeSelector | None, others: Collection[str] = ()
+    ) -> DriverWord:
         """driver_name: of the volume. nodes: from which the volume can be reached, None for all. others: handles of the driver's other
         volumes. Raises DriverError, CannotLook.
         """
@@ -61,7 +63,9 @@ class Witness(msgspec.Struct, frozen=True):
         if name != driver_name:
             return DriverWord(name, why=f"the driver at --csi-address is {name}, and the volume is {driver_name}'s")
         if not handle:
-            return DriverWord(name, why="nobody knows the volume's handle: its PersistentVolume is gone, or no CSI volume")
+            return DriverWord(
+                name, why="nobody knows the volume's handle: its PersistentVolume is gone, or no CSI volume"
+            )
         if not self.may_reach(nodes):
             return DriverWord(name, why="the volume is on another node than this driver: ask the driver there")
         has_gaps = UNSPECIFIED in handle.split("/")
@@ -70,8 +74,12 @@ class Witness(msgspec.Struct, frozen=True):
         if RPC.LIST_VOLUMES in self.info.controller:
             return await self._listed(handle, others)
         if has_gaps:
-            return DriverWord(name, why=f"the in-tree volume does not tell all of its handle ({handle}), so nobody can look it up")
-        return DriverWord(name, why=f"the driver {name} can neither list its volumes nor look one up (LIST_VOLUMES, GET_VOLUME)")
+            return DriverWord(
+                name, why=f"the in-tree volume does not tell all of its handle ({handle}), so nobody can look it up"
+            )
+        return DriverWord(
+            name, why=f"the driver {name} can neither list its volumes nor look one up (LIST_VOLUMES, GET_VOLUME)"
+        )
 
     async def about_snapshot(self, driver_name: str, handle: str, node: str = "", node_id: str = "") -> DriverWord:
         """Whether it has a snapshot. node, node_id: the only node that has it, "" for all. Raises DriverError."""
@@ -98,7 +106,9 @@ class Witness(msgspec.Struct, frozen=True):
             if error.code == Code.NOT_FOUND:
                 return DriverWord(name, exists=False)
             raise
-        return DriverWord(name, why=f"the driver {name} can neither list its snapshots nor look one up (LIST_SNAPSHOTS, GET_SNAPSHOT)")
+        return DriverWord(
+            name, why=f"the driver {name} can neither list its snapshots nor look one up (LIST_SNAPSHOTS, GET_SNAPSHOT)"
+        )
 
     async def about_group(self, driver_name: str, handle: str, members: Collection[str]) -> DriverWord:
         """Whether it has a group of snapshots. members: their handles. Raises DriverError."""
@@ -120,13 +130,17 @@ class Witness(msgspec.Struct, frozen=True):
 
     async def _got(self, handle: str) -> DriverWord:
         try:
-            answer = await self.driver.controller_get_volume(csi.ControllerGetVolumeRequest(volume_id=handle), Call(self.timeout_s))
+            answer = await self.driver.controller_get_volume(
+                csi.ControllerGetVolumeRequest(volume_id=handle), Call(self.timeout_s)
+            )
         except DriverError as error:
             if error.code == Code.NOT_FOUND:
                 return DriverWord(self.info.name, exists=False)
             raise
         if not answer.HasField("status"):
-            return DriverWord(self.info.name, exists=True, why=f"the driver {self.info.name} says nothing of the volume's status")
+            return DriverWord(
+                self.info.name, exists=True, why=f"the driver {self.info.name} says nothing of the volume's status"
+            )
         return self._there(answer.status.published_node_ids)
 
     async def _listed(self, handle: str, others: Collection[str]) -> DriverWord:
@@ -145,7 +159,9 @@ class Witness(msgspec.Struct, frozen=True):
     def _there(self, node_ids: Iterable[str]) -> DriverWord:
         name = self.info.name
         if RPC.LIST_VOLUMES_PUBLISHED_NODES not in self.info.controller:
-            return DriverWord(name, exists=True, why=f"the driver {name} does not say on which nodes (LIST_VOLUMES_PUBLISHED_NODES)")
+            return DriverWord(
+                name, exists=True, why=f"the driver {name} does not say on which nodes (LIST_VOLUMES_PUBLISHED_NODES)"
+            )
         return DriverWord(name, exists=True, published_on=frozenset(filter(None, node_ids)))
 
 

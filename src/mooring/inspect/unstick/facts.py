@@ -62,7 +62,9 @@ class Facts(msgspec.Struct, frozen=True):
 
     def silent(self, *locks: str) -> str:
         """A Lease of one of these names that nobody renews, "" for none."""
-        return next((one for one in self.leases.silent if one.rpartition("/")[2] in locks and not self._is_older(one)), "")
+        return next(
+            (one for one in self.leases.silent if one.rpartition("/")[2] in locks and not self._is_older(one)), ""
+        )
 
     def _is_older(self, lease: str) -> bool:
         """True for a Lease that was given up before the object was made: the program that set the finalizer ran without it."""

@@ -77,7 +77,10 @@ def _too_soon(facts: Facts, who: str) -> Iterator[Point]:
     """For a program without a Lease."""
     since_s = facts.scene.now_s - moment_s(facts.obj.metadata.deletion_timestamp)
     if since_s < SOON_S:
-        yield Objection(f"it was deleted a moment ago: {who}, whose Lease nobody sees, may be about to act", "look again in a minute")
+        yield Objection(
+            f"it was deleted a moment ago: {who}, whose Lease nobody sees, may be about to act",
+            "look again in a minute",
+        )
 
 
 def ask_the_driver(facts: Facts) -> str:

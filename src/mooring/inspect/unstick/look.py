@@ -62,7 +62,13 @@ class Look:
     """Looks as often as it is asked. witness: the driver, None where it is not asked. watching: as for NearbySearch."""
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, kind: str, key: Key, witness: Witness | None, watching: Callable[[str], None]
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        kind: str,
+        key: Key,
+        witness: Witness | None,
+        watching: Callable[[str], None],
     ) -> None:
         self._cluster, self._clock, self._kind, self._key, self._witness = as_served(cluster), clock, kind, key, witness
         self._watching = watching
@@ -222,7 +228,11 @@ def _nodes_of(pv: PersistentVolume | None) -> NodeSelector | None:
 
 
 def _volume_of(obj: Any, traces: Traces) -> PersistentVolume | None:
-    name = obj.spec.source.persistent_volume_name if isinstance(obj, VolumeAttachment) else getattr(obj.spec, "volume_name", "")
+    name = (
+        obj.spec.source.persistent_volume_name
+        if isinstance(obj, VolumeAttachment)
+        else getattr(obj.spec, "volume_name", "")
+    )
     return next((one for one in traces.volumes if one.metadata.name == name), None)
 
 

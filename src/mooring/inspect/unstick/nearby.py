@@ -79,7 +79,9 @@ class NearbySearch:
             live_leases=leases.live,
             silent_leases=leases.silent,
             last_renewals=leases.last,
-            out_of_service=frozenset(one.metadata.name for one in nodes if is_out_of_service(one) and not is_ready(one)),
+            out_of_service=frozenset(
+                one.metadata.name for one in nodes if is_out_of_service(one) and not is_ready(one)
+            ),
         )
         return traces, {one.metadata.name: self._node_id(one) for one in csi_nodes if self._node_id(one)}
 
@@ -108,7 +110,11 @@ class NearbySearch:
         if kind == "pv":
             return (obj,)
         name = obj.spec.source.persistent_volume_name if kind == "volumeattachment" else ""
-        return tuple(pv for pv in await self._named(PERSISTENT_VOLUMES, name) if driver_of(pv) == self._driver) if name else ()
+        return (
+            tuple(pv for pv in await self._named(PERSISTENT_VOLUMES, name) if driver_of(pv) == self._driver)
+            if name
+            else ()
+        )
 
     async def _attachments(self, kind: str, obj: Any) -> tuple[VolumeAttachment, ...]:
         if kind == "pv" or (kind == "volumeattachment" and self._asks_driver):
@@ -124,7 +130,9 @@ class NearbySearch:
         if claim is not None and ref.uid not in ("", claim.metadata.uid):
             return {}
         pods = await self._all(PODS, Selection(namespace=key.namespace))
-        found = tuple(f"pod {key_of(pod)} on {pod.spec.node_name}" for pod in pods if _is_there(pod) and key in claims_of(pod))
+        found = tuple(
+            f"pod {key_of(pod)} on {pod.spec.node_name}" for pod in pods if _is_there(pod) and key in claims_of(pod)
+        )
         return {pv.metadata.name: found} if found else {}
 
     async def _named(self, kind: Kind[T], name: str) -> list[T]:

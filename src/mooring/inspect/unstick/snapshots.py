@@ -34,14 +34,21 @@ def of_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
     decision = decide_deletion(view, snapshot, FOREVER_S)
     goes = any(isinstance(one, Release) and finalizer in one.finalizers for one in decision.actions)
     key = key_of(snapshot)
-    yield _judged(facts, goes, f"{decision.because}", f"mooring why -n {key.namespace} {facts.kind}/{key.name} says what comes first")
+    yield _judged(
+        facts,
+        goes,
+        f"{decision.because}",
+        f"mooring why -n {key.namespace} {facts.kind}/{key.name} says what comes first",
+    )
     yield from snapshot_controller_points(facts)
 
 
 def restored_from_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
     """The provisioner's: no claim waits for a volume that is filled from it."""
     if is_restored_from(facts, key_of(facts.obj)):
-        yield Objection("a claim waits for a volume that is filled from it", f"kubectl -n {key_of(facts.obj).namespace} get pvc")
+        yield Objection(
+            "a claim waits for a volume that is filled from it", f"kubectl -n {key_of(facts.obj).namespace} get pvc"
+        )
     else:
         yield Proof("no claim waits for a volume that is filled from it")
     if facts.driver:
@@ -55,7 +62,12 @@ def source_of_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
     decision = decide_claim(view_of(facts.scene), key_of(claim))
     goes = any(isinstance(one, ReleaseClaim) for one in decision.actions)
     namespace = claim.metadata.namespace
-    yield _judged(facts, goes, f"{decision.because}", f"mooring why -n {namespace} pvc/{claim.metadata.name} says for what it waits")
+    yield _judged(
+        facts,
+        goes,
+        f"{decision.because}",
+        f"mooring why -n {namespace} pvc/{claim.metadata.name} says for what it waits",
+    )
     yield from snapshot_controller_points(facts)
 
 
@@ -71,13 +83,15 @@ def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
     snapshot = facts.scene.snapshots.get(key)
     if snapshot is not None and ref_of(content).uid in ("", snapshot.metadata.uid):
         yield Objection(
-            f'its snapshot "{key}" is there', f"kubectl -n {key.namespace} delete volumesnapshot {key.name}, if its data may go"
+            f'its snapshot "{key}" is there',
+            f"kubectl -n {key.namespace} delete volumesnapshot {key.name}, if its data may go",
         )
     if is_restored_from(facts, key):
         yield Objection("a claim waits for a volume that is filled from it", f"kubectl -n {key.namespace} get pvc")
     if is_group_content(content):
         yield Objection(
-            "it belongs to a group snapshot, and its data go with the group", f"kubectl -n {key.namespace} get volumegroupsnapshot"
+            "it belongs to a group snapshot, and its data go with the group",
+            f"kubectl -n {key.namespace} get volumegroupsnapshot",
         )
     yield from what_was_made(facts, handle_of(content), SINGLES, "snapshot", "snapshot")
 
@@ -97,16 +111,22 @@ def what_was_made(facts: Facts, handle: str, row: Row, noun: str, what: str) -> 
     elif is_gone:
         yield Proof(f"the driver {facts.driver} has no such {what} any more")
     elif keeps:
-        yield Proof(f"its deletion policy is Retain: the {noun} {handle} stays on the storage, and no object names it from then on")
+        yield Proof(
+            f"its deletion policy is Retain: the {noun} {handle} stays on the storage, and no object names it from then on"
+        )
     elif word is not None and word.exists:
         delete = f"kubectl annotate {kind} {name} {row.being_deleted}=yes, and csi-snapshotter deletes it"
         yield Objection(f"the driver {facts.driver} still has the {what}: it would be leaked", delete)
     else:
-        yield Objection(f"nobody knows whether the driver still has the {what}: it would be leaked", ask_the_driver(facts))
+        yield Objection(
+            f"nobody knows whether the driver still has the {what}: it would be leaked", ask_the_driver(facts)
+        )
     if not is_marked(content, row.being_deleted):
         yield Proof(f"no program moves: its {noun} is gone, and nobody has said that its data are to be deleted")
         return
-    yield from sidecar_points(facts, SNAPSHOTTER, needs_word=not keeps and bool(handle), has_word=is_gone or keeps or not handle)
+    yield from sidecar_points(
+        facts, SNAPSHOTTER, needs_word=not keeps and bool(handle), has_word=is_gone or keeps or not handle
+    )
 
 
 def is_restored_from(facts: Facts, snapshot: Key) -> bool:
@@ -139,9 +159,13 @@ def _group_is_there(facts: Facts, content: VolumeGroupSnapshotContent) -> Iterat
     for one in scene.snapshots.values():
         if not any(ref.uid in owners for ref in one.metadata.owner_references or ()):
             continue
-        yield Objection(f'its snapshot "{key_of(one)}" is there', f"mooring why -n {key.namespace} vs/{one.metadata.name}")
+        yield Objection(
+            f'its snapshot "{key_of(one)}" is there', f"mooring why -n {key.namespace} vs/{one.metadata.name}"
+        )
         if is_restored_from(facts, key_of(one)):
-            yield Objection(f'a claim waits for a volume that is filled from "{key_of(one)}"', f"kubectl -n {key.namespace} get pvc")
+            yield Objection(
+                f'a claim waits for a volume that is filled from "{key_of(one)}"', f"kubectl -n {key.namespace} get pvc"
+            )
 
 
 def group_handle_of(content: VolumeGroupSnapshotContent) -> str:

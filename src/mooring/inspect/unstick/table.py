@@ -72,22 +72,54 @@ RULES: Final = (
     *(
         Rule(ATTACHER_PREFIX, kind, "csi-attacher", protects, points, is_prefix=True)
         for kind, protects, points in (
-            ("volumeattachment", "the volume: it may be attached to this node, and must not be on two", volumes.attachment_points),
+            (
+                "volumeattachment",
+                "the volume: it may be attached to this node, and must not be on two",
+                volumes.attachment_points,
+            ),
             ("pv", "the volume's object, without which nobody can detach it", volumes.volume_points),
         )
     ),
     Rule(PV_PROTECTION, "pv", PROTECTION, "the claim that is bound to it", volumes.protection_of_volume),
-    Rule(VOLUME_FINALIZER, "pv", "csi-provisioner", "the volume on the storage: it would be leaked", volumes.data_of_volume),
+    Rule(
+        VOLUME_FINALIZER,
+        "pv",
+        "csi-provisioner",
+        "the volume on the storage: it would be leaked",
+        volumes.data_of_volume,
+    ),
     Rule(PVC_PROTECTION, "pvc", PROTECTION, _USED, volumes.protection_of_claim),
-    Rule(CLONE_FINALIZER, "pvc", "csi-provisioner", "copies of its volume that are being made", volumes.cloning_of_claim),
-    Rule(CLAIM_FINALIZER, "pvc", SNAPSHOTS, "snapshots of its volume that are being made", snapshots.source_of_snapshot),
+    Rule(
+        CLONE_FINALIZER, "pvc", "csi-provisioner", "copies of its volume that are being made", volumes.cloning_of_claim
+    ),
+    Rule(
+        CLAIM_FINALIZER, "pvc", SNAPSHOTS, "snapshots of its volume that are being made", snapshots.source_of_snapshot
+    ),
     Rule(AS_SOURCE_FINALIZER, "volumesnapshot", SNAPSHOTS, _RESTORED, snapshots.of_snapshot),
     Rule(BOUND_FINALIZER, "volumesnapshot", SNAPSHOTS, "its content, which goes first", snapshots.of_snapshot),
     Rule(IN_GROUP_FINALIZER, "volumesnapshot", SNAPSHOTS, "the group that it belongs to", snapshots.of_snapshot),
     Rule(SNAPSHOT_FINALIZER, "volumesnapshot", "csi-provisioner", _RESTORED, snapshots.restored_from_snapshot),
-    Rule(CONTENT_FINALIZER, "volumesnapshotcontent", "csi-snapshotter", "the snapshot on the storage", snapshots.data_of_content),
-    Rule(GROUP_CONTENT_FINALIZER, "volumegroupsnapshotcontent", "csi-snapshotter", "the group on the storage", snapshots.data_of_group),
-    Rule(GROUP_FINALIZER, "volumegroupsnapshot", SNAPSHOTS, "its content and its snapshots, which go first", snapshots.of_snapshot),
+    Rule(
+        CONTENT_FINALIZER,
+        "volumesnapshotcontent",
+        "csi-snapshotter",
+        "the snapshot on the storage",
+        snapshots.data_of_content,
+    ),
+    Rule(
+        GROUP_CONTENT_FINALIZER,
+        "volumegroupsnapshotcontent",
+        "csi-snapshotter",
+        "the group on the storage",
+        snapshots.data_of_group,
+    ),
+    Rule(
+        GROUP_FINALIZER,
+        "volumegroupsnapshot",
+        SNAPSHOTS,
+        "its content and its snapshots, which go first",
+        snapshots.of_snapshot,
+    ),
 )
 
 
@@ -107,7 +139,9 @@ def _verdict(facts: Facts, finalizer: str) -> Verdict:
 def _points(facts: Facts, rule: Rule, finalizer: str) -> Iterator[Point]:
     """The rule judges only an object in deletion: before it, programs need no reason to keep their finalizers."""
     if not is_deleting(facts.obj):
-        yield Objection("the object is not being deleted, so nothing waits for the finalizer to go", "delete the object first")
+        yield Objection(
+            "the object is not being deleted, so nothing waits for the finalizer to go", "delete the object first"
+        )
     elif _is_ours(facts, rule, finalizer):
         yield from rule.points(facts, finalizer)
     else:
@@ -131,4 +165,6 @@ def _unknown(facts: Facts, finalizer: str) -> Objection:
 
 
 def _foreign(facts: Facts, finalizer: str) -> Objection:
-    return Objection(f"it belongs to the attacher of another driver than {facts.driver}", "see which driver's attacher set it")
+    return Objection(
+        f"it belongs to the attacher of another driver than {facts.driver}", "see which driver's attacher set it"
+    )

@@ -67,8 +67,6 @@ class Removal(msgspec.Struct, frozen=True):
             for one in verdicts(facts)
             if one.finalizer in going
         ]
-        message = (
-            f"{await user_of(self.cluster)} takes off by force, because: {self.forced_because}. What spoke against it: {', '.join(against)}"
-        )
+        message = f"{await user_of(self.cluster)} takes off by force, because: {self.forced_because}. What spoke against it: {', '.join(against)}"
         await tell(self.cluster, self.clock, self.kind, facts.obj, FORCED, message, COMPONENT)
         assert set(going) <= set(finalizers_of(facts.obj))

@@ -47,10 +47,14 @@ def data_of_volume(facts: Facts, finalizer: str) -> Iterator[Point]:
         yield Proof(f"the driver {facts.driver} has no such volume any more")
     elif keeps:
         handle = driver_and_handle(pv)[1]
-        yield Proof(f"its reclaim policy is Retain: the volume {handle} stays on the storage, and no object names it from then on")
+        yield Proof(
+            f"its reclaim policy is Retain: the volume {handle} stays on the storage, and no object names it from then on"
+        )
     elif word is not None and word.exists:
         text = f"the driver {facts.driver} still has the volume: it would be leaked"
-        yield Objection(text, f"let csi-provisioner of {facts.driver} delete it; the reclaim policy Retain keeps it on purpose")
+        yield Objection(
+            text, f"let csi-provisioner of {facts.driver} delete it; the reclaim policy Retain keeps it on purpose"
+        )
     else:
         text = "nobody knows whether the driver still has the volume: it would be leaked"
         yield Objection(text, f"{ask_the_driver(facts)}; the reclaim policy Retain keeps it on purpose")
@@ -64,7 +68,9 @@ def _uses(facts: Facts) -> Iterator[Objection]:
     claim = facts.scene.claims.get(claim_key(ref)) if ref is not None else None
     if claim is not None and ref is not None and ref.uid in ("", claim.metadata.uid):
         key = claim_key(ref)
-        yield Objection(f'the claim "{key}" is bound to it', f"kubectl -n {key.namespace} delete pvc {key.name}, if its data may go")
+        yield Objection(
+            f'the claim "{key}" is bound to it', f"kubectl -n {key.namespace} delete pvc {key.name}, if its data may go"
+        )
     if traces is None:
         return
     for pod in traces.users.get(pv.metadata.name, ()):
@@ -72,7 +78,8 @@ def _uses(facts: Facts) -> Iterator[Objection]:
     for node in nodes_in_use(traces, driver_and_handle(pv)[1]) if facts.driver else ():
         if node not in traces.out_of_service:
             yield Objection(
-                f"the kubelet of {node} reports it as in use", f"end its pods there; if the machine is off: mooring fence {node}"
+                f"the kubelet of {node} reports it as in use",
+                f"end its pods there; if the machine is off: mooring fence {node}",
             )
 
 
@@ -113,7 +120,9 @@ def cloning_of_claim(facts: Facts, finalizer: str) -> Iterator[Point]:
             continue
         other = key_of(claim)
         if Key(getattr(source, "namespace", "") or other.namespace, source.name) == key:
-            yield Objection(f'the claim "{other}" waits for a copy of it', f"mooring why -n {other.namespace} pvc/{other.name}")
+            yield Objection(
+                f'the claim "{other}" waits for a copy of it', f"mooring why -n {other.namespace} pvc/{other.name}"
+            )
             return
     yield Proof("no claim waits for a copy of it")
     if facts.driver:
@@ -156,7 +165,9 @@ def volume_points(facts: Facts, finalizer: str) -> Iterator[Point]:
         yield Objection(f"VolumeAttachment {name} still names it", f"mooring unstick volumeattachment/{name}")
     else:
         yield Proof("no VolumeAttachment names it, no pod on a node uses it, and no kubelet reports it as in use")
-    yield from sidecar_points(facts, _ATTACHER, needs_word=False, has_word=facts.word is not None and facts.word.published_on is not None)
+    yield from sidecar_points(
+        facts, _ATTACHER, needs_word=False, has_word=facts.word is not None and facts.word.published_on is not None
+    )
 
 
 def _held(traces: Traces, uid: str, detached: tuple[str, ...]) -> HeldObject | None:
@@ -170,7 +181,9 @@ def _told(facts: Facts, one: VolumeAttachment) -> tuple[Point, ...]:
     if word is None:
         return ()
     if word.detached_from:
-        return (Proof(f"the driver {word.driver} has detached the volume from node {node} (node id {word.detached_from})"),)
+        return (
+            Proof(f"the driver {word.driver} has detached the volume from node {node} (node id {word.detached_from})"),
+        )
     if word.exists is False:
         return (Proof(f"the driver {word.driver} has no such volume any more"),)
     if word.published_on is None:
@@ -180,7 +193,11 @@ def _told(facts: Facts, one: VolumeAttachment) -> tuple[Point, ...]:
         return (Objection(_published(word.published_on), way_out),)
     strange = word.published_on - {other for name, other in facts.node_ids.items() if name != node}
     if strange:
-        return (Objection(f"{_published(strange)}, which is no other node's id: it may be {node} under another name", way_out),)
+        return (
+            Objection(
+                f"{_published(strange)}, which is no other node's id: it may be {node} under another name", way_out
+            ),
+        )
     where = f"node {node} (node id {node_id})" if node_id else "any node"
     return (Proof(f"the driver {word.driver} does not have the volume published on {where}"),)
 

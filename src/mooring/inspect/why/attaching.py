@@ -41,11 +41,20 @@ def attachment_link(scene: Scene, step: str, attachment: VolumeAttachment) -> Li
         told = diagnosed(error.message, driver=driver, namespace="", program="csi-attacher", scene=scene)
         text = f"the driver {driver} fails to {'detach it from' if leaves else 'attach it to'} node {node}"
         look = Command(f"kubectl get volumeattachment {name} -o yaml", "reads only: the attachment with its error")
-        return failed_link(step, told, text, moment_s(error.time) or asked_s(attachment), error.message, BACK_OFF, (look,))
+        return failed_link(
+            step, told, text, moment_s(error.time) or asked_s(attachment), error.message, BACK_OFF, (look,)
+        )
     silent = silent_link(scene, step, "csi-attacher", driver)
     if silent is not None:
         return silent
-    view = View(DriverCapabilities(driver, publishes=True), scene.attachments, scene.volumes, scene.csi_nodes, _NoCalls(), Memory())
+    view = View(
+        DriverCapabilities(driver, publishes=True),
+        scene.attachments,
+        scene.volumes,
+        scene.csi_nodes,
+        _NoCalls(),
+        Memory(),
+    )
     decision = decide_attachment(view, name)
     return ADVICE[decision.because.__class__](scene, step, attachment, decision.because)
 
@@ -62,7 +71,14 @@ def _done(scene: Scene, step: str, attachment: VolumeAttachment, because: Any) -
 
 
 def _goes_on(scene: Scene, step: str, attachment: VolumeAttachment, because: Any) -> Link:
-    return Link(step, State.WAITING, str(because), Mover.CLUSTER, f"csi-attacher of {attachment.spec.attacher}", asked_s(attachment))
+    return Link(
+        step,
+        State.WAITING,
+        str(because),
+        Mover.CLUSTER,
+        f"csi-attacher of {attachment.spec.attacher}",
+        asked_s(attachment),
+    )
 
 
 def _driver_works(scene: Scene, step: str, attachment: VolumeAttachment, because: Any) -> Link:
@@ -71,13 +87,18 @@ def _driver_works(scene: Scene, step: str, attachment: VolumeAttachment, because
         return _goes_on(scene, step, attachment, because)
     text = f"{because}; nothing was heard of it for {format_duration(float(round(scene.now_s - since_s)))}"
     look = log_command(scene, "csi-attacher", driver)
-    return Link(step, State.WAITING, text, Mover.DRIVER, f"the driver {driver}, or its attacher", since_s, commands=(look,))
+    return Link(
+        step, State.WAITING, text, Mover.DRIVER, f"the driver {driver}, or its attacher", since_s, commands=(look,)
+    )
 
 
 def _not_on_node(scene: Scene, step: str, attachment: VolumeAttachment, because: Any) -> Link:
     driver, node = attachment.spec.attacher, attachment.spec.node_name
     who, retry = f"whoever runs the driver {driver} on the nodes", "goes on by itself when the driver registers there"
-    pods = Command(f"kubectl get pods -A --field-selector spec.nodeName={node}", "reads only: does the driver's node plugin run there?")
+    pods = Command(
+        f"kubectl get pods -A --field-selector spec.nodeName={node}",
+        "reads only: does the driver's node plugin run there?",
+    )
     look = (
         Command(f"kubectl get csinode {node} -o yaml", "reads only: the drivers that are registered on the node"),
         log_outside_pods(scene) or pods,
@@ -93,7 +114,9 @@ def _wrong_object(scene: Scene, step: str, attachment: VolumeAttachment, because
         Mover.OPERATOR,
         "whoever made the VolumeAttachment, or deletes its volume",
         asked_s(attachment),
-        commands=(Command(f"kubectl get volumeattachment {attachment.metadata.name} -o yaml", "reads only: the attachment"),),
+        commands=(
+            Command(f"kubectl get volumeattachment {attachment.metadata.name} -o yaml", "reads only: the attachment"),
+        ),
     )
 
 

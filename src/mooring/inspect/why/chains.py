@@ -65,7 +65,10 @@ def refused_link(refused: SeenEvent, key: Key) -> Link:
 
 def _no_kind_link(kind: str, plurals: list[str]) -> Link:
     line = "kubectl apply -k https://github.com/kubernetes-csi/external-snapshotter/client/config/crd"
-    install = Command(line, "safe: installs the kinds of snapshots; then a snapshot-controller is needed, and a csi-snapshotter per driver")
+    install = Command(
+        line,
+        "safe: installs the kinds of snapshots; then a snapshot-controller is needed, and a csi-snapshotter per driver",
+    )
     text = f"this cluster does not serve {', '.join(plurals)}: their definitions are not installed"
     return Link(kind, State.FAILED, text, Mover.OPERATOR, "whoever runs the cluster", commands=(install,))
 
@@ -107,11 +110,26 @@ def _phase_link(reading: Reading, pv: PersistentVolume) -> Link:
     ref, phase = pv.spec.claim_ref, pv.status.phase
     claim = f'"{ref.namespace}/{ref.name}"' if ref is not None else ""
     if phase == "Failed":
-        return Link("volume", State.FAILED, "its driver could not delete it", Mover.DRIVER, "its driver", error=pv.status.message)
+        return Link(
+            "volume",
+            State.FAILED,
+            "its driver could not delete it",
+            Mover.DRIVER,
+            "its driver",
+            error=pv.status.message,
+        )
     if phase != "Released":
-        return Link("volume", State.DONE, f"bound to the claim {claim}" if phase == "Bound" else "free for a claim that it fits")
+        return Link(
+            "volume", State.DONE, f"bound to the claim {claim}" if phase == "Bound" else "free for a claim that it fits"
+        )
     if pv.spec.persistent_volume_reclaim_policy != "Retain":
-        return Link("volume", State.WAITING, f"its claim {claim} is gone: its provisioner deletes it", Mover.CLUSTER, "csi-provisioner")
+        return Link(
+            "volume",
+            State.WAITING,
+            f"its claim {claim} is gone: its provisioner deletes it",
+            Mover.CLUSTER,
+            "csi-provisioner",
+        )
     text = f"its claim {claim} is gone; it is kept until somebody decides (reclaim policy Retain)"
     again = f'kubectl patch pv {pv.metadata.name} -p \'{{"spec": {{"claimRef": null}}}}\''
     free = Command(again, "offers the volume, with the data that is on it, to other claims", safe=False)
@@ -147,14 +165,22 @@ async def _node(reading: Reading, key: Key) -> Links | None:
 
 def _life_link(reading: Reading, name: str, volumes: int) -> Link:
     node, drivers = reading.scene.nodes.get(Key("", name)), reading.scene.csi_nodes.get(Key("", name))
-    registered = ", ".join(one.name for one in (drivers.spec.drivers if drivers is not None else None) or ()) or "no driver"
+    registered = (
+        ", ".join(one.name for one in (drivers.spec.drivers if drivers is not None else None) or ()) or "no driver"
+    )
     if is_ready(node):
-        return Link("node", State.DONE, f"it reports; {registered} registered; {counted(volumes, 'volume')} attached or on the way")
+        return Link(
+            "node",
+            State.DONE,
+            f"it reports; {registered} registered; {counted(volumes, 'volume')} attached or on the way",
+        )
     if is_out_of_service(node):
         text = "it is tainted out-of-service: its pods go, and its volumes are detached"
         who = "pod collection and the attach/detach controller"
         return Link("node", State.WAITING, text, Mover.CLUSTER, who, silent_since_s(reading.scene, name))
-    return silent_node_link(reading.scene, "node", name, f"it does not report any more; it holds {counted(volumes, 'volume')}")
+    return silent_node_link(
+        reading.scene, "node", name, f"it does not report any more; it holds {counted(volumes, 'volume')}"
+    )
 
 
 async def _snapshot(reading: Reading, key: Key) -> Links | None:
@@ -178,13 +204,17 @@ def _links_of_snapshot(reading: Reading, snapshot: Snapshot | None) -> Links | N
 async def _content(reading: Reading, key: Key) -> Links | None:
     await reading.content(key.name)
     content = reading.scene.contents.get(Key("", key.name))
-    return _links_of_content(reading, content, reading.scene.snapshots.get(snapshot_of(content)) if content is not None else None)
+    return _links_of_content(
+        reading, content, reading.scene.snapshots.get(snapshot_of(content)) if content is not None else None
+    )
 
 
 async def _group_content(reading: Reading, key: Key) -> Links | None:
     await reading.group_content(key.name)
     content = reading.scene.group_contents.get(Key("", key.name))
-    return _links_of_content(reading, content, reading.scene.groups.get(snapshot_of(content)) if content is not None else None)
+    return _links_of_content(
+        reading, content, reading.scene.groups.get(snapshot_of(content)) if content is not None else None
+    )
 
 
 def _links_of_content(reading: Reading, content: Content | None, snapshot: Snapshot | None) -> Links | None:

@@ -107,7 +107,10 @@ class _Failure(msgspec.Struct, frozen=True):
 def _told(claim: PersistentVolumeClaim, *conditions: str) -> _Failure | None:
     """By a condition that holds."""
     found = (condition_of(claim, one) for one in conditions)
-    return next((_Failure(one.message, moment_s(one.last_transition_time)) for one in found if one and one.status == "True"), None)
+    return next(
+        (_Failure(one.message, moment_s(one.last_transition_time)) for one in found if one and one.status == "True"),
+        None,
+    )
 
 
 def _since_s(claim: PersistentVolumeClaim, condition: str) -> float:
@@ -134,8 +137,12 @@ def _of_node(scene: Scene, claim: PersistentVolumeClaim) -> _Failure | None:
     return told or (_Failure(newest.message, newest.first_s) if newest is not None else None)
 
 
-def _failed(scene: Scene, step: str, claim: PersistentVolumeClaim, text: str, program: str, failure: _Failure, *also: Command) -> Link:
-    told = diagnosed(failure.error, driver=_driver(scene, claim), namespace=claim.metadata.namespace, program=program, scene=scene)
+def _failed(
+    scene: Scene, step: str, claim: PersistentVolumeClaim, text: str, program: str, failure: _Failure, *also: Command
+) -> Link:
+    told = diagnosed(
+        failure.error, driver=_driver(scene, claim), namespace=claim.metadata.namespace, program=program, scene=scene
+    )
     return failed_link(step, told, text, failure.since_s, failure.error, f"{program} tries again by itself", also)
 
 
@@ -154,7 +161,9 @@ def _nothing(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any
 def _works(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any) -> Link:
     driver = _driver(scene, claim)
     silent = silent_link(scene, step, RESIZER, driver)
-    return silent or Link(step, State.WAITING, str(because), Mover.CLUSTER, f"{RESIZER} of {driver}", _since_s(claim, names.RESIZING))
+    return silent or Link(
+        step, State.WAITING, str(because), Mover.CLUSTER, f"{RESIZER} of {driver}", _since_s(claim, names.RESIZING)
+    )
 
 
 def _grows(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any) -> Link:
@@ -179,7 +188,14 @@ def _nodes_turn(scene: Scene, step: str, claim: PersistentVolumeClaim, because: 
     if not pods and at != names.NODE_IN_PROGRESS:
         return Link(step, State.WAITING, text, Mover.USER, "whoever creates a pod with this claim", since_s)
     node = next((f" {pod.spec.node_name}" for pod in pods if pod.spec.node_name), "")
-    return Link(step, State.WAITING, text, Mover.CLUSTER, f"the kubelet of node{node}" if node else "the kubelet of its node", since_s)
+    return Link(
+        step,
+        State.WAITING,
+        text,
+        Mover.CLUSTER,
+        f"the kubelet of node{node}" if node else "the kubelet of its node",
+        since_s,
+    )
 
 
 def _in_use(scene: Scene, step: str, claim: PersistentVolumeClaim, because: growing.InUse) -> Link:
@@ -260,7 +276,9 @@ def _modifies(scene: Scene, step: str, claim: PersistentVolumeClaim, because: An
     if failure is None:
         return _works(scene, step, claim, because)
     wanted = claim.spec.volume_attributes_class_name or ""
-    return _failed(scene, step, claim, f'the driver does not give it the VolumeAttributesClass "{wanted}"', RESIZER, failure)
+    return _failed(
+        scene, step, claim, f'the driver does not give it the VolumeAttributesClass "{wanted}"', RESIZER, failure
+    )
 
 
 def _class_missing(scene: Scene, step: str, claim: PersistentVolumeClaim, because: modifying.ClassMissing) -> Link:
@@ -269,14 +287,20 @@ def _class_missing(scene: Scene, step: str, claim: PersistentVolumeClaim, becaus
         return unseen_link(step, f'the VolumeAttributesClass "{because.class_name}" could not be seen')
     text = f'the VolumeAttributesClass "{because.class_name}" does not exist'
     retry = "goes on by itself when the class is created"
-    return Link(step, State.FAILED, text, Mover.USER, "the owner of the claim", retry=retry, commands=(_ATTRIBUTES_CLASSES,))
+    return Link(
+        step, State.FAILED, text, Mover.USER, "the owner of the claim", retry=retry, commands=(_ATTRIBUTES_CLASSES,)
+    )
 
 
 def _class_foreign(scene: Scene, step: str, claim: PersistentVolumeClaim, because: modifying.ForeignClass) -> Link:
-    return Link(step, State.FAILED, str(because.error), Mover.USER, "the owner of the claim", commands=(_ATTRIBUTES_CLASSES,))
+    return Link(
+        step, State.FAILED, str(because.error), Mover.USER, "the owner of the claim", commands=(_ATTRIBUTES_CLASSES,)
+    )
 
 
-_ATTRIBUTES_CLASSES: Final = Command("kubectl get volumeattributesclasses", "reads only: the classes that are there, and whose")
+_ATTRIBUTES_CLASSES: Final = Command(
+    "kubectl get volumeattributesclasses", "reads only: the classes that are there, and whose"
+)
 
 MODIFICATION: Final[Mapping[type, Advice]] = {
     modifying.Gone: _nothing,

@@ -42,7 +42,9 @@ def _missing(scene: Scene, step: str, key: Key) -> Link:
     if scene.is_hidden(PERSISTENT_VOLUME_CLAIMS, key):
         return unseen_link(step, "could not be seen")
     look = Command(f"kubectl -n {key.namespace} get pvc", "reads only: the claims that are there")
-    return Link(step, State.FAILED, f'the claim "{key}" does not exist', Mover.USER, "the owner of the pod", commands=(look,))
+    return Link(
+        step, State.FAILED, f'the claim "{key}" does not exist', Mover.USER, "the owner of the pod", commands=(look,)
+    )
 
 
 # -- advice for each reason of the binder
@@ -88,7 +90,9 @@ def _best_class(scene: Scene) -> str:
 
 def _by_hand(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any) -> Link:
     look = Command("kubectl get pv", "reads only: the volumes that are there")
-    return Link(step, State.FAILED, str(because), Mover.USER, "the owner of the claim", made_s(claim), commands=(_CLASSES, look))
+    return Link(
+        step, State.FAILED, str(because), Mover.USER, "the owner of the claim", made_s(claim), commands=(_CLASSES, look)
+    )
 
 
 def _in_tree(scene: Scene, step: str, claim: PersistentVolumeClaim, because: why.NoSuchPlugin) -> Link:
@@ -107,7 +111,13 @@ def _no_default(scene: Scene, step: str, claim: PersistentVolumeClaim, because: 
     mark = Command(line, "safe: claims that name no class get this one, those that wait for one, too")
     text = "it names no StorageClass, no class is the default, and no free volume fits"
     return Link(
-        step, State.FAILED, text, Mover.USER, "the owner of the claim, or who keeps the classes", made_s(claim), commands=(mark, _CLASSES)
+        step,
+        State.FAILED,
+        text,
+        Mover.USER,
+        "the owner of the claim, or who keeps the classes",
+        made_s(claim),
+        commands=(mark, _CLASSES),
     )
 
 
@@ -119,7 +129,9 @@ def _named_volume(scene: Scene, step: str, claim: PersistentVolumeClaim, because
         Mover.USER,
         "the owner of the claim",
         made_s(claim),
-        commands=(Command(f"kubectl get pv {claim.spec.volume_name} -o yaml", "reads only: what the volume is, and whose"),),
+        commands=(
+            Command(f"kubectl get pv {claim.spec.volume_name} -o yaml", "reads only: what the volume is, and whose"),
+        ),
     )
 
 

@@ -36,12 +36,18 @@ def deletion_links(scene: Scene, obj: Object, kind: str) -> tuple[Link, ...]:
 def with_unstick(link: Link, obj: Object, kind: str) -> Link:
     """The link, for one that does not go on by itself with the command that proves whether its finalizers may go."""
     is_left = link.state is State.FAILED or link.mover is Mover.OPERATOR
-    if not is_left or kind not in UNSTUCK or any("mooring release" in one.line or "mooring unstick" in one.line for one in link.commands):
+    if (
+        not is_left
+        or kind not in UNSTUCK
+        or any("mooring release" in one.line or "mooring unstick" in one.line for one in link.commands)
+    ):
         return link
     key = key_of(obj)
     where = f" -n {key.namespace}" if key.namespace else ""
     line = f"mooring unstick --dry-run{where} {kind}/{key.name}"
-    proves = Command(line, "reads only: proves whether a finalizer may go, or says what speaks against it; without --dry-run it asks")
+    proves = Command(
+        line, "reads only: proves whether a finalizer may go, or says what speaks against it; without --dry-run it asks"
+    )
     return msgspec.structs.replace(link, commands=(*link.commands, proves))
 
 
@@ -68,7 +74,9 @@ def _unknown(step: str, obj: Object, kind: str, finalizer: str) -> Link:
         f"kubectl{where} get {kind} {key.name} -o yaml --show-managed-fields",
         "reads only: which program has written it, and when",
     )
-    there = Command(f"kubectl get customresourcedefinitions -o name | grep {domain}", "reads only: is something of it installed?")
+    there = Command(
+        f"kubectl get customresourcedefinitions -o name | grep {domain}", "reads only: is something of it installed?"
+    )
     return Link(
         step,
         State.FAILED,
@@ -125,9 +133,17 @@ def _protected_volume(scene: Scene, step: str, obj: Any) -> Link | None:
             Mover.USER,
             "the owner of the claim",
             since_s,
-            commands=(Command(f"kubectl -n {key.namespace} delete pvc {key.name}", "deletes the claim, and with it the data", safe=False),),
+            commands=(
+                Command(
+                    f"kubectl -n {key.namespace} delete pvc {key.name}",
+                    "deletes the claim, and with it the data",
+                    safe=False,
+                ),
+            ),
         )
-    return Link(step, State.WAITING, "no claim is bound to it any more", Mover.CLUSTER, "the protection controller", since_s)
+    return Link(
+        step, State.WAITING, "no claim is bound to it any more", Mover.CLUSTER, "the protection controller", since_s
+    )
 
 
 def _attached(scene: Scene, step: str, obj: Any) -> Link | None:
@@ -142,7 +158,9 @@ def _attached(scene: Scene, step: str, obj: Any) -> Link | None:
         text = f"it is still attached to node {held[0].spec.node_name}"
         if link.state is State.FAILED:
             return link
-        return Link(step, State.WAITING, text, Mover.CLUSTER, "the attach/detach controller, then csi-attacher", since_s)
+        return Link(
+            step, State.WAITING, text, Mover.CLUSTER, "the attach/detach controller, then csi-attacher", since_s
+        )
     silent = silent_link(scene, step, "csi-attacher", driver)
     if silent is not None:
         return silent
@@ -155,8 +173,14 @@ def _attached(scene: Scene, step: str, obj: Any) -> Link | None:
             "whoever removed the driver",
             since_s,
             commands=(
-                Command(f"mooring release --driver={driver}", "reads only: proves what is attached nowhere, and says what is"),
-                Command(f"mooring release --driver={driver} --remove", "safe: asks, proves again, and takes off only what is proved"),
+                Command(
+                    f"mooring release --driver={driver}",
+                    "reads only: proves what is attached nowhere, and says what is",
+                ),
+                Command(
+                    f"mooring release --driver={driver} --remove",
+                    "safe: asks, proves again, and takes off only what is proved",
+                ),
             ),
         )
     return Link(step, State.WAITING, "it is attached nowhere", Mover.CLUSTER, f"csi-attacher of {driver}", since_s)
@@ -172,7 +196,14 @@ def _provisioned(scene: Scene, step: str, obj: Any) -> Link | None:
         text = f"the driver {driver} does not delete the volume"
         return failed_link(step, told, text, failed.first_s, failed.message, "csi-provisioner tries again by itself")
     silent = silent_link(scene, step, "csi-provisioner", driver)
-    return silent or Link(step, State.WAITING, "the driver is to delete the volume", Mover.CLUSTER, f"csi-provisioner of {driver}", since_s)
+    return silent or Link(
+        step,
+        State.WAITING,
+        "the driver is to delete the volume",
+        Mover.CLUSTER,
+        f"csi-provisioner of {driver}",
+        since_s,
+    )
 
 
 def _cloned(scene: Scene, step: str, obj: Any) -> Link | None:

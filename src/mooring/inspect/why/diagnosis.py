@@ -52,11 +52,23 @@ def diagnosed(error: str, *, driver: str, namespace: str, program: str, scene: S
     return Diagnosis(Mover.DRIVER, f"the driver {driver}", code=code, commands=(logs,))
 
 
-def failed_link(step: str, told: Diagnosis, text: str, since_s: float, error: str, retry: str, also: tuple[Command, ...] = ()) -> Link:
+def failed_link(
+    step: str, told: Diagnosis, text: str, since_s: float, error: str, retry: str, also: tuple[Command, ...] = ()
+) -> Link:
     """text: where the error names no cause. also: commands after those of the diagnosis. What only waits for others has not failed."""
     state = State.WAITING if told.mover is Mover.CLUSTER and told.cause else State.FAILED
     return Link(
-        step, state, told.cause or text, told.mover, told.who, since_s, error, told.code, told.meaning, retry, (*told.commands, *also)
+        step,
+        state,
+        told.cause or text,
+        told.mover,
+        told.who,
+        since_s,
+        error,
+        told.code,
+        told.meaning,
+        retry,
+        (*told.commands, *also),
     )
 
 
@@ -86,8 +98,14 @@ def _forbidden(found: re.Match[str], namespace: str, scene: Scene | None) -> Dia
         "whoever keeps the sidecars' roles",
         f"{user} has no right to {verb} {what}",
         commands=(
-            Command(f"kubectl create clusterrole {name} --verb={verb} --resource={what}", "safe: a role with this right alone"),
-            Command(f"kubectl create clusterrolebinding {name} --clusterrole={name} {subject}", "safe: gives it to the sidecar"),
+            Command(
+                f"kubectl create clusterrole {name} --verb={verb} --resource={what}",
+                "safe: a role with this right alone",
+            ),
+            Command(
+                f"kubectl create clusterrolebinding {name} --clusterrole={name} {subject}",
+                "safe: gives it to the sidecar",
+            ),
         ),
     )
 
@@ -99,7 +117,10 @@ def _quota(found: re.Match[str], namespace: str, scene: Scene | None) -> Diagnos
         "the owner of the namespace, or who keeps its quota",
         f'the quota "{quota}" of the namespace is used up',
         commands=(
-            Command(f"kubectl -n {namespace} describe resourcequota {quota}", "reads only: what is used, and by how much it is over"),
+            Command(
+                f"kubectl -n {namespace} describe resourcequota {quota}",
+                "reads only: what is used, and by how much it is over",
+            ),
             Command(
                 f"kubectl -n {namespace} patch resourcequota {quota} --type=merge -p "
                 f'\'{{"spec": {{"hard": {{"{_over(found.string)}": "AMOUNT"}}}}}}\'',
@@ -129,7 +150,9 @@ def _no_driver_on_node(found: re.Match[str], namespace: str, scene: Scene | None
 
 
 def _used_by(found: re.Match[str], namespace: str, scene: Scene | None) -> Diagnosis:
-    return Diagnosis(Mover.USER, "the owner of the pods that have the volume", "the volume may be attached to one node at a time")
+    return Diagnosis(
+        Mover.USER, "the owner of the pods that have the volume", "the volume may be attached to one node at a time"
+    )
 
 
 def _timed_out(found: re.Match[str], namespace: str, scene: Scene | None) -> Diagnosis:
@@ -138,14 +161,18 @@ def _timed_out(found: re.Match[str], namespace: str, scene: Scene | None) -> Dia
 
 def _untold(found: re.Match[str], namespace: str, scene: Scene | None) -> Diagnosis:
     cause = "the driver does not delete the snapshot; the Go csi-snapshotter writes the driver's error to its log alone"
-    return Diagnosis(Mover.DRIVER, "the driver of the snapshot", cause, commands=(pods_command(scene, "csi-snapshotter", ""),))
+    return Diagnosis(
+        Mover.DRIVER, "the driver of the snapshot", cause, commands=(pods_command(scene, "csi-snapshotter", ""),)
+    )
 
 
 _CAUSES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, Scene | None], Diagnosis]], ...]] = (
     (re.compile(r'secret (?P<name>[\w.-]+) in namespace (?P<namespace>[\w-]+): secrets "[^"]+" not found'), _secret),
     (re.compile(r'secret "?(?P<namespace>[\w-]+)/(?P<name>[\w.-]+)"?.{0,40}not found'), _secret),
     (
-        re.compile(r'User "(?P<user>[^"]+)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"(?: in API group "(?P<group>[^"]*)")?'),
+        re.compile(
+            r'User "(?P<user>[^"]+)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"(?: in API group "(?P<group>[^"]*)")?'
+        ),
         _forbidden,
     ),
     (re.compile(r"exceeded quota: (?P<quota>[\w.-]+)"), _quota),

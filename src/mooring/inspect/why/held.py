@@ -32,8 +32,13 @@ EVICTION: Final = "taint eviction (kube-controller-manager, or mooring controlle
 
 def held_link(scene: Scene, attachment: VolumeAttachment) -> Link:
     """Of an attachment to a node that is there."""
-    node, pv = attachment.spec.node_name, scene.volumes.get(Key("", attachment.spec.source.persistent_volume_name or ""))
-    link = attachment_link(scene, f"volume {attachment.spec.source.persistent_volume_name or attachment.metadata.name}", attachment)
+    node, pv = (
+        attachment.spec.node_name,
+        scene.volumes.get(Key("", attachment.spec.source.persistent_volume_name or "")),
+    )
+    link = attachment_link(
+        scene, f"volume {attachment.spec.source.persistent_volume_name or attachment.metadata.name}", attachment
+    )
     identity = identity_of(pv) if pv is not None else None
     if identity is None or is_deleting(attachment) or not attachment.status.attached:
         return link
@@ -90,7 +95,10 @@ def _used_link(scene: Scene, link: Link, found: Judged, place: Place) -> Link:
     """A pod wants it there. On a node that does not report the pod has to go first."""
     refs = [wish.ref for wish in place.wishes]
     more = f", and {counted(len(refs) - 1, 'other')}" if len(refs) > 1 else ""
-    text, node = f'attached; the pod "{refs[0].namespace}/{refs[0].name}" has it{more}', scene.nodes.get(Key("", place.node.name))
+    text, node = (
+        f'attached; the pod "{refs[0].namespace}/{refs[0].name}" has it{more}',
+        scene.nodes.get(Key("", place.node.name)),
+    )
     if place.node.is_healthy:
         return Link(link.name, State.DONE, text)
     pods = [pod for ref in refs if (pod := scene.pods.get(Key(ref.namespace, ref.name))) is not None]
@@ -98,7 +106,13 @@ def _used_link(scene: Scene, link: Link, found: Judged, place: Place) -> Link:
     goes, who = max(moves, default=(math.inf, "", CONTROLLER))[1:]
     after = "then it is detached at once" if is_out_of_service(node) else f"then it is detached {found.forced(place)}"
     return Link(
-        link.name, State.WAITING, f"{text}; {goes}; {after}", Mover.CLUSTER, who, silent_since_s(scene, place.node.name), retry=goes
+        link.name,
+        State.WAITING,
+        f"{text}; {goes}; {after}",
+        Mover.CLUSTER,
+        who,
+        silent_since_s(scene, place.node.name),
+        retry=goes,
     )
 
 
@@ -118,4 +132,8 @@ def _eviction(scene: Scene, pod: Pod, node: Node | None) -> tuple[float, str, st
         return decision.after_s, f"the pod is evicted {in_time(decision.after_s)}", EVICTION
     if taints:
         return math.inf, "the pod tolerates that for ever: it stays until somebody deletes it", "the owner of the pod"
-    return math.inf, "the node has no taint yet by which the pod would leave", "node lifecycle (kube-controller-manager)"
+    return (
+        math.inf,
+        "the node has no taint yet by which the pod would leave",
+        "node lifecycle (kube-controller-manager)",
+    )

@@ -108,7 +108,11 @@ def _successor_s(volume: Volume, place: Place) -> float:
     """When the pod was made that wants the volume elsewhere now, 0 for none that shows the end of the one before."""
     elsewhere = (wish for other in volume.places.values() if other is not place for wish in other.wishes)
     names = [ref.name for ref in volume.claims]
-    made = [moment_s(one.created) for one in elsewhere if one.workload.startswith("StatefulSet ") and _is_of(names, one.ref.name)]
+    made = [
+        moment_s(one.created)
+        for one in elsewhere
+        if one.workload.startswith("StatefulSet ") and _is_of(names, one.ref.name)
+    ]
     return min(made, default=0.0)
 
 

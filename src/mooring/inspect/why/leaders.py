@@ -56,14 +56,18 @@ def _silence(step: str, program: str, held: Leader | None, who: str) -> Link | N
     return Link(
         step,
         State.FAILED,
-        f"{program} does not run: nobody renews its Lease {held.key}" + (f", last held by {held.holder}" if held.holder else ""),
+        f"{program} does not run: nobody renews its Lease {held.key}"
+        + (f", last held by {held.holder}" if held.holder else ""),
         Mover.OPERATOR,
         who,
         since_s=held.renewed_s,
         commands=(
-            Command(f"kubectl -n {namespace} get pods", "reads only: whether its pod is there, and why it does not run"),
             Command(
-                f"kubectl -n {namespace} get deployments,statefulsets", "reads only: what is to make that pod; kubectl scale brings it back"
+                f"kubectl -n {namespace} get pods", "reads only: whether its pod is there, and why it does not run"
+            ),
+            Command(
+                f"kubectl -n {namespace} get deployments,statefulsets",
+                "reads only: what is to make that pod; kubectl scale brings it back",
             ),
         ),
     )

@@ -17,7 +17,9 @@ from mooring.inspect.why.leaders import leader
 
 _POD: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _ON_NODES: Final = "node-driver-registrar"
-_COLUMNS: Final = "NODE:.spec.nodeName,NAMESPACE:.metadata.namespace,POD:.metadata.name,CONTAINERS:.spec.containers[*].name"
+_COLUMNS: Final = (
+    "NODE:.spec.nodeName,NAMESPACE:.metadata.namespace,POD:.metadata.name,CONTAINERS:.spec.containers[*].name"
+)
 _ON_DEV: Final = "on a mooring dev there are none: its terminal has each call of the driver, with the answer"
 _PLACE_LENGTH_MAX: Final = 200
 
@@ -29,15 +31,24 @@ def log_command(scene: Scene | None, program: str, driver: str) -> Command:
     if held is not None and _POD.fullmatch(pod):
         namespace = held.key.partition("/")[0]
         line = f"kubectl -n {namespace} logs {shlex.quote(pod)} --all-containers --prefix --tail=100"
-        return Command(line, f"reads only: the logs of the pod that leads for {driver}: {program}'s, and the driver's own beside it")
+        return Command(
+            line,
+            f"reads only: the logs of the pod that leads for {driver}: {program}'s, and the driver's own beside it",
+        )
     return pods_command(scene, program, driver)
 
 
 def log_outside_pods(scene: Scene | None) -> Command | None:
     """The place that a plane without pods, as `mooring dev`, names on its CSIDriver: a comment for the shell; nothing is to be typed."""
     places = (annotation(one, LOG_PLACE) for one in (scene.drivers.values() if scene is not None else ()))
-    place = " ".join(next(filter(None, places), "").split())[:_PLACE_LENGTH_MAX]  # (somebody's text, which must stay a comment)
-    return Command(f"# look at {place}", "it has each call of the driver, with the answer; no pods run here") if place else None
+    place = " ".join(next(filter(None, places), "").split())[
+        :_PLACE_LENGTH_MAX
+    ]  # (somebody's text, which must stay a comment)
+    return (
+        Command(f"# look at {place}", "it has each call of the driver, with the answer; no pods run here")
+        if place
+        else None
+    )
 
 
 def pods_command(scene: Scene | None, program: str, driver: str) -> Command:

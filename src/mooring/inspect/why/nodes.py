@@ -12,7 +12,9 @@ from mooring.inspect.why.chain import Command, Link, Mover, State
 CONTROLLER: Final = "the attach/detach controller (kube-controller-manager, or mooring attachdetach)"
 
 
-def silent_node_link(scene: Scene, step: str, node: str, text: str, since_s: float = 0.0, error: str = "", retry: str = "") -> Link:
+def silent_node_link(
+    scene: Scene, step: str, node: str, text: str, since_s: float = 0.0, error: str = "", retry: str = ""
+) -> Link:
     """since_s: for a node whose own condition does not say since when it is silent."""
     return Link(
         step,

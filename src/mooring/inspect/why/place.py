@@ -36,10 +36,19 @@ def scheduling_link(scene: Scene, pod: Pod) -> Link:
         return Link(STEP, State.DONE, f"on node {pod.spec.node_name}")
     gates = [one.name for one in pod.spec.scheduling_gates or ()]
     if gates:
-        return Link(STEP, State.WAITING, f"its scheduling gates hold it: {', '.join(gates)}", Mover.USER, "whoever set the gates", since_s)
+        return Link(
+            STEP,
+            State.WAITING,
+            f"its scheduling gates hold it: {', '.join(gates)}",
+            Mover.USER,
+            "whoever set the gates",
+            since_s,
+        )
     view = _view(scene)
     claims = check_claims(view, pod) if _sees_claims(scene, pod) else PodClaims()
-    said = next((one for one in pod.status.conditions or () if one.type == "PodScheduled" and one.status == "False"), None)
+    said = next(
+        (one for one in pod.status.conditions or () if one.type == "PodScheduled" and one.status == "False"), None
+    )
     message, told_s = (said.message, moment_s(said.last_transition_time)) if said is not None else ("", 0.0)
     if claims.problem:
         return failed_link(STEP, _told(claims.problem, pod), claims.problem, told_s or since_s, message, _LOOKS_AGAIN)
@@ -64,7 +73,9 @@ def _strange_key(scene: Scene, pod: Pod, since_s: float, message: str) -> Link |
             continue
         keys = {key for one in entries for key in one.topology_keys or ()}
         wanted = pv.spec.node_affinity.required if pv.spec.node_affinity is not None else None
-        terms = [{one.key for one in term.match_expressions or ()} for term in (wanted and wanted.node_selector_terms) or ()]
+        terms = [
+            {one.key for one in term.match_expressions or ()} for term in (wanted and wanted.node_selector_terms) or ()
+        ]
         strange = sorted({key for term in terms for key in term - keys if "kubernetes.io/" not in key})
         if not strange or not all(term & {*strange} for term in terms):
             continue
@@ -84,13 +95,21 @@ def _class_of_elsewhere(scene: Scene, pod: Pod, since_s: float, message: str) ->
         wanted = [one for term in terms or () for one in term.match_label_expressions or ()]
         if storage_class is None or storage_class.provisioner == NO_PROVISIONER or not wanted:
             continue
-        name, places = storage_class.metadata.name, "; ".join(f"{one.key} is {' or '.join(one.values or ())}" for one in wanted)
+        name, places = (
+            storage_class.metadata.name,
+            "; ".join(f"{one.key} is {' or '.join(one.values or ())}" for one in wanted),
+        )
         text = f'its StorageClass "{name}" allows volumes only where {places}, and no node that could take the pod is there'
         keys = ",".join(dict.fromkeys(one.key for one in wanted))
         look = Command(f"kubectl get nodes -L {keys}", "reads only: where the nodes are, by the keys of the class")
-        show = Command(f"kubectl get storageclass {name} -o yaml", "reads only: allowedTopologies; what is wrong there takes another class")
+        show = Command(
+            f"kubectl get storageclass {name} -o yaml",
+            "reads only: allowedTopologies; what is wrong there takes another class",
+        )
         who = "whoever keeps the class, or owns the nodes"
-        return Link(STEP, State.FAILED, text, Mover.OPERATOR, who, since_s, message, retry=_LOOKS_AGAIN, commands=(look, show))
+        return Link(
+            STEP, State.FAILED, text, Mover.OPERATOR, who, since_s, message, retry=_LOOKS_AGAIN, commands=(look, show)
+        )
     return None
 
 
@@ -116,27 +135,43 @@ def _waits(view: View, pod: Pod, claims: PodClaims, since_s: float, *, is_stale:
     if message and not is_stale:
         return failed_link(STEP, _told(message, pod), "", since_s, message, _LOOKS_AGAIN)
     look = Command("kubectl -n kube-system get lease kube-scheduler", "reads only: whether the scheduler is alive")
-    text = f"its claims are ready by now, and {scheduler} has not looked again" if message else f"{scheduler} has not looked at it yet"
+    text = (
+        f"its claims are ready by now, and {scheduler} has not looked again"
+        if message
+        else f"{scheduler} has not looked at it yet"
+    )
     return Link(STEP, State.WAITING, text, Mover.CLUSTER, scheduler, since_s, message, commands=(look,))
 
 
 def _in_use(scene: Scene, pod: Pod, claims: PodClaims, since_s: float, message: str) -> Link:
     claim, namespace = claims.in_use[0], pod.metadata.namespace
-    user = next(one.metadata.name for one in scene.pods.by(BY_CLAIM, str(claim)) if one.spec.node_name and key_of(one) != key_of(pod))
+    user = next(
+        one.metadata.name
+        for one in scene.pods.by(BY_CLAIM, str(claim))
+        if one.spec.node_name and key_of(one) != key_of(pod)
+    )
     text = f'its claim "{claim.name}" is for one pod alone (ReadWriteOncePod), and the pod "{user}" uses it'
-    end = Command(f"kubectl -n {namespace} delete pod {user}", "ends that pod; whatever made it may make it anew", safe=False)
+    end = Command(
+        f"kubectl -n {namespace} delete pod {user}", "ends that pod; whatever made it may make it anew", safe=False
+    )
     who = f'the owner of the pod "{namespace}/{user}"'
     return Link(STEP, State.FAILED, text, Mover.USER, who, since_s, message, retry=_LOOKS_AGAIN, commands=(end,))
 
 
 def _told(text: str, pod: Pod) -> Diagnosis:
-    describe = Command(f"kubectl -n {pod.metadata.namespace} describe pod {pod.metadata.name}", "reads only: what it asks of a node")
-    unknown = Diagnosis(Mover.OPERATOR, "whoever owns the nodes or the pod's demands", "no node takes it", commands=(describe,))
+    describe = Command(
+        f"kubectl -n {pod.metadata.namespace} describe pod {pod.metadata.name}", "reads only: what it asks of a node"
+    )
+    unknown = Diagnosis(
+        Mover.OPERATOR, "whoever owns the nodes or the pod's demands", "no node takes it", commands=(describe,)
+    )
     return next((one for pattern, one in PLACES if pattern.search(text)), unknown)
 
 
 _LOOKS_AGAIN: Final = "the scheduler looks again when something changes"
-_OF_CLAIMS: Final = re.compile('unbound immediate|persistentvolumeclaim "|in-use by another pod|was not created for pod')
+_OF_CLAIMS: Final = re.compile(
+    'unbound immediate|persistentvolumeclaim "|in-use by another pod|was not created for pod'
+)
 """What the check of the claims says: known from the claims themselves as they are now."""
 
 _NO_VOLUME: Final = re.compile("find available persistent volumes to bind")
@@ -146,11 +181,16 @@ _KEYS: Final = Command(
     "kubectl get csinodes -o custom-columns=NAME:.metadata.name,DRIVERS:.spec.drivers[*].name,KEYS:.spec.drivers[*].topologyKeys",
     "reads only: the topology keys that each driver has reported",
 )
-_LIMITS: Final = Command("kubectl get csinodes -o yaml", "reads only: how many volumes of each driver a node takes (allocatable.count)")
-_CAPACITY: Final = Command("kubectl get csistoragecapacities -A", "reads only: how much room the driver has reported, by place")
+_LIMITS: Final = Command(
+    "kubectl get csinodes -o yaml", "reads only: how many volumes of each driver a node takes (allocatable.count)"
+)
+_CAPACITY: Final = Command(
+    "kubectl get csistoragecapacities -A", "reads only: how much room the driver has reported, by place"
+)
 _CLAIMS: Final = Command("kubectl get pvc -A", "reads only: the claims, with their volumes")
 _TAINTS: Final = Command(
-    "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key", "reads only: what keeps pods off each node"
+    "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key",
+    "reads only: what keeps pods off each node",
 )
 
 
@@ -167,19 +207,35 @@ def _cluster(pattern: str, who: str, cause: str) -> tuple[re.Pattern[str], Diagn
 
 
 PLACES: Final = (
-    _cluster("unbound immediate PersistentVolumeClaims", "whoever the claims wait for", "it is placed once its claims are bound"),
     _cluster(
-        "waiting for ephemeral volume controller", "the controller of ephemeral volumes", "it is placed once its own claim has been made"
+        "unbound immediate PersistentVolumeClaims",
+        "whoever the claims wait for",
+        "it is placed once its claims are bound",
+    ),
+    _cluster(
+        "waiting for ephemeral volume controller",
+        "the controller of ephemeral volumes",
+        "it is placed once its own claim has been made",
     ),
     _user(r'persistentvolumeclaim "[^"]+" not found', "the owner of the pod", "a claim that it names does not exist"),
-    _user(r'persistentvolumeclaim "[^"]+" is being deleted', "the owner of the claim", "a claim that it names is being deleted", _CLAIMS),
+    _user(
+        r'persistentvolumeclaim "[^"]+" is being deleted',
+        "the owner of the claim",
+        "a claim that it names is being deleted",
+        _CLAIMS,
+    ),
     _user(
         "was not created for pod",
         "the owner of the claim",
         "a claim that somebody else made has the name of the claim that the pod brings with it",
         _CLAIMS,
     ),
-    _operator("bound to non-existent p", "whoever can bring the volume back", "the PersistentVolume of its claim does not exist", _CLAIMS),
+    _operator(
+        "bound to non-existent p",
+        "whoever can bring the volume back",
+        "the PersistentVolume of its claim does not exist",
+        _CLAIMS,
+    ),
     _operator(
         AFFINITY.pattern,
         "whoever owns the nodes of the volume's zone",
@@ -194,7 +250,10 @@ PLACES: Final = (
         _LIMITS,
     ),
     _operator(
-        "did not have enough free storage", "whoever owns the storage", "the storage that the nodes can reach has no room left", _CAPACITY
+        "did not have enough free storage",
+        "whoever owns the storage",
+        "the storage that the nodes can reach has no room left",
+        _CAPACITY,
     ),
     _operator(
         _NO_VOLUME.pattern,
@@ -203,10 +262,21 @@ PLACES: Final = (
         _VOLUMES,
     ),
     _user("ReadWriteOncePod", "the owner of the other pod", "another pod uses a claim that is for one pod alone"),
-    _user("had no available disk", "the owner of the other pod", "another pod on the node uses the same disk, which only one may write"),
-    _cluster(r"^running (Pre)?Bind plugin", "the scheduler", "a node was chosen, and the pod or its volumes could not be bound to it"),
+    _user(
+        "had no available disk",
+        "the owner of the other pod",
+        "another pod on the node uses the same disk, which only one may write",
+    ),
+    _cluster(
+        r"^running (Pre)?Bind plugin",
+        "the scheduler",
+        "a node was chosen, and the pod or its volumes could not be bound to it",
+    ),
     _operator(
-        r"untolerated taint", "whoever owns the nodes, or the pod's tolerations", "the nodes have taints that it does not tolerate", _TAINTS
+        r"untolerated taint",
+        "whoever owns the nodes, or the pod's tolerations",
+        "the nodes have taints that it does not tolerate",
+        _TAINTS,
     ),
     _operator("were unschedulable", "whoever cordoned the nodes", "the nodes are cordoned", _NODES),
     _operator("were not ready", "whoever runs the nodes", "the nodes are not ready", _NODES),

@@ -77,7 +77,10 @@ def _case(scene: Scene, step: str, pod: Pod, identity: Identity) -> Case:
     found, node = judged(scene, identity.unique), pod.spec.node_name
     taken = found.steps.get(node, Step(node, why.Nothing()))
     failed = next(iter(scene.events(pod, "FailedAttachVolume")), None)
-    error, since_s = failed.message if failed is not None else "", moment_s(pod.status.start_time or pod.metadata.creation_timestamp)
+    error, since_s = (
+        failed.message if failed is not None else "",
+        moment_s(pod.status.start_time or pod.metadata.creation_timestamp),
+    )
     return Case(scene, step, pod, found, found.volume.places.get(node), taken, error, since_s)
 
 
@@ -85,7 +88,9 @@ def _case(scene: Scene, step: str, pod: Pod, identity: Identity) -> Case:
 
 
 def _not_asked(case: Case, because: Any) -> Link:
-    look = Command("kubectl -n kube-system get lease kube-controller-manager", "reads only: whether that controller is alive")
+    look = Command(
+        "kubectl -n kube-system get lease kube-controller-manager", "reads only: whether that controller is alive"
+    )
     text = "nobody has asked the attacher yet: there is no VolumeAttachment for this volume and node"
     return case.waits(text, CONTROLLER, look)
 
@@ -96,13 +101,19 @@ def _not_wanted(case: Case, because: Any) -> Link:
     if node is not None and not is_managed(node):
         text = f"no controller attaches volumes to node {case.node}: its kubelet has not marked it with {MANAGED}"
         line = f"kubectl annotate node {case.node} {MANAGED}=true"
-        mark = Command(line, "safe, unless its kubelet runs with enableControllerAttachDetach: false and attaches by itself")
+        mark = Command(
+            line, "safe, unless its kubelet runs with enableControllerAttachDetach: false and attaches by itself"
+        )
         return case.failed(text, Mover.OPERATOR, f"whoever runs the kubelet of node {case.node}", mark)
     if node is None and not case.scene.is_hidden(NODES, Key("", case.node)):
-        return case.waits(f"its node {case.node} does not exist any more: the pod's object goes", "the pod garbage collector")
+        return case.waits(
+            f"its node {case.node} does not exist any more: the pod's object goes", "the pod garbage collector"
+        )
     found = [text for _, text in obstacles_of(case.judged.view, case.pod)]
     if found:
-        look = Command(f"kubectl -n {case.pod.metadata.namespace} get pvc,pv", "reads only: which claim has which volume")
+        look = Command(
+            f"kubectl -n {case.pod.metadata.namespace} get pvc,pv", "reads only: which claim has which volume"
+        )
         return case.failed(str(why.LeadsNowhere("; ".join(found))), Mover.USER, "the owner of the claim", look)
     return _not_asked(case, because)
 
@@ -123,7 +134,9 @@ def _detaching_first(case: Case, because: why.DetachingFirst) -> Link:
 
 
 def _mismatch(case: Case, because: why.Mismatch) -> Link:
-    look = Command(f"kubectl get volumeattachment {because.name} -o yaml", "reads only: what it is about, and who made it")
+    look = Command(
+        f"kubectl get volumeattachment {because.name} -o yaml", "reads only: what it is about, and who made it"
+    )
     return case.failed(str(because), Mover.OPERATOR, "whoever made that VolumeAttachment", look)
 
 
@@ -175,7 +188,9 @@ def _by_finished_pod(case: Case, because: why.Blocked, holder: Place) -> Link:
 
 
 def _by_unresolved(case: Case, because: why.Blocked, holder: Place) -> Link:
-    look = Command(f"kubectl get pods -A --field-selector spec.nodeName={holder.node.name}", "reads only: the pods of that node")
+    look = Command(
+        f"kubectl get pods -A --field-selector spec.nodeName={holder.node.name}", "reads only: the pods of that node"
+    )
     return case.failed(because.text, Mover.USER, "the owner of that pod", look)
 
 
@@ -223,7 +238,11 @@ def _by_dead_node(case: Case, because: why.Blocked, holder: Place) -> Link:
 
 def _held_by(case: Case, holder: Place) -> str:
     near = [wish.ref for wish in holder.wishes if wish.ref.namespace == case.pod.metadata.namespace]
-    return f'the pod "{near[0].namespace}/{near[0].name}" has it on node {holder.node.name}' if near else f"node {holder.node.name} has it"
+    return (
+        f'the pod "{near[0].namespace}/{near[0].name}" has it on node {holder.node.name}'
+        if near
+        else f"node {holder.node.name} has it"
+    )
 
 
 HOLDERS: Final[Mapping[str, Callable[[Case, why.Blocked, Place], Link]]] = {

@@ -30,7 +30,9 @@ def pod_links(scene: Scene, pod: Pod) -> tuple[Link, ...]:
     claims = [_with_quota(scene, pod, claim_link(scene, key)) for key in claims_of(pod)]
     placed = scheduling_link(scene, pod)
     if is_finished(pod) or not pod.spec.node_name:
-        early = [link for link in claims if link.who != "the scheduler"]  # a claim that waits for the pod's place comes after it
+        early = [
+            link for link in claims if link.who != "the scheduler"
+        ]  # a claim that waits for the pod's place comes after it
         return (*early, placed, *(link for link in claims if link not in early))
     attached = [link for key in claims_of(pod) if (link := attach_link(scene, pod, key))]
     before = [placed, *claims, *attached]
@@ -65,14 +67,22 @@ def mount_link(scene: Scene, pod: Pod, *, is_due: bool) -> Link:
         return Link(step, State.DONE, f"its containers have started{_mounted(pod)}")
     since_s = moment_s(pod.status.start_time or pod.metadata.creation_timestamp)
     if not is_due:
-        return Link(step, State.WAITING, "comes after the links before", Mover.CLUSTER, f"the kubelet of node {node}", since_s)
+        return Link(
+            step, State.WAITING, "comes after the links before", Mover.CLUSTER, f"the kubelet of node {node}", since_s
+        )
     if known is not None and not is_ready(known):
         return silent_node_link(scene, step, node, f"node {node} does not report: nothing is mounted there")
     missing = _unregistered(scene, pod)
     failed = next(iter(scene.events(pod, *MOUNT_EVENTS)), None)
     if failed is None and missing is None:
-        return Link(step, State.WAITING, "the kubelet mounts the volumes", Mover.CLUSTER, f"the kubelet of node {node}", since_s)
-    error = failed.message if failed is not None else f"driver name {missing} not found in the list of registered CSI drivers"
+        return Link(
+            step, State.WAITING, "the kubelet mounts the volumes", Mover.CLUSTER, f"the kubelet of node {node}", since_s
+        )
+    error = (
+        failed.message
+        if failed is not None
+        else f"driver name {missing} not found in the list of registered CSI drivers"
+    )
     driver = missing or next(iter(_drivers(scene, pod)), "")
     told = diagnosed(error, driver=driver, namespace=pod.metadata.namespace, program="kubelet", scene=scene)
     first_s = failed.first_s if failed is not None else since_s
@@ -92,7 +102,9 @@ def _has_run(pod: Pod) -> bool:
 
 def _drivers(scene: Scene, pod: Pod) -> list[str]:
     claims = [scene.claims.get(key) for key in claims_of(pod)]
-    volumes = [scene.volumes.get(Key("", one.spec.volume_name)) for one in claims if one is not None and one.spec.volume_name]
+    volumes = [
+        scene.volumes.get(Key("", one.spec.volume_name)) for one in claims if one is not None and one.spec.volume_name
+    ]
     return [driver for pv in volumes if pv is not None and (driver := driver_and_handle(pv)[0])]
 
 
@@ -111,7 +123,9 @@ def _unregistered(scene: Scene, pod: Pod) -> str | None:
 def end_link(scene: Scene, pod: Pod) -> Link:
     """Of a pod that is being deleted: its node's, for its containers and its mounts."""
     step, node, meta = "end", pod.spec.node_name, pod.metadata
-    since_s = moment_s(meta.deletion_timestamp) - (meta.deletion_grace_period_seconds or 0)  # the server adds the grace period to the time
+    since_s = moment_s(meta.deletion_timestamp) - (
+        meta.deletion_grace_period_seconds or 0
+    )  # the server adds the grace period to the time
     known = scene.nodes.get(Key("", node))
     if known is not None and not is_ready(known):
         text = f"node {node} does not report, so nobody can say that its containers have ended"
@@ -119,7 +133,12 @@ def end_link(scene: Scene, pod: Pod) -> Link:
     failed = next((one for one in scene.events(pod, *MOUNT_EVENTS) if _UNMOUNTS.search(one.message)), None)
     if failed is None:
         return Link(
-            step, State.WAITING, "its containers end, its volumes are unmounted", Mover.CLUSTER, f"the kubelet of node {node}", since_s
+            step,
+            State.WAITING,
+            "its containers end, its volumes are unmounted",
+            Mover.CLUSTER,
+            f"the kubelet of node {node}",
+            since_s,
         )
     driver = next(iter(_drivers(scene, pod)), "")
     told = diagnosed(failed.message, driver=driver, namespace=meta.namespace, program="kubelet", scene=scene)

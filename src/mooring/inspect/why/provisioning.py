@@ -103,11 +103,15 @@ def _seen(scene: Scene, wanted: Wanted) -> Any:
 def _creates(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str, because: Any) -> Link:
     failed = next(iter(scene.events(claim, "ProvisioningFailed")), None)
     if failed is not None:
-        told = diagnosed(failed.message, driver=driver, namespace=claim.metadata.namespace, program="csi-provisioner", scene=scene)
+        told = diagnosed(
+            failed.message, driver=driver, namespace=claim.metadata.namespace, program="csi-provisioner", scene=scene
+        )
         text = f"the driver {driver} does not make the volume"
         if told.code in TOO_LARGE:
             size = (claim.spec.resources.requests or {}).get("storage", "")
-            smaller = Command(anew(claim, "storage", size, "SIZE"), "safe: the claim has no volume yet, and asks for less")
+            smaller = Command(
+                anew(claim, "storage", size, "SIZE"), "safe: the claim has no volume yet, and asks for less"
+            )
             told = msgspec.structs.replace(told, commands=(smaller, *told.commands))
         return failed_link(step, told, text, failed.first_s, failed.message, BACK_OFF)
     silent = silent_link(scene, step, "csi-provisioner", driver)
@@ -128,7 +132,9 @@ def _hindered(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str
     source = source_of(claim)
     own = (_about(source),) if source is not None and source.name in because.failure.error else ()
     error = next((one.message for one in scene.events(claim, "ProvisioningFailed")), "")
-    commands = own or (Command(f"kubectl get storageclass {class_of(claim)} -o yaml", "reads only: the class with its parameters"),)
+    commands = own or (
+        Command(f"kubectl get storageclass {class_of(claim)} -o yaml", "reads only: the class with its parameters"),
+    )
     who = "the owner of the claim, or of its source" if own else "the owner of the claim, or who keeps its class"
     retry = "csi-provisioner tries again when that changes"
     return Link(step, State.FAILED, str(because), Mover.USER, who, made_s(claim), error, retry=retry, commands=commands)
@@ -136,7 +142,9 @@ def _hindered(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str
 
 def _about(source: Source) -> Command:
     kind = "vs" if source.is_snapshot else "pvc"
-    return Command(f"mooring why -n {source.namespace} {kind}/{source.name}", "reads only: what the source of its data waits for")
+    return Command(
+        f"mooring why -n {source.namespace} {kind}/{source.name}", "reads only: what the source of its data waits for"
+    )
 
 
 def _populated(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str, because: why.Populated) -> Link:

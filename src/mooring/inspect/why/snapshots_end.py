@@ -60,15 +60,28 @@ def _controller_works(scene: Scene, step: str, obj: Any, because: Any) -> Link:
 
 def _restored(scene: Scene, step: str, snapshot: Any, because: why.BeingRestored) -> Link:
     namespace = snapshot.metadata.namespace
-    look = Command(f"kubectl -n {namespace} get pvc", "reads only: the claims that wait for a volume; mooring why pvc/NAME says for what")
-    return Link(step, State.WAITING, str(because), Mover.CLUSTER, "csi-provisioner", _since_s(snapshot), commands=(look,))
+    look = Command(
+        f"kubectl -n {namespace} get pvc",
+        "reads only: the claims that wait for a volume; mooring why pvc/NAME says for what",
+    )
+    return Link(
+        step, State.WAITING, str(because), Mover.CLUSTER, "csi-provisioner", _since_s(snapshot), commands=(look,)
+    )
 
 
 def _in_group(scene: Scene, step: str, snapshot: Any, because: why.BelongsToGroup) -> Link:
     group = group_of(view_of(scene), snapshot)
     line = f"kubectl -n {snapshot.metadata.namespace} delete volumegroupsnapshot {group}"
     whole = Command(line, "deletes the whole group, with the data of all its snapshots", safe=False)
-    return Link(step, State.FAILED, str(because), Mover.USER, "the owner of the group snapshot", _since_s(snapshot), commands=(whole,))
+    return Link(
+        step,
+        State.FAILED,
+        str(because),
+        Mover.USER,
+        "the owner of the group snapshot",
+        _since_s(snapshot),
+        commands=(whole,),
+    )
 
 
 def _content_first(scene: Scene, step: str, snapshot: Any, because: Any) -> Link:
@@ -82,7 +95,9 @@ def _driver_deletes(scene: Scene, step: str, content: Any, because: Any) -> Link
     driver, since_s = content.spec.driver, _since_s(content)
     failed = next(iter(scene.events(content, *DELETE_ERRORS)), None)
     if failed is not None:
-        told = diagnosed(failed.message, driver=driver, namespace=ref_of(content).namespace, program="csi-snapshotter", scene=scene)
+        told = diagnosed(
+            failed.message, driver=driver, namespace=ref_of(content).namespace, program="csi-snapshotter", scene=scene
+        )
         text = f"the driver {driver} does not delete the snapshot"
         return failed_link(step, told, text, failed.first_s or since_s, failed.message, BACK_OFF)
     others = [one for one in finalizers_of(content) if one != row_of(content).content_finalizer]
@@ -101,18 +116,40 @@ def _waits_for_snapshot(scene: Scene, step: str, content: Any, because: why.Wait
     if snapshot is not None and snapshot.metadata.uid == ref_of(content).uid:
         line = f"kubectl -n {key.namespace} delete {row.kind.name.lower()} {key.name}"
         with_it = Command(line, "deletes the snapshot; its data go, too, if the content's policy is Delete", safe=False)
-        return Link(step, State.WAITING, str(because), Mover.USER, "the owner of the snapshot", since_s, commands=(with_it,))
+        return Link(
+            step, State.WAITING, str(because), Mover.USER, "the owner of the snapshot", since_s, commands=(with_it,)
+        )
     text = f'it goes with the snapshot "{key}", which does not exist: nobody says whether its data may go'
-    delete = Command(f"kubectl annotate {row.contents.plural} {name} {row.being_deleted}=yes", "deletes its data, too", safe=False)
-    retain = f'kubectl patch {row.contents.plural} {name} --type=merge -p \'{{"spec": {{"deletionPolicy": "Retain"}}}}\''
+    delete = Command(
+        f"kubectl annotate {row.contents.plural} {name} {row.being_deleted}=yes", "deletes its data, too", safe=False
+    )
+    retain = (
+        f'kubectl patch {row.contents.plural} {name} --type=merge -p \'{{"spec": {{"deletionPolicy": "Retain"}}}}\''
+    )
     line = f"{retain} && mooring unstick {row.contents.name.lower()}/{name}"
-    keep = Command(line, "keeps the data on the storage, where no object names them any more; proves that first, and asks", safe=False)
-    return Link(step, State.FAILED, text, Mover.OPERATOR, "whoever knows what the data are", since_s, commands=(delete, keep))
+    keep = Command(
+        line,
+        "keeps the data on the storage, where no object names them any more; proves that first, and asks",
+        safe=False,
+    )
+    return Link(
+        step, State.FAILED, text, Mover.OPERATOR, "whoever knows what the data are", since_s, commands=(delete, keep)
+    )
 
 
 def _wrong(scene: Scene, step: str, content: Any, because: Any) -> Link:
-    look = Command(f"kubectl get {row_of(content).contents.plural} {content.metadata.name} -o yaml", "reads only: the content")
-    return Link(step, State.FAILED, str(because), Mover.OPERATOR, "whoever made the content", _since_s(content), commands=(look,))
+    look = Command(
+        f"kubectl get {row_of(content).contents.plural} {content.metadata.name} -o yaml", "reads only: the content"
+    )
+    return Link(
+        step,
+        State.FAILED,
+        str(because),
+        Mover.OPERATOR,
+        "whoever made the content",
+        _since_s(content),
+        commands=(look,),
+    )
 
 
 Advice: TypeAlias = Callable[[Scene, str, Any, Any], Link]

@@ -95,7 +95,9 @@ def _driver(scene: Scene, snapshot: Snapshot) -> str:
         return content.spec.driver
     for key in claims_of(scene, snapshot):
         claim = scene.claims.get(key)
-        pv = scene.volumes.get(Key("", claim.spec.volume_name)) if claim is not None and claim.spec.volume_name else None
+        pv = (
+            scene.volumes.get(Key("", claim.spec.volume_name)) if claim is not None and claim.spec.volume_name else None
+        )
         if pv is not None and pv.spec.csi is not None:
             return pv.spec.csi.driver
     return ""
@@ -119,7 +121,8 @@ def _class(scene: Scene, snapshot: Snapshot, because: why.ClassMissing | why.NoD
     if not name and marked:
         resource = f"{row.classes.plural}.{row.classes.group}"
         make = Command(
-            f"kubectl annotate {resource} {min(marked)} {row.default_class}=true", "safe: snapshots that name no class get this one"
+            f"kubectl annotate {resource} {min(marked)} {row.default_class}=true",
+            "safe: snapshots that name no class get this one",
         )
     return Link(
         "class",
@@ -135,7 +138,9 @@ def _class(scene: Scene, snapshot: Snapshot, because: why.ClassMissing | why.NoD
 
 
 def _no_default(driver: str, because: Any) -> str:
-    text = "it names no class, and there is no default one" + (f" for the driver {driver} of its volume" if driver else "")
+    text = "it names no class, and there is no default one" + (
+        f" for the driver {driver} of its volume" if driver else ""
+    )
     return text if "cannot find default" in str(because) else str(because)
 
 
@@ -151,8 +156,12 @@ def _new_class(api_version: str, kind: str, default_class: str, name: str, drive
 
 def _wrong(scene: Scene, snapshot: Snapshot, because: Any) -> Link:
     kind, key = row_of(snapshot).kind, key_of(snapshot)
-    look = Command(f"kubectl -n {key.namespace} get {kind.plural} {key.name} -o yaml", "reads only: what it names as its source")
-    contents = Command(f"kubectl get {row_of(snapshot).contents.plural}", "reads only: the contents, and whose they are")
+    look = Command(
+        f"kubectl -n {key.namespace} get {kind.plural} {key.name} -o yaml", "reads only: what it names as its source"
+    )
+    contents = Command(
+        f"kubectl get {row_of(snapshot).contents.plural}", "reads only: the contents, and whose they are"
+    )
     who = "the owner of the snapshot"
     return Link("snapshot", State.FAILED, str(because), Mover.USER, who, _made_s(snapshot), commands=(look, contents))
 
@@ -163,7 +172,15 @@ def _cant_create(scene: Scene, snapshot: Snapshot, because: why.CantCreate) -> L
     if hidden is not None:
         return unseen_link("snapshot", f'its claim "{hidden}" could not be seen')
     if any(claim_link(scene, key).state is not State.DONE for key in claims):
-        return Link("snapshot", State.WAITING, "comes after its claim", Mover.CLUSTER, CONTROLLER, _made_s(snapshot), because.problem)
+        return Link(
+            "snapshot",
+            State.WAITING,
+            "comes after its claim",
+            Mover.CLUSTER,
+            CONTROLLER,
+            _made_s(snapshot),
+            because.problem,
+        )
     error = _error(snapshot, content_of(scene, snapshot))
     return msgspec.structs.replace(_wrong(scene, snapshot, because), error=(error.message or "") if error else "")
 
@@ -198,16 +215,22 @@ def _driver_works(scene: Scene, snapshot: Snapshot, because: Any) -> Link:
 
 def _failed(scene: Scene, snapshot: Snapshot, error: SnapshotError) -> Link:
     driver, message = _driver(scene, snapshot), error.message or ""
-    told = diagnosed(message, driver=driver, namespace=snapshot.metadata.namespace, program="csi-snapshotter", scene=scene)
+    told = diagnosed(
+        message, driver=driver, namespace=snapshot.metadata.namespace, program="csi-snapshotter", scene=scene
+    )
     text = f"the driver {driver} does not make the snapshot"
     return failed_link("snapshot", told, text, moment_s(error.time) or _made_s(snapshot), message, BACK_OFF)
 
 
 def _waits_for_group(scene: Scene, snapshot: Snapshot, because: Any) -> Link:
     owner = next((one.name for one in snapshot.metadata.owner_references or ()), "")
-    look = Command(f"mooring why group/{owner} -n {snapshot.metadata.namespace}", "reads only: what its group waits for")
+    look = Command(
+        f"mooring why group/{owner} -n {snapshot.metadata.namespace}", "reads only: what its group waits for"
+    )
     commands = (look,) if owner else ()
-    return Link("snapshot", State.WAITING, str(because), Mover.CLUSTER, CONTROLLER, _made_s(snapshot), commands=commands)
+    return Link(
+        "snapshot", State.WAITING, str(because), Mover.CLUSTER, CONTROLLER, _made_s(snapshot), commands=commands
+    )
 
 
 Advice: TypeAlias = Callable[[Scene, Any, Any], Link]

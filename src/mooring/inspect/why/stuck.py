@@ -8,7 +8,14 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from mooring.api.binding import amount, claims_of, is_finished, request_of
-from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 from mooring.api.meta import Key, Kind, is_deleting, key_of
 from mooring.api.nodes import is_ready
 from mooring.api.pods import PODS, Pod
@@ -38,7 +45,9 @@ class Stuck:
 
     async def chains(self) -> list[Chain]:
         """Those that failed before those that wait, and the longest first. Raises ApiError."""
-        found = [chain async for kind, key in self._suspects() if (chain := await self._explained(kind, key)) is not None]
+        found = [
+            chain async for kind, key in self._suspects() if (chain := await self._explained(kind, key)) is not None
+        ]
         return sorted([*found, *[chain async for chain in self._refused()]], key=_urgency)
 
     async def _explained(self, kind: str, key: Key) -> Chain | None:
@@ -73,7 +82,10 @@ class Stuck:
 
     async def _refused(self) -> AsyncIterator[Chain]:
         """The claims and pods of workloads that the API server did not let come to be."""
-        chosen, seen = Selection(namespace=self._namespace, field_selector="reason=FailedCreate"), set[tuple[str, Key]]()
+        chosen, seen = (
+            Selection(namespace=self._namespace, field_selector="reason=FailedCreate"),
+            set[tuple[str, Key]](),
+        )
         with contextlib.suppress(Forbidden):
             events = [event async for event in list_all(self._cluster, SEEN_EVENTS, chosen)]
             for event in sorted(events, key=lambda one: one.last_s, reverse=True):

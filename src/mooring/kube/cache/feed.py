@@ -156,7 +156,9 @@ class FeedReader(Generic[T]):
 class Feed(Generic[T]):
     """The reflector's sink, and the door for own writes: prunes, interns, stores, tells."""
 
-    def __init__(self, store: Store[T], prune: Callable[[T], T | None], name: str, clock: Clock, may_be_missing: bool) -> None:
+    def __init__(
+        self, store: Store[T], prune: Callable[[T], T | None], name: str, clock: Clock, may_be_missing: bool
+    ) -> None:
         self._readers: list[FeedReader[T]] = []
         self.heard_at: Instant = -math.inf
         self._clock = clock
@@ -190,7 +192,11 @@ class Feed(Generic[T]):
     def page(self, objects: Sequence[T], version: str, unread: Sequence[UnreadItem]) -> None:
         assert self._relist is not None
         if self._relist.rewound(version):
-            self._log.warning("The API server's versions went back, believing the list alone", version=version, known=self._store.known())
+            self._log.warning(
+                "The API server's versions went back, believing the list alone",
+                version=version,
+                known=self._store.known(),
+            )
         self._relist.keep(unread)
         kept = (self._known(obj) or self._kept(obj) for obj in objects)
         self.deliver(self._relist.page((obj for obj in kept if obj is not None), version))
@@ -236,7 +242,8 @@ class Feed(Generic[T]):
             if self._store.tombstones_lost > self._tombstones_lost:
                 self._tombstones_lost = self._store.tombstones_lost
                 self._log.warning(
-                    "The watch is far behind our own deletions, deleted objects may show up again", count=self._tombstones_lost
+                    "The watch is far behind our own deletions, deleted objects may show up again",
+                    count=self._tombstones_lost,
                 )
         elif (kept := self._kept(obj)) is not None:
             self.deliver(self._store.wrote(kept), by)
@@ -253,7 +260,10 @@ class Feed(Generic[T]):
     def _known(self, obj: T) -> T | None:
         """The stored object in this very state: most of a list that repeats another."""
         stored = self._store.get(key_of(obj))
-        if stored is None or (stored.metadata.uid, stored.metadata.resource_version) != (obj.metadata.uid, obj.metadata.resource_version):
+        if stored is None or (stored.metadata.uid, stored.metadata.resource_version) != (
+            obj.metadata.uid,
+            obj.metadata.resource_version,
+        ):
             return None
         return stored
 

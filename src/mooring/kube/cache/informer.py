@@ -293,7 +293,9 @@ class FreshCache(Generic[T]):
     informer: the cache, of this kind. listing: held for one list at a time.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, informer: Informer[T], kind: Kind[T], listing: asyncio.Lock) -> None:
+    def __init__(
+        self, cluster: Cluster, clock: Clock, informer: Informer[T], kind: Kind[T], listing: asyncio.Lock
+    ) -> None:
         self._cluster, self._clock, self._informer, self._kind = cluster, clock, informer, kind
         self._listing = listing
         self._listed_at: Instant = -math.inf
@@ -308,7 +310,9 @@ class FreshCache(Generic[T]):
         """Returns when the cache has every object that is there now; some that are gone may be in it as well. Raises ApiError."""
         asked_at = self._clock.now()
         async with self._listing:
-            if self._listed_at < asked_at:  # else the list of somebody before us, which began after we had asked, is ours as well
+            if (
+                self._listed_at < asked_at
+            ):  # else the list of somebody before us, which began after we had asked, is ours as well
                 began_at = self._clock.now()
                 self._failure = await self._list()
                 self._listed_at = began_at

@@ -42,7 +42,9 @@ BACKOFF: Final = BackOff(base_s=0.8, cap_s=30.0, jitter=0.0)  # and up to as muc
 HEALTHY_S: Final = 120.0  # a watch that lived this long wipes out the failures before it
 SHORT_S: Final = 1.0  # a watch that ended earlier without news has failed
 WATCH_S: Final = (300.0, 600.0)
-CATCHING_UP_S: Final = 3.0  # a server sends a bookmark two seconds before the time of a watch is over, and counts whole seconds
+CATCHING_UP_S: Final = (
+    3.0  # a server sends a bookmark two seconds before the time of a watch is over, and counts whole seconds
+)
 WATCH_GRACE_S: Final = 60.0  # beyond the time that the server was asked to keep
 PAGE_S: Final = 120.0  # no shorter than a client gives a list
 PAGES_GROW: Final = 4  # times, when a list broke off because pages took too long
@@ -104,7 +106,9 @@ class Reflector(Generic[T]):
         self._failures = 0
         self._forgotten = False  # the server said so since the last healthy watch; the second time we wait
         self._has_news = False  # the running watch has shown a change
-        self._proved_at = -math.inf  # when it was last known that the server's versions go on; what was asked for then proves it
+        self._proved_at = (
+            -math.inf
+        )  # when it was last known that the server's versions go on; what was asked for then proves it
         self._catching_up = CatchingUp()
         self._has_pages = False  # the last list had several
         self._is_fresh = False  # a long list has come in, and no bookmark since
@@ -247,7 +251,12 @@ class Reflector(Generic[T]):
         if lived_s >= HEALTHY_S or self._has_news or (error is None and lived_s >= SHORT_S):
             self._failures, self._forgotten = 0, False
             self.trouble = None
-            self._log.info(4, "The watch ended", after_s=round(lived_s, 1), why="its time was over" if error is None else str(error))
+            self._log.info(
+                4,
+                "The watch ended",
+                after_s=round(lived_s, 1),
+                why="its time was over" if error is None else str(error),
+            )
             return 0.0
         return self._failed(error or Unreachable(f"the server ended the watch of {self._kind.resource} at once"))
 

@@ -80,7 +80,9 @@ class Store(Generic[T]):
     """indexes: name → function that gives the values under which an object is found; it must depend on the object alone."""
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
-        self._objects: dict[str, T] = {}  # by the text of the key, which others have, too: a name, or a value of an index
+        self._objects: dict[
+            str, T
+        ] = {}  # by the text of the key, which others have, too: a name, or a value of an index
         self._indexes = {name: Index(function) for name, function in (indexes or {}).items()}
         self._tombstones: dict[str, int] = {}  # uid → how many lists had begun when it was buried
         self._lists_begun = 0
@@ -94,7 +96,9 @@ class Store(Generic[T]):
         """Further indexes, while the store is empty. One that is there already must be the same function."""
         for name, function in indexes.items():
             assert name in self._indexes or not self._objects, f"the index {name} comes late"
-            assert name not in self._indexes or self._indexes[name].function == function, f"two indexes are called {name}"
+            assert name not in self._indexes or self._indexes[name].function == function, (
+                f"two indexes are called {name}"
+            )
             self._indexes.setdefault(name, Index(function))
 
     def __len__(self) -> int:

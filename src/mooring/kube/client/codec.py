@@ -127,9 +127,13 @@ class Codec(Generic[T]):
             except UNDECODABLE as error:
                 unread.append(_report(kind, raw, error, is_told=len(unread) < TOLD_MAX))
                 if len(unread) > ODD_MAX:
-                    raise ValueError(f"more than {ODD_MAX} of its items can't be read, the last one since: {error}") from None
+                    raise ValueError(
+                        f"more than {ODD_MAX} of its items can't be read, the last one since: {error}"
+                    ) from None
         if len(unread) > TOLD_MAX:
-            _log.error("More objects that can't be decoded were skipped", resource=kind.resource, count=len(unread) - TOLD_MAX)
+            _log.error(
+                "More objects that can't be decoded were skipped", resource=kind.resource, count=len(unread) - TOLD_MAX
+            )
         return Page(tuple(items), found.metadata.resource_version, found.metadata.continue_, tuple(unread))
 
     def _odd_event(self, kind: Kind[T], line: bytes, is_told: bool) -> WatchEvent[T] | None:
@@ -146,7 +150,9 @@ class Codec(Generic[T]):
         except UNDECODABLE as error:
             one = _report(kind, found.object, error, is_told=is_told)
             if found.type == EventType.DELETED.value:
-                raise Gone(f"{kind.resource} {one.name[:300]} was deleted, and can't be read: all are listed again") from None
+                raise Gone(
+                    f"{kind.resource} {one.name[:300]} was deleted, and can't be read: all are listed again"
+                ) from None
         else:
             if is_told:
                 _log.error("A watch event of unknown type was skipped", resource=kind.resource, type=found.type[:40])

@@ -107,7 +107,9 @@ def read_file(path: str, where: str) -> bytes:
         with Path(path).open("rb") as file:
             content = file.read(_FILE_BYTES_MAX + 1)
     except FileNotFoundError:
-        raise ConfigError(f'{where}: the file "{path}" does not exist; check the path, or that it is mounted here') from None
+        raise ConfigError(
+            f'{where}: the file "{path}" does not exist; check the path, or that it is mounted here'
+        ) from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f'{where}: the file "{path}" can\'t be read: {reason}') from None

@@ -177,7 +177,9 @@ class CredentialPlugin:
             return await asyncio.shield(run)
         except asyncio.CancelledError:
             if run.cancelled():
-                raise ConfigError(f'{self._plugin.where}: the plugin "{self._plugin.command}" was ended with its client') from None
+                raise ConfigError(
+                    f'{self._plugin.where}: the plugin "{self._plugin.command}" was ended with its client'
+                ) from None
             raise
 
     def _ended(self, run: asyncio.Task[Credential]) -> None:

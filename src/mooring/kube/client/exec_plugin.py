@@ -53,18 +53,27 @@ async def run_plugin(plugin: ExecPlugin, timeout_s: float) -> PluginAnswer:
     environment = {**plugin.environment, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
     try:
         async with asyncio.timeout(timeout_s):
-            code, output, stderr = await _printed((plugin.command, *plugin.arguments), environment, with_terminal=interactive)
+            code, output, stderr = await _printed(
+                (plugin.command, *plugin.arguments), environment, with_terminal=interactive
+            )
     except TimeoutError:
         raise _failure(plugin, f"did not end within {timeout_s:g} s") from None
     except (OSError, ValueError) as error:
-        raise _failure(plugin, f"can't be started: {getattr(error, 'strerror', None) or type(error).__name__}") from None
+        raise _failure(
+            plugin, f"can't be started: {getattr(error, 'strerror', None) or type(error).__name__}"
+        ) from None
     if code != 0:
         raise _failure(plugin, f"ended with code {code}{_stderr_end(stderr)}")
     return _read_answer(plugin, output, stderr)
 
 
 def _may_interact(plugin: ExecPlugin) -> bool:
-    terminal = plugin.mode is not InteractiveMode.NEVER and sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+    terminal = (
+        plugin.mode is not InteractiveMode.NEVER
+        and sys.stdin is not None
+        and not sys.stdin.closed
+        and sys.stdin.isatty()
+    )
     if plugin.mode is InteractiveMode.ALWAYS and not terminal:
         raise _failure(plugin, "wants to ask on the terminal (interactiveMode: Always), but standard input is none")
     return terminal
@@ -74,7 +83,9 @@ def _read_answer(plugin: ExecPlugin, output: bytes, stderr: bytes) -> PluginAnsw
     try:
         answer = msgspec.json.decode(output, type=dict)
     except (ValueError, RecursionError):
-        raise _failure(plugin, f"printed no JSON object ({len(output)} bytes), expected an ExecCredential{_stderr_end(stderr)}") from None
+        raise _failure(
+            plugin, f"printed no JSON object ({len(output)} bytes), expected an ExecCredential{_stderr_end(stderr)}"
+        ) from None
     if answer.get("kind") != "ExecCredential" or answer.get("apiVersion") != plugin.api_version:
         shown = {name: value if isinstance(value := answer.get(name), str) else "" for name in ("apiVersion", "kind")}
         raise _failure(
@@ -85,7 +96,9 @@ def _read_answer(plugin: ExecPlugin, output: bytes, stderr: bytes) -> PluginAnsw
     status = answer.get("status")
     if not isinstance(status, dict):
         raise _failure(plugin, "printed an ExecCredential without status")
-    token, certificate, key = (_text(plugin, status, name) for name in ("token", "clientCertificateData", "clientKeyData"))
+    token, certificate, key = (
+        _text(plugin, status, name) for name in ("token", "clientCertificateData", "clientKeyData")
+    )
     if bool(certificate) != bool(key):
         raise _failure(plugin, "printed only one of clientCertificateData and clientKeyData")
     if not token and not certificate:
@@ -109,7 +122,9 @@ def _expiry(plugin: ExecPlugin, status: dict[str, Any]) -> float | None:
     try:
         return parse_rfc3339(text)
     except ValueError:
-        raise _failure(plugin, "printed an expirationTimestamp that is no RFC 3339 time, as in 2024-01-02T03:04:05Z") from None
+        raise _failure(
+            plugin, "printed an expirationTimestamp that is no RFC 3339 time, as in 2024-01-02T03:04:05Z"
+        ) from None
 
 
 def _failure(plugin: ExecPlugin, what: str) -> ConfigError:

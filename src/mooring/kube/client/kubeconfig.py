@@ -58,7 +58,9 @@ def _of_home(environ: Mapping[str, str]) -> list[str]:
     return [file] if os.path.isabs(file) and os.path.exists(file) else []
 
 
-def in_cluster(environ: Mapping[str, str], folder: str = SERVICE_ACCOUNT, *, remedy: str = "give --kubeconfig") -> ClusterConfig:
+def in_cluster(
+    environ: Mapping[str, str], folder: str = SERVICE_ACCOUNT, *, remedy: str = "give --kubeconfig"
+) -> ClusterConfig:
     """The pod's API server and service account. remedy: advice in the error for a process in no pod. Raises ConfigError."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
@@ -139,7 +141,9 @@ def _server(cluster: KubeconfigEntry, tls: Tls) -> str:
 def _tls(cluster: KubeconfigEntry, user: KubeconfigEntry | None) -> Tls:
     authority, insecure = cluster.pem("certificate-authority"), cluster.flag("insecure-skip-tls-verify")
     if authority is not None and insecure:
-        raise ConfigError(f"{cluster.where}: has a certificate-authority and insecure-skip-tls-verify; remove one of them")
+        raise ConfigError(
+            f"{cluster.where}: has a certificate-authority and insecure-skip-tls-verify; remove one of them"
+        )
     certificate = user.pem("client-certificate") if user else None
     key = user.pem("client-key") if user else None
     if (certificate is None) != (key is None):

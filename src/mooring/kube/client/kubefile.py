@@ -140,7 +140,9 @@ def _named(top: KubeconfigEntry, field: str, inner: str) -> dict[str, Kubeconfig
         if not name:
             raise ConfigError(f"{item.where} has no name")
         values = item.child(inner)
-        found.setdefault(name, KubeconfigEntry(values.values if values else {}, f'{top.where}: {inner} "{name}"', top.folder))
+        found.setdefault(
+            name, KubeconfigEntry(values.values if values else {}, f'{top.where}: {inner} "{name}"', top.folder)
+        )
     return found
 
 

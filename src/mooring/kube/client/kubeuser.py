@@ -16,7 +16,9 @@ _EXEC_GROUP: Final = "client.authentication.k8s.io"
 _EXEC_VERSIONS: Final = (f"{_EXEC_GROUP}/v1", f"{_EXEC_GROUP}/v1beta1")
 
 
-def read_user(user: KubeconfigEntry, cluster: KubeconfigEntry, tls: Tls, server: str, environ: Mapping[str, str]) -> KubeconfigUser:
+def read_user(
+    user: KubeconfigEntry, cluster: KubeconfigEntry, tls: Tls, server: str, environ: Mapping[str, str]
+) -> KubeconfigUser:
     """tls, server: for exec plugins. A token goes before a password, that before a plugin, as in client-go. Raises ConfigError."""
     headers = _impersonation(user)
     token, token_file = user.text("token"), user.path("tokenFile")
@@ -33,7 +35,9 @@ def read_user(user: KubeconfigEntry, cluster: KubeconfigEntry, tls: Tls, server:
     if plugin is not None:
         return KubeconfigUser(exec_plugin=_exec_plugin(plugin, cluster, tls, server, environ), headers=headers)
     if user.values.get("auth-provider") is not None:
-        raise ConfigError(f"{user.where}: auth-provider is not supported (nor by kubectl since 1.26); use an exec plugin")
+        raise ConfigError(
+            f"{user.where}: auth-provider is not supported (nor by kubectl since 1.26); use an exec plugin"
+        )
     return KubeconfigUser(headers=headers)
 
 
@@ -42,7 +46,9 @@ def _token(user: KubeconfigEntry, token: str, token_file: str) -> str:
     if token_file and not token:
         content = read_file(token_file, f"{user.where}: tokenFile").decode(errors="replace")
         if clean_token(content) is None:
-            raise ConfigError(f'{user.where}: tokenFile "{token_file}" holds no token, or one with characters that no token has')
+            raise ConfigError(
+                f'{user.where}: tokenFile "{token_file}" holds no token, or one with characters that no token has'
+            )
     if not token:
         return ""
     clean = clean_token(token)
@@ -53,7 +59,10 @@ def _token(user: KubeconfigEntry, token: str, token_file: str) -> str:
 
 def _impersonation(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
     name = user.text("as")
-    headers = [("Impersonate-Uid", user.text("as-uid")), *(("Impersonate-Group", group) for group in user.texts("as-groups"))]
+    headers = [
+        ("Impersonate-Uid", user.text("as-uid")),
+        *(("Impersonate-Group", group) for group in user.texts("as-groups")),
+    ]
     extra = user.child("as-user-extra")
     for key in extra.values if extra else ():
         assert extra is not None
@@ -67,7 +76,9 @@ def _impersonation(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
-def _exec_plugin(plugin: KubeconfigEntry, cluster: KubeconfigEntry, tls: Tls, server: str, environ: Mapping[str, str]) -> ExecPlugin:
+def _exec_plugin(
+    plugin: KubeconfigEntry, cluster: KubeconfigEntry, tls: Tls, server: str, environ: Mapping[str, str]
+) -> ExecPlugin:
     version = plugin.text("apiVersion")
     if version not in _EXEC_VERSIONS:
         raise ConfigError(f'{plugin.where}: apiVersion is "{version}", must be {" or ".join(_EXEC_VERSIONS)}')
@@ -117,7 +128,11 @@ def _command(plugin: KubeconfigEntry, environ: Mapping[str, str]) -> str:
 
 def _cluster_info(cluster: KubeconfigEntry, tls: Tls, server: str) -> dict[str, Any]:
     """spec.cluster of the plugin's input."""
-    info: dict[str, Any] = {"server": server, "tls-server-name": tls.server_name, "proxy-url": cluster.text("proxy-url")}
+    info: dict[str, Any] = {
+        "server": server,
+        "tls-server-name": tls.server_name,
+        "proxy-url": cluster.text("proxy-url"),
+    }
     info["insecure-skip-tls-verify"] = tls.insecure
     if tls.authority is not None:
         info["certificate-authority-data"] = base64.b64encode(tls.authority.read()).decode()

@@ -47,7 +47,9 @@ def paths_of(kind: Kind[Any]) -> ResourcePaths:
     return ResourcePaths(kind)
 
 
-def list_query(selection: Selection, limit: int, continue_token: str, resource_version: str, *, with_objects: bool = True) -> str:
+def list_query(
+    selection: Selection, limit: int, continue_token: str, resource_version: str, *, with_objects: bool = True
+) -> str:
     """`?…` of a list, "" when nothing is asked for. A continue token says the version itself; servers refuse both.
 
     with_objects: False for rows alone.
@@ -89,7 +91,9 @@ def _segment(text: str, what: str) -> str:
     if not text:
         raise BadRequest(f"resource {what} may not be empty", reason="BadRequest")
     if text in (".", "..") or "/" in text or "%" in text:
-        raise BadRequest(f"invalid resource {what} {shown!r}: it may not be '.' or '..', nor contain '/' or '%'", reason="BadRequest")
+        raise BadRequest(
+            f"invalid resource {what} {shown!r}: it may not be '.' or '..', nor contain '/' or '%'", reason="BadRequest"
+        )
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:

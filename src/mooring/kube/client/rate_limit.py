@@ -44,7 +44,9 @@ class TokenBucket:
 class Throttle:
     """Waits for the bucket before each request, and says so when that takes long."""
 
-    def __init__(self, qps: float | None, burst: int, clock: Clock, flags: str = "--kube-api-qps and --kube-api-burst") -> None:
+    def __init__(
+        self, qps: float | None, burst: int, clock: Clock, flags: str = "--kube-api-qps and --kube-api-burst"
+    ) -> None:
         """qps, burst: as client-go reads them: None or negative is no limit, 0 is 5; 0 for burst is 10 then. qps > 0 needs burst > 0.
 
         flags: by which people raise the limit.

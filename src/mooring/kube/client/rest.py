@@ -145,7 +145,9 @@ def _as_http(request: Request) -> tuple[str, str, object, str]:
     if request.verb is Verb.LIST:
         selection = request.selection
         rows = request.kind.struct is Row
-        query = list_query(selection, request.limit, request.continue_token, request.resource_version, with_objects=not rows)
+        query = list_query(
+            selection, request.limit, request.continue_token, request.resource_version, with_objects=not rows
+        )
         return method, paths.collection(selection.namespace) + query, None, _JSON
     if request.verb is Verb.SERVES:
         return method, paths.version, None, _JSON
@@ -156,7 +158,12 @@ def _as_http(request: Request) -> tuple[str, str, object, str]:
         return method, path, request.body.body, request.body.type.value
     if request.verb is Verb.DELETE:
         return method, path, _delete_options(request), _JSON
-    return method, path, _typed(kind, request.body) if request.verb in (Verb.CREATE, Verb.REPLACE) else request.body, _JSON
+    return (
+        method,
+        path,
+        _typed(kind, request.body) if request.verb in (Verb.CREATE, Verb.REPLACE) else request.body,
+        _JSON,
+    )
 
 
 def _delete_options(request: Request) -> dict[str, Any] | None:
@@ -212,13 +219,16 @@ def _encoded(body: object) -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        raise BadRequest("the body holds half a character (a lone surrogate), which JSON can't carry", reason="BadRequest") from None
+        raise BadRequest(
+            "the body holds half a character (a lone surrogate), which JSON can't carry", reason="BadRequest"
+        ) from None
 
 
 def _undecodable(method: str, path: str, response: Response, error: Exception) -> ServerError:
     """A success that can't be read: what was asked has happened, or may have. The body is not shown, it may hold a secret."""
     return ServerError(
-        f"the server's answer to {method} {path} ({response.status}, {len(response.body)} bytes) can't be read: {_why(error)}", code=502
+        f"the server's answer to {method} {path} ({response.status}, {len(response.body)} bytes) can't be read: {_why(error)}",
+        code=502,
     )
 
 

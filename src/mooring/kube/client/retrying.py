@@ -44,7 +44,9 @@ class ClientMetrics:
         key = (status, host, method)
         counter = self._request_counters.get(key)
         if counter is None:
-            counter = self._request_counters[key] = self._requests.labels(str(status) if status else "<error>", host, method)
+            counter = self._request_counters[key] = self._requests.labels(
+                str(status) if status else "<error>", host, method
+            )
         counter.inc()
 
     def waited(self, seconds: float, host: str, method: str) -> None:
@@ -89,7 +91,9 @@ class BodyStream(Protocol):
 class Transport(Protocol):
     """Carries requests to one server; each raises Unreachable and nothing else. path: begins with a slash, already escaped."""
 
-    async def request(self, method: str, path: str, headers: Pairs, body: bytes | None, timeout_s: float) -> Response: ...
+    async def request(
+        self, method: str, path: str, headers: Pairs, body: bytes | None, timeout_s: float
+    ) -> Response: ...
 
     async def stream(self, path: str, headers: Pairs, timeout_s: float) -> BodyStream:
         """GET. timeout_s: until the headers of the answer are there."""
@@ -147,7 +151,14 @@ class RetryingClient:
         await self.transport.close()
 
     async def ask(
-        self, method: str, path: str, body: bytes | None = None, content_type: str = "", *, is_list: bool = False, accept: str = ""
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        content_type: str = "",
+        *,
+        is_list: bool = False,
+        accept: str = "",
     ) -> Response:
         """The answer, whatever its status. accept: the form of the answer, "" for that of all requests.
 
@@ -184,7 +195,9 @@ class RetryingClient:
 
         return await self._send_with_retries(send, "WATCH", path)
 
-    async def _send_with_retries(self, send: Callable[[], Awaitable[tuple[Credential, _Either]]], method: str, path: str) -> _Either:
+    async def _send_with_retries(
+        self, send: Callable[[], Awaitable[tuple[Credential, _Either]]], method: str, path: str
+    ) -> _Either:
         """Retries until the response is final. send: gives the response, and the credential that was sent."""
         renewed, retry_count, waited_s = False, 0, 0.0
         while True:
@@ -202,7 +215,12 @@ class RetryingClient:
             retry_count += 1
             waited_s += wait_s
             _log.info(
-                2, "The API server asked to come back later", status=response.status, method=method, path=path, wait_s=round(wait_s, 3)
+                2,
+                "The API server asked to come back later",
+                status=response.status,
+                method=method,
+                path=path,
+                wait_s=round(wait_s, 3),
             )
             await self._clock.sleep(wait_s)
 

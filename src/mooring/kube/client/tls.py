@@ -97,7 +97,9 @@ def tls_reason(error: BaseException) -> str:
     for _ in range(8):
         if cause is None:
             break
-        if isinstance(cause, ssl.SSLError) and type(cause).__module__ == "ssl":  # (an HTTP library's own may be SSLErrors without a reason)
+        if (
+            isinstance(cause, ssl.SSLError) and type(cause).__module__ == "ssl"
+        ):  # (an HTTP library's own may be SSLErrors without a reason)
             return _explained(cause)
         cause = getattr(cause, "os_error", None) or cause.__cause__ or cause.__context__
     return ""
@@ -119,7 +121,9 @@ def _explained(error: ssl.SSLError) -> str:
 def _trust(context: ssl.SSLContext, authority: Pem) -> None:
     blocks = _CERTIFICATE.findall(authority.read())
     if not blocks:
-        raise ConfigError(f"{_source(authority)}: holds no certificate; expected PEM text (-----BEGIN CERTIFICATE-----)")
+        raise ConfigError(
+            f"{_source(authority)}: holds no certificate; expected PEM text (-----BEGIN CERTIFICATE-----)"
+        )
     try:
         context.load_verify_locations(cadata=b"\n".join(blocks).decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
@@ -129,7 +133,9 @@ def _trust(context: ssl.SSLContext, authority: Pem) -> None:
 def _show(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
     certificate_text, key_text = certificate.read(), key.read()
     if not _CERTIFICATE.search(certificate_text):
-        raise ConfigError(f"{_source(certificate)}: holds no certificate; expected PEM text (-----BEGIN CERTIFICATE-----)")
+        raise ConfigError(
+            f"{_source(certificate)}: holds no certificate; expected PEM text (-----BEGIN CERTIFICATE-----)"
+        )
     if b"PRIVATE KEY-----" not in key_text:
         raise ConfigError(f"{_source(key)}: holds no private key; expected PEM text (-----BEGIN PRIVATE KEY-----)")
     if b"ENCRYPTED" in key_text:
@@ -139,7 +145,9 @@ def _show(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
             context.load_cert_chain(certificate_path, key_path, password=_no_passphrase)
         except (ssl.SSLError, ValueError) as error:
             if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
-                raise ConfigError(f"{_source(key)}: is not the key of the certificate in {_source(certificate)}") from None
+                raise ConfigError(
+                    f"{_source(key)}: is not the key of the certificate in {_source(certificate)}"
+                ) from None
             raise ConfigError(
                 f"{_source(certificate)} with {_source(key)}: can't be used as certificate and key: {_reason(error)}"
             ) from None
@@ -171,7 +179,9 @@ def _no_passphrase() -> str:
 
 def _stamp(tls: Tls) -> _Stamp:
     """A value that changes when one of the files does."""
-    return tuple(_file_stamp(pem.path) for pem in (tls.authority, tls.certificate, tls.key) if pem is not None and pem.path)
+    return tuple(
+        _file_stamp(pem.path) for pem in (tls.authority, tls.certificate, tls.key) if pem is not None and pem.path
+    )
 
 
 def _file_stamp(path: str) -> tuple[int, int, int]:

@@ -85,7 +85,9 @@ class HttpTransport:
         self._pool.close()
         await self._pool.ended()
 
-    async def _answer(self, method: str, data: bytes, deadline: float, *, is_stream: bool) -> tuple[Connection, ResponseHead, bytes]:
+    async def _answer(
+        self, method: str, data: bytes, deadline: float, *, is_stream: bool
+    ) -> tuple[Connection, ResponseHead, bytes]:
         """The answer's head, and its body unless that is a stream; then the connection stays with the caller. deadline: loop time."""
         self._look_at_context()
         pool, needs_new = self._pool, False
@@ -164,7 +166,9 @@ class ResponseStream:
         try:
             data = await self._some()
         except TimeoutError:
-            raise Unreachable(f"{self._place} neither sent anything nor ended the watch when its time was over") from None
+            raise Unreachable(
+                f"{self._place} neither sent anything nor ended the watch when its time was over"
+            ) from None
         except _FAULTS as error:
             raise Unreachable(_reason(error, self._place)) from None
         finally:

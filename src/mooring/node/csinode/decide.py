@@ -22,7 +22,8 @@ from mooring.node.drivers import DriverOnNode
 NODE_IDS: Final = "csi.volume.kubernetes.io/nodeid"
 MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 MIGRATED_PLUGINS: Final = frozenset(
-    f"kubernetes.io/{name}" for name in ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
+    f"kubernetes.io/{name}"
+    for name in ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
 )
 """Whose volumes go to CSI drivers in Kubernetes 1.36, all of them for good."""
 
@@ -92,7 +93,9 @@ def decide_refresh(csinode: CSINode, coming: DriverOnNode) -> Decision[Patch]:
         return Decision(lost, problem=lost)
     if not _is_alike(present, coming):
         keys = tuple(sorted(present.topology_keys or ()))
-        otherwise = why.AnswersOtherwise(coming.driver, present.node_id, keys, coming.node_id, tuple(sorted(coming.topology)))
+        otherwise = why.AnswersOtherwise(
+            coming.driver, present.node_id, keys, coming.node_id, tuple(sorted(coming.topology))
+        )
         return Decision(otherwise, problem=otherwise)
     return decide_csinode(csinode, coming)
 
@@ -110,7 +113,9 @@ def decide_migrated(csinode: CSINode) -> Decision[Patch]:
     named = (csinode.metadata.annotations or {}).get(MIGRATED, "")
     if set(filter(None, named.split(","))) == MIGRATED_PLUGINS:
         return Decision(why.MigratedNamed())
-    body = {"metadata": {"annotations": {MIGRATED: migrated_text()}, "resourceVersion": csinode.metadata.resource_version}}
+    body = {
+        "metadata": {"annotations": {MIGRATED: migrated_text()}, "resourceVersion": csinode.metadata.resource_version}
+    }
     return Decision(why.MigratedUnnamed(), (merge_patch(body, of=csinode),))
 
 
@@ -126,7 +131,9 @@ def new_csinode(node: Node) -> dict[str, Any]:
         "metadata": {
             "name": node.metadata.name,
             "annotations": {MIGRATED: migrated_text()},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node.metadata.name, "uid": node.metadata.uid}],
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name, "uid": node.metadata.uid}
+            ],
         },
         "spec": {"drivers": []},
     }
@@ -162,7 +169,11 @@ def _find(drivers: Sequence[CSINodeDriver], name: str) -> tuple[int, CSINodeDriv
 
 
 def _append(drivers: Sequence[CSINodeDriver], coming: DriverOnNode) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": coming.driver, "nodeID": coming.node_id, "topologyKeys": sorted(coming.topology) or None}
+    entry: dict[str, Any] = {
+        "name": coming.driver,
+        "nodeID": coming.node_id,
+        "topologyKeys": sorted(coming.topology) or None,
+    }
     if coming.count is not None:
         entry["allocatable"] = {"count": coming.count}
     if drivers:
@@ -195,4 +206,6 @@ def _is_alike(present: CSINodeDriver, coming: DriverOnNode) -> bool:
 
 def _patched(csinode: CSINode, *operations: dict[str, Any]) -> Patch:
     """The patch of this very version: another writer's entry is not lost."""
-    return json_patch(({"op": "test", "path": "/metadata/resourceVersion", "value": csinode.metadata.resource_version}, *operations))
+    return json_patch(
+        ({"op": "test", "path": "/metadata/resourceVersion", "value": csinode.metadata.resource_version}, *operations)
+    )

@@ -98,7 +98,9 @@ class Entries:
         self._is_there, self._enter, self._grace_s = is_there, enter, grace_s
         self._settled_at: Instant = 0.0
         self._missing: dict[str, Instant] = {}
-        self.controller: Controller[str] = Controller(runtime, "node-csinode", self.reconcile, workers=1, label="node", log=_log)
+        self.controller: Controller[str] = Controller(
+            runtime, "node-csinode", self.reconcile, workers=1, label="node", log=_log
+        )
         drivers.on_change(self._changed)
 
     def start(self) -> None:
@@ -120,14 +122,22 @@ class Entries:
     async def _take_off(self, name: str) -> None:
         if self._is_there(name):
             return
-        _log.warning("Nobody registers this driver any more: its entry in CSINode is removed", driver=name, node=self._name)
+        _log.warning(
+            "Nobody registers this driver any more: its entry in CSINode is removed", driver=name, node=self._name
+        )
         try:
-            await self._objects.take_off(name)  # the lock serves in order: a registration that begins now enters the driver again
+            await self._objects.take_off(
+                name
+            )  # the lock serves in order: a registration that begins now enters the driver again
         except WriteRefused as error:
             raise Retry(f"the driver {name} could not be taken off Node and CSINode: {error}") from None
 
     async def _enter_again(self, name: str) -> None:
-        _log.warning("This driver is registered, and has lost its entry in CSINode: it is entered again", driver=name, node=self._name)
+        _log.warning(
+            "This driver is registered, and has lost its entry in CSINode: it is entered again",
+            driver=name,
+            node=self._name,
+        )
         try:
             await self._enter(name)
         except (ApiError, WriteRefused) as error:

@@ -71,7 +71,9 @@ class Plugins:
         self._generation, self._connect, self._plugin_at = generation, connect, plugin_at
         self._registered: dict[Path, int] = {}  # of the sockets whose plugin was registered: the generation
         self._clock, self._grace_s = runtime.clock, grace_s
-        self._gone_since: dict[Path, float] = {}  # of the sockets whose plugin is still registered: when they went, monotonic
+        self._gone_since: dict[
+            Path, float
+        ] = {}  # of the sockets whose plugin is still registered: when they went, monotonic
         self._registering: dict[str, Path] = {}  # by driver name: the socket whose registration is under way
         how = Deciding(self.decide, self.perform, _tell_nobody)
         self.controller: Controller[Path] = Controller(
@@ -141,7 +143,9 @@ class Plugins:
         finally:
             del self._registering[info.name]
 
-    async def _register_valid(self, plugin: Registration, socket: Path, generation: int, info: PluginInfo, version: Version) -> None:
+    async def _register_valid(
+        self, plugin: Registration, socket: Path, generation: int, info: PluginInfo, version: Version
+    ) -> None:
         endpoint = info.endpoint or str(socket)
         driver = RegisteredDriver(info.name, socket, endpoint, version, self._client(info.name, endpoint))
         self._registered[socket] = generation  # from here on, a socket that goes is unregistered
@@ -158,11 +162,15 @@ class Plugins:
     def _valid(self, info: PluginInfo, socket: Path) -> Version:
         """The version of CSI to speak. Raises _Refusal."""
         if not DRIVER_NAME.fullmatch(info.name):
-            raise _Refusal(f"plugin validation failed with err: {info.name!r} is no driver name: 1 to 63 letters, digits, dashes and dots")
+            raise _Refusal(
+                f"plugin validation failed with err: {info.name!r} is no driver name: 1 to 63 letters, digits, dashes and dots"
+            )
         version = highest_supported(info.supported_versions)
         if version is None:
             versions = ", ".join(info.supported_versions) or "none"
-            raise _Refusal(f"plugin validation failed with err: none of the CSI versions reported are supported: {versions}")
+            raise _Refusal(
+                f"plugin validation failed with err: none of the CSI versions reported are supported: {versions}"
+            )
         present = self._drivers.find(info.name)
         if present is not None and present.socket not in (socket, *self._gone_since) and present.version >= version:
             raise _Refusal(
@@ -179,7 +187,9 @@ class Plugins:
             raise _Refusal(f"plugin validation failed with err: endpoint: {error}") from None
 
     async def _introduced(self, driver: RegisteredDriver) -> DriverOnNode:
-        await driver.client.connect(DIAL_S, advice="the plugin's endpoint must be the driver's socket as this node sees it")
+        await driver.client.connect(
+            DIAL_S, advice="the plugin's endpoint must be the driver's socket as this node sees it"
+        )
         answer = await driver.rpc.node_get_info(csi.NodeGetInfoRequest(), Call(CALL_S))
         return msgspec.structs.replace(told_by(driver.name, answer), version=await self._version(driver))
 
@@ -195,7 +205,11 @@ class Plugins:
     async def _undo(self, socket: Path, driver: RegisteredDriver) -> None:
         """The driver is not registered, and nothing of an earlier registration of it is left."""
         self._registered.pop(socket, None)
-        if (present := self._drivers.find(driver.name)) is not None and present.socket not in (socket,) and present is not driver:
+        if (
+            (present := self._drivers.find(driver.name)) is not None
+            and present.socket not in (socket,)
+            and present is not driver
+        ):
             await driver.client.close()
             return
         await self._drivers.remove(driver.name)

@@ -27,7 +27,9 @@ class Step(enum.Enum):
     UNREGISTER = "Plugin unregistered"
 
 
-def decide_plugin(present: int | None, registered: int | None, *, grace_left_s: float = 0.0, stays: bool = False) -> Decision[Step]:
+def decide_plugin(
+    present: int | None, registered: int | None, *, grace_left_s: float = 0.0, stays: bool = False
+) -> Decision[Step]:
     """present: the generation of the socket in the folder, None where there is none. registered: of the one that was registered last.
 
     grace_left_s: how long a socket that is gone may still come back. stays: what is registered stays while a new socket takes its place.

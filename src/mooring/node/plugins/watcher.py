@@ -43,7 +43,9 @@ class _Mask(enum.IntFlag):
     ONLY_FOLDERS = 0x01000000
 
 
-_WATCHED: Final = _Mask.CREATE | _Mask.DELETE | _Mask.MOVED_FROM | _Mask.MOVED_TO | _Mask.DELETE_SELF | _Mask.ONLY_FOLDERS
+_WATCHED: Final = (
+    _Mask.CREATE | _Mask.DELETE | _Mask.MOVED_FROM | _Mask.MOVED_TO | _Mask.DELETE_SELF | _Mask.ONLY_FOLDERS
+)
 
 
 class _Happened(msgspec.Struct, frozen=True):
@@ -140,7 +142,10 @@ class SocketWatcher:
         os.makedirs(self._registry, mode=0o755, exist_ok=True)
         self._has_inotify = self._inotify.start()
         if not self._has_inotify:
-            _log.warning("This system has no inotify, or no more of it; the folder is looked at every second", folder=str(self._registry))
+            _log.warning(
+                "This system has no inotify, or no more of it; the folder is looked at every second",
+                folder=str(self._registry),
+            )
         try:
             while True:
                 self._look()

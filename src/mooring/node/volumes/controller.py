@@ -74,16 +74,29 @@ class NodeVolumes:
         self._names = NamesInUse(actual, self._unread, lambda unique: self.unremoved_folders.has_of(unique))
         self.in_use = InUseReport(runtime, actual.nodes, self._node_name, self._names.all, self._in_use_reported)
         self._attachments = Attachments(
-            runtime.cluster, actual, self._announcements, runtime.clock, on_full, attaches=not options.controller_attaches
+            runtime.cluster,
+            actual,
+            self._announcements,
+            runtime.clock,
+            on_full,
+            attaches=not options.controller_attaches,
         )
-        self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
-        self._tasks = StepTasks(lambda unique: self.controller.apply_result(unique, Retry("a step failed unexpectedly")))
+        self.controller: Controller[str] = Controller(
+            runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log
+        )
+        self._tasks = StepTasks(
+            lambda unique: self.controller.apply_result(unique, Retry("a step failed unexpectedly"))
+        )
         self._slots = MountSlots(options.mounts_max, self.controller.add)
         context = self._context = self._step_context(runtime)
-        self._steps = Steps(context, actual, self._announcements, self._attachments, self._tasks, self._slots, self._step_ended)
+        self._steps = Steps(
+            context, actual, self._announcements, self._attachments, self._tasks, self._slots, self._step_ended
+        )
         self._wishes = Wishes(runtime.cluster, actual.driver_spec, drivers, labels_all=options.labels_all)
         self.pod_folders = PodFolders(runtime, self._layout, actual, self._unread, self._adopt)
-        self.pods = NodePods(runtime, actual, self._announcements, self._wishes, self.pod_folders, self.in_use, self.controller.add)
+        self.pods = NodePods(
+            runtime, actual, self._announcements, self._wishes, self.pod_folders, self.in_use, self.controller.add
+        )
         self.unread_devices = UnreadDevices(runtime, self._layout, self._unread, self._adopt)
         self.unremoved_folders = UnremovedFolders(runtime, self._layout, self._desired, actual, self.in_use.changed)
         self.controller.watch(actual.nodes, actual.concerned_by_node)
@@ -115,7 +128,9 @@ class NodeVolumes:
         self.unremoved_folders.begin(await asyncio.to_thread(remove_unrecorded, self._layout))
         found = await asyncio.to_thread(find_volumes, self._layout, known_names)
         self._metrics.reconstructed(found.records_count, found.unread_count)
-        self._metrics.count_volumes(self._node_name, lambda: len(self._desired.volumes), lambda: len(self._actual.states))
+        self._metrics.count_volumes(
+            self._node_name, lambda: len(self._desired.volumes), lambda: len(self._actual.states)
+        )
         for state in found.states:
             state.attachable = state.volume.unique in known_names
             state.attachment = self._attachments.of_found(state)
@@ -169,7 +184,9 @@ class NodeVolumes:
 
     def tell_abnormal(self, asked: StatsTarget, text: str) -> None:
         """The driver says that a volume is not well."""
-        self._announcements.tell(asked.use, "Warning", "VolumeConditionAbnormal", f"Volume {asked.use.volume_name}: {text}")
+        self._announcements.tell(
+            asked.use, "Warning", "VolumeConditionAbnormal", f"Volume {asked.use.volume_name}: {text}"
+        )
 
     # -- what wakes what
 
@@ -252,7 +269,9 @@ class NodeVolumes:
 
     def _facts(self, state: VolumeState) -> Facts:
         unique, uses = state.volume.unique, self._desired.uses(state.volume.unique)
-        state.publications = {uid: one for uid, one in state.publications.items() if uid in uses or one.stand is not Stand.ABSENT}
+        state.publications = {
+            uid: one for uid, one in state.publications.items() if uid in uses or one.stand is not Stand.ABSENT
+        }
         return Facts(
             wanted={uid: use.name for uid, use in uses.items()},
             unsure=frozenset(uid for uid in state.publications if self._desired.is_unsure(uid)),

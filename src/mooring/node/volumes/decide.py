@@ -109,7 +109,9 @@ def decide_volume(state: VolumeState, facts: Facts) -> Decision[Action]:
     """The next step, or what is waited for."""
     decision = _next_step(state, facts)
     do = do_of(decision)
-    if do is not None and facts.leaving and do.step is not Step.UNPUBLISH:  # nothing else is done for the volume meanwhile
+    if (
+        do is not None and facts.leaving and do.step is not Step.UNPUBLISH
+    ):  # nothing else is done for the volume meanwhile
         others = tuple(action for action in decision.actions if action is not do)
         return msgspec.structs.replace(decision, because=why.Unpublishing(min(facts.leaving)), actions=others)
     if do is not None and do.step in MOUNTS and not facts.has_slot:
@@ -137,7 +139,11 @@ def _next_step(state: VolumeState, facts: Facts) -> Decision[Action]:
         return leaving
     if facts.wanted:  # a pod that can't be got rid of does not keep the others waiting, and is not forgotten for them
         arriving = _arriving(state, facts)
-        return arriving if leaving is None else msgspec.structs.replace(arriving, after_s=_sooner(arriving.after_s, leaving.after_s))
+        return (
+            arriving
+            if leaving is None
+            else msgspec.structs.replace(arriving, after_s=_sooner(arriving.after_s, leaving.after_s))
+        )
     if facts.leaving:
         return Decision(why.Unpublishing(min(facts.leaving)))
     if any(one.stand is not Stand.ABSENT for one in state.publications.values()):
@@ -170,7 +176,9 @@ def _leaving(state: VolumeState, facts: Facts) -> Decision[Action] | None:
         return _do(why.Unpublishing(uid), Step.UNPUBLISH, uid)
     if not facts.has_driver:
         return Decision(why.NoDriver(state.volume.driver))
-    return _failing(min((one.failure for _, one in gone if one.failure is not None), key=lambda failure: failure.not_before), facts)
+    return _failing(
+        min((one.failure for _, one in gone if one.failure is not None), key=lambda failure: failure.not_before), facts
+    )
 
 
 def _arriving(state: VolumeState, facts: Facts) -> Decision[Action]:
@@ -181,7 +189,9 @@ def _arriving(state: VolumeState, facts: Facts) -> Decision[Action]:
     if not due:
         return Decision(why.Settled())
     holder = state.volume.spec_name
-    clashing = {uid: why.NamedTwice(state.volume.handle, name, holder) for uid, name in facts.clashing.items() if uid in due}
+    clashing = {
+        uid: why.NamedTwice(state.volume.handle, name, holder) for uid, name in facts.clashing.items() if uid in due
+    }
     if len(clashing) == len(due):
         return _refusing(_leaving_for_others(state, facts, next(iter(clashing.values()))), clashing)
     others = _kept_for_one(state, facts, due) if state.volume.is_for_one_pod else {}
@@ -209,7 +219,11 @@ def _giving(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decisio
         return Decision(far, (Refuse(dict.fromkeys(due, far), "NodeAffinity check"),))
     alike = _labelled_alike(state, facts, due)
     unlike = dict.fromkeys(due.keys() - alike.keys(), why.LabelledOtherwise(state.volume.spec_name))
-    decision = _mounting(state, facts, alike) if alike else _leaving_for_others(state, facts, why.LabelledOtherwise(state.volume.spec_name))
+    decision = (
+        _mounting(state, facts, alike)
+        if alike
+        else _leaving_for_others(state, facts, why.LabelledOtherwise(state.volume.spec_name))
+    )
     return _refusing(decision, unlike)
 
 
@@ -236,7 +250,9 @@ def _mounting(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decis
     ready = [uid for uid in due if (one := state.publications.get(uid)) is None or _is_due(one.failure, facts)]
     if ready:
         return _do(why.Publishing(due[ready[0]]), Step.PUBLISH, ready[0])
-    failures = [one.failure for uid in due if (one := state.publications.get(uid)) is not None and one.failure is not None]
+    failures = [
+        one.failure for uid in due if (one := state.publications.get(uid)) is not None and one.failure is not None
+    ]
     return _failing(min(failures, key=lambda failure: failure.not_before), facts)
 
 

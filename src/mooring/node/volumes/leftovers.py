@@ -63,7 +63,12 @@ class UnremovedFolders:
     """
 
     def __init__(
-        self, runtime: Runtime, layout: KubeletLayout, desired: DesiredState, actual: ActualState, gone: Callable[[], None]
+        self,
+        runtime: Runtime,
+        layout: KubeletLayout,
+        desired: DesiredState,
+        actual: ActualState,
+        gone: Callable[[], None],
     ) -> None:
         self._layout, self._desired, self._actual, self._gone = layout, desired, actual, gone
         self._folders: dict[str, tuple[Path, ...]] = {}
@@ -114,7 +119,9 @@ class UnreadDevices:
     By the name of a device's folder. adopt: called with the device once its record can be read.
     """
 
-    def __init__(self, runtime: Runtime, layout: KubeletLayout, unread: UnreadPlaces, adopt: Callable[[OnDisk], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, layout: KubeletLayout, unread: UnreadPlaces, adopt: Callable[[OnDisk], None]
+    ) -> None:
         self._layout, self._unread, self._adopt = layout, unread, adopt
         self.controller: Controller[str] = Controller(
             runtime, "node-unread-devices", self._look_again, workers=1, backoff=BACK_OFF, label="folder", log=_log
@@ -144,7 +151,12 @@ class PodFolders:
     """The folders of pods that are gone, by the pods' uids. adopt: called with what is found in one."""
 
     def __init__(
-        self, runtime: Runtime, layout: KubeletLayout, actual: ActualState, unread: UnreadPlaces, adopt: Callable[[OnDisk], None]
+        self,
+        runtime: Runtime,
+        layout: KubeletLayout,
+        actual: ActualState,
+        unread: UnreadPlaces,
+        adopt: Callable[[OnDisk], None],
     ) -> None:
         self._layout, self._actual, self._unread, self._adopt = layout, actual, unread, adopt
         self._metrics = runtime.metrics.once(NodeMetrics)
@@ -207,10 +219,14 @@ def remove_pod_folder(layout: KubeletLayout, uid: str) -> None:
     """
     folder, own = layout.pod(uid), (layout.pod_volumes(uid), layout.pod_devices(uid))
     if below := read_mount_table(layout.root).below(str(folder)):
-        raise LeftOver(f"{below[-1].point} is still mounted, and no record that can be read says of which volume: look what it is")
+        raise LeftOver(
+            f"{below[-1].point} is still mounted, and no record that can be read says of which volume: look what it is"
+        )
     for path in (folder, own[0].parent, own[0], own[1].parent, own[1]):
         if path.is_symlink():
-            raise OSError(errno.ELOOP, "a link in the place of a folder: look where it leads, and remove it by hand", str(path))
+            raise OSError(
+                errno.ELOOP, "a link in the place of a folder: look where it leads, and remove it by hand", str(path)
+            )
     if not folder.is_dir():
         return
     for volume_folder in folders_in(own[0]):

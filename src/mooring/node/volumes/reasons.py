@@ -50,7 +50,9 @@ class OutOfReach:
     pass
 
 
-@reason("waiting for unmount of volume {volume}, because it is already mounted to a different pod with a different SELinux label")
+@reason(
+    "waiting for unmount of volume {volume}, because it is already mounted to a different pod with a different SELinux label"
+)
 class LabelledOtherwise:
     volume: str
 
@@ -77,7 +79,9 @@ class ClaimMadeAnew:
     former_name: str
 
 
-@reason("the pod keeps volume '{handle}' (PersistentVolume {name}) until it is deleted, and none of its claims names that any more")
+@reason(
+    "the pod keeps volume '{handle}' (PersistentVolume {name}) until it is deleted, and none of its claims names that any more"
+)
 class NoClaimNames:
     handle: str
     name: str
@@ -123,7 +127,9 @@ class PodsUnknown:
     pass
 
 
-@reason("a record on this node can't be read, and may be this volume's: put it right, or remove it and what is mounted beside it")
+@reason(
+    "a record on this node can't be read, and may be this volume's: put it right, or remove it and what is mounted beside it"
+)
 class Unread:
     pass
 

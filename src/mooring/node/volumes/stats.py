@@ -79,7 +79,9 @@ def usage_of(answer: csi.NodeGetVolumeStatsResponse) -> VolumeUsage:
         if entry.unit == _Unit.BYTES:
             found = msgspec.structs.replace(found, capacity=entry.total, available=entry.available, used=entry.used)
         elif entry.unit == _Unit.INODES:
-            found = msgspec.structs.replace(found, inodes=entry.total, inodes_free=entry.available, inodes_used=entry.used)
+            found = msgspec.structs.replace(
+                found, inodes=entry.total, inodes_free=entry.available, inodes_used=entry.used
+            )
         else:
             _log.error("Unknown unit of a volume's usage", unit=int(entry.unit))
     if not answer.usage and not answer.HasField("volume_condition"):
@@ -108,7 +110,9 @@ class UsageMetrics(Collector):
                 for volume, usage in source().items():
                     value = value_of(usage)
                     if volume.claim and value is not None:
-                        metric.add_sample(name, {"namespace": volume.namespace, "persistentvolumeclaim": volume.claim}, value)
+                        metric.add_sample(
+                            name, {"namespace": volume.namespace, "persistentvolumeclaim": volume.claim}, value
+                        )
             yield metric
 
 
@@ -189,11 +193,20 @@ class VolumeStats:
 
 _GAUGES: Final[dict[str, tuple[str, Callable[[VolumeUsage], float | None]]]] = {
     "kubelet_volume_stats_capacity_bytes": ("[ALPHA] Capacity in bytes of the volume", lambda usage: usage.capacity),
-    "kubelet_volume_stats_available_bytes": ("[ALPHA] Number of available bytes in the volume", lambda usage: usage.available),
+    "kubelet_volume_stats_available_bytes": (
+        "[ALPHA] Number of available bytes in the volume",
+        lambda usage: usage.available,
+    ),
     "kubelet_volume_stats_used_bytes": ("[ALPHA] Number of used bytes in the volume", lambda usage: usage.used),
     "kubelet_volume_stats_inodes": ("[ALPHA] Maximum number of inodes in the volume", lambda usage: usage.inodes),
-    "kubelet_volume_stats_inodes_free": ("[ALPHA] Number of free inodes in the volume", lambda usage: usage.inodes_free),
-    "kubelet_volume_stats_inodes_used": ("[ALPHA] Number of used inodes in the volume", lambda usage: usage.inodes_used),
+    "kubelet_volume_stats_inodes_free": (
+        "[ALPHA] Number of free inodes in the volume",
+        lambda usage: usage.inodes_free,
+    ),
+    "kubelet_volume_stats_inodes_used": (
+        "[ALPHA] Number of used inodes in the volume",
+        lambda usage: usage.inodes_used,
+    ),
     "kubelet_volume_stats_health_status_abnormal": (
         "[ALPHA] Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, "
         "0 indicates volume is healthy",

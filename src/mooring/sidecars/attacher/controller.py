@@ -34,7 +34,14 @@ from mooring.sidecars.attacher.memory import Memory
 from mooring.sidecars.attacher.options import AttacherOptions
 from mooring.sidecars.attacher.reconcile import Reconciler
 from mooring.sidecars.attacher.telling import Telling
-from mooring.sidecars.attacher.view import ATTACHMENT_INDEXES, VOLUME_INDEXES, View, keeps_of_attachment, keeps_of_node, keeps_of_volume
+from mooring.sidecars.attacher.view import (
+    ATTACHMENT_INDEXES,
+    VOLUME_INDEXES,
+    View,
+    keeps_of_attachment,
+    keeps_of_node,
+    keeps_of_volume,
+)
 from mooring.sidecars.attacher.writes import Writes
 
 log = logger(__name__)
@@ -66,7 +73,9 @@ class Attacher(Manager):
         calls_max, resync_s, capabilities = options.worker_threads, options.resync_s, capabilities_of(info)
         label, pv_label = VOLUME_ATTACHMENTS.name, PERSISTENT_VOLUMES.name
         workers = calls_max * WORKERS_PER_CALL
-        self._attachments: Controller[str] = Controller(runtime, "csi-attacher-va", workers=workers, backoff=back_off, label=label, log=log)
+        self._attachments: Controller[str] = Controller(
+            runtime, "csi-attacher-va", workers=workers, backoff=back_off, label=label, log=log
+        )
         self._volumes: Controller[str] = Controller(
             runtime, "csi-attacher-pv", workers=calls_max, backoff=back_off, label=pv_label, log=log
         )
@@ -85,13 +94,23 @@ class Attacher(Manager):
             self._volumes.tell, calls_max=calls_max, call_up=self._attachments.add, rank=self._goes_later
         )
         node_store: Store[CSINode] = Store() if nodes is None else nodes.store
-        view = View(capabilities, attachments.store, volumes.store, node_store, self._slots, self._memory, options.default_fstype)
+        view = View(
+            capabilities,
+            attachments.store,
+            volumes.store,
+            node_store,
+            self._slots,
+            self._memory,
+            options.default_fstype,
+        )
         self._handlers = EventHandlers(view, self._attachments, self._volumes)
         writes = Writes(runtime.cluster, view, attachments, volumes, nodes)
         telling = Telling(view, writes, events, runtime.clock, options)
         reconciler = Reconciler(runtime, view, self._slots, writes, driver, options.timeout_s, self._handlers)
         self._attachments.reconcile_by(
-            Deciding(partial(decide_attachment, view), reconciler.perform, telling.show, telling.work, self._slots.reconciled)
+            Deciding(
+                partial(decide_attachment, view), reconciler.perform, telling.show, telling.work, self._slots.reconciled
+            )
         )
         self._volumes.reconcile_by(Deciding(partial(decide_volume, view), reconciler.release))
 

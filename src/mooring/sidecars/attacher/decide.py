@@ -153,7 +153,9 @@ def _settle(view: View, attachment: VolumeAttachment) -> tuple[Action, ...]:
     return (SettlePublish(),) if is_shown else ()
 
 
-def _wait_for_call(view: View, name: str, volume_handle: str, secret: SecretReference | None) -> Decision[Action] | None:
+def _wait_for_call(
+    view: View, name: str, volume_handle: str, secret: SecretReference | None
+) -> Decision[Action] | None:
     """Reads the Secret, then waits for a call that has to end first; None when this one may begin."""
     secrets = view.memory.secrets
     if secret is not None and not secrets.is_at_hand(name, secret):
@@ -177,7 +179,9 @@ def _missing(attachment: VolumeAttachment, problem: Problem, look_up: Action) ->
     return _stuck(problem, () if is_shown else (look_up,))
 
 
-def publish_order(driver: DriverCapabilities, volume: ResolvedVolume, node_id: str, default_fs_type: str) -> PublishOrder:
+def publish_order(
+    driver: DriverCapabilities, volume: ResolvedVolume, node_id: str, default_fs_type: str
+) -> PublishOrder:
     """Raises AccessModeError."""
     source = volume.spec.csi
     assert source is not None
@@ -211,7 +215,11 @@ def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: ResolvedVo
     name, ours, node_name = attachment.metadata.name, view.may_hold(attachment), attachment.spec.node_name
     here = node_name, view.node_id(node_name)  # another machine may have had the node's name
     for other in view.of_same_volume(attachment):
-        if other.metadata.name == name or (other.spec.node_name, view.claimed_id(other)) == here or not view.may_hold(other):
+        if (
+            other.metadata.name == name
+            or (other.spec.node_name, view.claimed_id(other)) == here
+            or not view.may_hold(other)
+        ):
             continue
         if _goes_first(view, other, attachment, ours):
             return why.HeldElsewhere(other.spec.node_name, other.metadata.name, is_deleting(other))
@@ -263,7 +271,9 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision[Action]
     left = [one for one in node_ids if holders[one] is None]
     unpublish = (Unpublish(UnpublishOrder(volume.handle, one, volume.secret, volume.migrated)) for one in left)
     release: tuple[Action, ...] = (RemoveFinalizer(),) if ours else ()
-    return Decision(why.Detaching(node_name, ", ".join(left)), (*unpublish, *release), done=f"detached from {node_name}")
+    return Decision(
+        why.Detaching(node_name, ", ".join(left)), (*unpublish, *release), done=f"detached from {node_name}"
+    )
 
 
 def _is_marked_attached(attachment: VolumeAttachment) -> bool:
@@ -277,7 +287,10 @@ def _supersedes(view: View, attachment: VolumeAttachment, orphaned: UnconfirmedP
     if attachment.spec.attacher != view.driver.name or is_deleting(attachment):
         return False
     volume, order = resolve_volume(view, attachment), orphaned.order
-    return isinstance(volume, ResolvedVolume) and (volume.handle, view.node_id(attachment.spec.node_name)) == (order.handle, order.node_id)
+    return isinstance(volume, ResolvedVolume) and (volume.handle, view.node_id(attachment.spec.node_name)) == (
+        order.handle,
+        order.node_id,
+    )
 
 
 def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision[Action]:
@@ -310,7 +323,11 @@ def decide_volume(view: View, pv_name: str) -> Decision[Action]:
         return Decision(why.VolumeNotHeld())
     if not view.releasable(pv):
         return Decision(why.VolumeKept())
-    users = tuple(va.metadata.name for va in view.attachments.by(BY_VOLUME, pv_name) if va.spec.source.persistent_volume_name == pv_name)
+    users = tuple(
+        va.metadata.name
+        for va in view.attachments.by(BY_VOLUME, pv_name)
+        if va.spec.source.persistent_volume_name == pv_name
+    )
     if users:
         return Decision(why.VolumeInUse(users[:3]))
     _, handle = driver_and_handle(pv)

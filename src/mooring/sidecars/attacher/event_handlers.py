@@ -43,7 +43,9 @@ class EventHandlers:
         """A term begins."""
         view = self._view
         at_rest = rests(functools.partial(decide_attachment, view))
-        self._attachments.add_later(self._attachments.newest_due(view.attachments, lambda one: one.metadata.name, at_rest))
+        self._attachments.add_later(
+            self._attachments.newest_due(view.attachments, lambda one: one.metadata.name, at_rest)
+        )
         self._volumes.add_later(newest_keys(view.volumes, lambda pv: pv.metadata.name if view.releasable(pv) else None))
 
     def attachment_changed(self, change: Change[VolumeAttachment]) -> None:
@@ -142,7 +144,9 @@ def _shows_more_than_our_write(old: VolumeAttachment | None, new: VolumeAttachme
     """True for another object, a deletion, or success beside an error: of one of the two, the answer was lost."""
     if old is None or is_deleting(new) != is_deleting(old):
         return True
-    return _has_both(new) and not old.status.attached  # else it is the error of attaching it again, which has its back-off
+    return (
+        _has_both(new) and not old.status.attached
+    )  # else it is the error of attaching it again, which has its back-off
 
 
 def _has_both(attachment: VolumeAttachment) -> bool:

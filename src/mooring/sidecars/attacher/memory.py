@@ -44,12 +44,16 @@ class Learnt(enum.Enum):
     """Evidence about a publish that may have happened."""
 
     MARKED = "its attachment tells of it"
-    UNSENT = "the cache shows the attachment marked so already: nothing was sent, and so nothing learnt of the API server"
+    UNSENT = (
+        "the cache shows the attachment marked so already: nothing was sent, and so nothing learnt of the API server"
+    )
     UNKNOWN = "the API server does not say whether its attachment is there"
     VANISHED = "its attachment is no more"
     UNPUBLISHED = "a detach by its attachment has worked"
     RELEASED = "its finalizer is removed knowingly: detached, or another attachment's business"
-    SHOWN = "the cache shows it, and the API server has it: an attachment that says so, of this name, volume and machine"
+    SHOWN = (
+        "the cache shows it, and the API server has it: an attachment that says so, of this name, volume and machine"
+    )
     UNDONE = "it was taken back, or left to another attachment"
 
 
@@ -191,7 +195,9 @@ class Memory:
     def __init__(self) -> None:
         self.secrets = CallSecrets()
         self._records: dict[str, Record] = {}
-        self._unconfirmed: dict[str, dict[str, UnconfirmedPublish]] = {}  # by volume handle, then by the attachment's name
+        self._unconfirmed: dict[
+            str, dict[str, UnconfirmedPublish]
+        ] = {}  # by volume handle, then by the attachment's name
         self._unsure_volumes: set[str] = set()
         self._worked_on: set[str] | None = None  # while the backend is asked for a report
 
@@ -276,14 +282,20 @@ class Memory:
             self._change(name, unconfirmed=None, orphaned=False)
         elif after.undo and not record.orphaned:
             handle = record.unconfirmed.order.handle
-            log.error("the attachment vanished while its volume was being published: undoing", VolumeAttachment=name, volume=handle)
+            log.error(
+                "the attachment vanished while its volume was being published: undoing",
+                VolumeAttachment=name,
+                volume=handle,
+            )
             self._change(name, orphaned=True)
         return after
 
     def undo_failed(self, name: str) -> None:
         """It stays orphaned, and is tried again; unless there are too many of them."""
         if sum(record.orphaned for record in self._records.values()) > UNDOS_MAX:
-            log.error("too many publishes are to be undone, this one is given up", VolumeAttachment=name, undos=UNDOS_MAX)
+            log.error(
+                "too many publishes are to be undone, this one is given up", VolumeAttachment=name, undos=UNDOS_MAX
+            )
             self._change(name, unconfirmed=None, orphaned=False)
 
     # -- volumes

@@ -98,7 +98,9 @@ class HeldByAnother:
     holder: str
 
 
-@reason('its attachment vanished while the volume was being published on node "{node_name}" (node id "{node_id}"): that is taken back')
+@reason(
+    'its attachment vanished while the volume was being published on node "{node_name}" (node id "{node_id}"): that is taken back'
+)
 class TakingBack:
     node_name: str
     node_id: str
@@ -122,7 +124,11 @@ class HeldElsewhere:
 
     @property
     def step(self) -> str:
-        return "wait for its detach" if self.deleting else f'delete VolumeAttachment "{self.holder}" when the node needs it no more'
+        return (
+            "wait for its detach"
+            if self.deleting
+            else f'delete VolumeAttachment "{self.holder}" when the node needs it no more'
+        )
 
 
 @reason("{error}: its arrival wakes this attachment")

@@ -45,7 +45,13 @@ class Reconciler:
         timeout_s: float,
         handlers: EventHandlers,
     ) -> None:
-        self._clock, self._view, self._memory, self._slots, self._writes = runtime.clock, view, view.memory, slots, writes
+        self._clock, self._view, self._memory, self._slots, self._writes = (
+            runtime.clock,
+            view,
+            view.memory,
+            slots,
+            writes,
+        )
         self._driver, self._timeout_s, self._handlers = driver, timeout_s, handlers
         self._secrets = SecretCache(runtime.cluster, runtime.clock)
         self._versions = EventOnce(None, runtime.clock, math.inf)  # by node
@@ -60,7 +66,9 @@ class Reconciler:
             case (d.ShareSecret(ref),):
                 self._memory.secrets.share(name, ref)
                 return Result(decision.because, keeps_backoff=True, waits_for=frozenset({secret_read(ref)}))
-        calls = tuple(action for action in decision.actions if isinstance(action, d.Publish | d.Unpublish))  # of one volume
+        calls = tuple(
+            action for action in decision.actions if isinstance(action, d.Publish | d.Unpublish)
+        )  # of one volume
         target = Target(name, decision.uid)
         try:
             if calls:
@@ -84,14 +92,18 @@ class Reconciler:
         for _ in decision.actions:
             await self._writes.remove_volume_finalizer(pv_name)
 
-    def _log_done(self, name: str, decision: Decision[d.Action], calls: tuple[d.Publish | d.Unpublish, ...], began_s: Instant) -> None:
+    def _log_done(
+        self, name: str, decision: Decision[d.Action], calls: tuple[d.Publish | d.Unpublish, ...], began_s: Instant
+    ) -> None:
         """One line for what has been done."""
         if not decision.actions or not log.enabled(2):
             return
         if decision.done:
             result = f"{decision.done} in {(self._clock.now() - began_s) * 1000:.0f} ms"
             told = [one for one in calls if isinstance(one, d.Publish)] or calls
-            log.info(2, "done", VolumeAttachment=name, result=result, node_id=", ".join(one.order.node_id for one in told))
+            log.info(
+                2, "done", VolumeAttachment=name, result=result, node_id=", ".join(one.order.node_id for one in told)
+            )
         else:
             log.info(2, "done", VolumeAttachment=name, result=str(decision.because))
 

@@ -16,7 +16,9 @@ def is_single_node(modes: Iterable[str] | None) -> bool:
     return not {RWX, ROX} & set(modes or ())
 
 
-def capability(spec: PersistentVolumeSpec, single_node_multi_writer: bool, default_fs_type: str) -> csi.VolumeCapability:
+def capability(
+    spec: PersistentVolumeSpec, single_node_multi_writer: bool, default_fs_type: str
+) -> csi.VolumeCapability:
     """The use of the volume: mode, and block or mount. Raises AccessModeError."""
     assert spec.csi is not None
     fs_type = spec.csi.fs_type or default_fs_type

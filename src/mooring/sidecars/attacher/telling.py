@@ -13,7 +13,15 @@ from mooring.base.text import shortened
 from mooring.control.decision import Decision, Failed
 from mooring.control.events import EventRecorder
 from mooring.control.result import Stale
-from mooring.sidecars.attacher.decision import Action, AddFinalizer, AddVolumeFinalizer, EndUndo, LoadSecret, MarkAttached, Publish
+from mooring.sidecars.attacher.decision import (
+    Action,
+    AddFinalizer,
+    AddVolumeFinalizer,
+    EndUndo,
+    LoadSecret,
+    MarkAttached,
+    Publish,
+)
 from mooring.sidecars.attacher.options import AttacherOptions
 from mooring.sidecars.attacher.view import View
 from mooring.sidecars.attacher.writes import Target, Writes
@@ -33,7 +41,9 @@ _ATTACHES: Final = (AddVolumeFinalizer, AddFinalizer, Publish, MarkAttached)
 class Telling:
     """events: of failures; None for none. Differs from external-attacher, which sends none."""
 
-    def __init__(self, view: View, writes: Writes, events: EventRecorder | None, clock: Clock, options: AttacherOptions) -> None:
+    def __init__(
+        self, view: View, writes: Writes, events: EventRecorder | None, clock: Clock, options: AttacherOptions
+    ) -> None:
         self._view, self._writes, self._events, self._clock, self._options = view, writes, events, clock, options
 
     async def show(self, name: str, decision: Decision[Action], failure: Failed) -> None:
@@ -76,7 +86,9 @@ class Telling:
         field = "detachError" if detaching else "attachError"
         shown_code = code if self._options.report_error_codes and not detaching else None
         if self._events is not None:
-            self._events.event(_reference_to(attachment), "Warning", DETACH_FAILED if detaching else ATTACH_FAILED, text)
+            self._events.event(
+                _reference_to(attachment), "Warning", DETACH_FAILED if detaching else ATTACH_FAILED, text
+            )
         try:
             await self._writes.save_error(attachment, field, text, rfc3339(self._clock.wall_s()), shown_code)
         except (Failed, Stale) as error:

@@ -123,7 +123,10 @@ class View:
     def former_node_ids(self, attachment: VolumeAttachment, node_id: str) -> tuple[str, ...]:
         """The machines, beside the one that has its node's name now, on which this attachment may have its volume published."""
         unconfirmed = self.memory.unconfirmed_of(attachment.metadata.name)
-        claimed = (annotation(attachment, NODE_ID_ANNOTATION), unconfirmed.order.node_id if unconfirmed is not None else "")
+        claimed = (
+            annotation(attachment, NODE_ID_ANNOTATION),
+            unconfirmed.order.node_id if unconfirmed is not None else "",
+        )
         return tuple(one for one in dict.fromkeys(claimed) if one not in ("", node_id))
 
     def other_attachment_on(self, attachment: VolumeAttachment, node_id: str) -> str | None:
@@ -144,7 +147,11 @@ class View:
     def _others_to_stay(self, attachment: VolumeAttachment) -> Iterator[VolumeAttachment]:
         """The other attachments that hold the same volume."""
         name = attachment.metadata.name
-        return (one for one in self.of_same_volume(attachment) if one.metadata.name != name and self.holds(one) and not is_deleting(one))
+        return (
+            one
+            for one in self.of_same_volume(attachment)
+            if one.metadata.name != name and self.holds(one) and not is_deleting(one)
+        )
 
     def claimed_id(self, attachment: VolumeAttachment) -> str:
         """The machine that it names as its own, or else the one that has its node's name."""
@@ -158,7 +165,9 @@ class View:
         handle = self._handle(attachment)
         same = [one.metadata.name for one in self.volumes.by(BY_HANDLE, handle)] if handle else []
         for name in dict.fromkeys((volume_of(attachment), *same, inline_name(handle))):
-            yield from (one for one in self.attachments.by(BY_VOLUME, name) if one.spec.attacher == attachment.spec.attacher)
+            yield from (
+                one for one in self.attachments.by(BY_VOLUME, name) if one.spec.attacher == attachment.spec.attacher
+            )
 
     def _handle(self, attachment: VolumeAttachment) -> str:
         """The handle of its volume, "" where that is not known."""
@@ -270,7 +279,9 @@ ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str
 
 _FOREIGN: Final = slim("spec", metadata=slim())
 
-_SOURCE: Final = slim("driver", "volume_handle", "read_only", "fs_type", "volume_attributes", "controller_publish_secret_ref")
+_SOURCE: Final = slim(
+    "driver", "volume_handle", "read_only", "fs_type", "volume_attributes", "controller_publish_secret_ref"
+)
 
 VOLUME: Final = slim(
     metadata=slim(

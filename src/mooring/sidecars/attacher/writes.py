@@ -182,7 +182,9 @@ class Writes:
         except Vanished:
             return Learnt.VANISHED
         except Failed as failure:
-            if isinstance(failure.__cause__, Invalid):  # asking again would get the same answer, so the user must see it
+            if isinstance(
+                failure.__cause__, Invalid
+            ):  # asking again would get the same answer, so the user must see it
                 raise Failed(f"could not save the driver's publish_context: {failure.__cause__}") from failure
             failure.patience = PATIENCE  # it is attached, and the next try may say so
             raise
@@ -215,7 +217,9 @@ class Writes:
             with _in_silence():
                 await self._save_status(attachment, _status(attachment, "attachError"), "could not clear the error")
 
-    async def save_error(self, attachment: VolumeAttachment, field: str, message: str, time: str, code: int | None) -> None:
+    async def save_error(
+        self, attachment: VolumeAttachment, field: str, message: str, time: str, code: int | None
+    ) -> None:
         """Writes `attachError` or `detachError` (field). A failure that is there already is not written again."""
         before = _status(attachment).get(field) or {}
         if (before.get("message"), before.get("errorCode")) == (message, code):
@@ -227,7 +231,9 @@ class Writes:
         """Patches what differs from the object in hand. Returns False where nothing does."""
         changes = merge_diff(_status(attachment), wanted)
         if changes:
-            await self._attachments.patch(attachment, merge_patch({"status": changes}, of=attachment), "status", failing=failing)
+            await self._attachments.patch(
+                attachment, merge_patch({"status": changes}, of=attachment), "status", failing=failing
+            )
         return bool(changes)
 
 

@@ -27,7 +27,9 @@ PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4)
 class ClusterRegistration:
     """One driver's CSIDriver. attach_required, pod_info_on_mount: its fields of these names."""
 
-    def __init__(self, cluster: Cluster, driver_name: str, *, attach_required: bool, pod_info_on_mount: bool, clock: Clock) -> None:
+    def __init__(
+        self, cluster: Cluster, driver_name: str, *, attach_required: bool, pod_info_on_mount: bool, clock: Clock
+    ) -> None:
         self._cluster, self._name, self._clock = cluster, driver_name, clock
         self._spec: dict[str, Any] = {"attachRequired": attach_required, "podInfoOnMount": pod_info_on_mount}
         self._warned = ""
@@ -50,7 +52,12 @@ class ClusterRegistration:
         _log.info(0, "CSIDriver object deleted", driver=self._name)
 
     async def _make(self) -> None:
-        body = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": self._name}, "spec": self._spec}
+        body = {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSIDriver",
+            "metadata": {"name": self._name},
+            "spec": self._spec,
+        }
         for pause_s in (*PAUSES_S, None):
             try:
                 await self._cluster.create(CSI_DRIVERS, body)
@@ -74,7 +81,10 @@ class ClusterRegistration:
             return
         different = ", ".join(differences(present, self._spec))
         if different:
-            self._warn("CSIDriver object differs from what the driver needs, and is left alone: delete or edit it by hand", different)
+            self._warn(
+                "CSIDriver object differs from what the driver needs, and is left alone: delete or edit it by hand",
+                different,
+            )
 
     def _warn(self, message: str, reason: str) -> None:
         if reason != self._warned:
@@ -84,5 +94,12 @@ class ClusterRegistration:
 
 def differences(present: CSIDriver, wanted: dict[str, bool]) -> list[str]:
     """`attachRequired is true, not false` for each field that differs. A field that is not set counts as the API server's default."""
-    found = {"attachRequired": present.spec.attach_required is not False, "podInfoOnMount": bool(present.spec.pod_info_on_mount)}
-    return [f"{name} is {str(found[name]).lower()}, not {str(value).lower()}" for name, value in wanted.items() if found[name] != value]
+    found = {
+        "attachRequired": present.spec.attach_required is not False,
+        "podInfoOnMount": bool(present.spec.pod_info_on_mount),
+    }
+    return [
+        f"{name} is {str(found[name]).lower()}, not {str(value).lower()}"
+        for name, value in wanted.items()
+        if found[name] != value
+    ]

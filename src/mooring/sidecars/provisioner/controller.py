@@ -66,8 +66,14 @@ class Provisioner(Manager):
         view = self._view = view_of(env, self._intents.intents, records)
         self._place: dict[str, str] = {}
         self._protection = SourceProtection(env, lambda claim: is_due(view, claim))
-        self._ownership = ClaimOwnership(env, view) if options.node is not None and options.node.immediate_binding else None
-        self._capacity = CapacityPublisher(env, None if options.node is None else self._place) if options.capacity is not None else None
+        self._ownership = (
+            ClaimOwnership(env, view) if options.node is not None and options.node.immediate_binding else None
+        )
+        self._capacity = (
+            CapacityPublisher(env, None if options.node is None else self._place)
+            if options.capacity is not None
+            else None
+        )
         self._deletion = VolumeDeletion(env, self._tracker)
         identity = identity_of(capabilities.name, options, clock, runtime.randomness)
         self._claims = ClaimController(env, view, self._tracker, self._protection, populating, identity)

@@ -81,7 +81,11 @@ class ProvisionerCaches:
     """
 
     def __init__(
-        self, runtime: Runtime, capabilities: DriverCapabilities, options: ProvisionerOptions, caches: Caches | None = None
+        self,
+        runtime: Runtime,
+        capabilities: DriverCapabilities,
+        options: ProvisionerOptions,
+        caches: Caches | None = None,
     ) -> None:
         resync_s = options.resync_s
         self.shared = caches or Caches(runtime, "provisioner")
@@ -92,7 +96,9 @@ class ProvisionerCaches:
             PERSISTENT_VOLUMES, keeps=keeps_of_volume, indexes=VOLUME_INDEXES, resync_s=resync_s
         )
         self.classes: Informer[StorageClass] = self.shared.of(STORAGE_CLASSES)
-        uses_nodes = options.node is None and ((capabilities.topology and options.rules.topology) or options.capacity is not None)
+        uses_nodes = options.node is None and (
+            (capabilities.topology and options.rules.topology) or options.capacity is not None
+        )
         of_nodes = self.shared if uses_nodes else Caches(runtime)
         self.csi_nodes: Informer[CSINode] = of_nodes.of(CSI_NODES, keeps=always(csi_node_mask(capabilities.name)))
         self.nodes: Informer[Node] = of_nodes.of(NODES, keeps=always(NODE))
@@ -109,14 +115,20 @@ class ProvisionerCaches:
         )
         self.attachments: Informer[VolumeAttachment] | None = None
         if capabilities.publishes:  # only deletion reads them: claims go on where there is no right to
-            self.attachments = self.shared.of(VOLUME_ATTACHMENTS, keeps=keeps_attachment, indexes=ATTACHMENT_INDEXES, awaited=False)
+            self.attachments = self.shared.of(
+                VOLUME_ATTACHMENTS, keeps=keeps_attachment, indexes=ATTACHMENT_INDEXES, awaited=False
+            )
         uses_grants = options.rules.cross_namespace_data_source
-        self.beside: Mapping[str, Worker] = {"provisioner/referencegrants": Loop(self.grants.run)} if uses_grants else {}
+        self.beside: Mapping[str, Worker] = (
+            {"provisioner/referencegrants": Loop(self.grants.run)} if uses_grants else {}
+        )
 
     def pretend_node(self, driver_name: str, node_name: str, segments: Mapping[str, str]) -> None:
         """Fills the caches of nodes, which nobody runs where one node is served, with that node."""
         entry = CSINodeDriver(name=driver_name, topology_keys=tuple(sorted(segments)))
-        self.csi_nodes.store.apply(CSINode(ObjectMeta(name=node_name, resource_version="1"), CSINodeSpec(drivers=(entry,))))
+        self.csi_nodes.store.apply(
+            CSINode(ObjectMeta(name=node_name, resource_version="1"), CSINodeSpec(drivers=(entry,)))
+        )
         self.nodes.store.apply(Node(ObjectMeta(name=node_name, resource_version="1", labels=dict(segments))))
 
     async def grants_synced(self) -> None:
@@ -171,7 +183,9 @@ async def delete_volume(
 _WHOLE = PERSISTENT_VOLUME_CLAIMS.whole()
 
 
-async def select_node(cluster: Cluster, claims: Informer[PersistentVolumeClaim], claim: PersistentVolumeClaim, node_name: str) -> bool:
+async def select_node(
+    cluster: Cluster, claims: Informer[PersistentVolumeClaim], claim: PersistentVolumeClaim, node_name: str
+) -> bool:
     """Writes the node into the claim; False when that is not free any more. Raises ApiError."""
 
     def select(body: dict[str, Any]) -> bool:
@@ -184,13 +198,19 @@ async def select_node(cluster: Cluster, claims: Informer[PersistentVolumeClaim],
     return await _edit(cluster, claims, claim, select)
 
 
-async def deselect_node(cluster: Cluster, claims: Informer[PersistentVolumeClaim], claim: PersistentVolumeClaim) -> None:
+async def deselect_node(
+    cluster: Cluster, claims: Informer[PersistentVolumeClaim], claim: PersistentVolumeClaim
+) -> None:
     """Takes the selected node off the claim, so that the scheduler chooses anew; nothing to do if somebody has done so. Raises ApiError."""
     tried = claim.metadata.annotations or {}
 
     def deselect(body: dict[str, Any]) -> bool:
         notes = body["metadata"].get("annotations") or {}
-        chosen = [key for key in (names.SELECTED_NODE, names.SELECTED_NODE_ALPHA) if key in notes and notes[key] == tried.get(key)]
+        chosen = [
+            key
+            for key in (names.SELECTED_NODE, names.SELECTED_NODE_ALPHA)
+            if key in notes and notes[key] == tried.get(key)
+        ]
         for key in chosen:
             del notes[key]
         return bool(chosen)

@@ -60,7 +60,10 @@ _CAUSES: Final[Sequence[tuple[re.Pattern[str], str]]] = tuple(
             r"parse node's \S+ annotation|(?i:annotation csi\.volume\.kubernetes\.io/nodeid)",
             "the Node's annotation csi.volume.kubernetes.io/nodeid can't be read as the JSON object that it must be: remove or mend it",
         ),
-        (r"dial tcp", "the API server did not answer the kubelet, which wanted to write Node or CSINode: the next try may succeed"),
+        (
+            r"dial tcp",
+            "the API server did not answer the kubelet, which wanted to write Node or CSINode: the next try may succeed",
+        ),
         (
             r"(?i)node ?id.{0,20}(empty|invalid|required)|no node id",
             "the driver gave no node id, or one that CSINode can't hold (1 to 256 characters): look at its NodeGetInfo",
@@ -87,7 +90,14 @@ class Registrar:
     """
 
     def __init__(
-        self, driver_name: str, endpoint: str, folder: Path, *, clock: Clock, on_refusal: Callable[[], None], socket_name: str = ""
+        self,
+        driver_name: str,
+        endpoint: str,
+        folder: Path,
+        *,
+        clock: Clock,
+        on_refusal: Callable[[], None],
+        socket_name: str = "",
     ) -> None:
         self.socket = folder / (socket_name or f"{driver_name}-reg.sock")
         self.refusal = ""
@@ -121,7 +131,11 @@ class Registrar:
             return 500, f"failed to call GetInfo: {error}"
         finally:
             await plugin.close()
-        return (200, "ok") if name == self._name else (500, f"invalid driver name: {name}; this is the registrar of {self._name}")
+        return (
+            (200, "ok")
+            if name == self._name
+            else (500, f"invalid driver name: {name}; this is the registrar of {self._name}")
+        )
 
     @property
     def obstacle(self) -> str:
@@ -156,7 +170,9 @@ class Registrar:
         self.refusal = status.error
         cause = likely_cause(status.error, self._endpoint)
         log = _log.bind(reason=status.error)
-        (log.bind(cause=cause) if cause else log).error("Registration process failed with error, restarting registration container")
+        (log.bind(cause=cause) if cause else log).error(
+            "Registration process failed with error, restarting registration container"
+        )
         self._on_refusal()
 
     async def _mind_the_silence(self) -> None:

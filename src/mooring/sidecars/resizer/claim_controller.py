@@ -79,7 +79,11 @@ class ClaimReconciler(abc.ABC):
         if len(actions) < len(decision.actions):
             self._view.pods.want()
         if not actions:
-            return None if not decision.actions else Result(decision.because, "", False, decision.waits_for, decision.after_s, True)
+            return (
+                None
+                if not decision.actions
+                else Result(decision.because, "", False, decision.waits_for, decision.after_s, True)
+            )
         handles = [action.order.handle for action in actions if isinstance(action, self.call)]
         try:
             with self._calls.begin(handles[0], f"the {self.work} of {key}") if handles else contextlib.nullcontext():
@@ -99,7 +103,9 @@ class ClaimReconciler(abc.ABC):
 
     def _is_overtaken(self, key: Key, refused: Decision[Any]) -> bool:
         """True once the refusal of what was begun before frees the driver for what the claim asks for now: that has not failed yet."""
-        before, then = ([a.target for a in one.actions if isinstance(a, self.call)] for one in (refused, self.decide(key)))
+        before, then = (
+            [a.target for a in one.actions if isinstance(a, self.call)] for one in (refused, self.decide(key))
+        )
         return bool(before and then) and before != then
 
     async def show(self, key: Key, decision: Decision[Any], failure: Failed) -> None:
@@ -122,7 +128,9 @@ class ClaimReconciler(abc.ABC):
         """The driver has answered a request for this size or class. code: "" for success."""
         now = self._clock.now()
         slow_target, until = (target, now + self._options.retry_interval_max_s) if is_infeasible else ("", 0.0)
-        self._view.memory.change(claim, error=code, slow_target=slow_target, slow_until=until, looked_at=now, refused_at=now)
+        self._view.memory.change(
+            claim, error=code, slow_target=slow_target, slow_until=until, looked_at=now, refused_at=now
+        )
 
     def _volume_of(self, claim: PersistentVolumeClaim, uid: str = "") -> PersistentVolume:
         """The claim's volume as it is now. uid: of the one that is meant, "" for any. Raises Vanished."""
@@ -133,7 +141,11 @@ class ClaimReconciler(abc.ABC):
 
     async def _write(self, claim: PersistentVolumeClaim, body: Body) -> PersistentVolumeClaim:
         """Patches the status, and metadata with it, of the claim as it was read; nothing for {}. Raises Failed, Stale."""
-        return claim if not body else await self._claims.patch(claim, strategic_patch(body, of=claim), "status", strictly=True)
+        return (
+            claim
+            if not body
+            else await self._claims.patch(claim, strategic_patch(body, of=claim), "status", strictly=True)
+        )
 
     async def _write_mark(self, claim: PersistentVolumeClaim, body: Body) -> PersistentVolumeClaim:
         """As _write: from here on the claim says what the driver is asked for. Only as it was read: a newer one may want something else."""
@@ -154,10 +166,14 @@ class ClaimReconciler(abc.ABC):
             is_late = is_done(now)
             return {} if is_late else body_of(now)
 
-        await self._claims.amend(claim, lambda now: strategic_patch(new, of=now) if (new := body(now)) else None, "status")
+        await self._claims.amend(
+            claim, lambda now: strategic_patch(new, of=now) if (new := body(now)) else None, "status"
+        )
         return not is_late
 
-    async def _write_volume(self, claim: PersistentVolumeClaim, pv_uid: str, body_of: Callable[[PersistentVolume], Body]) -> None:
+    async def _write_volume(
+        self, claim: PersistentVolumeClaim, pv_uid: str, body_of: Callable[[PersistentVolume], Body]
+    ) -> None:
         """One that has it all, as the cache says, is looked at: a server that was set back may have another one. Raises Failed, Stale."""
         if not body_of(pv := self._volume_of(claim, pv_uid)):
             await self._look_at(pv)
@@ -199,7 +215,9 @@ def tells_all(controllers: Sequence[ClaimController]) -> Callable[[Topic], None]
 class ClaimController:
     """needs: a cache that this one alone waits for."""
 
-    def __init__(self, runtime: Runtime, view: View, reconciler: ClaimReconciler, needs: Informer[Any] | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, view: View, reconciler: ClaimReconciler, needs: Informer[Any] | None = None
+    ) -> None:
         options = view.options
         self.controller: Controller[Key] = Controller(
             runtime,

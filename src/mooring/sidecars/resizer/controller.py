@@ -54,9 +54,13 @@ class Resizer(Manager):
         capabilities = capabilities_of(info)
         caches = caches or Caches(runtime, "resizer")
         modifies = capabilities.modifies and options.modify
-        claims = caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=always(CLAIM), indexes=CLAIM_INDEXES, resync_s=options.resync_s)
+        claims = caches.of(
+            PERSISTENT_VOLUME_CLAIMS, keeps=always(CLAIM), indexes=CLAIM_INDEXES, resync_s=options.resync_s
+        )
         volumes = caches.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume(capabilities.name), resync_s=options.resync_s)
-        classes = caches.of(VOLUME_ATTRIBUTES_CLASSES, keeps=always(ATTRIBUTES_CLASS), awaited=False) if modifies else None
+        classes = (
+            caches.of(VOLUME_ATTRIBUTES_CLASSES, keeps=always(ATTRIBUTES_CLASS), awaited=False) if modifies else None
+        )
         class_store: Store[VolumeAttributesClass] = Store() if classes is None else classes.store
         controllers: list[ClaimController] = []
         tell = tells_all(controllers)
@@ -75,7 +79,9 @@ class Resizer(Manager):
             expansion.controller.watch(self._pods.informer, tells=released)
         if classes is not None:
             view = msgspec.structs.replace(view, memory=Memory())
-            modification = ClaimController(runtime, view, Modification(runtime, view, calls, *writers, driver, events), needs=classes)
+            modification = ClaimController(
+                runtime, view, Modification(runtime, view, calls, *writers, driver, events), needs=classes
+            )
             handlers = EventHandlers(view, modification, class_facts)
             self._parts.append((modification, handlers))
             modification.controller.watch(classes, handlers.class_changed)

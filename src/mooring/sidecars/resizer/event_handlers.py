@@ -26,19 +26,31 @@ def growth_facts(claim: PersistentVolumeClaim) -> tuple[Any, ...]:
     status = claim.status
     requests = claim.spec.resources.requests
     sizes = (requests, status.capacity, status.allocated_resources, status.allocated_resource_statuses)
-    return (claim.spec.volume_name, status.phase, annotation(claim, names.RESIZER), *((size or {}).get(names.STORAGE) for size in sizes))
+    return (
+        claim.spec.volume_name,
+        status.phase,
+        annotation(claim, names.RESIZER),
+        *((size or {}).get(names.STORAGE) for size in sizes),
+    )
 
 
 def class_facts(claim: PersistentVolumeClaim) -> tuple[Any, ...]:
     """The same, for its class."""
     spec, status = claim.spec, claim.status
-    classes = (spec.volume_attributes_class_name, status.current_volume_attributes_class_name, status.modify_volume_status)
+    classes = (
+        spec.volume_attributes_class_name,
+        status.current_volume_attributes_class_name,
+        status.modify_volume_status,
+    )
     return (spec.volume_name, status.phase, *classes)
 
 
 def node_has_acted(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:
     """True for what a node writes of its part of a growth; we write that only after a call that worked."""
-    sizes, steps = ([(part or {}).get(names.STORAGE) for part in parts] for parts in zip(_progress(old), _progress(new), strict=True))
+    sizes, steps = (
+        [(part or {}).get(names.STORAGE) for part in parts]
+        for parts in zip(_progress(old), _progress(new), strict=True)
+    )
     return sizes[0] != sizes[1] or (steps[0] != steps[1] and steps[1] in names.NODE_STEPS)
 
 

@@ -28,7 +28,10 @@ _OLDEST_TEXT: Final = "How long the oldest of them waits for that move, as far a
 
 def waits_for(view: View, claim: PersistentVolumeClaim) -> str:
     """Whose move a growth of the claim waits for; "" for a claim that has its size, or that is none of this driver's."""
-    wanted, has = (claim.spec.resources.requests or {}).get(names.STORAGE), (claim.status.capacity or {}).get(names.STORAGE)
+    wanted, has = (
+        (claim.spec.resources.requests or {}).get(names.STORAGE),
+        (claim.status.capacity or {}).get(names.STORAGE),
+    )
     if claim.status.phase != "Bound" or _is_served(wanted, has):
         return ""
     pv = view.volume(claim.spec.volume_name)

@@ -58,12 +58,16 @@ class ExpandOrder(msgspec.Struct, frozen=True):
         )
 
 
-def expand_order(spec: PersistentVolumeSpec, size: Quantity, single_node_multi_writer: bool, *, migrated: bool) -> ExpandOrder:
+def expand_order(
+    spec: PersistentVolumeSpec, size: Quantity, single_node_multi_writer: bool, *, migrated: bool
+) -> ExpandOrder:
     """spec: of the volume, with a csi source. Raises RequestError, AccessModeError."""
     assert spec.csi is not None
     if not spec.csi.volume_handle:
         raise RequestError("empty volume handle")
-    use = volume_capability(spec.access_modes, spec.volume_mode, spec.csi.fs_type, spec.mount_options, single_node_multi_writer)
+    use = volume_capability(
+        spec.access_modes, spec.volume_mode, spec.csi.fs_type, spec.mount_options, single_node_multi_writer
+    )
     return ExpandOrder(spec.csi.volume_handle, size.whole, use, spec.csi.controller_expand_secret_ref, migrated)
 
 
@@ -75,10 +79,14 @@ class ModifyOrder(msgspec.Struct, frozen=True):
     secret: SecretReference | None = None
 
     def request(self, secrets: Mapping[str, str]) -> csi.ControllerModifyVolumeRequest:
-        return csi.ControllerModifyVolumeRequest(volume_id=self.handle, mutable_parameters=self.parameters, secrets=secrets)
+        return csi.ControllerModifyVolumeRequest(
+            volume_id=self.handle, mutable_parameters=self.parameters, secrets=secrets
+        )
 
 
-def modify_order(pv: PersistentVolume, claim: PersistentVolumeClaim, wanted: VolumeAttributesClass, *, extra_metadata: bool) -> ModifyOrder:
+def modify_order(
+    pv: PersistentVolume, claim: PersistentVolumeClaim, wanted: VolumeAttributesClass, *, extra_metadata: bool
+) -> ModifyOrder:
     """Raises RequestError."""
     assert pv.spec.csi is not None
     if not pv.spec.csi.volume_handle:

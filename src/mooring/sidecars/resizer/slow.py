@@ -21,11 +21,15 @@ def rest_s(record: Record, target: str, now: Instant) -> float:
     return max(0.0, record.slow_until - now) if record.slow_target == target else 0.0
 
 
-def wait(record: Record, because: Because, rest: float, secret: SecretReference | None, waits_for: Topic, now: Instant) -> Decision[Any]:
+def wait(
+    record: Record, because: Because, rest: float, secret: SecretReference | None, waits_for: Topic, now: Instant
+) -> Decision[Any]:
     """Waits for so many seconds, or for the change that waits_for tells of, or for another Secret."""
     topics = frozenset({waits_for})
     if secret is None:
         return Decision(because, waits_for=topics, after_s=rest)
-    look_in_s = record.looked_at + min(LOOK_S, max(1.0, record.looked_at - record.refused_at)) - now  # 1, 1, 2, 4 ... 30 s apart
+    look_in_s = (
+        record.looked_at + min(LOOK_S, max(1.0, record.looked_at - record.refused_at)) - now
+    )  # 1, 1, 2, 4 ... 30 s apart
     actions = (LookAtSecret(secret),) if look_in_s <= 0 else ()
     return Decision(because, actions, waits_for=topics, after_s=min(rest, look_in_s))

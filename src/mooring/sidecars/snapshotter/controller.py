@@ -64,16 +64,31 @@ class Snapshotter(Manager):
     """The controllers for one driver. caches: not those of another manager, which would run them, too."""
 
     def __init__(
-        self, runtime: Runtime, driver: Driver, info: DriverInfo, options: SnapshotterOptions, caches: Caches | None = None
+        self,
+        runtime: Runtime,
+        driver: Driver,
+        info: DriverInfo,
+        options: SnapshotterOptions,
+        caches: Caches | None = None,
     ) -> None:
         shared, capabilities = caches or Caches(runtime, "snapshotter"), capabilities_of(info)
-        self.events = EventRecorder(runtime.cluster, f"csi-snapshotter {info.name}", clock=runtime.clock, randomness=runtime.randomness)
+        self.events = EventRecorder(
+            runtime.cluster, f"csi-snapshotter {info.name}", clock=runtime.clock, randomness=runtime.randomness
+        )
         rows = (SINGLES, GROUPS) if options.groups and _has_groups(info) else (SINGLES,)
         caches_of = {row.noun: _caches_of(row, shared, capabilities.name, options) for row in rows}
         singles, groups = caches_of[SINGLES.noun], caches_of.get(GROUPS.noun)
         group_contents = Store(CONTENT_INDEXES) if groups is None else groups.contents.store
         group_classes = Store() if groups is None else groups.classes.store
-        view = View(capabilities, singles.contents.store, singles.classes.store, Memory(), options, group_contents, group_classes)
+        view = View(
+            capabilities,
+            singles.contents.store,
+            singles.classes.store,
+            Memory(),
+            options,
+            group_contents,
+            group_classes,
+        )
         self._parts = [ContentController(runtime, row, view, caches_of[row.noun], driver, self.events) for row in rows]
         super().__init__(shared, *(part.controller for part in self._parts), first_looks=[self._look])
         self.beside("snapshotter/events", self.events)
@@ -95,7 +110,14 @@ def _caches_of(row: Row, caches: Caches, driver_name: str, options: SnapshotterO
     selection = Selection(label_selector=f"{MANAGED_BY}={options.node_name}") if options.node_name else EVERYTHING
     keeps, resync_s, may_be_missing = keeps_content(driver_name), options.resync_s, row is GROUPS
     return OfKind(
-        caches.of(row.kind, keeps=keeps, indexes=CONTENT_INDEXES, selection=selection, resync_s=resync_s, may_be_missing=may_be_missing),
+        caches.of(
+            row.kind,
+            keeps=keeps,
+            indexes=CONTENT_INDEXES,
+            selection=selection,
+            resync_s=resync_s,
+            may_be_missing=may_be_missing,
+        ),
         caches.of(row.classes, keeps=keeps_class, may_be_missing=may_be_missing),
     )
 
@@ -103,7 +125,9 @@ def _caches_of(row: Row, caches: Caches, driver_name: str, options: SnapshotterO
 class ContentController:
     """controller: of each content of one kind."""
 
-    def __init__(self, runtime: Runtime, row: Row, view: View, caches: OfKind, driver: Driver, events: EventRecorder) -> None:
+    def __init__(
+        self, runtime: Runtime, row: Row, view: View, caches: OfKind, driver: Driver, events: EventRecorder
+    ) -> None:
         self._row, self._clock, self._view, self._memory = row, runtime.clock, view, view.memory
         back_off = retry_backoff(view.options.retry_interval_start_s, view.options.retry_interval_max_s)
         deciding, workers = Deciding(self._decide, self._perform, self._show), view.options.worker_threads
@@ -159,17 +183,23 @@ class ContentController:
         status shows is told again before its Event is over.
         """
         decision = decide_content(self._view, self._row, name, self._clock.now())
-        return decision if decision.problem is None else msgspec.structs.replace(decision, waits_for=frozenset({"change"}))
+        return (
+            decision if decision.problem is None else msgspec.structs.replace(decision, waits_for=frozenset({"change"}))
+        )
 
     async def _perform(self, name: str, decision: Decision[Action]) -> Result:
         after = await self._reconciler.carry_out(name, decision)
         if decision.problem is not None:
             await self._show(name, decision, Failed(decision.problem.error, problem=decision.problem))
             is_shown = isinstance(decision.problem, Failure) and decision.problem.saved
-            return Result(decision.because, after_s=decision.after_s if is_shown or decision.after_s is not None else TELL_S)
+            return Result(
+                decision.because, after_s=decision.after_s if is_shown or decision.after_s is not None else TELL_S
+            )
         if not after.polls:
             done = decision.done if decision.actions else ""
-            return Result(decision.because, done=done, again=after.again, waits_for=after.waits_for, after_s=decision.after_s)
+            return Result(
+                decision.because, done=done, again=after.again, waits_for=after.waits_for, after_s=decision.after_s
+            )
         waited_s = self._memory.waited_s(decision.uid, self._clock.now(), news=after.news)
         return Result(decision.because, after_s=poll_s(self._view.options, waited_s))
 
@@ -210,9 +240,15 @@ def is_news(change: Change[Any]) -> bool:
     assert new is not None
     if old is not None and order(new.metadata.resource_version, old.metadata.resource_version) < 0:
         return True
-    if change.cause is Cause.OWN_WRITE:  # its answer may show what others have changed or made, and no event will any more
+    if (
+        change.cause is Cause.OWN_WRITE
+    ):  # its answer may show what others have changed or made, and no event will any more
         return old is None or _quiet(old) != _quiet(new)
-    if old is None or old.metadata.uid != new.metadata.uid or old.metadata.resource_version == new.metadata.resource_version:
+    if (
+        old is None
+        or old.metadata.uid != new.metadata.uid
+        or old.metadata.resource_version == new.metadata.resource_version
+    ):
         return True
     is_back = bool(handle_of(old)) and not handle_of(new)
     return is_back or is_ready(new) != is_ready(old) or _quiet(old) != _quiet(new)
@@ -223,6 +259,10 @@ def _quiet(content: Content) -> Content:
     mark = row_of(content).being_created
     annotations: dict[str, Any] = {k: v for k, v in (content.metadata.annotations or {}).items() if k != mark}
     meta = msgspec.structs.replace(
-        content.metadata, resource_version="", finalizers=None, annotations=annotations or None, labels=content.metadata.labels or None
+        content.metadata,
+        resource_version="",
+        finalizers=None,
+        annotations=annotations or None,
+        labels=content.metadata.labels or None,
     )
     return msgspec.structs.replace(content, metadata=meta, status=None)

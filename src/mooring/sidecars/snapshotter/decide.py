@@ -32,7 +32,15 @@ from mooring.sidecars.snapshotter.decision import (
     Way,
 )
 from mooring.sidecars.snapshotter.kinds import SINGLES, Content, Row
-from mooring.sidecars.snapshotter.requests import CreateOrder, Made, RequestError, create_order, creation_secret, name_of, question_secret
+from mooring.sidecars.snapshotter.requests import (
+    CreateOrder,
+    Made,
+    RequestError,
+    create_order,
+    creation_secret,
+    name_of,
+    question_secret,
+)
 from mooring.sidecars.snapshotter.view import (
     View,
     handle_of,
@@ -110,7 +118,9 @@ def _decide_foreign(view: View, content: Content, now: Instant) -> Decision[Acti
     left_s = view.memory.foreign_left_s(content.metadata.uid, now)
     if left_s and not row.foreign_at_once:
         return Decision(because, after_s=left_s)
-    event, text = (row.creation_failed, row.creation_text) if row.foreign_at_once else (row.check_failed, row.check_text)
+    event, text = (
+        (row.creation_failed, row.creation_text) if row.foreign_at_once else (row.check_failed, row.check_text)
+    )
     text += f"its class {found.metadata.name} is of driver {found.driver}, and the content of driver {view.driver.name}"
     return Decision(because, problem=Failure(event, text, saved=False))
 
@@ -125,11 +135,15 @@ def _decide_creation(view: View, content: Content, now: Instant) -> Decision[Act
     row, handle, uid = row_of(content), handle_of(content), content.metadata.uid
     way = _way(view, content) if handle and not view.memory.of(uid).unlisted else Way.NONE
     if way is not Way.NONE:
-        question = _decide_question(view, content, Ask(Made(handle, members_of(content)), way), why.Polling(handle, way.value))
+        question = _decide_question(
+            view, content, Ask(Made(handle, members_of(content)), way), why.Polling(handle, way.value)
+        )
         if question.problem is None:
             return question
     replayed = is_deleting(content) and is_open(content)
-    if replayed and is_given_up(content) and view.memory.of(uid).deleted_at is not None:  # by a handle that could not be saved
+    if (
+        replayed and is_given_up(content) and view.memory.of(uid).deleted_at is not None
+    ):  # by a handle that could not be saved
         return Decision(why.Deleted(name_of(content, view.options)), (Unmark(),))
     try:
         order = create_order(view, content, replayed=replayed)
@@ -169,7 +183,9 @@ def _way(view: View, content: Content) -> Way:
 
 def _input_text(content: Content) -> str:
     row = row_of(content)
-    return f"{row.creation_text}failed to get input parameters to create {row.noun} for content {content.metadata.name}: "
+    return (
+        f"{row.creation_text}failed to get input parameters to create {row.noun} for content {content.metadata.name}: "
+    )
 
 
 def _creation_secret_of(content: Content, ref: SecretReference) -> LoadSecret:
@@ -192,7 +208,9 @@ def _class_look_up(error: RequestError) -> tuple[Action, ...]:
 def _decide_check(view: View, content: Content, handle: str) -> Decision[Action]:
     """Decides on a snapshot that was there before: the driver may have learnt to list since it introduced itself."""
     way = _way(view, content)
-    return _decide_question(view, content, Ask(Made(handle, members_of(content)), way, learn=True), why.Checking(handle, way.value))
+    return _decide_question(
+        view, content, Ask(Made(handle, members_of(content)), way, learn=True), why.Checking(handle, way.value)
+    )
 
 
 def _decide_question(view: View, content: Content, ask: Ask, because: why.Checking | why.Polling) -> Decision[Action]:

@@ -87,7 +87,9 @@ def after_created(content: VolumeSnapshotContent, snapshot: csi.Snapshot, now_ns
     if other := other_handle(content, snapshot.snapshot_id, snapshot.snapshot_id):
         return other
     if stranger:
-        return after_strangers(content, f"the driver answered with {stranger}: {quoted(snapshot.snapshot_id)} is left alone")
+        return after_strangers(
+            content, f"the driver answered with {stranger}: {quoted(snapshot.snapshot_id)} is left alone"
+        )
     return msgspec.structs.replace(_learnt(content, snapshot, now_ns), unmarks=True)
 
 
@@ -107,10 +109,16 @@ def after_strangers(content: Content, text: str) -> After:
     status = content.status
     if isinstance(status, VolumeGroupSnapshotContentStatus):
         status = msgspec.structs.replace(
-            status, volume_group_snapshot_handle=None, creation_time=None, ready_to_use=False, volume_snapshot_info_list=None
+            status,
+            volume_group_snapshot_handle=None,
+            creation_time=None,
+            ready_to_use=False,
+            volume_snapshot_info_list=None,
         )
     elif status is not None and handle_of(content):
-        status = msgspec.structs.replace(status, snapshot_handle=None, creation_time=None, restore_size=None, ready_to_use=False)
+        status = msgspec.structs.replace(
+            status, snapshot_handle=None, creation_time=None, restore_size=None, ready_to_use=False
+        )
     return After(status, unmarks=True, nothing_made=True, failure=refused(content, text))
 
 
@@ -121,7 +129,9 @@ def _learnt(content: VolumeSnapshotContent, snapshot: csi.Snapshot, now_ns: int,
         old,
         snapshot_handle=old.snapshot_handle or snapshot.snapshot_id,
         creation_time=old.creation_time if old.creation_time is not None else time_ns(snapshot, now_ns),
-        restore_size=old.restore_size if old.restore_size is not None else (snapshot.size_bytes if snapshot.size_bytes > 0 else None),
+        restore_size=old.restore_size
+        if old.restore_size is not None
+        else (snapshot.size_bytes if snapshot.size_bytes > 0 else None),
         ready_to_use=snapshot.ready_to_use,
         error=None,
         volume_group_snapshot_handle=old.volume_group_snapshot_handle or group or None,
@@ -144,7 +154,9 @@ def time_ns(snapshot: csi.Snapshot | csi.VolumeGroupSnapshot, now_ns: int) -> in
     return found if 0 < found <= _INT64_MAX else now_ns
 
 
-def after_asked(content: VolumeSnapshotContent, handle: str, snapshot: csi.Snapshot | None, now_ns: int, stranger: str = "") -> After:
+def after_asked(
+    content: VolumeSnapshotContent, handle: str, snapshot: csi.Snapshot | None, now_ns: int, stranger: str = ""
+) -> After:
     """The driver was asked for a snapshot by its handle. snapshot: None where it knows none. stranger: as for `after_created`."""
     if snapshot is None:
         return After(failure=unchecked(content, f"can not find snapshot for snapshotID {handle}"))
@@ -199,7 +211,10 @@ def stranger(view: View, content: VolumeSnapshotContent, snapshot: csi.Snapshot)
 
 def spelling(handle: str | None, snapshot: csi.Snapshot) -> str:
     """The warning about another spelling that is taken, "" for none."""
-    told, beginning = snapshot.source_volume_id, f"the driver names {{}} as the source of snapshot {quoted(snapshot.snapshot_id)}"
+    told, beginning = (
+        snapshot.source_volume_id,
+        f"the driver names {{}} as the source of snapshot {quoted(snapshot.snapshot_id)}",
+    )
     if handle is None or told == handle:
         return ""
     named = beginning.format(quoted(told) if told else "no volume")
@@ -214,7 +229,9 @@ def refused(content: Content, text: str) -> Failure:
     if row is not SINGLES and imported_handle(content) is not None:
         return unchecked(content, text)
     shown = quoted(text) if text.startswith("rpc error") else text
-    return Failure(row.creation_failed, f"{row.creation_text}failed to take {row.noun} of {named_volumes(content)}: {shown}")
+    return Failure(
+        row.creation_failed, f"{row.creation_text}failed to take {row.noun} of {named_volumes(content)}: {shown}"
+    )
 
 
 def unchecked(content: Content, text: str) -> Failure:
@@ -237,7 +254,11 @@ def as_json(status: VolumeSnapshotContentStatus | VolumeGroupSnapshotContentStat
 def after_unasked(content: Content, error: DriverError) -> After:
     """The driver did not answer about one that was there before."""
     row = row_of(content)
-    return After(failure=unchecked(content, f"failed to list {row.noun} for {row.noun_of_content} {content.metadata.name}: {error}"))
+    return After(
+        failure=unchecked(
+            content, f"failed to list {row.noun} for {row.noun_of_content} {content.metadata.name}: {error}"
+        )
+    )
 
 
 def is_refusal(error: DriverError) -> bool:
@@ -285,4 +306,6 @@ def _open(content: Content, order: CreateOrder, text: str) -> Failure:
     row = row_of(content)
     what = f"{row.noun} {quoted(order.name)} of {named_volumes(content)}"
     way_out = f"where the storage has none, take the annotation {row.being_created} off"
-    return Failure(row.creation_failed, f"{row.creation_text}an earlier request may have made {what}: {way_out}; {text}")
+    return Failure(
+        row.creation_failed, f"{row.creation_text}an earlier request may have made {what}: {way_out}; {text}"
+    )

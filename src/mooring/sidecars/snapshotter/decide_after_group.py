@@ -10,7 +10,16 @@ from mooring.api.group_snapshot import VolumeGroupSnapshotContent, VolumeGroupSn
 from mooring.base.clock import rfc3339
 from mooring.base.text import quoted
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.sidecars.snapshotter.decide_after import After, after_strangers, is_alike, other_handle, refused, spelling, taken, time_ns
+from mooring.sidecars.snapshotter.decide_after import (
+    After,
+    after_strangers,
+    is_alike,
+    other_handle,
+    refused,
+    spelling,
+    taken,
+    time_ns,
+)
 from mooring.sidecars.snapshotter.view import View, imported_handle, is_given_up
 
 
@@ -35,7 +44,9 @@ def after_group(view: View, content: VolumeGroupSnapshotContent, group: csi.Volu
     return after_answered(content, group, matching, now_ns)
 
 
-def after_answered(content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot, matching: Matching, now_ns: int) -> After:
+def after_answered(
+    content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot, matching: Matching, now_ns: int
+) -> After:
     """A group without id leaves the outcome open. One with snapshots of other volumes is not ours, and is not deleted. One whose snapshots
     can't be told apart is ours: it is kept in the status, so that it can be deleted; an import's handles are in its source.
     """
@@ -49,7 +60,10 @@ def after_answered(content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSn
         return after_strangers(content, f"{matching.problem}: {quoted(group.group_snapshot_id)} is left alone")
     old, created_ns = content.status or VolumeGroupSnapshotContentStatus(), time_ns(group, now_ns)
     ready = group.ready_to_use and not matching.problem
-    infos = [_info(one, volume, created_ns, is_ready=ready) for one, volume in zip(group.snapshots, matching.volumes, strict=True)]
+    infos = [
+        _info(one, volume, created_ns, is_ready=ready)
+        for one, volume in zip(group.snapshots, matching.volumes, strict=True)
+    ]
     new = VolumeGroupSnapshotContentStatus(
         volume_group_snapshot_handle=old.volume_group_snapshot_handle or handle,
         creation_time=old.creation_time or rfc3339(created_ns // 10**9),
@@ -65,7 +79,9 @@ def after_answered(content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSn
 def _info(one: csi.Snapshot, volume_handle: str, created_ns: int, *, is_ready: bool) -> VolumeSnapshotInfo:
     """is_ready: the group is, which means that each of it is."""
     size = one.size_bytes if one.size_bytes > 0 else None
-    return VolumeSnapshotInfo(volume_handle, one.snapshot_id, time_ns(one, created_ns), one.ready_to_use or is_ready, size)
+    return VolumeSnapshotInfo(
+        volume_handle, one.snapshot_id, time_ns(one, created_ns), one.ready_to_use or is_ready, size
+    )
 
 
 # -- which is of which volume
@@ -75,7 +91,9 @@ def matched(wanted: Sequence[str], snapshots: Sequence[csi.Snapshot], is_others:
     """wanted: the volumes of the group. is_others: True for exactly the handle of a volume that another content is of."""
     told = [one.source_volume_id for one in snapshots]
     strangers = tuple(
-        name for name in told if name and name not in wanted and (is_others(name) or not any(is_alike(v, name) for v in wanted))
+        name
+        for name in told
+        if name and name not in wanted and (is_others(name) or not any(is_alike(v, name) for v in wanted))
     )
     found = _pairs(wanted, told)
     volumes = tuple(found.get(place, name) for place, name in enumerate(told))
@@ -89,7 +107,10 @@ def as_told(snapshots: Sequence[csi.Snapshot]) -> Matching:
     """Matches a group that was there before; only the driver knows its volumes."""
     told = tuple(one.source_volume_id for one in snapshots)
     is_clear = all(told) and len(set(told)) == len(told)
-    return Matching(told, problem="" if is_clear else f"the driver answered with snapshots of {', '.join(map(quoted, sorted(told)))}")
+    return Matching(
+        told,
+        problem="" if is_clear else f"the driver answered with snapshots of {', '.join(map(quoted, sorted(told)))}",
+    )
 
 
 def _pairs(wanted: Sequence[str], told: Sequence[str]) -> dict[int, str]:

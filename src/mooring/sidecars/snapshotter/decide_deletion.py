@@ -12,7 +12,16 @@ from mooring.api.snapshot_names import DELETE_POLICY, is_marked
 from mooring.base.clock import Instant
 from mooring.control.decision import Decision
 from mooring.sidecars.snapshotter import reasons as why
-from mooring.sidecars.snapshotter.decision import Action, ClearStatus, Delete, Failure, LoadSecret, Release, Tell, Unmark
+from mooring.sidecars.snapshotter.decision import (
+    Action,
+    ClearStatus,
+    Delete,
+    Failure,
+    LoadSecret,
+    Release,
+    Tell,
+    Unmark,
+)
 from mooring.sidecars.snapshotter.kinds import Content
 from mooring.sidecars.snapshotter.requests import Made, RequestError, creation_secret
 from mooring.sidecars.snapshotter.view import View, handle_of, imported_handle, members_of, row_of
@@ -60,7 +69,11 @@ def _why_kept(content: Content) -> str:
     """Why the driver is not asked to delete it, whoever else needs it; "" where it is."""
     if not handle_of(content):
         return "the driver made nothing"
-    if isinstance(content, VolumeSnapshotContent) and content.status is not None and content.status.volume_group_snapshot_handle:
+    if (
+        isinstance(content, VolumeSnapshotContent)
+        and content.status is not None
+        and content.status.volume_group_snapshot_handle
+    ):
         return "it is a group's"
     return "" if content.spec.deletion_policy == DELETE_POLICY else "its policy keeps the snapshot"
 
@@ -76,9 +89,7 @@ def _left(content: Content, handle: str) -> tuple[Action, ...]:
 
 def _without_secret(what: str, secret: SecretReference) -> str:
     where = f"{secret.namespace}/{secret.name}"
-    return (
-        f"{what} is deleted without Secret {where}, which is gone: a driver that tells tenants apart by it may not find anything to delete"
-    )
+    return f"{what} is deleted without Secret {where}, which is gone: a driver that tells tenants apart by it may not find anything to delete"
 
 
 def _decide_release(content: Content, wait_s: float) -> Decision[Action]:
@@ -88,6 +99,8 @@ def _decide_release(content: Content, wait_s: float) -> Decision[Action]:
         return Decision(because, after_s=wait_s)
     held = row.finalizer in finalizers_of(content)
     stays = set(finalizers_of(content)) - {row.finalizer}
-    unmarking: tuple[Action, ...] = (Unmark(),) if is_marked(content, row.being_created) else ()  # else it would be made once more
+    unmarking: tuple[Action, ...] = (
+        (Unmark(),) if is_marked(content, row.being_created) else ()
+    )  # else it would be made once more
     clearing: tuple[Action, ...] = (*unmarking, ClearStatus()) if stays or not held else ()
     return Decision(because, (*clearing, *((Release(),) if held else ())), done=f"deleted the {row.noun}")

@@ -92,7 +92,20 @@ class Release(msgspec.Struct, frozen=True):
     """Remove our finalizer."""
 
 
-Action = NoteClass | LookUpClass | LoadSecret | Mark | Unmark | Create | LookFor | Ask | Delete | Tell | ClearStatus | Release
+Action = (
+    NoteClass
+    | LookUpClass
+    | LoadSecret
+    | Mark
+    | Unmark
+    | Create
+    | LookFor
+    | Ask
+    | Delete
+    | Tell
+    | ClearStatus
+    | Release
+)
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -7,9 +7,19 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from mooring.api import snapshot_names as names
-from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CONTENTS, VolumeGroupSnapshotClass, VolumeGroupSnapshotContent
+from mooring.api.group_snapshot import (
+    GROUP_SNAPSHOT_CLASSES,
+    GROUP_SNAPSHOT_CONTENTS,
+    VolumeGroupSnapshotClass,
+    VolumeGroupSnapshotContent,
+)
 from mooring.api.meta import Kind
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshotClass, VolumeSnapshotContent
+from mooring.api.snapshot import (
+    VOLUME_SNAPSHOT_CLASSES,
+    VOLUME_SNAPSHOT_CONTENTS,
+    VolumeSnapshotClass,
+    VolumeSnapshotContent,
+)
 from mooring.api.snapshot_names import SnapshotSecret
 
 Content: TypeAlias = VolumeSnapshotContent | VolumeGroupSnapshotContent

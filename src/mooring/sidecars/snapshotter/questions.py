@@ -98,7 +98,9 @@ class Questions:
         """The handles of all snapshots of the volume. Raises DriverError."""
         found, token = list[str](), ""
         for _ in range(PAGES_MAX):
-            answer = await self._driver.list_snapshots(list_of_volume_request(volume_handle, token, secrets), self._call)
+            answer = await self._driver.list_snapshots(
+                list_of_volume_request(volume_handle, token, secrets), self._call
+            )
             found += [entry.snapshot.snapshot_id for entry in answer.entries]
             token = answer.next_token
             if not token:

@@ -26,12 +26,16 @@ class Creating:
     name: str
 
 
-@reason('the driver may have made snapshot "{name}" before the content was deleted: it is asked again, so that nothing is left behind')
+@reason(
+    'the driver may have made snapshot "{name}" before the content was deleted: it is asked again, so that nothing is left behind'
+)
 class FindingOut:
     name: str
 
 
-@reason('the driver refuses to tell of snapshot "{name}", which it may have made: its list is asked, so that nothing is left behind')
+@reason(
+    'the driver refuses to tell of snapshot "{name}", which it may have made: its list is asked, so that nothing is left behind'
+)
 class LookingFor:
     name: str
 

@@ -25,7 +25,15 @@ from mooring.kube.cluster import Patch
 from mooring.kube.errors import ApiError, BadRequest, Invalid, NotFound, TooLarge
 from mooring.kube.patch import json_patch, merge_patch, remove_finalizer, set_fields, test
 from mooring.sidecars.snapshotter import decision as d
-from mooring.sidecars.snapshotter.decide_after import After, after_created, after_refused, after_unsaved, as_json, is_refusal, stranger
+from mooring.sidecars.snapshotter.decide_after import (
+    After,
+    after_created,
+    after_refused,
+    after_unsaved,
+    as_json,
+    is_refusal,
+    stranger,
+)
 from mooring.sidecars.snapshotter.decide_after_group import after_group
 from mooring.sidecars.snapshotter.kinds import SINGLES, Content, Row
 from mooring.sidecars.snapshotter.questions import Questions, Unasked
@@ -84,7 +92,9 @@ class Reconciler:
             self._memory.change(decision.uid, unlisted=True)
             return After(again=True)
         except Failed as failed:
-            for ref in loaded if failed.problem is not None else ():  # perhaps it was the secret: read it anew next time
+            for ref in (
+                loaded if failed.problem is not None else ()
+            ):  # perhaps it was the secret: read it anew next time
                 self._secrets.invalidate(ref)
             raise
         return after
@@ -114,7 +124,9 @@ class Reconciler:
                 self.telling.tell(content, reason, message)
             case d.ClearStatus():  # an error stays
                 left = as_json(content.status) or {}
-                await self._save_status(content, {name: value for name, value in left.items() if name not in self._row.made_of})
+                await self._save_status(
+                    content, {name: value for name, value in left.items() if name not in self._row.made_of}
+                )
             case d.Release():
                 if self._row.finalizer in finalizers_of(content):
                     await self.patch(content, release(content))
@@ -135,7 +147,11 @@ class Reconciler:
         try:
             values = await self._secrets.get(load.ref)
         except (ApiError, SecretError) as error:
-            if isinstance(error, NotFound) and self._memory.of(uid).secret_gone_at is None and reason != self._row.check_failed:
+            if (
+                isinstance(error, NotFound)
+                and self._memory.of(uid).secret_gone_at is None
+                and reason != self._row.check_failed
+            ):
                 self._memory.change(uid, secret_gone_at=self._clock.now())
             where = f"failed to get credentials of secret {load.ref.namespace}/{load.ref.name}"
             refused = failed_by(d.Failure(reason, f"{text}{where}: {error}", saved=load.saved))
@@ -287,7 +303,9 @@ def release(content: Content) -> Patch:
     row, tests = row_of(content), [test("/spec/deletionPolicy", content.spec.deletion_policy)]
     if not handle_of(content):
         shown = as_json(content.status)
-        tests.append(test("/status", None) if shown is None else test(f"/status/{row.made_of[0]}", shown.get(row.made_of[0])))
+        tests.append(
+            test("/status", None) if shown is None else test(f"/status/{row.made_of[0]}", shown.get(row.made_of[0]))
+        )
     return json_patch([*tests, *remove_finalizer(content, row.finalizer).body])
 
 

@@ -44,7 +44,11 @@ def name_of(content: Content, options: SnapshotterOptions) -> str:
 def extra_metadata(content: Content) -> Mapping[str, str]:
     """For drivers that want to know which objects the snapshot is of."""
     ref, prefix = ref_of(content), f"{PREFIX}{row_of(content).prefix}"
-    return {f"{prefix}/name": ref.name, f"{prefix}/namespace": ref.namespace, f"{prefix}content/name": content.metadata.name}
+    return {
+        f"{prefix}/name": ref.name,
+        f"{prefix}/namespace": ref.namespace,
+        f"{prefix}content/name": content.metadata.name,
+    }
 
 
 def parameters_of(view: View, content: Content, replayed: bool) -> dict[str, str]:
@@ -56,7 +60,11 @@ def parameters_of(view: View, content: Content, replayed: bool) -> dict[str, str
     found, class_name, noun = view.class_of(content), class_name_of(content), row_of(content).noun
     extra = dict(extra_metadata(content)) if view.options.extra_create_metadata else {}
     if found is None and not replayed:
-        text = f"failed to get {noun} class {class_name}: {_class_missing(content)}" if class_name else f"the content names no {noun} class"
+        text = (
+            f"failed to get {noun} class {class_name}: {_class_missing(content)}"
+            if class_name
+            else f"the content names no {noun} class"
+        )
         raise RequestError(text, class_name)
     if not ref_of(content).uid:
         raise RequestError(f"{noun} content {content.metadata.name} is not bound to a {noun}")
@@ -80,9 +88,13 @@ def creation_secret(content: Content) -> SecretReference | None:
     noted, row = content.metadata.annotations or {}, row_of(content)
     if row.secret_name not in noted or row.secret_namespace not in noted:
         return None
-    ref = SecretReference(name=annotation(content, row.secret_name), namespace=annotation(content, row.secret_namespace))
+    ref = SecretReference(
+        name=annotation(content, row.secret_name), namespace=annotation(content, row.secret_namespace)
+    )
     if not ref.name or not ref.namespace:
-        raise RequestError(f"cannot get credentials for {row.noun} content {quoted(content.metadata.name)}: name or namespace is empty")
+        raise RequestError(
+            f"cannot get credentials for {row.noun} content {quoted(content.metadata.name)}: name or namespace is empty"
+        )
     return ref
 
 
@@ -93,7 +105,9 @@ def question_secret(view: View, content: Content) -> SecretReference | None:
     if not class_name:
         return None
     if found is None:
-        raise RequestError(f"failed to get {row.noun} class {class_name} for {named}: {_class_missing(content)}", class_name)
+        raise RequestError(
+            f"failed to get {row.noun} class {class_name} for {named}: {_class_missing(content)}", class_name
+        )
     tokens = {f"{row.prefix}content.name": content.metadata.name}
     try:
         return secret_of(row.question_secret, found.parameters, name_tokens=tokens, namespace_tokens=tokens)
@@ -110,7 +124,9 @@ class CreateOrder(msgspec.Struct, frozen=True):
 
     def request(self, secrets: Mapping[str, str]) -> csi.CreateSnapshotRequest:
         [volume] = self.volumes
-        return csi.CreateSnapshotRequest(name=self.name, source_volume_id=volume, parameters=self.parameters, secrets=secrets)
+        return csi.CreateSnapshotRequest(
+            name=self.name, source_volume_id=volume, parameters=self.parameters, secrets=secrets
+        )
 
     def group_request(self, secrets: Mapping[str, str]) -> csi.CreateVolumeGroupSnapshotRequest:
         return csi.CreateVolumeGroupSnapshotRequest(
@@ -140,10 +156,14 @@ class Made(msgspec.Struct, frozen=True):
         return csi.GetSnapshotRequest(snapshot_id=self.handle, secrets=secrets)
 
     def get_group_request(self, secrets: Mapping[str, str]) -> csi.GetVolumeGroupSnapshotRequest:
-        return csi.GetVolumeGroupSnapshotRequest(group_snapshot_id=self.handle, snapshot_ids=self.members, secrets=secrets)
+        return csi.GetVolumeGroupSnapshotRequest(
+            group_snapshot_id=self.handle, snapshot_ids=self.members, secrets=secrets
+        )
 
     def delete_group_request(self, secrets: Mapping[str, str]) -> csi.DeleteVolumeGroupSnapshotRequest:
-        return csi.DeleteVolumeGroupSnapshotRequest(group_snapshot_id=self.handle, snapshot_ids=self.members, secrets=secrets)
+        return csi.DeleteVolumeGroupSnapshotRequest(
+            group_snapshot_id=self.handle, snapshot_ids=self.members, secrets=secrets
+        )
 
 
 def list_of_volume_request(volume_handle: str, token: str, secrets: Mapping[str, str]) -> csi.ListSnapshotsRequest:

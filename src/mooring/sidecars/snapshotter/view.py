@@ -65,7 +65,9 @@ class View(msgspec.Struct, frozen=True):
 
     def is_of_another_group(self, content: Content, volume_handle: str) -> bool:
         """True for exactly the handle of a volume that is in another group."""
-        return any(other.metadata.uid != content.metadata.uid for other in self.group_contents.by(BY_SOURCE, volume_handle))
+        return any(
+            other.metadata.uid != content.metadata.uid for other in self.group_contents.by(BY_SOURCE, volume_handle)
+        )
 
     def other_volume_of(self, content: VolumeSnapshotContent, handle: str) -> str:
         """The volume of which another content has this snapshot, "" where none has it of another volume than this one."""
@@ -74,7 +76,11 @@ class View(msgspec.Struct, frozen=True):
 
     def other_of(self, content: Content, handle: str) -> str:
         """The name of another content that keeps what this handle is of; of a single snapshot, also of a group's. "" for none."""
-        alike = [one for one in self.contents_of(row_of(content)).by(BY_HANDLE, handle) if one.metadata.uid != content.metadata.uid]
+        alike = [
+            one
+            for one in self.contents_of(row_of(content)).by(BY_HANDLE, handle)
+            if one.metadata.uid != content.metadata.uid
+        ]
         groups = self.group_contents.by(BY_MEMBER, handle) if row_of(content) is SINGLES else ()
         return min((one.metadata.name for one in (*alike, *groups) if keeps(one)), default="")
 
@@ -129,7 +135,9 @@ def members_of(content: Content) -> tuple[str, ...]:
         return ()
     if content.spec.source.group_snapshot_handles is not None:
         return content.spec.source.group_snapshot_handles.volume_snapshot_handles
-    return tuple(info.snapshot_handle for info in (content.status.volume_snapshot_info_list if content.status else None) or ())
+    return tuple(
+        info.snapshot_handle for info in (content.status.volume_snapshot_info_list if content.status else None) or ()
+    )
 
 
 def class_name_of(content: Content) -> str:

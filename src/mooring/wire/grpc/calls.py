@@ -40,7 +40,9 @@ class ClientCalls:
     events: shared with the connection, whose own come between. now: a monotonic clock, in seconds.
     """
 
-    def __init__(self, sending: Sending, headers: RequestHeaders, events: list[Event], now: Callable[[], float]) -> None:
+    def __init__(
+        self, sending: Sending, headers: RequestHeaders, events: list[Event], now: Callable[[], float]
+    ) -> None:
         self._sending, self._headers, self._events, self._now = sending, headers, events, now
         self._streams: dict[int, Stream] = {}
         self._waiting: dict[int, _Waiting] = {}
@@ -117,7 +119,9 @@ class ClientCalls:
         if stream is not None:
             unsent = error_code == ErrorCode.REFUSED_STREAM
             self._events.append(
-                Answered(stream_id, code_of_reset(error_code), text_of_reset(error_code), answered=not unsent, unsent=unsent)
+                Answered(
+                    stream_id, code_of_reset(error_code), text_of_reset(error_code), answered=not unsent, unsent=unsent
+                )
             )
             self._close(stream_id)
 
@@ -143,7 +147,9 @@ class ClientCalls:
         """The stream of a frame; None for one that is over: frames may have been on their way. Raises BrokenConnection for no stream."""
         found = self._streams.get(stream_id)
         if found is None and (stream_id % 2 == 0 or stream_id >= self.next_id or stream_id in self._waiting):
-            raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, f"a {name} frame for stream {stream_id}, which nobody began")
+            raise BrokenConnection(
+                ErrorCode.PROTOCOL_ERROR, f"a {name} frame for stream {stream_id}, which nobody began"
+            )
         return found
 
     def _send(self, stream_id: int, path: str, prefixed: bytes, timeout_s: float) -> None:
@@ -156,7 +162,9 @@ class ClientCalls:
             stream_id, (path, prefixed, deadline, refusal) = next(iter(self._waiting.items()))
             del self._waiting[stream_id]
             if (left_s := deadline - self._now()) <= 0:
-                self._events.append(Answered(stream_id, Code.DEADLINE_EXCEEDED, "context deadline exceeded", unsent=True))
+                self._events.append(
+                    Answered(stream_id, Code.DEADLINE_EXCEEDED, "context deadline exceeded", unsent=True)
+                )
             elif refusal is not None and (why := refusal()):
                 self._events.append(Answered(stream_id, Code.CANCELED, why, unsent=True))
             else:

@@ -155,7 +155,9 @@ class Connection:
         self._last_taken = last_id
         told = f": {debug[:1000].decode(errors='replace')}" if debug else ""
         self._leave(f"received GOAWAY with error code {frames.error_name(error_code)}{told}")
-        self._calls.end_above(last_id, f"the driver closes the connection and has not looked at the call; {self._leaving}")
+        self._calls.end_above(
+            last_id, f"the driver closes the connection and has not looked at the call; {self._leaving}"
+        )
 
     # -- the end
 

@@ -23,7 +23,9 @@ _FIELDS_MAX: Final = 8_000
 _TABLE_BYTES: Final = 4096
 _NAME: Final = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+\Z")
 _VALUE: Final = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*\Z")
-_OF_CONNECTIONS: Final = frozenset({b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"})
+_OF_CONNECTIONS: Final = frozenset(
+    {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
+)
 
 F = TypeVar("F")
 
@@ -45,7 +47,9 @@ class HeaderDecoder(Generic[F]):
             return found
         starts, changes_table = _starts(block, self._fields_max)
         if len(starts) > self._fields_max:
-            raise self._too_much(f"{_FIELDS_MAX} fields" if self._fields_max == _FIELDS_MAX else f"{self._bytes_max} bytes")
+            raise self._too_much(
+                f"{_FIELDS_MAX} fields" if self._fields_max == _FIELDS_MAX else f"{self._bytes_max} bytes"
+            )
         if changes_table:
             self._kept.clear()
         try:
@@ -53,7 +57,9 @@ class HeaderDecoder(Generic[F]):
         except hpack.OversizedHeaderListError:
             raise self._too_much(f"{self._bytes_max} bytes") from None
         except hpack.HPACKError as error:
-            raise BrokenConnection(ErrorCode.COMPRESSION_ERROR, f"a header block can't be read: {str(error)[:200]}") from None
+            raise BrokenConnection(
+                ErrorCode.COMPRESSION_ERROR, f"a header block can't be read: {str(error)[:200]}"
+            ) from None
         if not changes_table and len(block) <= _KEPT_BYTES_MAX:
             if len(self._kept) >= _KEPT_MAX:
                 self._kept.clear()
@@ -97,7 +103,9 @@ def by_name(fields: Fields, pseudo: frozenset[bytes]) -> tuple[dict[bytes, bytes
 def is_grpc(content_type: bytes | None) -> bool:
     """True for gRPC's, with whatever subtype."""
     kind = content_type
-    return kind is not None and (kind == b"application/grpc" or kind.startswith((b"application/grpc+", b"application/grpc;")))
+    return kind is not None and (
+        kind == b"application/grpc" or kind.startswith((b"application/grpc+", b"application/grpc;"))
+    )
 
 
 def _starts(block: bytes, fields_max: int) -> tuple[list[int], bool]:
@@ -150,4 +158,6 @@ def _integer(block: bytes, at: int, bits: int) -> tuple[int, int]:
 
 
 def _malformed() -> BrokenConnection:
-    return BrokenConnection(ErrorCode.COMPRESSION_ERROR, "a header block can't be read: it is cut off, or has a number that is too long")
+    return BrokenConnection(
+        ErrorCode.COMPRESSION_ERROR, "a header block can't be read: it is cut off, or has a number that is too long"
+    )

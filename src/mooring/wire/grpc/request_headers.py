@@ -51,7 +51,13 @@ class RequestHeaders:
         return found
 
     def _encoded(self, path: str, timeout_s: float) -> bytes:
-        return _METHOD_POST + _SCHEME_HTTP + named(_PATH, path.encode()) + self._fixed + literal(b"grpc-timeout", grpc_timeout(timeout_s))
+        return (
+            _METHOD_POST
+            + _SCHEME_HTTP
+            + named(_PATH, path.encode())
+            + self._fixed
+            + literal(b"grpc-timeout", grpc_timeout(timeout_s))
+        )
 
 
 def grpc_timeout(timeout_s: float) -> bytes:

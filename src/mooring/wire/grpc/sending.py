@@ -64,7 +64,9 @@ class Sending:
             raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, "a WINDOW_UPDATE frame adds nothing")
         self._window += increment
         if self._window > WINDOW_MAX:
-            raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "a WINDOW_UPDATE frame makes the window larger than HTTP/2 allows")
+            raise BrokenConnection(
+                ErrorCode.FLOW_CONTROL_ERROR, "a WINDOW_UPDATE frame makes the window larger than HTTP/2 allows"
+            )
         self.is_opened = True
 
     def stream_window_opened(self, stream: Outgoing, increment: int) -> bool:
@@ -89,7 +91,9 @@ class Sending:
         streams: all that are open. Raises BrokenConnection where the peer's settings have made a window too large.
         """
         if self._has_other_windows and any(self._window_of(stream) > WINDOW_MAX for stream in streams.values()):
-            raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "a SETTINGS frame makes a stream's window larger than HTTP/2 allows")
+            raise BrokenConnection(
+                ErrorCode.FLOW_CONTROL_ERROR, "a SETTINGS frame makes a stream's window larger than HTTP/2 allows"
+            )
         self.is_opened = self._has_other_windows = False
         sent = []
         for stream in list(self._blocked.values()):

@@ -58,7 +58,9 @@ async def listening(
     clients = _Clients(methods, limits)
     listener = _bound(path, mode)
     with removed_at_the_end(path):
-        server = await asyncio.get_running_loop().create_unix_server(clients.take, sock=listener, backlog=_ACCEPTED_AT_ONCE)
+        server = await asyncio.get_running_loop().create_unix_server(
+            clients.take, sock=listener, backlog=_ACCEPTED_AT_ONCE
+        )
         listener.listen(_BACKLOG)
         try:
             yield clients.cut

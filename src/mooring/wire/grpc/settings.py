@@ -8,7 +8,9 @@ from typing import Final
 
 from mooring.wire.grpc.frames import FRAME_BYTES_DEFAULT, SETTINGS, BrokenConnection, ErrorCode, frame
 
-HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE = range(1, 7)
+HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE = (
+    range(1, 7)
+)
 WINDOW_DEFAULT: Final = 65_535
 WINDOW_MAX: Final = 2**31 - 1
 _ENTRY: Final = struct.Struct(">HI")
@@ -44,9 +46,14 @@ def changed(settings: PeerSettings, payload: bytes, push_max: int = 0) -> PeerSe
     push_max: of ENABLE_PUSH, 1 for a client's.
     """
     if len(payload) % _ENTRY.size:
-        raise BrokenConnection(ErrorCode.FRAME_SIZE_ERROR, f"a SETTINGS frame of {len(payload)} bytes, no multiple of 6")
+        raise BrokenConnection(
+            ErrorCode.FRAME_SIZE_ERROR, f"a SETTINGS frame of {len(payload)} bytes, no multiple of 6"
+        )
     said = dict(_ENTRY.iter_unpack(payload))
-    window, frame_bytes = said.get(INITIAL_WINDOW_SIZE, settings.window), said.get(MAX_FRAME_SIZE, settings.frame_bytes_max)
+    window, frame_bytes = (
+        said.get(INITIAL_WINDOW_SIZE, settings.window),
+        said.get(MAX_FRAME_SIZE, settings.frame_bytes_max),
+    )
     if said.get(ENABLE_PUSH, 0) > push_max:
         raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, f"a SETTINGS frame sets ENABLE_PUSH to {said[ENABLE_PUSH]}")
     if window > WINDOW_MAX:

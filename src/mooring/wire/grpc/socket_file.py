@@ -19,7 +19,9 @@ PATH_BYTES_MAX: Final = 107  # Linux: 108 with the closing zero
 def check_length(path: Path) -> Path:
     """The path. Raises ConfigError for one that is too long for a socket."""
     if len(os.fsencode(path)) > PATH_BYTES_MAX:
-        raise ConfigError(f"socket path {str(path)!r} is longer than the {PATH_BYTES_MAX} bytes that the system allows: give a shorter one")
+        raise ConfigError(
+            f"socket path {str(path)!r} is longer than the {PATH_BYTES_MAX} bytes that the system allows: give a shorter one"
+        )
     return path
 
 

@@ -55,7 +55,9 @@ class Stream(Outgoing):
         if headers.wrong:
             return _refused(f"the driver's answer is no HTTP/2: {headers.wrong}")
         if self.headers is not None:
-            return self._verdict(headers) if ended else _refused("a HEADERS frame cannot appear in the middle of a stream")
+            return (
+                self._verdict(headers) if ended else _refused("a HEADERS frame cannot appear in the middle of a stream")
+            )
         if not headers.is_grpc:
             return self._not_grpc(headers, ended)
         if ended:
@@ -94,7 +96,10 @@ class Stream(Outgoing):
     def _idle(self) -> CallEnd | None:
         self.idle_frames += 1
         if self.idle_frames > IDLE_FRAMES_MAX:
-            return _refused(f"the driver's answer has more than {IDLE_FRAMES_MAX} frames that say nothing", ErrorCode.ENHANCE_YOUR_CALM)
+            return _refused(
+                f"the driver's answer has more than {IDLE_FRAMES_MAX} frames that say nothing",
+                ErrorCode.ENHANCE_YOUR_CALM,
+            )
         return None
 
     def _not_grpc(self, headers: AnswerHeaders, ended: bool) -> CallEnd | None:
@@ -103,7 +108,11 @@ class Stream(Outgoing):
             return _refused("malformed header: missing HTTP status")
         status = int(headers.http_status)
         if status < 200:
-            return _refused(f"an answer of HTTP status {status} is only the first of two, and has no second") if ended else self._idle()
+            return (
+                _refused(f"an answer of HTTP status {status} is only the first of two, and has no second")
+                if ended
+                else self._idle()
+            )
         text, reset = text_of_http(status, headers.content_type), None if ended else ErrorCode.PROTOCOL_ERROR
         return CallEnd(code_of_http(status), text, answered=not 400 <= status < 500, reset=reset)
 
@@ -131,7 +140,9 @@ class Stream(Outgoing):
             )
         if body[0]:
             return _unreadable(f"grpc: received unexpected payload format {body[0]}")
-        return CallEnd(Code.OK, "", body[_PREFIX_BYTES:] if isinstance(body, bytes) else bytes(memoryview(body)[_PREFIX_BYTES:]))
+        return CallEnd(
+            Code.OK, "", body[_PREFIX_BYTES:] if isinstance(body, bytes) else bytes(memoryview(body)[_PREFIX_BYTES:])
+        )
 
 
 def _unreadable(text: str) -> CallEnd:

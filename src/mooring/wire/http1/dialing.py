@@ -82,9 +82,15 @@ class Dialer:
             raise
         return connection
 
-    async def _reach(self, receiver: _Receiver, host: str, port: int, context: ContextMaker | None, server_name: str = "") -> None:
+    async def _reach(
+        self, receiver: _Receiver, host: str, port: int, context: ContextMaker | None, server_name: str = ""
+    ) -> None:
         """A socket to the host becomes the receiver's link; TLS' handshake begins."""
-        link = PlainTransport(receiver, self._buffer) if context is None else self._tls(receiver, context, server_name or host)
+        link = (
+            PlainTransport(receiver, self._buffer)
+            if context is None
+            else self._tls(receiver, context, server_name or host)
+        )
         opened = await open_socket(host, port)
         try:
             await asyncio.get_running_loop().create_connection(lambda: link, sock=opened)

@@ -60,7 +60,9 @@ class ResponseHead:
 
     __slots__ = ("headers", "is_persistent", "length", "reason", "status")
 
-    def __init__(self, status: int, reason: str, headers: ResponseHeaders, length: int | None, *, is_persistent: bool) -> None:
+    def __init__(
+        self, status: int, reason: str, headers: ResponseHeaders, length: int | None, *, is_persistent: bool
+    ) -> None:
         self.status, self.reason, self.headers, self.length = status, reason, headers, length
         self.is_persistent = is_persistent
 

@@ -68,7 +68,10 @@ def _literal(host: str, port: int) -> Address | None:
 def in_turn(addresses: Sequence[Address]) -> list[Address]:
     """The families in turn, beginning with that of the first address, each in its own order."""
     first = addresses[0][0]
-    ours, others = deque(one for one in addresses if one[0] == first), deque(one for one in addresses if one[0] != first)
+    ours, others = (
+        deque(one for one in addresses if one[0] == first),
+        deque(one for one in addresses if one[0] != first),
+    )
     ordered = []
     while ours or others:
         ordered += [line.popleft() for line in (ours, others) if line]
@@ -84,7 +87,9 @@ async def _first_connected(addresses: Sequence[Address]) -> socket.socket:
             while rest or pending:
                 if rest:
                     pending.add(group.create_task(_attempt(rest.popleft()), name="connect/address"))
-                done, _ = await asyncio.wait(pending, timeout=SECOND_TRY_S if rest else None, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(
+                    pending, timeout=SECOND_TRY_S if rest else None, return_when=asyncio.FIRST_COMPLETED
+                )
                 for task in done:
                     pending.discard(task)
                     outcome = task.result()

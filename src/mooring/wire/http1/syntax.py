@@ -32,7 +32,9 @@ class BrokenOff(ValueError):
     """The connection ended before the answer did. has_begun: at least one byte of the answer had come. has_head: its head, too."""
 
     def __init__(self, *, has_begun: bool, has_head: bool) -> None:
-        super().__init__("the connection ended in the middle of the answer" if has_begun else "the connection ended before an answer")
+        super().__init__(
+            "the connection ended in the middle of the answer" if has_begun else "the connection ended before an answer"
+        )
         self.has_begun, self.has_head = has_begun, has_head
 
 

@@ -78,7 +78,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         Raises ValueError for a server_name that can't be one.
         """
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=not is_client, server_hostname=server_name)
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=not is_client, server_hostname=server_name
+        )
         self._receiver, self._buffer = receiver, buffer
         self._tcp: Any = None  # an asyncio.Transport, or a TlsTransport
         self._is_client, self._line = is_client, line

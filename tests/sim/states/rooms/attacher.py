@@ -142,7 +142,9 @@ class _Judged(ScriptedDriver):
         super().__init__()
         self.published, self._world = first.published, world
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
         handle, node_id = request.volume_id, request.node_id
         attachments = self._world.all(VOLUME_ATTACHMENTS)
         if not any(_claims(va, node_id) and "deletionTimestamp" not in va["metadata"] for va in attachments):
@@ -150,19 +152,31 @@ class _Judged(ScriptedDriver):
         if request.volume_capability.access_mode.mode == csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER:
             ours = min((va["metadata"]["name"] for va in attachments if _claims(va, node_id)), default="")
             for va in attachments:
-                name, elsewhere = va["metadata"]["name"], _claim(va) in self.published[handle] and va["spec"]["nodeName"] != _name(node_id)
+                name, elsewhere = (
+                    va["metadata"]["name"],
+                    _claim(va) in self.published[handle] and va["spec"]["nodeName"] != _name(node_id),
+                )
                 # Two that hold the volume while neither is attached, as no attacher of ours leaves them: the lesser name goes first.
-                goes_first = ours < name and not va.get("status", {}).get("attached") and "deletionTimestamp" not in va["metadata"]
+                goes_first = (
+                    ours < name
+                    and not va.get("status", {}).get("attached")
+                    and "deletionTimestamp" not in va["metadata"]
+                )
                 if elsewhere and not goes_first and _handle(self._world, va) == handle and _claims(va, _claim(va)):
-                    self._world.fail("two-nodes", f"{handle} is published at {node_id}, {name} holds it at {_claim(va)}")
+                    self._world.fail(
+                        "two-nodes", f"{handle} is published at {node_id}, {name} holds it at {_claim(va)}"
+                    )
         return await super().controller_publish_volume(request)
 
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
         for va in self._world.all(VOLUME_ATTACHMENTS):
             alive = "deletionTimestamp" not in va["metadata"] and va.get("status", {}).get("attached")
             if alive and _claims(va, request.node_id) and _handle(self._world, va) == request.volume_id:
                 self._world.fail(
-                    "unpublish-wanted", f"{request.volume_id} is unpublished at {request.node_id} under {va['metadata']['name']}"
+                    "unpublish-wanted",
+                    f"{request.volume_id} is unpublished at {request.node_id} under {va['metadata']['name']}",
                 )
         return await super().controller_unpublish_volume(request)
 
@@ -180,7 +194,9 @@ def _claim(va: Json) -> str:
 
 
 def _claims(va: Json, node_id: str) -> bool:
-    return va["spec"]["attacher"] == DRIVER and _claim(va) == node_id and FINALIZER in va["metadata"].get("finalizers", ())
+    return (
+        va["spec"]["attacher"] == DRIVER and _claim(va) == node_id and FINALIZER in va["metadata"].get("finalizers", ())
+    )
 
 
 def _handle(world: StateWorld, va: Json) -> str:
@@ -193,11 +209,17 @@ def _released(world: StateWorld, resource: Resource, change: StoredChange) -> No
     if resource.plural != "volumeattachments" or change.old is None:
         return
     old, new = change.old.whole(), {} if change.new is None else change.new.whole()
-    if FINALIZER not in old["metadata"].get("finalizers", ()) or FINALIZER in new.get("metadata", {}).get("finalizers", ()):
+    if FINALIZER not in old["metadata"].get("finalizers", ()) or FINALIZER in new.get("metadata", {}).get(
+        "finalizers", ()
+    ):
         return
     handle, at = _handle(world, old), _claim(old)
     others = [va for va in world.all(VOLUME_ATTACHMENTS) if va["metadata"]["uid"] != old["metadata"]["uid"]]
-    if at and at in world.driver.published[handle] and not any(_claims(va, at) and _handle(world, va) == handle for va in others):
+    if (
+        at
+        and at in world.driver.published[handle]
+        and not any(_claims(va, at) and _handle(world, va) == handle for va in others)
+    ):
         world.fail("finalizer-dropped", f"{old['metadata']['name']} is released, {handle} is published at {at}")
 
 
@@ -210,7 +232,12 @@ def _attachment(world: StateWorld, va: Json, node_id: str) -> Iterator[Complaint
             yield "attached-lies", f"{name} is detached, and says that it is attached"
     elif deleting or not status.get("attached"):
         others = {one["metadata"]["name"] for one in world.all(VOLUME_ATTACHMENTS)} - {name}
-        if not any(word in text for text in told for word in (pv, va["spec"]["nodeName"], "pv spec", "secret", *others)):
-            yield "silence", f"{name} is {'being deleted' if deleting else 'not attached'}, nothing names an obstacle: {told}"
+        if not any(
+            word in text for text in told for word in (pv, va["spec"]["nodeName"], "pv spec", "secret", *others)
+        ):
+            yield (
+                "silence",
+                f"{name} is {'being deleted' if deleting else 'not attached'}, nothing names an obstacle: {told}",
+            )
     elif ours and status.get("attachError"):
         yield "error-left", f"{name} is attached and shows {status['attachError']}"

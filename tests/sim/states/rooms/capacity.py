@@ -22,7 +22,19 @@ from mooring.sidecars.provisioner.options import CapacityOptions, ProvisionerOpt
 from tests.sim.states.run import Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld
-from tests.support.builders import DRIVER, NS, WFFC, Json, a_capacity, a_claim, a_class, a_csi_node, a_pod, a_ready_node, a_volume
+from tests.support.builders import (
+    DRIVER,
+    NS,
+    WFFC,
+    Json,
+    a_capacity,
+    a_claim,
+    a_class,
+    a_csi_node,
+    a_pod,
+    a_ready_node,
+    a_volume,
+)
 from tests.support.scripted_driver import RPC, ScriptedDriver, Wait
 from tests.support.volume_driver import CREATE, DELETE, GiB, VolumeDriver
 
@@ -89,7 +101,9 @@ class CapacityRoom:
         if (fields := _OBJECT[state["object"]]) is not None:
             made.append(a_capacity("first", **fields))
         if state["second"] != "none":
-            made.append(a_capacity("second", **{**_OURS, **({"capacity": "8Gi"} if state["second"] == "same-stale" else {})}))
+            made.append(
+                a_capacity("second", **{**_OURS, **({"capacity": "8Gi"} if state["second"] == "same-stale" else {})})
+            )
         if state["change"] == "claim":
             noted = {**_ASKED, names.SELECTED_NODE: "n1"}
             made.append(a_claim("claim", uid="uid-claim", annotations=noted, finalizers=[names.PVC_PROTECTION]))
@@ -127,7 +141,9 @@ class CapacityRoom:
         for one in ours:
             if parse_quantity(one["capacity"]).value != free or "maximumVolumeSize" in one:
                 yield "stale-capacity", f"{one['metadata']['name']} says {one['capacity']}, the driver has {free} bytes"
-            if [owner["uid"] for owner in one["metadata"].get("ownerReferences") or () if owner.get("controller")] != [_OWNER["uid"]]:
+            if [owner["uid"] for owner in one["metadata"].get("ownerReferences") or () if owner.get("controller")] != [
+                _OWNER["uid"]
+            ]:
                 yield "unowned", f"{one['metadata']['name']} is of {one['metadata'].get('ownerReferences')}"
         if state["object"].startswith("of-another") and world.find(CSI_STORAGE_CAPACITIES, "first") is None:
             yield "foreign-deleted", "an object that another one publishes is gone"
@@ -143,12 +159,18 @@ def _room(driver: VolumeDriver, request: csi.GetCapacityRequest) -> int:
 def _place(capacity: Json) -> str:
     topology = capacity.get("nodeTopology")
     labels = (topology or {}).get("matchLabels") or {}
-    return str(labels.get("zone", topology)) if len(labels) < 2 and not (topology or {}).get("matchExpressions") else str(topology)
+    return (
+        str(labels.get("zone", topology))
+        if len(labels) < 2 and not (topology or {}).get("matchExpressions")
+        else str(topology)
+    )
 
 
 def _released() -> Json:
     """To be deleted, in the place of the node."""
-    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}
+    affinity = {
+        "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
+    }
     ref = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": NS, "name": "claim", "uid": "uid-former"}
     ours = {"annotations": {names.PROVISIONED_BY: DRIVER}, "policy": "Delete", "phase": "Released", "claimRef": ref}
     finalizers = [names.PV_PROTECTION, "external-provisioner.volume.kubernetes.io/finalizer"]

@@ -65,7 +65,13 @@ _CLAIM: Final[dict[str, Json | None]] = {
     "deleting-bound": {**_HELD, "deletionTimestamp": _AT, "volume": "pv", "annotations": _BOUND, "status": _BOUND_STATUS},
 }  # fmt: skip
 _OURS: Final = {"annotations": {names.PROVISIONED_BY: DRIVER}, "policy": "Delete"}
-_REF: Final = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": NS, "name": "claim", "uid": "uid-claim"}
+_REF: Final = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "namespace": NS,
+    "name": "claim",
+    "uid": "uid-claim",
+}
 _FINALIZERS: Final = [names.PV_PROTECTION, "external-provisioner.volume.kubernetes.io/finalizer"]
 _PV: Final[dict[str, Json | None]] = {
     "absent": None,
@@ -133,13 +139,17 @@ class ClaimsRoom:
         made += _snapshots(state["source"])
         if (fields := _PV[state["pv"]]) is not None:
             made.append(a_volume("pv", **{"handle": "vol-pv", **fields}))
-        node, phase = {"waits": (None, "Pending"), "runs": ("n1", "Running"), "ended": ("n1", "Succeeded")}.get(state["pod"], (None, ""))
+        node, phase = {"waits": (None, "Pending"), "runs": ("n1", "Running"), "ended": ("n1", "Succeeded")}.get(
+            state["pod"], (None, "")
+        )
         if phase:
             made.append(a_pod("pod", "claim", node=node, phase=phase))
         return made
 
     def driver(self, state: State) -> ScriptedDriver:
-        driver = _Maker(refuses=state["backend"] == "refuses", controller=(RPC.CLONE_VOLUME, RPC.CREATE_DELETE_SNAPSHOT))
+        driver = _Maker(
+            refuses=state["backend"] == "refuses", controller=(RPC.CLONE_VOLUME, RPC.CREATE_DELETE_SNAPSHOT)
+        )
         driver.volumes["vol-pv"] = 1 << 30
         if state["backend"] == "made":
             driver.names["pvc-uid-claim"] = "vol-pvc-uid-claim"
@@ -166,7 +176,12 @@ class ClaimsRoom:
             yield from _claim(world, claim, volumes, state)
         for name, pv in volumes.items():
             yield from _volume(world, name, pv)
-        if state["source"] == "held-snapshot" and claim is not None and _waits(claim) and state["class"] not in ("absent", "other"):
+        if (
+            state["source"] == "held-snapshot"
+            and claim is not None
+            and _waits(claim)
+            and state["class"] not in ("absent", "other")
+        ):
             snapshot = world.find(VOLUME_SNAPSHOTS, "snap")
             if snapshot is None or SNAPSHOT_FINALIZER not in snapshot["metadata"].get("finalizers", ()):
                 yield "source-freed", "a claim waits to be made from the snapshot, which nothing holds any more"
@@ -191,7 +206,10 @@ class _Maker(VolumeDriver):
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
         if request.volume_content_source.HasField("snapshot"):
             assert self.world is not None
-            self.world.fail("strange-source", f"{request.name} is made from {request.volume_content_source}, which its claim does not mean")
+            self.world.fail(
+                "strange-source",
+                f"{request.name} is made from {request.volume_content_source}, which its claim does not mean",
+            )
         return await super().create_volume(request)
 
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
@@ -205,7 +223,9 @@ class _Maker(VolumeDriver):
                 and ref.get("uid") == claim["metadata"]["uid"]
                 and claim["spec"].get("volumeName") == pv["metadata"]["name"]
             ):
-                self.world.fail("deleted-in-use", f"{request.volume_id} is deleted, the claim is bound to {pv['metadata']['name']}")
+                self.world.fail(
+                    "deleted-in-use", f"{request.volume_id} is deleted, the claim is bound to {pv['metadata']['name']}"
+                )
             if pv["spec"]["persistentVolumeReclaimPolicy"] == "Retain":
                 self.world.fail("deleted-kept", f"{request.volume_id} is deleted, its policy is to keep it")
         return await super().delete_volume(request)
@@ -217,7 +237,10 @@ def _snapshots(source: str) -> list[Json]:
     ref = {"namespace": NS, "name": "snap", "uid": "uid-snap"}
     match source:
         case "former-content":
-            return [a_snapshot("snap", uid="uid-snap", content="content", status=ready), a_content("content", {**ref, "uid": "uid-former"})]
+            return [
+                a_snapshot("snap", uid="uid-snap", content="content", status=ready),
+                a_content("content", {**ref, "uid": "uid-former"}),
+            ]
         case "held-snapshot":
             return [a_snapshot("snap", uid="uid-snap", claim="origin", finalizers=[SNAPSHOT_FINALIZER])]
         case "elsewhere":
@@ -241,7 +264,9 @@ def _claim(world: StateWorld, claim: Json, volumes: dict[str, Json], state: Stat
     ref = (pv or {}).get("spec", {}).get("claimRef") or {}
     if status.get("phase") == "Bound" and ref.get("uid") == claim["metadata"]["uid"]:
         return
-    warned = any(event["type"] == "Warning" and event["involvedObject"]["name"] == "claim" for event in world.all(EVENTS))
+    warned = any(
+        event["type"] == "Warning" and event["involvedObject"]["name"] == "claim" for event in world.all(EVENTS)
+    )
     if any("retry_in_s" in line and '"default/claim"' in line for line in world.log.lines) and not warned:
         yield "warning-lost", "the log says that the claim is tried again and again, the claim itself no more"
     if status.get("phase") == "Bound":
@@ -254,12 +279,17 @@ def _volume(world: StateWorld, name: str, pv: Json) -> Iterator[Complaint]:
     meta, status, spec = pv["metadata"], pv.get("status", {}), pv["spec"]
     claim, ref, told = world.find(PERSISTENT_VOLUME_CLAIMS, "claim"), spec.get("claimRef") or {}, world.told(name)
     wanted = claim is not None and ref.get("uid") == claim["metadata"]["uid"]
-    is_reserved = claim is not None and wanted and not claim["spec"].get("volumeName")  # the claim comes first, a lost one never
+    is_reserved = (
+        claim is not None and wanted and not claim["spec"].get("volumeName")
+    )  # the claim comes first, a lost one never
     if status.get("phase") not in ("Available", "Bound", "Released", "Failed") and not is_reserved:
         yield "no-phase", f"{name} is {status.get('phase')!r}"
     if ref.get("uid") and not wanted and status.get("phase") == "Bound":
         yield "bound-lies", f"{name} says Bound, its claim {ref.get('uid')} is gone"
-    is_ours = meta.get("annotations", {}).get(names.PROVISIONED_BY) == DRIVER and spec["persistentVolumeReclaimPolicy"] == "Delete"
+    is_ours = (
+        meta.get("annotations", {}).get(names.PROVISIONED_BY) == DRIVER
+        and spec["persistentVolumeReclaimPolicy"] == "Delete"
+    )
     if is_ours and status.get("phase") == "Released" and not told:
         yield "volume-left", f"{name} is released, to be deleted, and still there, nobody says why"
     if "deletionTimestamp" in meta and not wanted and not told:

@@ -62,7 +62,9 @@ class EphemeralRoom:
 
     name = "ephemeral"
     rounds = ()
-    space = Space(Axis("pod", tuple(_POD)), Axis("claim", tuple(_CLAIM)), Axis("class", tuple(_CLASS)), Axis("volumes", _VOLUMES))
+    space = Space(
+        Axis("pod", tuple(_POD)), Axis("claim", tuple(_CLAIM)), Axis("class", tuple(_CLASS)), Axis("volumes", _VOLUMES)
+    )
 
     def bodies(self, state: State) -> list[Json]:
         made = [a_ready_node("n1"), a_csi_node("n1", {DRIVER: "id1"}), a_csi_driver(storageCapacity=False)]
@@ -81,13 +83,20 @@ class EphemeralRoom:
         driver = world.driver
         info = DriverInfo(DRIVER, "1", frozenset(driver.plugin), frozenset(), frozenset(driver.controller))
         port = InProcessDriver(driver, clock=world.clock)
-        provisioner = Provisioner(world.runtime, port, info, ProvisionerOptions(worker_threads=1), world.recorder(DRIVER))
-        return [make_binder(world.runtime, BinderOptions(parts=frozenset(options.PARTS), workers=1)).run(), provisioner.run()]
+        provisioner = Provisioner(
+            world.runtime, port, info, ProvisionerOptions(worker_threads=1), world.recorder(DRIVER)
+        )
+        return [
+            make_binder(world.runtime, BinderOptions(parts=frozenset(options.PARTS), workers=1)).run(),
+            provisioner.run(),
+        ]
 
     def complaints(self, world: StateWorld, state: State) -> Iterator[Complaint]:
         claims = {claim["metadata"]["name"]: claim for claim in world.all(PERSISTENT_VOLUME_CLAIMS)}
         is_alive = world.find(PODS, "pod") is not None and state["pod"] in ("waits", "runs")
-        is_disputed = False  # then the pod hears of that claim, and gets none of those after it, as from kube-controller-manager
+        is_disputed = (
+            False  # then the pod hears of that claim, and gets none of those after it, as from kube-controller-manager
+        )
         for volume in _volumes(state):
             name = f"pod-{volume}"
             claim = claims.pop(name, None)
@@ -106,7 +115,9 @@ class EphemeralRoom:
 
 
 def _volumes(state: State) -> tuple[str, ...]:
-    return {"one": ("scratch",), "two": ("scratch", "more"), "two-the-other-first": ("more", "scratch")}[state["volumes"]]
+    return {"one": ("scratch",), "two": ("scratch", "more"), "two-the-other-first": ("more", "scratch")}[
+        state["volumes"]
+    ]
 
 
 def _controllers(claim: Json) -> list[str]:

@@ -62,8 +62,15 @@ _GROUP: Final[dict[str, Json | None]] = {
     "deleting-free": {"finalizers": [FOREIGN], **_GONE, "status": _READY},
     "imports": {"content": CONTENT},
 }
-_INFOS: Final = [{"volumeHandle": f"vol-{one}", "snapshotHandle": f"{HANDLE}-vol-{one}", "readyToUse": True} for one in "ab"]
-_DONE: Final = {"volumeGroupSnapshotHandle": HANDLE, "readyToUse": True, "creationTime": _AT, "volumeSnapshotInfoList": _INFOS}
+_INFOS: Final = [
+    {"volumeHandle": f"vol-{one}", "snapshotHandle": f"{HANDLE}-vol-{one}", "readyToUse": True} for one in "ab"
+]
+_DONE: Final = {
+    "volumeGroupSnapshotHandle": HANDLE,
+    "readyToUse": True,
+    "creationTime": _AT,
+    "volumeSnapshotInfoList": _INFOS,
+}
 _CONTENT_HELD: Final = {"finalizers": [names.GROUP_CONTENT_FINALIZER]}
 _BEGUN: Final = {"annotations": {names.GROUP_BEING_CREATED: names.YES}}
 _MARKED: Final = {"annotations": {names.GROUP_BEING_DELETED: names.YES}}
@@ -89,7 +96,12 @@ _CONTENTS: Final[dict[str, Json | None]] = {
     "deleting-secret": {**_CONTENT_HELD, **_GONE, "status": _DONE, "annotations": {**_MARKED["annotations"], **_SECRET}},
     "foreign": {**_CONTENT_HELD, "driver": OTHER, "status": _DONE},
 }  # fmt: skip
-_CLASS: Final[dict[str, Json | None]] = {"there": {}, "absent": None, "other-driver": {"driver": OTHER}, "retain": {"policy": "Retain"}}
+_CLASS: Final[dict[str, Json | None]] = {
+    "there": {},
+    "absent": None,
+    "other-driver": {"driver": OTHER},
+    "retain": {"policy": "Retain"},
+}
 _CLAIMS: Final = ("both", "none", "one-pending", "one-foreign", "lost")
 _MEMBERS: Final = ("none", "one", "torn", "strange", "restored", "imported")
 _LATER: Final = ("nothing", "member-gone")
@@ -115,7 +127,12 @@ class GroupsRoom:
     )
 
     def bodies(self, state: State) -> list[Json]:
-        made = [a_snapshot_class(), a_secret("secret", {"key": "c2VjcmV0"}), *_claims(state["claims"]), *_members(state["members"])]
+        made = [
+            a_snapshot_class(),
+            a_secret("secret", {"key": "c2VjcmV0"}),
+            *_claims(state["claims"]),
+            *_members(state["members"]),
+        ]
         if (fields := _CLASS[state["class"]]) is not None:
             made.append(a_group_class(**fields))
         if (fields := _GROUP[state["group"]]) is not None:
@@ -128,7 +145,10 @@ class GroupsRoom:
             imports = more.pop("imports", False)
             body = a_group_content(CONTENT, **more)
             if imports:
-                handles = {"volumeGroupSnapshotHandle": HANDLE, "volumeSnapshotHandles": [one["snapshotHandle"] for one in _INFOS]}
+                handles = {
+                    "volumeGroupSnapshotHandle": HANDLE,
+                    "volumeSnapshotHandles": [one["snapshotHandle"] for one in _INFOS],
+                }
                 body["spec"]["source"] = {"groupSnapshotHandles": handles}
             made.append(body)
         return made
@@ -148,7 +168,9 @@ class GroupsRoom:
         services = frozenset({SERVICE.CONTROLLER_SERVICE, SERVICE.GROUP_CONTROLLER_SERVICE})
         info = DriverInfo(DRIVER, "1", services, frozenset(), frozenset(driver.controller))
         port = InProcessDriver(driver, clock=world.clock)
-        controller = SnapshotController(world.runtime, SnapshotControllerOptions(worker_threads=1, groups=True, resync_s=RESYNC_S))
+        controller = SnapshotController(
+            world.runtime, SnapshotControllerOptions(worker_threads=1, groups=True, resync_s=RESYNC_S)
+        )
         options = SnapshotterOptions(worker_threads=1, groups=True, resync_s=RESYNC_S)
         parts = [controller.run(), Snapshotter(world.runtime, port, info, options).run()]
         return [*parts, _member_goes(world)] if state["later"] == "member-gone" else parts
@@ -162,13 +184,18 @@ class GroupsRoom:
         for content in contents:
             yield from _content(world, content)
         named = {(content.get("status") or {}).get("volumeGroupSnapshotHandle") for content in contents}
-        named |= {(content["spec"]["source"].get("groupSnapshotHandles") or {}).get("volumeGroupSnapshotHandle") for content in contents}
+        named |= {
+            (content["spec"]["source"].get("groupSnapshotHandles") or {}).get("volumeGroupSnapshotHandle")
+            for content in contents
+        }
         for handle in sorted(set(driver.groups) - named - ({HANDLE} if state["backend"] == "made" else set())):
             yield "leaked", f"{handle} is in the backend, no content names it"
         for snapshot in world.all(VOLUME_SNAPSHOTS):
             meta, told = snapshot["metadata"], world.told(snapshot["metadata"]["name"])
             ready = (snapshot.get("status") or {}).get("readyToUse")
-            is_awaited = any(world.told(group["metadata"]["name"]) for group in world.all(GROUP_SNAPSHOTS))  # the group says why
+            is_awaited = any(
+                world.told(group["metadata"]["name"]) for group in world.all(GROUP_SNAPSHOTS)
+            )  # the group says why
             of_group = any(owner["uid"] == "uid-group" for owner in meta.get("ownerReferences") or ())
             if state["members"] == "none" and of_group and names.IN_GROUP_FINALIZER not in meta.get("finalizers", ()):
                 yield "member-free", f"{meta['name']} is a group's, and can be deleted alone: {meta.get('finalizers')}"
@@ -176,7 +203,11 @@ class GroupsRoom:
                 yield "silence", f"{meta['name']} is not ready, nobody says why: {snapshot.get('status')}"
         for content in world.all(VOLUME_SNAPSHOT_CONTENTS):
             meta = content["metadata"]
-            if "deletionTimestamp" in meta and names.CONTENT_FINALIZER in meta.get("finalizers", ()) and not world.told(meta["name"]):
+            if (
+                "deletionTimestamp" in meta
+                and names.CONTENT_FINALIZER in meta.get("finalizers", ())
+                and not world.told(meta["name"])
+            ):
                 yield "silence", f"{meta['name']} is being deleted, held, nobody says why"
 
 
@@ -186,21 +217,33 @@ class _Groups(SnapshotDriver):
     world: StateWorld | None = None
     is_deleted = False
 
-    async def create_volume_group_snapshot(self, request: csi.CreateVolumeGroupSnapshotRequest) -> csi.CreateVolumeGroupSnapshotResponse:
+    async def create_volume_group_snapshot(
+        self, request: csi.CreateVolumeGroupSnapshotRequest
+    ) -> csi.CreateVolumeGroupSnapshotResponse:
         assert self.world is not None
         content = self.world.find(GROUP_SNAPSHOT_CONTENTS, CONTENT)
         group = self.world.find(GROUP_SNAPSHOTS, "group")
-        is_wanted = group is not None and "deletionTimestamp" not in group["metadata"]  # by a group that lives beside a content that goes
+        is_wanted = (
+            group is not None and "deletionTimestamp" not in group["metadata"]
+        )  # by a group that lives beside a content that goes
         if self.is_deleted and not is_wanted and content is not None and "deletionTimestamp" in content["metadata"]:
-            self.world.fail("made-again", f"{request.name} is made for a content that is being deleted, and its group was deleted already")
+            self.world.fail(
+                "made-again",
+                f"{request.name} is made for a content that is being deleted, and its group was deleted already",
+            )
         return await super().create_volume_group_snapshot(request)
 
-    async def delete_volume_group_snapshot(self, request: csi.DeleteVolumeGroupSnapshotRequest) -> csi.DeleteVolumeGroupSnapshotResponse:
+    async def delete_volume_group_snapshot(
+        self, request: csi.DeleteVolumeGroupSnapshotRequest
+    ) -> csi.DeleteVolumeGroupSnapshotResponse:
         assert self.world is not None
         for content in self.world.all(GROUP_SNAPSHOT_CONTENTS):
             of_it = (content.get("status") or {}).get("volumeGroupSnapshotHandle") == request.group_snapshot_id
             if of_it and _SECRET.items() <= content["metadata"].get("annotations", {}).items() and not request.secrets:
-                self.world.fail("secret-left-out", f"{request.group_snapshot_id} is deleted without the Secret that its content notes")
+                self.world.fail(
+                    "secret-left-out",
+                    f"{request.group_snapshot_id} is deleted without the Secret that its content notes",
+                )
         answer = await super().delete_volume_group_snapshot(request)
         self.is_deleted = self.is_deleted or request.group_snapshot_id == HANDLE
         return answer
@@ -216,7 +259,9 @@ def _claims(value: str) -> list[Json]:
         made.append(claim)
         driver = OTHER if value == "one-foreign" and one == "b" else DRIVER
         if not (value == "lost" and one == "b"):
-            made.append(a_pv(f"pv-{one}", source={"csi": {"driver": driver, "volumeHandle": f"vol-{one}"}}, claim=claim))
+            made.append(
+                a_pv(f"pv-{one}", source={"csi": {"driver": driver, "volumeHandle": f"vol-{one}"}}, claim=claim)
+            )
     return made
 
 
@@ -225,23 +270,38 @@ def _members(value: str) -> list[Json]:
         return []
     if value == "imported":
         info = _INFOS[0]
-        return [a_new_content(_IMPORT, handle=str(info["snapshotHandle"]), ref_uid=None, policy="Retain", status={"readyToUse": True})]
+        return [
+            a_new_content(
+                _IMPORT, handle=str(info["snapshotHandle"]), ref_uid=None, policy="Retain", status={"readyToUse": True}
+            )
+        ]
     name = names.member_name("uid-group", "vol-a")
-    owner = {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "name": "group", "uid": "uid-group"}
+    owner = {
+        "apiVersion": "groupsnapshot.storage.k8s.io/v1",
+        "kind": "VolumeGroupSnapshot",
+        "name": "group",
+        "uid": "uid-group",
+    }
     held = [] if value == "torn" else [names.IN_GROUP_FINALIZER]
     owners = [{**owner, "uid": "uid-other"}] if value == "strange" else [owner]
     content = names.member_content_name(name)
     member = a_snapshot(name, content=content, finalizers=held or None, ownerReferences=owners)
     source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name}
     restoring = [a_claim("restored", dataSource=source)] if value == "restored" else []
-    return [{**member, "status": {"boundVolumeSnapshotContentName": content, "volumeGroupSnapshotName": "group"}}, *restoring]
+    return [
+        {**member, "status": {"boundVolumeSnapshotContentName": content, "volumeGroupSnapshotName": "group"}},
+        *restoring,
+    ]
 
 
 async def _member_goes(world: StateWorld) -> None:
     """By force, finalizers and all."""
     await asyncio.sleep(_LATER_S)
     user = ClusterUser(world.users)
-    for kind, name in ((VOLUME_SNAPSHOTS, names.member_name("uid-group", "vol-a")), (VOLUME_SNAPSHOT_CONTENTS, _IMPORT)):
+    for kind, name in (
+        (VOLUME_SNAPSHOTS, names.member_name("uid-group", "vol-a")),
+        (VOLUME_SNAPSHOT_CONTENTS, _IMPORT),
+    ):
         if (found := world.find(kind, name)) is not None:
             if found["metadata"].get("finalizers"):
                 await user.patch(kind, name, {"metadata": {"finalizers": None}})

@@ -74,13 +74,18 @@ class HealthRoom:
 
     def parts(self, world: StateWorld, state: State) -> list[Coroutine[Any, Any, None]]:
         alive = ["n2", *(["n1"] if state["lease"] == "renewed" else [])]
-        return [NodeHealth(world.runtime, options=NodeHealthOptions()).run(), *(_kubelet(world, name) for name in alive)]
+        return [
+            NodeHealth(world.runtime, options=NodeHealthOptions()).run(),
+            *(_kubelet(world, name) for name in alive),
+        ]
 
     def complaints(self, world: StateWorld, state: State) -> Iterator[Complaint]:
         node, pod = world.find(NODES, "n1"), world.find(PODS, "pod")
         alive = state["lease"] == "renewed"
         if node is not None:
-            ready = next((one["status"] for one in node.get("status", {}).get("conditions") or () if one["type"] == "Ready"), "")
+            ready = next(
+                (one["status"] for one in node.get("status", {}).get("conditions") or () if one["type"] == "Ready"), ""
+            )
             taints = {taint["key"] for taint in node["spec"].get("taints") or ()}
             if not alive and ready not in ("Unknown", "False"):
                 yield "silent-node", f"n1 has said nothing for hours, and is Ready: {ready!r}"
@@ -107,7 +112,8 @@ def _node(name: str, value: str, taints: list[str]) -> Json:
     if ready is not None:
         status["conditions"] = [{"type": "Ready", "status": ready, "lastTransitionTime": _AT, "lastHeartbeatTime": _AT}]
     marks = [
-        {"key": key, "effect": "NoExecute", **({"value": "v"} if key == OUT_OF_SERVICE_TAINT else {"timeAdded": _AT})} for key in taints
+        {"key": key, "effect": "NoExecute", **({"value": "v"} if key == OUT_OF_SERVICE_TAINT else {"timeAdded": _AT})}
+        for key in taints
     ]
     gone = {"deletionTimestamp": _AT, "finalizers": [FOREIGN]} if value == "deleting" else {}
     return a_node(name, {"taints": marks} if marks else None, **gone, **status)
@@ -116,7 +122,9 @@ def _node(name: str, value: str, taints: list[str]) -> Json:
 async def _kubelet(world: StateWorld, name: str) -> None:
     """Renews the Lease of a node that is well."""
     spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": rfc3339_micro(world.clock.wall_s())}
-    await world.users.create(LEASES.whole(), a_lease(name, namespace=NODE_LEASE_NAMESPACE, **spec), NODE_LEASE_NAMESPACE)
+    await world.users.create(
+        LEASES.whole(), a_lease(name, namespace=NODE_LEASE_NAMESPACE, **spec), NODE_LEASE_NAMESPACE
+    )
     while True:
         await asyncio.sleep(RENEW_S)
         renewed = Patch(PatchType.MERGE, {"spec": {"renewTime": rfc3339_micro(world.clock.wall_s())}})

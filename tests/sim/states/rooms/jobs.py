@@ -62,9 +62,15 @@ class JobsRoom:
             if pod["metadata"].get("finalizers"):
                 yield "pod-held", f"{pod['metadata']['name']} is held: {pod['metadata']['finalizers']}"
         counted = {phase: status.get(phase.lower(), 0) for phase in ("Succeeded", "Failed")}
-        gone = {phase: counted[phase] - ended[phase] for phase in counted}  # a Job that failed deletes pods that end in the same moment
+        gone = {
+            phase: counted[phase] - ended[phase] for phase in counted
+        }  # a Job that failed deletes pods that end in the same moment
         may_be_gone = int(state["parallelism"]) if state["meanwhile"] == "pod-deleted" or "Failed" in conditions else 0
-        if (gone["Succeeded"] > 0 and "Failed" not in conditions) or min(gone.values()) < 0 or sum(gone.values()) > may_be_gone:
+        if (
+            (gone["Succeeded"] > 0 and "Failed" not in conditions)
+            or min(gone.values()) < 0
+            or sum(gone.values()) > may_be_gone
+        ):
             yield "miscounted", f"{dict(ended)} have ended, and the status says {counted}"
         if status.get("active") or status.get("uncountedTerminatedPods"):
             yield "miscounted", f"nothing runs any more, and the status says {status}"

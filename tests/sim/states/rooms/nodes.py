@@ -56,10 +56,25 @@ _POD: Final[dict[str, Json | None]] = {
     "ended": {"status": {"phase": "Succeeded"}},
     "leaves": {"status": _RUNS, "deletionTimestamp": _AT, "deletionGracePeriodSeconds": 30},
     "stopped": {"status": {"phase": "Running"}, "deletionTimestamp": _AT, "deletionGracePeriodSeconds": 30},
-    "kept": {"status": {"phase": "Failed"}, "deletionTimestamp": _AT, "deletionGracePeriodSeconds": 0, "finalizers": (FOREIGN,)},
+    "kept": {
+        "status": {"phase": "Failed"},
+        "deletionTimestamp": _AT,
+        "deletionGracePeriodSeconds": 0,
+        "finalizers": (FOREIGN,),
+    },
     "unknown-phase": {"status": {"phase": "Wondering"}},
 }
-_NODE: Final = ("ready", "in-use", "listed", "in-use-listed", "silent-in-use", "tainted-in-use", "unmanaged", "absent", "bare")
+_NODE: Final = (
+    "ready",
+    "in-use",
+    "listed",
+    "in-use-listed",
+    "silent-in-use",
+    "tainted-in-use",
+    "unmanaged",
+    "absent",
+    "bare",
+)
 _CLAIMS: Final = ("bound", "absent", "pending", "lost", "former", "no-driver")
 _CLAIMED: Final[Json] = {"finalizers": (FINALIZER,), "annotations": {NODE_ID_ANNOTATION: "id1"}}
 _VA: Final[dict[str, Json | None]] = {
@@ -91,7 +106,12 @@ class NodesRoom:
     )
 
     def bodies(self, state: State) -> list[Json]:
-        made = [a_csi_node("n1", {DRIVER: "id1"}), a_csi_node("n2", {DRIVER: "id2"}), *_node("n1", state["node"]), *_node("n2", "ready")]
+        made = [
+            a_csi_node("n1", {DRIVER: "id1"}),
+            a_csi_node("n2", {DRIVER: "id2"}),
+            *_node("n1", state["node"]),
+            *_node("n2", "ready"),
+        ]
         made += _claim(state["claim"])
         if state["claim"] != "no-driver":
             made.append(a_csi_driver())
@@ -158,10 +178,14 @@ def _not_unheard(world: StateWorld, resource: Resource, change: StoredChange) ->
         world.fail("deleted-unheard", f"{VA1} is deleted, and nobody has heard of the mounts of n1")
 
 
-def _attachment(world: StateWorld, va: Json, nodes: dict[str, Json], wanted: set[str], state: State) -> Iterator[Complaint]:
+def _attachment(
+    world: StateWorld, va: Json, nodes: dict[str, Json], wanted: set[str], state: State
+) -> Iterator[Complaint]:
     meta, node = va["metadata"], nodes.get(va["spec"]["nodeName"])
     in_use = node is not None and UNIQUE in (node.get("status", {}).get("volumesInUse") or ())
-    listed = node is not None and any(one["name"] == UNIQUE for one in node.get("status", {}).get("volumesAttached") or ())
+    listed = node is not None and any(
+        one["name"] == UNIQUE for one in node.get("status", {}).get("volumesAttached") or ()
+    )
     if "deletionTimestamp" in meta:
         if FINALIZER in meta.get("finalizers", ()) and not world.told(meta["name"]):
             yield "silence", f"{meta['name']} is being deleted, nobody says what keeps it"
@@ -185,7 +209,9 @@ def _wants(pod: Json) -> bool:
 
 
 def _claim(value: str) -> list[Json]:
-    pv = a_held_pv("pv1", "h1", modes=RWO, spec={"claimRef": {"namespace": "default", "name": "claim", "uid": "uid-claim"}})
+    pv = a_held_pv(
+        "pv1", "h1", modes=RWO, spec={"claimRef": {"namespace": "default", "name": "claim", "uid": "uid-claim"}}
+    )
     match value:
         case "absent":
             return [pv]
@@ -203,7 +229,9 @@ def _node(name: str, value: str) -> list[Json]:
         return []
     ready = "Unknown" if "silent" in value or "tainted" in value else "True"
     conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": _AT, "lastHeartbeatTime": _AT}]
-    taints = [{"key": OUT_OF_SERVICE_TAINT, "value": "nodeshutdown", "effect": "NoExecute"}] if "tainted" in value else None
+    taints = (
+        [{"key": OUT_OF_SERVICE_TAINT, "value": "nodeshutdown", "effect": "NoExecute"}] if "tainted" in value else None
+    )
     status: Json = {} if value == "bare" else {"conditions": conditions}
     if "in-use" in value:
         status["volumesInUse"] = [UNIQUE]

@@ -60,7 +60,10 @@ _MODIFY: Final[dict[str, tuple[str | None, Json]]] = {
     "has": ("gold", {"currentVolumeAttributesClassName": "gold"}),
     "pending": ("gold", {"modifyVolumeStatus": {"status": "Pending", "targetVolumeAttributesClassName": "gold"}}),
     "begun": ("gold", {"modifyVolumeStatus": {"status": "InProgress", "targetVolumeAttributesClassName": "gold"}}),
-    "begun-other": ("gold", {"modifyVolumeStatus": {"status": "InProgress", "targetVolumeAttributesClassName": "silver"}}),
+    "begun-other": (
+        "gold",
+        {"modifyVolumeStatus": {"status": "InProgress", "targetVolumeAttributesClassName": "silver"}},
+    ),
     "begun-blank": ("gold", {"modifyVolumeStatus": {"status": "InProgress", "targetVolumeAttributesClassName": ""}}),
     "infeasible": ("gold", {"modifyVolumeStatus": {"status": "Infeasible", "targetVolumeAttributesClassName": "gold"}}),
     "taken-back": (None, {"modifyVolumeStatus": {"status": "InProgress", "targetVolumeAttributesClassName": "gold"}}),
@@ -115,7 +118,11 @@ class ResizerRoom:
         return [Resizer(world.runtime, port, info, ResizerOptions(workers=1), world.recorder("resizer")).run()]
 
     def complaints(self, world: StateWorld, state: State) -> Iterator[Complaint]:
-        claim, pv, driver = world.find(PERSISTENT_VOLUME_CLAIMS, "claim"), world.find(PERSISTENT_VOLUMES, "pv"), world.driver
+        claim, pv, driver = (
+            world.find(PERSISTENT_VOLUME_CLAIMS, "claim"),
+            world.find(PERSISTENT_VOLUMES, "pv"),
+            world.driver,
+        )
         assert claim is not None
         assert isinstance(driver, _Grower)
         told = world.told("claim")
@@ -124,14 +131,24 @@ class ResizerRoom:
         ref = (pv or {}).get("spec", {}).get("claimRef") or {}
         if not ours or pv is None or ref.get("uid") != "uid-claim":
             return  # that a claim's volume is another's, or nobody's, is told by the binder
-        wanted, has = _bytes(spec["resources"]["requests"]["storage"]), _bytes(status.get("capacity", {}).get("storage", "0"))
+        wanted, has = (
+            _bytes(spec["resources"]["requests"]["storage"]),
+            _bytes(status.get("capacity", {}).get("storage", "0")),
+        )
         of_node = status.get("allocatedResourceStatuses", {}).get("storage", "").startswith("Node")
-        if wanted > has > 0 and not of_node and not any("esiz" in text or "expan" in text or "grow" in text for text in told):
+        if (
+            wanted > has > 0
+            and not of_node
+            and not any("esiz" in text or "expan" in text or "grow" in text for text in told)
+        ):
             yield "silence", f"{wanted} bytes are wanted, {has} there: {status}, told {told}"
         if _bytes(pv["spec"]["capacity"]["storage"]) > driver.sizes["h"]:
             before = (_PV[state["pv"]] or {}).get("size", "1Gi")
             if before != pv["spec"]["capacity"]["storage"]:
-                yield "size-lies", f"the volume says {pv['spec']['capacity']['storage']}, the backend {driver.sizes['h']}"
+                yield (
+                    "size-lies",
+                    f"the volume says {pv['spec']['capacity']['storage']}, the backend {driver.sizes['h']}",
+                )
         target = spec.get("volumeAttributesClassName")
         if target != status.get("currentVolumeAttributesClassName") and target and not told:
             yield "silence", f"class {target} is wanted, nobody says what keeps it: {status}"
@@ -147,14 +164,20 @@ class _Grower(ResizingDriver):
         self.foreign = False
         self._refusal = {"refuses": Fail(Code.OUT_OF_RANGE), "in-use": Fail(Code.FAILED_PRECONDITION)}.get(backend)
 
-    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+    async def controller_expand_volume(
+        self, request: csi.ControllerExpandVolumeRequest
+    ) -> csi.ControllerExpandVolumeResponse:
         if self._refusal is not None:
             self.script("ControllerExpandVolume", self._refusal)
         return await super().controller_expand_volume(request)
 
-    async def controller_modify_volume(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
+    async def controller_modify_volume(
+        self, request: csi.ControllerModifyVolumeRequest
+    ) -> csi.ControllerModifyVolumeResponse:
         if self.foreign:
-            self.fail("foreign-parameters", f"the driver gets {dict(request.mutable_parameters)} of another driver's class")
+            self.fail(
+                "foreign-parameters", f"the driver gets {dict(request.mutable_parameters)} of another driver's class"
+            )
         return await super().controller_modify_volume(request)
 
 

@@ -13,7 +13,12 @@ CONTENT: Final = "snapcontent-uid-snap"
 HANDLE: Final = "h-snapshot-uid-snap"
 _AT: Final = "2026-01-01T00:00:00Z"
 _HELD: Final = (names.AS_SOURCE_FINALIZER, names.BOUND_FINALIZER)
-_READY: Final = {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": True, "creationTime": _AT, "restoreSize": "1Gi"}
+_READY: Final = {
+    "boundVolumeSnapshotContentName": CONTENT,
+    "readyToUse": True,
+    "creationTime": _AT,
+    "restoreSize": "1Gi",
+}
 _GONE: Final = {"deletionTimestamp": _AT}
 SNAPS: Final[dict[str, Json | None]] = {
     "new": {},
@@ -34,7 +39,12 @@ SNAPS: Final[dict[str, Json | None]] = {
 _CREATED: Final = {names.BEING_CREATED: names.YES}
 _DELETED: Final = {names.BEING_DELETED: names.YES}
 _CONTENT_HELD: Final = (names.CONTENT_FINALIZER,)
-_MADE: Final = {"snapshotHandle": HANDLE, "creationTime": 1_700_000_000 * 10**9, "readyToUse": False, "restoreSize": 1 << 30}
+_MADE: Final = {
+    "snapshotHandle": HANDLE,
+    "creationTime": 1_700_000_000 * 10**9,
+    "readyToUse": False,
+    "restoreSize": 1 << 30,
+}
 _DONE: Final = {**_MADE, "readyToUse": True}
 VSCS: Final[dict[str, Json | None]] = {
     "absent": None,
@@ -52,13 +62,25 @@ VSCS: Final[dict[str, Json | None]] = {
     "torn": {"status": _DONE},
     "former": {"finalizers": _CONTENT_HELD, "status": _DONE, "ref_uid": "uid-former"},
     "unbound": {"handle": HANDLE, "ref_uid": None},
-    "blank": {"handle": HANDLE, "ref_uid": None, "volumeSnapshotClassName": "", "uid_blank": True, "status": {"snapshotHandle": ""}},
+    "blank": {
+        "handle": HANDLE,
+        "ref_uid": None,
+        "volumeSnapshotClassName": "",
+        "uid_blank": True,
+        "status": {"snapshotHandle": ""},
+    },
     "import": {"handle": HANDLE, "finalizers": _CONTENT_HELD, "status": _DONE},
     "marked": {"finalizers": _CONTENT_HELD, "status": _DONE, "annotations": _DELETED},
     "deleting": {"finalizers": _CONTENT_HELD, "status": _DONE, **_GONE},
     "deleting-begun": {"finalizers": _CONTENT_HELD, "annotations": _CREATED | _DELETED, **_GONE},
     "deleting-marked": {"finalizers": _CONTENT_HELD, "status": _DONE, "annotations": _DELETED, **_GONE},
-    "deleting-retained": {"finalizers": _CONTENT_HELD, "status": _DONE, "annotations": _DELETED, "policy": "Retain", **_GONE},
+    "deleting-retained": {
+        "finalizers": _CONTENT_HELD,
+        "status": _DONE,
+        "annotations": _DELETED,
+        "policy": "Retain",
+        **_GONE,
+    },
     "deleting-free": {"finalizers": (FOREIGN,), "status": _DONE, "annotations": _DELETED, **_GONE},
     "foreign": {"finalizers": _CONTENT_HELD, "driver": OTHER, "status": _DONE},
 }

@@ -18,7 +18,19 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter.controller import Snapshotter
 from mooring.sidecars.snapshotter.options import SnapshotterOptions
-from tests.sim.states.rooms.snapshot_values import BACKENDS, CLAIMS, CLASSES, CONTENT, FOREIGN, HANDLE, SNAPS, TWINS, VSCS, claims, twins
+from tests.sim.states.rooms.snapshot_values import (
+    BACKENDS,
+    CLAIMS,
+    CLASSES,
+    CONTENT,
+    FOREIGN,
+    HANDLE,
+    SNAPS,
+    TWINS,
+    VSCS,
+    claims,
+    twins,
+)
 from tests.sim.states.run import RESYNC_S, Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld
@@ -47,7 +59,9 @@ class SnapshotsRoom:
             made.append(a_snapshot_class(**fields))
         if (fields := SNAPS[state["snap"]]) is not None:
             status, more = fields.get("status"), {key: value for key, value in fields.items() if key != "status"}
-            body = a_new_snapshot("snap", **{key: list(value) if isinstance(value, tuple) else value for key, value in more.items()})
+            body = a_new_snapshot(
+                "snap", **{key: list(value) if isinstance(value, tuple) else value for key, value in more.items()}
+            )
             made.append({**body, **({"status": status} if status else {})})
         if (fields := VSCS[state["content"]]) is not None:
             more = dict(fields)
@@ -72,7 +86,10 @@ class SnapshotsRoom:
         info = DriverInfo(DRIVER, "1", service, frozenset(), frozenset(driver.controller))
         port = InProcessDriver(driver, clock=world.clock)
         controller = SnapshotController(world.runtime, SnapshotControllerOptions(worker_threads=1, resync_s=RESYNC_S))
-        return [controller.run(), Snapshotter(world.runtime, port, info, SnapshotterOptions(worker_threads=1, resync_s=RESYNC_S)).run()]
+        return [
+            controller.run(),
+            Snapshotter(world.runtime, port, info, SnapshotterOptions(worker_threads=1, resync_s=RESYNC_S)).run(),
+        ]
 
     def complaints(self, world: StateWorld, state: State) -> Iterator[Complaint]:
         driver = world.driver
@@ -90,7 +107,9 @@ class SnapshotsRoom:
         if claim is not None and names.CLAIM_FINALIZER in claim["metadata"].get("finalizers", ()):
             waiting = [one for one in snapshots if not (one.get("status") or {}).get("readyToUse")]
             making = [
-                one for one in contents if one["spec"]["source"].get("volumeHandle") and not (one.get("status") or {}).get("readyToUse")
+                one
+                for one in contents
+                if one["spec"]["source"].get("volumeHandle") and not (one.get("status") or {}).get("readyToUse")
             ]
             if not waiting and not making:
                 yield "claim-held", "the claim is held, no snapshot of it is in the making"
@@ -109,7 +128,9 @@ class _Judged(SnapshotDriver):
         self.snapshots, self._world = first.snapshots, world
         contents = world.all(VOLUME_SNAPSHOT_CONTENTS)
         marks = {
-            one["metadata"]["name"]: one["metadata"].get("annotations", {}) for one in contents if "deletionTimestamp" in one["metadata"]
+            one["metadata"]["name"]: one["metadata"].get("annotations", {})
+            for one in contents
+            if "deletionTimestamp" in one["metadata"]
         }
         self.marked = {name for name, found in marks.items() if names.BEING_DELETED in found}
         self.recorded = {handle for content in contents for handle in _handles(content)}
@@ -122,7 +143,11 @@ class _Judged(SnapshotDriver):
 
     async def delete_snapshot(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
         handle = request.snapshot_id
-        living = {one["metadata"]["uid"] for one in self._world.all(VOLUME_SNAPSHOTS) if "deletionTimestamp" not in one["metadata"]}
+        living = {
+            one["metadata"]["uid"]
+            for one in self._world.all(VOLUME_SNAPSHOTS)
+            if "deletionTimestamp" not in one["metadata"]
+        }
         for content in self._world.all(VOLUME_SNAPSHOT_CONTENTS):
             meta, spec = content["metadata"], content["spec"]
             if handle not in _handles(content) or spec["driver"] != DRIVER:
@@ -168,7 +193,9 @@ def _snapshot(world: StateWorld, snapshot: Json) -> Iterator[Complaint]:
             yield "error-left", f"{name} is ready and shows {status['error']}"
     elif _is_of_others(world, status):
         return  # its status names the content, and that the driver that it waits for
-    elif not (status.get("error") or {}).get("message") and not any("ailed" in text or "issing" in text for text in told):
+    elif not (status.get("error") or {}).get("message") and not any(
+        "ailed" in text or "issing" in text for text in told
+    ):
         yield "silence", f"{name} is not ready: {status}, told {told}"
 
 

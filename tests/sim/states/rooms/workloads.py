@@ -66,7 +66,11 @@ class WorkloadsRoom:
 
     def bodies(self, state: State) -> list[Json]:
         fields = {**_WAY[state["way"]], "template": a_template(image=OLD)}
-        return [a_workload("Deployment" if _is_deployment(state) else "StatefulSet", replicas=int(state["replicas"]), **fields)]
+        return [
+            a_workload(
+                "Deployment" if _is_deployment(state) else "StatefulSet", replicas=int(state["replicas"]), **fields
+            )
+        ]
 
     def driver(self, state: State) -> ScriptedDriver:
         return ScriptedDriver()
@@ -148,7 +152,9 @@ async def _user(world: StateWorld, state: State) -> None:
     await asyncio.sleep(ROLLED_OUT_S)
     pods = sorted(await user.list(PODS), key=lambda pod: str(pod["metadata"]["name"]))
     if [_image(pod) for pod in pods] != _images(state, is_lost=False):
-        world.fail("slow-rollout", f"the pods are of {[_image(pod) for pod in pods]} {ROLLED_OUT_S:g} s after the change")
+        world.fail(
+            "slow-rollout", f"the pods are of {[_image(pod) for pod in pods]} {ROLLED_OUT_S:g} s after the change"
+        )
     if lost and pods:
         await user.delete(PODS, pods[0 if lost == "first" else -1]["metadata"]["name"])
     await asyncio.Event().wait()

@@ -50,7 +50,9 @@ class Calls:
     def create(self, answer: Any = None, name: str = "a", **fields: Any) -> None:
         """answer: as for `call`, or the fields of the volume."""
         if not isinstance(answer, DriverError):
-            answer = csi.CreateVolumeResponse(volume={"volume_id": f"id-{name}", "capacity_bytes": GIB, **(answer or {})})
+            answer = csi.CreateVolumeResponse(
+                volume={"volume_id": f"id-{name}", "capacity_bytes": GIB, **(answer or {})}
+            )
         fields = {"capacity_range": {"required_bytes": GIB}, "volume_capabilities": [WRITER], **fields}
         self.call(Driver.create_volume, csi.CreateVolumeRequest(name=name, **fields), answer)
 
@@ -68,11 +70,20 @@ class Calls:
         self.call(Driver.controller_publish_volume, request, answer)
 
     def detach(self, answer: Any = None, node: str = "n1") -> None:
-        self.call(Driver.controller_unpublish_volume, csi.ControllerUnpublishVolumeRequest(volume_id="id-a", node_id=node), answer)
+        self.call(
+            Driver.controller_unpublish_volume,
+            csi.ControllerUnpublishVolumeRequest(volume_id="id-a", node_id=node),
+            answer,
+        )
 
     def snap(self, answer: Any = None, name: str = "s") -> None:
         if not isinstance(answer, DriverError):
-            fields = {"snapshot_id": f"id-{name}", "source_volume_id": "id-a", "creation_time": TAKEN, "ready_to_use": True}
+            fields = {
+                "snapshot_id": f"id-{name}",
+                "source_volume_id": "id-a",
+                "creation_time": TAKEN,
+                "ready_to_use": True,
+            }
             answer = csi.CreateSnapshotResponse(snapshot={**fields, **(answer or {})})
         self.call(Driver.create_snapshot, csi.CreateSnapshotRequest(name=name, source_volume_id="id-a"), answer)
 
@@ -88,7 +99,12 @@ class Calls:
         self.call(Driver.create_volume_group_snapshot, request, answer)
 
     def info(self, name: str = "csi.example.com", version: str = "1", where: str = "") -> None:
-        self.call(Driver.get_plugin_info, csi.GetPluginInfoRequest(), csi.GetPluginInfoResponse(name=name, vendor_version=version), where)
+        self.call(
+            Driver.get_plugin_info,
+            csi.GetPluginInfoRequest(),
+            csi.GetPluginInfoResponse(name=name, vendor_version=version),
+            where,
+        )
 
     def services(self, *numbers: int) -> None:
         entries = [csi.PluginCapability(service={"type": number}) for number in numbers]
@@ -101,7 +117,9 @@ class Calls:
         self.call(Driver.controller_get_capabilities, csi.ControllerGetCapabilitiesRequest(), answer)
 
     def node(self, node_id: str = "n1", where: str = "n1", **fields: Any) -> None:
-        self.call(Driver.node_get_info, csi.NodeGetInfoRequest(), csi.NodeGetInfoResponse(node_id=node_id, **fields), where)
+        self.call(
+            Driver.node_get_info, csi.NodeGetInfoRequest(), csi.NodeGetInfoResponse(node_id=node_id, **fields), where
+        )
 
     def stage(self, answer: Any = None, **seen: Any) -> None:
         request = csi.NodeStageVolumeRequest(volume_id="id-a", staging_target_path=STAGING, volume_capability=WRITER)
@@ -112,7 +130,9 @@ class Calls:
         self.call(Driver.node_unstage_volume, request, answer, "n1", **seen)
 
     def mount(self, answer: Any = None, *, readonly: bool = False, capability: Any = WRITER, **seen: Any) -> None:
-        request = csi.NodePublishVolumeRequest(volume_id="id-a", target_path=PATH, volume_capability=capability, readonly=readonly)
+        request = csi.NodePublishVolumeRequest(
+            volume_id="id-a", target_path=PATH, volume_capability=capability, readonly=readonly
+        )
         self.call(Driver.node_publish_volume, request, answer, "n1", **seen)
 
     def unmount(self, answer: Any = None, **seen: Any) -> None:

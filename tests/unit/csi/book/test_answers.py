@@ -39,8 +39,14 @@ def a_group(*members: csi.Snapshot, **fields: Any) -> csi.CreateVolumeGroupSnaps
         (a_group(a_snapshot(), group_snapshot_id=""), "group_snapshot.group_snapshot_id is required"),
         (a_group(), "group_snapshot.snapshots is required"),
         (csi.GetVolumeGroupSnapshotResponse(group_snapshot={}), "group_snapshot.group_snapshot_id is required"),
-        (a_group(a_snapshot(group_snapshot_id="g", snapshot_id="")), "group_snapshot.snapshots[0].snapshot_id is required"),
-        (a_group(a_snapshot(group_snapshot_id="x")), "group_snapshot.snapshots[0].group_snapshot_id: 'x' is not the group's, 'g'"),
+        (
+            a_group(a_snapshot(group_snapshot_id="g", snapshot_id="")),
+            "group_snapshot.snapshots[0].snapshot_id is required",
+        ),
+        (
+            a_group(a_snapshot(group_snapshot_id="x")),
+            "group_snapshot.snapshots[0].group_snapshot_id: 'x' is not the group's, 'g'",
+        ),
         (csi.NodeGetInfoResponse(), "node_id is required"),
         (csi.NodeGetInfoResponse(node_id="n" * 257), "node_id: 257 bytes, 256 are allowed"),
         (csi.NodeGetInfoResponse(node_id="n", max_volumes_per_node=-1), "max_volumes_per_node: must not be negative"),

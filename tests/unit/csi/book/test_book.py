@@ -236,7 +236,9 @@ def volume_without_status(calls: Calls) -> None:
 
 
 def largest_volume_is_negative(calls: Calls) -> None:
-    calls.call(Driver.get_capacity, csi.GetCapacityRequest(), csi.GetCapacityResponse(maximum_volume_size={"value": -1}))
+    calls.call(
+        Driver.get_capacity, csi.GetCapacityRequest(), csi.GetCapacityResponse(maximum_volume_size={"value": -1})
+    )
 
 
 def label(key: str, value: str = "a") -> Callable[[Calls], None]:
@@ -274,7 +276,9 @@ def unmounts_once_only(calls: Calls) -> None:
 
 
 def grows_elsewhere(calls: Calls) -> None:
-    request = csi.NodeExpandVolumeRequest(volume_id="id-a", volume_path=PATH, capacity_range={"required_bytes": 2 * GIB})
+    request = csi.NodeExpandVolumeRequest(
+        volume_id="id-a", volume_path=PATH, capacity_range={"required_bytes": 2 * GIB}
+    )
     calls.call(Driver.node_expand_volume, request, csi.NodeExpandVolumeResponse(capacity_bytes=GIB), "n1")
 
 
@@ -350,11 +354,17 @@ BREACHES: tuple[tuple[str, Callable[[Calls], None]], ...] = (
     ("CSI117", lambda calls: calls.node(accessible_topology={"segments": {"a.com/zone": "a", "b.com/zone": "a"}})),
     ("CSI215", tells_another_context),
     ("CSI216", cuts_a_snapshot),
-    ("CSI410", lambda calls: calls.group({"source_volume_id": "id-a", "ready_to_use": False}, {"source_volume_id": "id-b"})),
+    (
+        "CSI410",
+        lambda calls: calls.group({"source_volume_id": "id-a", "ready_to_use": False}, {"source_volume_id": "id-b"}),
+    ),
     ("CSI111", lambda calls: calls.create({"volume_id": ""})),
     ("CSI112", lambda calls: calls.create({"volume_id": "v" * 129})),
     ("CSI113", lambda calls: calls.node(max_volumes_per_node=-1)),
-    ("CSI114", lambda calls: calls.group({"source_volume_id": "id-a"}, {"source_volume_id": "id-b", "group_snapshot_id": ""})),
+    (
+        "CSI114",
+        lambda calls: calls.group({"source_volume_id": "id-a"}, {"source_volume_id": "id-b", "group_snapshot_id": ""}),
+    ),
     ("CSI201", another_volume),
     ("CSI202", refuses_its_volume),
     ("CSI203", one_id_for_two),
@@ -364,7 +374,12 @@ BREACHES: tuple[tuple[str, Callable[[Calls], None]], ...] = (
     ("CSI204", lambda calls: calls.create({"capacity_bytes": 1})),
     ("CSI204", too_large),
     ("CSI205", from_nothing),
-    ("CSI206", lambda calls: calls.create({"accessible_topology": [ZONE_A]}, accessibility_requirements={"requisite": [ZONE_B]})),
+    (
+        "CSI206",
+        lambda calls: calls.create(
+            {"accessible_topology": [ZONE_A]}, accessibility_requirements={"requisite": [ZONE_B]}
+        ),
+    ),
     ("CSI207", another_answer),
     ("CSI208", lambda calls: calls.delete(no(Code.NOT_FOUND))),
     ("CSI209", forgets),
@@ -383,7 +398,12 @@ BREACHES: tuple[tuple[str, Callable[[Calls], None]], ...] = (
     ("CSI403", lambda calls: calls.snap({"source_volume_id": "id-b"})),
     ("CSI404", time_goes_on),
     ("CSI405", ready_no_more),
-    ("CSI406", lambda calls: calls.call(Driver.delete_snapshot, csi.DeleteSnapshotRequest(snapshot_id="s"), no(Code.NOT_FOUND))),
+    (
+        "CSI406",
+        lambda calls: calls.call(
+            Driver.delete_snapshot, csi.DeleteSnapshotRequest(snapshot_id="s"), no(Code.NOT_FOUND)
+        ),
+    ),
     ("CSI407", one_id_for_two_snapshots),
     ("CSI408", lambda calls: calls.group({"source_volume_id": "id-a"})),
     ("CSI409", snapped_by_its_name),
@@ -422,7 +442,9 @@ BREACHES: tuple[tuple[str, Callable[[Calls], None]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("number", "broken"), BREACHES, ids=[f"{number}-{at}" for at, (number, _) in enumerate(BREACHES)])
+@pytest.mark.parametrize(
+    ("number", "broken"), BREACHES, ids=[f"{number}-{at}" for at, (number, _) in enumerate(BREACHES)]
+)
 def test_a_breach_is_named_by_its_rule_and_by_no_other(number: str, broken: Callable[[Calls], None]) -> None:
     calls = Calls()
     broken(calls)
@@ -438,9 +460,13 @@ def a_life(calls: Calls) -> None:
     steps: tuple[Callable[[], None], ...] = (
         calls.info,
         lambda: calls.services(Service.CONTROLLER_SERVICE, Service.VOLUME_ACCESSIBILITY_CONSTRAINTS),
-        lambda: calls.offers(Controller.CREATE_DELETE_VOLUME, Controller.PUBLISH_UNPUBLISH_VOLUME, Controller.CREATE_DELETE_SNAPSHOT),
+        lambda: calls.offers(
+            Controller.CREATE_DELETE_VOLUME, Controller.PUBLISH_UNPUBLISH_VOLUME, Controller.CREATE_DELETE_SNAPSHOT
+        ),
         lambda: calls.node(accessible_topology=ZONE_A),
-        lambda: calls.create({"accessible_topology": [ZONE_A]}, accessibility_requirements={"requisite": [ZONE_A, ZONE_B]}),
+        lambda: calls.create(
+            {"accessible_topology": [ZONE_A]}, accessibility_requirements={"requisite": [ZONE_A, ZONE_B]}
+        ),
         lambda: calls.attach({"device": "1"}),
         calls.stage,
         lambda: calls.mount(target=MOUNTED),
@@ -475,7 +501,10 @@ def test_calls_that_got_in_each_others_way_are_not_compared() -> None:
     calls = Calls()
     calls.create()
     request = csi.CreateVolumeRequest(name="a", capacity_range={"required_bytes": GIB}, volume_capabilities=[WRITER])
-    first, second = calls.watcher.began(Driver.create_volume, request), calls.watcher.began(Driver.create_volume, request)
+    first, second = (
+        calls.watcher.began(Driver.create_volume, request),
+        calls.watcher.began(Driver.create_volume, request),
+    )
     calls.watcher.ended(first, None, no(Code.INTERNAL))
     calls.watcher.ended(second, csi.CreateVolumeResponse(volume={"volume_id": "id-other", "capacity_bytes": GIB}), None)
     assert calls.numbers == []
@@ -484,7 +513,9 @@ def test_calls_that_got_in_each_others_way_are_not_compared() -> None:
 def test_after_an_open_end_nothing_is_held_against_the_driver() -> None:
     calls = Calls()
     calls.attach({"device": "1"})
-    calls.watcher.forgot(calls.watcher.began(Driver.controller_unpublish_volume, csi.ControllerUnpublishVolumeRequest(volume_id="id-a")))
+    calls.watcher.forgot(
+        calls.watcher.began(Driver.controller_unpublish_volume, csi.ControllerUnpublishVolumeRequest(volume_id="id-a"))
+    )
     calls.attach({"device": "2"})
     assert calls.numbers == []
 

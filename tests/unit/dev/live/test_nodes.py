@@ -11,9 +11,15 @@ from tests.support.builders import Json, a_csi_node, a_pod, a_ready_node, an_att
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
-def the_row(node: Json, csi_node: Json | None = None, pods: tuple[Json, ...] = (), attachments: tuple[Json, ...] = ()) -> NodeRow:
+def the_row(
+    node: Json, csi_node: Json | None = None, pods: tuple[Json, ...] = (), attachments: tuple[Json, ...] = ()
+) -> NodeRow:
     csi_nodes = [typed(csi_node)] if csi_node else []
-    (row,) = node_rows(ObjectBoard([typed(node)], csi_nodes, [typed(pod) for pod in pods], attachments=[typed(one) for one in attachments]))
+    (row,) = node_rows(
+        ObjectBoard(
+            [typed(node)], csi_nodes, [typed(pod) for pod in pods], attachments=[typed(one) for one in attachments]
+        )
+    )
     return row
 
 
@@ -22,7 +28,9 @@ def the_row(node: Json, csi_node: Json | None = None, pods: tuple[Json, ...] = (
     [
         pytest.param(a_ready_node("n1"), None, NodeRow("n1", "Ready", "", 0, None, 0), id="ready"),
         pytest.param(a_ready_node("n1", ready=False), None, NodeRow("n1", "NotReady", "", 0, None, 0), id="not-ready"),
-        pytest.param(a_ready_node("n1", ready=None), None, NodeRow("n1", "Unknown", "", 0, None, 0), id="never-heard-of"),
+        pytest.param(
+            a_ready_node("n1", ready=None), None, NodeRow("n1", "Unknown", "", 0, None, 0), id="never-heard-of"
+        ),
         pytest.param(a_ready_node("n1", **{ZONE: "a"}), None, NodeRow("n1", "Ready", "a", 0, None, 0), id="zone"),
         pytest.param(
             a_ready_node("n1", rack="r", shelf="s"),
@@ -32,7 +40,9 @@ def the_row(node: Json, csi_node: Json | None = None, pods: tuple[Json, ...] = (
         ),
         pytest.param(a_ready_node("n1"), a_csi_node("n1", count=5), NodeRow("n1", "Ready", "", 0, 5, 0), id="limit"),
         pytest.param(
-            a_ready_node("n1", taints=({"key": UNREACHABLE, "effect": "NoSchedule"}, {"key": UNREACHABLE, "effect": "NoExecute"})),
+            a_ready_node(
+                "n1", taints=({"key": UNREACHABLE, "effect": "NoSchedule"}, {"key": UNREACHABLE, "effect": "NoExecute"})
+            ),
             None,
             NodeRow("n1", "Ready", "", 0, None, 0, ("unreachable:NoExecute",)),
             id="one-taint-two-effects",
@@ -59,7 +69,8 @@ def test_its_volumes_and_pods_are_counted() -> None:
 def test_since_when_a_node_is_not_well() -> None:
     model = Model()
     boards = [
-        model.board(ObjectBoard([typed(a_ready_node("n1", ready=ready))]), now) for ready, now in ((True, 0.0), (False, 5.0), (False, 9.0))
+        model.board(ObjectBoard([typed(a_ready_node("n1", ready=ready))]), now)
+        for ready, now in ((True, 0.0), (False, 5.0), (False, 9.0))
     ]
     assert [None, 0.0, 4.0] == [board.nodes[0].for_s for board in boards]
     assert [False, True, True] == [board.ticks for board in boards]

@@ -76,9 +76,10 @@ def test_a_tiny_one_gets_one_line(width: int, height: int) -> None:
 
 
 def test_an_empty_plane() -> None:
-    assert "── 1 node · 0 volumes ─\nNODE    STATE  ZONE  VOLUMES  PODS  TAINTS\nnode-1  Ready  a         1/5     2" == shown(
-        Board(NODES[:1]), 60, 24
-    ).replace("─" * 36, "")
+    assert (
+        "── 1 node · 0 volumes ─\nNODE    STATE  ZONE  VOLUMES  PODS  TAINTS\nnode-1  Ready  a         1/5     2"
+        == shown(Board(NODES[:1]), 60, 24).replace("─" * 36, "")
+    )
 
 
 # -- more than there is room for
@@ -100,7 +101,9 @@ def test_those_that_wait_are_shown_first_and_the_rest_is_counted() -> None:
 
 
 def test_the_longest_wait_is_shown_before_all_others() -> None:
-    waiting = tuple(VolumeRow(f"c-{number:02}", "pv", "n", "Attaching", "waits", True, float(number)) for number in range(40))
+    waiting = tuple(
+        VolumeRow(f"c-{number:02}", "pv", "n", "Attaching", "waits", True, float(number)) for number in range(40)
+    )
     text = shown(Board(NODES, waiting), 100, 24)
     assert ["c-34", "c-35", "c-36", "c-37", "c-38", "c-39"] == claims(text)
     assert "+ 34 more, 34 waiting" == text.splitlines()[-1]
@@ -114,7 +117,9 @@ def test_texts_are_shortened_before_a_row_is_left_out() -> None:
 
 
 def test_a_long_error_keeps_its_end_which_has_the_cause() -> None:
-    folder = "/tmp/mooring-x7f3k2/nodes/n1/plugins/kubernetes.io/csi/folder.example.com/0b5c7f3a9d1e4f2a8c6b/globalmount"
+    folder = (
+        "/tmp/mooring-x7f3k2/nodes/n1/plugins/kubernetes.io/csi/folder.example.com/0b5c7f3a9d1e4f2a8c6b/globalmount"
+    )
     text = f"MountVolume.MountDevice failed: Internal: mount --bind /data/volumes/pvc-0a1b {folder}: mount point does not exist"
     seen = shown(Board(NODES, (VolumeRow("data", "pv", "n1", "Attached", text, True, 9.0),)), 80, 24)
     assert "MountVolume.MountDevice failed" in seen
@@ -133,7 +138,9 @@ def test_many_nodes_leave_half_of_the_room_to_volumes() -> None:
 
 
 def test_without_unicode() -> None:
-    text = shown(Board(NODES, (VolumeRow("c", "pv", "n", "Failed", "error → “no” …", True, 1.0),)), 80, 24, ascii_only=True)
+    text = shown(
+        Board(NODES, (VolumeRow("c", "pv", "n", "Failed", "error → “no” …", True, 1.0),)), 80, 24, ascii_only=True
+    )
     assert text.isascii()
     assert 'error -> "no" ...' in text
 

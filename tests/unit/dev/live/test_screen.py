@@ -233,8 +233,12 @@ async def test_a_terminal_without_unicode(terminal: Emulator) -> None:
     async with shown.viewing():
         shown.screen.happening(StoryLine(1.0, "driver", "CSI", "Probe", problem="no → “way” …"))
         shown.show(WAITING)
-        assert await shown.sees(lambda: any(line.startswith("-- 1 node - 1 volume, 1 waiting --") for line in terminal.shown))
-    assert any('CSI -> driver    Probe  -> failed: no -> "way" ...' in line.replace("\n", "") for line in terminal.shown)
+        assert await shown.sees(
+            lambda: any(line.startswith("-- 1 node - 1 volume, 1 waiting --") for line in terminal.shown)
+        )
+    assert any(
+        'CSI -> driver    Probe  -> failed: no -> "way" ...' in line.replace("\n", "") for line in terminal.shown
+    )
 
 
 async def test_without_colour(terminal: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:

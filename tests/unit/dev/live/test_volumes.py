@@ -55,7 +55,10 @@ GROWING = {"allocatedResources": {"storage": "2Gi"}, "allocatedResourceStatuses"
 GROWS: Json = {**CLAIM, "status": {**CLAIM["status"], **GROWING}}
 CHANGES: Json = {
     **CLAIM,
-    "status": {**CLAIM["status"], "modifyVolumeStatus": {"status": "Pending", "targetVolumeAttributesClassName": "gold"}},
+    "status": {
+        **CLAIM["status"],
+        "modifyVolumeStatus": {"status": "Pending", "targetVolumeAttributesClassName": "gold"},
+    },
 }
 UNIQUE = unique_name(DRIVER, "pv")
 
@@ -80,20 +83,29 @@ STAGED = a_call("NodeStageVolume", staging_target_path="/s")
 PUBLISHED = a_call("NodePublishVolume", target_path="/t")
 
 
-def rows(*bodies: Json, calls: tuple[CallRecord, ...] = (), model: Model | None = None) -> list[tuple[str, str, str, str, bool]]:
+def rows(
+    *bodies: Json, calls: tuple[CallRecord, ...] = (), model: Model | None = None
+) -> list[tuple[str, str, str, str, bool]]:
     """Claim, volume, node, stage, and whether it waits."""
     model = model or Model()
     for call in calls:
         model.called(call, "n1")
-    return [(row.claim, row.volume, row.node, row.stage, row.waits) for row in model.board(objects(*NODES, *bodies), 0.0).volumes]
+    return [
+        (row.claim, row.volume, row.node, row.stage, row.waits)
+        for row in model.board(objects(*NODES, *bodies), 0.0).volumes
+    ]
 
 
 @pytest.mark.parametrize(
     ("bodies", "calls", "expected"),
     [
         pytest.param([a_claim("data")], (), ("data", "", "", "Pending", True), id="no-volume"),
-        pytest.param([a_claim("data", namespace="prod")], (), ("prod/data", "", "", "Pending", True), id="of-a-namespace"),
-        pytest.param([a_claim("data", annotations={PROVISIONER: DRIVER})], (), ("data", "", "", "Provisioning", True), id="asked"),
+        pytest.param(
+            [a_claim("data", namespace="prod")], (), ("prod/data", "", "", "Pending", True), id="of-a-namespace"
+        ),
+        pytest.param(
+            [a_claim("data", annotations={PROVISIONER: DRIVER})], (), ("data", "", "", "Provisioning", True), id="asked"
+        ),
         pytest.param(
             [a_claim("data", annotations={PROVISIONER: DRIVER}, uid="uid-data"), a_pv("pv", claim=CLAIM)],
             (),
@@ -102,16 +114,24 @@ def rows(*bodies: Json, calls: tuple[CallRecord, ...] = (), model: Model | None 
         ),
         pytest.param([CLAIM, PV], (), ("data", "pv", "", "Bound", False), id="bound"),
         pytest.param([GROWS, PV], (), ("data", "pv", "", "Growing", True), id="growing"),
-        pytest.param([GROWS, PV, POD, ATTACHED], (STAGED, PUBLISHED), ("data", "pv", "n1", "Growing", True), id="growing-in-use"),
-        pytest.param([GROWS, PV, POD, ATTACHING], (), ("data", "pv", "n1", "Attaching", True), id="growing-and-attaching"),
+        pytest.param(
+            [GROWS, PV, POD, ATTACHED], (STAGED, PUBLISHED), ("data", "pv", "n1", "Growing", True), id="growing-in-use"
+        ),
+        pytest.param(
+            [GROWS, PV, POD, ATTACHING], (), ("data", "pv", "n1", "Attaching", True), id="growing-and-attaching"
+        ),
         pytest.param([CHANGES, PV], (), ("data", "pv", "", "Modifying", True), id="modifying"),
         pytest.param([CLAIM, PV, a_pod("web", "data")], (), ("data", "pv", "", "Bound", True), id="pod-without-node"),
         pytest.param([CLAIM, PV, POD], (), ("data", "pv", "n1", "Attaching", True), id="to-be-attached"),
         pytest.param([CLAIM, PV, POD, ATTACHING], (), ("data", "pv", "n1", "Attaching", True), id="attaching"),
         pytest.param([CLAIM, PV, POD, ATTACHED], (), ("data", "pv", "n1", "Attached", True), id="attached"),
         pytest.param([CLAIM, PV, POD, ATTACHED], (STAGED,), ("data", "pv", "n1", "Staged", True), id="staged"),
-        pytest.param([CLAIM, PV, POD, ATTACHED], (STAGED, PUBLISHED), ("data", "pv", "n1", "Published", False), id="published"),
-        pytest.param([CLAIM, PV, RUNNING, ATTACHED], (), ("data", "pv", "n1", "Published", False), id="mounted-before-our-start"),
+        pytest.param(
+            [CLAIM, PV, POD, ATTACHED], (STAGED, PUBLISHED), ("data", "pv", "n1", "Published", False), id="published"
+        ),
+        pytest.param(
+            [CLAIM, PV, RUNNING, ATTACHED], (), ("data", "pv", "n1", "Published", False), id="mounted-before-our-start"
+        ),
         pytest.param(
             [CLAIM, PV, POD, a_pod("web-2", "data", node="n1"), ATTACHED],
             (STAGED, PUBLISHED),
@@ -124,7 +144,9 @@ def rows(*bodies: Json, calls: tuple[CallRecord, ...] = (), model: Model | None 
             ("data", "pv", "n1", "Staged", True),
             id="publish-failed",
         ),
-        pytest.param([CLAIM, PV, ATTACHED], (STAGED, PUBLISHED), ("data", "pv", "n1", "Published", True), id="pod-gone"),
+        pytest.param(
+            [CLAIM, PV, ATTACHED], (STAGED, PUBLISHED), ("data", "pv", "n1", "Published", True), id="pod-gone"
+        ),
         pytest.param(
             [CLAIM, PV, ATTACHED],
             (STAGED, PUBLISHED, a_call("NodeUnpublishVolume", target_path="/t")),
@@ -137,9 +159,17 @@ def rows(*bodies: Json, calls: tuple[CallRecord, ...] = (), model: Model | None 
             ("data", "pv", "n1", "Attached", True),
             id="unstaged",
         ),
-        pytest.param([CLAIM, PV, a_va("va", "pv", "n1", deleting=True)], (), ("data", "pv", "n1", "Detaching", True), id="detaching"),
         pytest.param(
-            [a_csi_driver(attachRequired=False), CLAIM, PV, POD], (), ("data", "pv", "n1", "Bound", True), id="a-driver-without-attach"
+            [CLAIM, PV, a_va("va", "pv", "n1", deleting=True)],
+            (),
+            ("data", "pv", "n1", "Detaching", True),
+            id="detaching",
+        ),
+        pytest.param(
+            [a_csi_driver(attachRequired=False), CLAIM, PV, POD],
+            (),
+            ("data", "pv", "n1", "Bound", True),
+            id="a-driver-without-attach",
         ),
         pytest.param(
             [a_csi_driver(attachRequired=False), CLAIM, PV, POD],
@@ -148,7 +178,10 @@ def rows(*bodies: Json, calls: tuple[CallRecord, ...] = (), model: Model | None 
             id="published-without-attach",
         ),
         pytest.param(
-            [CLAIM, PV, a_pod("web", "data", node="n1", phase="Succeeded")], (), ("data", "pv", "", "Bound", False), id="finished"
+            [CLAIM, PV, a_pod("web", "data", node="n1", phase="Succeeded")],
+            (),
+            ("data", "pv", "", "Bound", False),
+            id="finished",
         ),
         pytest.param(
             [a_bound_claim("p-scratch", "pv"), PV, a_pod("p", node="n1", volumes=[an_ephemeral_volume()]), ATTACHED],
@@ -165,7 +198,9 @@ def rows(*bodies: Json, calls: tuple[CallRecord, ...] = (), model: Model | None 
             id="kept-in-use",
         ),
         pytest.param([a_volume("pv")], (), ("", "pv", "", "Available", False), id="a-free-volume"),
-        pytest.param([a_volume("pv", claim="gone", phase="Released")], (), ("gone", "pv", "", "Released", False), id="kept"),
+        pytest.param(
+            [a_volume("pv", claim="gone", phase="Released")], (), ("gone", "pv", "", "Released", False), id="kept"
+        ),
         pytest.param(
             [a_volume("pv", claim="gone", phase="Released", policy="Delete")],
             (),
@@ -173,10 +208,15 @@ def rows(*bodies: Json, calls: tuple[CallRecord, ...] = (), model: Model | None 
             id="deleted",
         ),
         pytest.param(
-            [a_volume("pv", claim="gone", phase="Released"), ATTACHED], (), ("gone", "pv", "n1", "Attached", True), id="released-attached"
+            [a_volume("pv", claim="gone", phase="Released"), ATTACHED],
+            (),
+            ("gone", "pv", "n1", "Attached", True),
+            id="released-attached",
         ),
         pytest.param([a_volume("pv", phase="Failed")], (), ("", "pv", "", "Failed", True), id="failed"),
-        pytest.param([a_va("va", "nowhere", "n1")], (), ("", "nowhere", "n1", "Attaching", True), id="attachment-without-volume"),
+        pytest.param(
+            [a_va("va", "nowhere", "n1")], (), ("", "nowhere", "n1", "Attaching", True), id="attachment-without-volume"
+        ),
     ],
 )
 def test_stages(bodies: list[Json], calls: tuple[CallRecord, ...], expected: tuple[str, str, str, str, bool]) -> None:
@@ -199,17 +239,25 @@ NAME = "pd.csi.storage.gke.io-disk"
             ("", NAME, "n1", "Published", False),
             id="runs",
         ),
-        pytest.param([a_va("va", None, "n1", inline=OWN, status={"attached": True})], ("", DISK, "n1", "Attached", True), id="pod-gone"),
+        pytest.param(
+            [a_va("va", None, "n1", inline=OWN, status={"attached": True})],
+            ("", DISK, "n1", "Attached", True),
+            id="pod-gone",
+        ),
     ],
 )
-def test_a_disk_that_a_pod_names_itself_has_a_row(bodies: list[Json], expected: tuple[str, str, str, str, bool]) -> None:
+def test_a_disk_that_a_pod_names_itself_has_a_row(
+    bodies: list[Json], expected: tuple[str, str, str, str, bool]
+) -> None:
     """27 A1."""
     assert [expected] == rows(*bodies)
 
 
 def test_a_volume_on_two_nodes_has_two_rows() -> None:
     thief = a_pod("thief", "data", node="n2")
-    assert [("data", "pv", "n1", "Published", False), ("data", "pv", "n2", "Attaching", True)] == rows(CLAIM, PV, RUNNING, ATTACHED, thief)
+    assert [("data", "pv", "n1", "Published", False), ("data", "pv", "n2", "Attaching", True)] == rows(
+        CLAIM, PV, RUNNING, ATTACHED, thief
+    )
 
 
 def test_nothing_is_mounted_on_a_node_whose_power_was_cut() -> None:
@@ -238,18 +286,28 @@ def the_row(*bodies: Json, model: Model, now: float = 0.0) -> VolumeRow:
     [
         pytest.param([a_claim("data")], "binder", "claims", Key("default", "data"), id="pending"),
         pytest.param(
-            [a_claim("data", annotations={PROVISIONER: DRIVER}, uid="uid-data")], "provisioner", "claims", "uid-data", id="provisioning"
+            [a_claim("data", annotations={PROVISIONER: DRIVER}, uid="uid-data")],
+            "provisioner",
+            "claims",
+            "uid-data",
+            id="provisioning",
         ),
         pytest.param([CLAIM, PV, POD], "attach-detach", "attachdetach-volumes", UNIQUE, id="to-be-attached"),
         pytest.param([CLAIM, PV, POD, ATTACHING], "attacher", "csi-attacher-va", "va", id="attaching"),
         pytest.param([CLAIM, PV, POD, ATTACHED], "n1", "node-volumes", UNIQUE, id="attached"),
         pytest.param([CLAIM, PV, ATTACHED], "attach-detach", "attachdetach-volumes", UNIQUE, id="to-be-detached"),
-        pytest.param([CLAIM, PV, a_va("va", "pv", "n1", deleting=True)], "attacher", "csi-attacher-va", "va", id="detaching"),
-        pytest.param([a_claim("data", deleting=True)], "binder", "pvcprotection", Key("default", "data"), id="claim-goes"),
+        pytest.param(
+            [CLAIM, PV, a_va("va", "pv", "n1", deleting=True)], "attacher", "csi-attacher-va", "va", id="detaching"
+        ),
+        pytest.param(
+            [a_claim("data", deleting=True)], "binder", "pvcprotection", Key("default", "data"), id="claim-goes"
+        ),
         pytest.param([a_volume("pv", phase="Failed", deleting=True)], "provisioner", "volumes", "pv", id="volume-goes"),
     ],
 )
-def test_the_reason_is_that_of_the_controller_whose_turn_it_is(bodies: list[Json], who: str, queue: str, key: object) -> None:
+def test_the_reason_is_that_of_the_controller_whose_turn_it_is(
+    bodies: list[Json], who: str, queue: str, key: object
+) -> None:
     model = Model()
     for other_who, other_queue in (("binder", "other"), ("n2", "node-volumes"), (who, queue)):
         model.explained(other_who, other_queue, key, Says(f"{other_who} says so"), 0.0)
@@ -295,7 +353,9 @@ def test_the_wait_is_counted_from_the_beginning_of_its_stage() -> None:
     assert 0.0 == the_row(CLAIM, PV, POD, ATTACHED, model=model, now=9.0).for_s
     assert the_row(CLAIM, PV, RUNNING, ATTACHED, model=model, now=9.0).for_s is None
     another = a_pod("web-2", "data", node="n1")
-    assert 0.0 == the_row(CLAIM, PV, RUNNING, another, ATTACHED, model=model, now=99.0).for_s, "the same stage, at rest until now"
+    assert 0.0 == the_row(CLAIM, PV, RUNNING, another, ATTACHED, model=model, now=99.0).for_s, (
+        "the same stage, at rest until now"
+    )
 
 
 def test_who_uses_a_volume_at_rest() -> None:
@@ -323,12 +383,18 @@ def test_each_event_tells_that_the_board_may_be_another() -> None:
     [
         (GROWS, {}, "to 2Gi"),
         (GROWS, {"FileSystemResizePending": "Waiting for its node"}, "Waiting for its node"),
-        (GROWS, {"FileSystemResizePending": "Waiting for its node", "NodeResizeError": "the disk is on fire"}, "the disk is on fire"),
+        (
+            GROWS,
+            {"FileSystemResizePending": "Waiting for its node", "NodeResizeError": "the disk is on fire"},
+            "the disk is on fire",
+        ),
         (CHANGES, {}, "to the class gold: Pending"),
         (CHANGES, {"ModifyVolumeError": "gold is sold out"}, "gold is sold out"),
     ],
 )
-def test_what_a_change_waits_for_is_told_in_the_claims_own_words(claim: Json, conditions: dict[str, str], text: str) -> None:
+def test_what_a_change_waits_for_is_told_in_the_claims_own_words(
+    claim: Json, conditions: dict[str, str], text: str
+) -> None:
     told = [{"type": kind, "status": "True", "message": message} for kind, message in conditions.items()]
     (row,) = Model().board(objects({**claim, "status": {**claim["status"], "conditions": told}}, PV), 0.0).volumes
     assert text == row.text
@@ -347,7 +413,10 @@ def test_a_snapshot_is_shown_while_it_waits() -> None:
     )
     (row,) = model.board(objects(fresh, ready), 0.0).volumes
     assert ("snapshot shelf", "Creating", "its class is missing", True) == (row.claim, row.stage, row.text, row.waits)
-    failed = {**fresh, "status": {"boundVolumeSnapshotContentName": "content", "readyToUse": False, "error": {"message": "no room"}}}
+    failed = {
+        **fresh,
+        "status": {"boundVolumeSnapshotContentName": "content", "readyToUse": False, "error": {"message": "no room"}},
+    }
     (row,) = model.board(objects(failed), 0.0).volumes
     assert ("content", "no room") == (row.volume, row.text)
     leaving = {**ready, "metadata": {**ready["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}

@@ -13,9 +13,13 @@ from mooring.wire.grpc.events import Event, Settled
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
-NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, FLOW_CONTROL_ERROR, SETTINGS_TIMEOUT, STREAM_CLOSED, FRAME_SIZE_ERROR = range(7)
+NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, FLOW_CONTROL_ERROR, SETTINGS_TIMEOUT, STREAM_CLOSED, FRAME_SIZE_ERROR = range(
+    7
+)
 REFUSED_STREAM, CANCEL, COMPRESSION_ERROR, CONNECT_ERROR, ENHANCE_YOUR_CALM = range(7, 12)
-HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE = range(1, 7)
+HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE = (
+    range(1, 7)
+)
 END_STREAM, ACK, END_HEADERS, PADDED, WITH_PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
 
 PATH = "/csi.v1.Identity/Probe"
@@ -86,7 +90,9 @@ def frames_in(sent: bytes) -> list[Sent]:
     while at < len(sent):
         size = int.from_bytes(sent[at : at + 3])
         assert len(sent) >= at + 9 + size, "half a frame"
-        found.append(Sent(sent[at + 3], sent[at + 4], int.from_bytes(sent[at + 5 : at + 9]), sent[at + 9 : at + 9 + size]))
+        found.append(
+            Sent(sent[at + 3], sent[at + 4], int.from_bytes(sent[at + 5 : at + 9]), sent[at + 9 : at + 9 + size])
+        )
         at += 9 + size
     return found
 

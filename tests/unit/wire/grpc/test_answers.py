@@ -64,7 +64,9 @@ def test_an_informal_answer_before_the_answer():
 
 def test_the_http_status_of_a_grpc_answer_means_nothing():
     """As in grpc-go."""
-    answered, _ = ended(talk.headers(1, [(":status", "503"), *GRPC, ("grpc-status", "5"), ("grpc-message", "gone")], end=True))
+    answered, _ = ended(
+        talk.headers(1, [(":status", "503"), *GRPC, ("grpc-status", "5"), ("grpc-message", "gone")], end=True)
+    )
     assert answered == Answered(1, Code.NOT_FOUND, "gone")
 
 
@@ -102,7 +104,9 @@ def test_a_status(status, shape):
 
 def test_an_error_counts_though_the_message_broke_off():
     """grpc-go says Internal: the driver's own code says more."""
-    found, _ = ended(BEGUN, talk.data(1, talk.message(b"hello")[:7]), trailers(("grpc-status", "8"), ("grpc-message", "full")))
+    found, _ = ended(
+        BEGUN, talk.data(1, talk.message(b"hello")[:7]), trailers(("grpc-status", "8"), ("grpc-message", "full"))
+    )
     assert found == Answered(1, Code.RESOURCE_EXHAUSTED, "full")
 
 
@@ -152,14 +156,26 @@ def test_OK_with_what_cannot_be_read_may_have_happened(what):
 
 
 CUT_SHORT = {
-    "two messages": ([BEGUN, talk.data(1, talk.message(b"a") + talk.message(b"b"))], "more than one message", talk.CANCEL),
+    "two messages": (
+        [BEGUN, talk.data(1, talk.message(b"a") + talk.message(b"b"))],
+        "more than one message",
+        talk.CANCEL,
+    ),
     "two messages in two frames": (
         [BEGUN, talk.data(1, talk.message(b"a")), talk.data(1, talk.message(b"b"))],
         "more than one message",
         talk.CANCEL,
     ),
-    "no trailers": ([BEGUN, talk.data(1, talk.message(b"a"), end=True)], "without sending trailers", talk.PROTOCOL_ERROR),
-    "no trailers, and nothing else": ([BEGUN, talk.data(1, b"", end=True)], "without sending trailers", talk.PROTOCOL_ERROR),
+    "no trailers": (
+        [BEGUN, talk.data(1, talk.message(b"a"), end=True)],
+        "without sending trailers",
+        talk.PROTOCOL_ERROR,
+    ),
+    "no trailers, and nothing else": (
+        [BEGUN, talk.data(1, b"", end=True)],
+        "without sending trailers",
+        talk.PROTOCOL_ERROR,
+    ),
 }
 
 
@@ -207,7 +223,9 @@ HTTP = {
 @pytest.mark.parametrize("end", [False, True])
 def test_an_http_status_without_grpc(status, end):
     found, sent = ended(talk.headers(1, [(":status", status), ("content-type", "text/html")], end=end))
-    assert (found.code, found.answered) == (HTTP[status], not status.startswith("4")), "whoever refuses the request has done nothing"
+    assert (found.code, found.answered) == (HTTP[status], not status.startswith("4")), (
+        "whoever refuses the request has done nothing"
+    )
     assert found.text.startswith(f"unexpected HTTP status code received from server: {status} (")
     assert "'text/html'" in found.text
     assert sent == (b"" if end else talk.reset(1, talk.PROTOCOL_ERROR))
@@ -223,11 +241,15 @@ def test_a_content_type_that_is_not_grpcs(kind):
 def test_no_content_type():
     found, _ = ended(talk.headers(1, [(":status", "404")], end=True))
     assert found == Answered(
-        1, Code.UNIMPLEMENTED, "unexpected HTTP status code received from server: 404 (Not Found); its content-type is missing"
+        1,
+        Code.UNIMPLEMENTED,
+        "unexpected HTTP status code received from server: 404 (Not Found); its content-type is missing",
     )
 
 
-@pytest.mark.parametrize("fields", [[], [(":status", "")], [(":status", "20")], [(":status", "2000")], [(":status", "+20")]])
+@pytest.mark.parametrize(
+    "fields", [[], [(":status", "")], [(":status", "20")], [(":status", "2000")], [(":status", "+20")]]
+)
 def test_no_http_status_either(fields):
     found, _ = ended(talk.headers(1, fields))
     assert (found.code, found.text, found.answered) == (Code.INTERNAL, "malformed header: missing HTTP status", True)
@@ -270,7 +292,9 @@ def test_a_reset_stream_may_have_happened(error, before):
 
 def test_a_refused_stream_has_not_happened():
     found, _ = ended(talk.reset(1, talk.REFUSED_STREAM))
-    assert found == Answered(1, Code.UNAVAILABLE, "stream terminated by RST_STREAM with error code: REFUSED_STREAM", unsent=True)
+    assert found == Answered(
+        1, Code.UNAVAILABLE, "stream terminated by RST_STREAM with error code: REFUSED_STREAM", unsent=True
+    )
 
 
 def test_a_reset_behind_the_whole_answer_changes_nothing():

@@ -105,7 +105,9 @@ class Pair:
     def settle(self):
         """Everything arrives, and every call is answered."""
         for _ in range(10_000):
-            if not (self.to_server or self.to_client or self.client.has_to_send or self.server.has_to_send or self.asked):
+            if not (
+                self.to_server or self.to_client or self.client.has_to_send or self.server.has_to_send or self.asked
+            ):
                 return
             self.answer()
             self.carry()
@@ -116,10 +118,14 @@ class Pair:
 def test_every_call_ends_as_the_server_says(seed):
     pair = Pair(seed)
     for _ in range(pair.chance.choice((10, 100, 400))):
-        pair.chance.choice((pair.begin, pair.answer, pair.answer, pair.carry, pair.carry, pair.carry, pair.carry, pair.cancel))()
+        pair.chance.choice(
+            (pair.begin, pair.answer, pair.answer, pair.carry, pair.carry, pair.carry, pair.carry, pair.cancel)
+        )()
     pair.settle()
     assert pair.gone == []
-    assert {stream: pair.ended[stream] for stream in pair.requests} == {stream: pair.wanted[stream] for stream in pair.requests}
+    assert {stream: pair.ended[stream] for stream in pair.requests} == {
+        stream: pair.wanted[stream] for stream in pair.requests
+    }
     assert (pair.client.in_flight, len(pair.server._calls)) == (0, 0)
 
 

@@ -15,10 +15,20 @@ def test_it_begins_with_the_preface_and_settings():
     said = Connection(now=lambda: 0.0).start()
     assert said.startswith(talk.PREFACE)
     settings, window = talk.frames_in(said.removeprefix(talk.PREFACE))
-    assert (settings.kind, settings.flags, settings.stream, window.kind, window.stream) == (talk.SETTINGS, 0, 0, talk.WINDOW_UPDATE, 0)
+    assert (settings.kind, settings.flags, settings.stream, window.kind, window.stream) == (
+        talk.SETTINGS,
+        0,
+        0,
+        talk.WINDOW_UPDATE,
+        0,
+    )
     values = [settings.payload[at : at + 6] for at in range(0, len(settings.payload), 6)]
     told = {int.from_bytes(one[:2]): int.from_bytes(one[2:]) for one in values}
-    assert told == {talk.ENABLE_PUSH: 0, talk.INITIAL_WINDOW_SIZE: 4 * 2**20, talk.MAX_HEADER_LIST_SIZE: HEADER_BYTES_MAX}
+    assert told == {
+        talk.ENABLE_PUSH: 0,
+        talk.INITIAL_WINDOW_SIZE: 4 * 2**20,
+        talk.MAX_HEADER_LIST_SIZE: HEADER_BYTES_MAX,
+    }
     assert int.from_bytes(window.payload) == 4 * 2**20 - 65_535
 
 
@@ -34,15 +44,21 @@ def test_no_call_before_the_servers_settings():
     assert connection.to_send() == 2 * talk.frame(talk.SETTINGS, talk.ACK)
 
 
-@pytest.mark.parametrize("first", [talk.frame(talk.PING, 0, 0, bytes(8)), talk.frame(talk.SETTINGS, talk.ACK), talk.frame(0x77)])
+@pytest.mark.parametrize(
+    "first", [talk.frame(talk.PING, 0, 0, bytes(8)), talk.frame(talk.SETTINGS, talk.ACK), talk.frame(0x77)]
+)
 def test_a_server_that_begins_with_something_else_is_none(first):
     connection = Connection(now=lambda: 0.0)
     connection.start()
-    assert connection.receive(first) == [Gone("error reading from server: its first frame is not SETTINGS", broken=True)]
+    assert connection.receive(first) == [
+        Gone("error reading from server: its first frame is not SETTINGS", broken=True)
+    ]
     assert talk.goodbye_in(connection.to_send()) == talk.PROTOCOL_ERROR
 
 
-@pytest.mark.parametrize("greeting", [b"220 mail.example.com ESMTP\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(9), b"\xff" * 9])
+@pytest.mark.parametrize(
+    "greeting", [b"220 mail.example.com ESMTP\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(9), b"\xff" * 9]
+)
 def test_who_speaks_something_else_is_told_at_once(greeting):
     connection = Connection(now=lambda: 0.0)
     connection.start()
@@ -90,7 +106,10 @@ def test_frames_of_two_answers_may_alternate():
     for at in range(len(whole)):
         received += talk.data(one, whole[at : at + 1]) + talk.data(other, whole[at : at + 1].upper())
     received += talk.headers(other, talk.OK_TRAILERS, end=True) + talk.headers(one, talk.OK_TRAILERS, end=True)
-    assert [(answer.stream_id, answer.payload) for answer in connection.receive(received)] == [(other, b"ABCDEF"), (one, b"abcdef")]
+    assert [(answer.stream_id, answer.payload) for answer in connection.receive(received)] == [
+        (other, b"ABCDEF"),
+        (one, b"abcdef"),
+    ]
 
 
 # -- cancelled calls
@@ -123,7 +142,9 @@ def test_the_last_header_blocks_of_a_cancelled_call_still_change_the_table():
     indexed = b"\x88" + talk.literal(b"content-type", b"application/grpc", 0x40)
     connection.receive(talk.frame(talk.HEADERS, talk.END_HEADERS, one, indexed))
     received = talk.frame(talk.HEADERS, talk.END_HEADERS, other, b"\x88\xbe") + talk.data(other, talk.message(b"x"))
-    assert connection.receive(received + talk.headers(other, talk.OK_TRAILERS, end=True)) == [Answered(other, Code.OK, "", b"x")]
+    assert connection.receive(received + talk.headers(other, talk.OK_TRAILERS, end=True)) == [
+        Answered(other, Code.OK, "", b"x")
+    ]
 
 
 # -- MAX_CONCURRENT_STREAMS
@@ -209,7 +230,10 @@ def test_goaway_comes_twice_as_grpc_go_says_it():
 def test_goaway_without_calls_is_the_end():
     connection = a_connection()
     reason = "received GOAWAY with error code ENHANCE_YOUR_CALM: too_many_pings"
-    assert connection.receive(talk.goaway(0, talk.ENHANCE_YOUR_CALM, b"too_many_pings")) == [Leaving(reason), Gone(reason)]
+    assert connection.receive(talk.goaway(0, talk.ENHANCE_YOUR_CALM, b"too_many_pings")) == [
+        Leaving(reason),
+        Gone(reason),
+    ]
 
 
 def test_the_last_call_of_a_left_connection_may_be_cancelled():

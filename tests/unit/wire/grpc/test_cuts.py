@@ -16,7 +16,10 @@ from tests.unit.wire.grpc.talk import frame
 
 def every_kind_of_frame():
     """A server's half of five calls, which are all answered in different ways, and its goodbye."""
-    fields, trailers = talk.block(talk.OK_HEADERS), talk.block([("grpc-status", "5"), ("grpc-message", "no%20such volume")])
+    fields, trailers = (
+        talk.block(talk.OK_HEADERS),
+        talk.block([("grpc-status", "5"), ("grpc-message", "no%20such volume")]),
+    )
     yield talk.settings({talk.MAX_CONCURRENT_STREAMS: 100, talk.INITIAL_WINDOW_SIZE: 3})
     yield talk.window(0, 1_000) + frame(0x42, 0xFF, 77, b"unknown") + frame(talk.SETTINGS, talk.ACK)
     yield frame(talk.PING, 0, 0, b"12345678")
@@ -29,7 +32,9 @@ def every_kind_of_frame():
     yield frame(talk.HEADERS, talk.END_HEADERS, 3, b"\x88" + talk.literal(b"content-type", b"application/grpc", 0x40))
     yield frame(talk.HEADERS, talk.END_HEADERS, 5, b"\x88\xbe")
     yield talk.data(1, talk.message(b"hello")[:3]) + talk.data(3, b"") + talk.data(3, talk.message(b""))
-    yield frame(talk.DATA, talk.PADDED, 1, b"\x04" + talk.message(b"hello")[3:] + bytes(4)) + frame(talk.PING, talk.ACK, 0, bytes(8))
+    yield frame(talk.DATA, talk.PADDED, 1, b"\x04" + talk.message(b"hello")[3:] + bytes(4)) + frame(
+        talk.PING, talk.ACK, 0, bytes(8)
+    )
     yield frame(talk.HEADERS, talk.END_HEADERS | talk.END_STREAM, 3, trailers)
     yield talk.headers(1, talk.OK_TRAILERS, end=True)
     yield talk.reset(7, talk.REFUSED_STREAM) + talk.reset(7, talk.CANCEL)
@@ -45,7 +50,9 @@ EVENTS = [
     Answered(1, Code.OK, "", b"hello"),
     Answered(7, Code.UNAVAILABLE, "stream terminated by RST_STREAM with error code: REFUSED_STREAM", unsent=True),
     Leaving(BYE),
-    Answered(9, Code.UNAVAILABLE, f"the driver closes the connection and has not looked at the call; {BYE}", unsent=True),
+    Answered(
+        9, Code.UNAVAILABLE, f"the driver closes the connection and has not looked at the call; {BYE}", unsent=True
+    ),
     Answered(5, Code.OK, "", b"last"),
     Gone(BYE),
 ]
@@ -81,7 +88,9 @@ def test_requests_go_out_as_far_as_the_windows_go():
     for each in frames[1:5]:
         connection.receive(each)
     sent = [one for one in talk.frames_in(connection.to_send()) if one.kind == talk.DATA]
-    assert [15, 16, 17, 18, 19] == [sum(len(one.payload) for one in sent if one.stream == stream) for stream in (1, 3, 5, 7, 9)]
+    assert [15, 16, 17, 18, 19] == [
+        sum(len(one.payload) for one in sent if one.stream == stream) for stream in (1, 3, 5, 7, 9)
+    ]
 
 
 @pytest.mark.parametrize("cut", range(1, len(WHOLE)))

@@ -145,7 +145,9 @@ def a_block(chance):
         ("Odd", ""),
     ]
     chosen = [field for field in fields if chance.random() < (0.9 if field[0] != "Odd" else 0.02)]
-    return b"".join(talk.literal(name.encode(), value.encode("latin-1"), chance.choice((0, 0x10, 0x40))) for name, value in chosen)
+    return b"".join(
+        talk.literal(name.encode(), value.encode("latin-1"), chance.choice((0, 0x10, 0x40))) for name, value in chosen
+    )
 
 
 def a_frame(chance):
@@ -155,11 +157,15 @@ def a_frame(chance):
     stream = chance.choice(STREAMS)
     match kind:
         case talk.DATA:
-            payload = chance.choice((b"", talk.message(b""), talk.message(b"x" * 100), chance.randbytes(30), bytes(16_384)))
+            payload = chance.choice(
+                (b"", talk.message(b""), talk.message(b"x" * 100), chance.randbytes(30), bytes(16_384))
+            )
         case talk.HEADERS | talk.CONTINUATION:
             payload = a_block(chance)
         case talk.SETTINGS:
-            said = {chance.randrange(8): chance.choice((0, 1, 100, 16_384, 65_535, 2**31 - 1, 2**32 - 1)) for _ in range(2)}
+            said = {
+                chance.randrange(8): chance.choice((0, 1, 100, 16_384, 65_535, 2**31 - 1, 2**32 - 1)) for _ in range(2)
+            }
             payload, stream = talk.settings(said)[9:] * (flags & 1 ^ 1), 0
         case talk.PING | talk.GOAWAY:
             payload, stream = chance.randbytes(8), 0
@@ -177,7 +183,9 @@ def test_any_frames_in_any_order(seed):
     life.receive(talk.settings({talk.MAX_CONCURRENT_STREAMS: chance.choice((0, 1, 2, 1000))}))
     while not life.gone and life.events < 200 and life.clock < 300:
         life.clock += 1
-        chance.choice((life.begin, life.cancel, lambda: life.receive(a_frame(chance)), lambda: life.receive(a_frame(chance))))()
+        chance.choice(
+            (life.begin, life.cancel, lambda: life.receive(a_frame(chance)), lambda: life.receive(a_frame(chance)))
+        )()
     life.end()
 
 
@@ -191,7 +199,10 @@ def something_honest(chance, checker):
                 talk.INITIAL_WINDOW_SIZE: chance.choice((0, 1, 100, 65_535, 10**6)),
                 talk.MAX_FRAME_SIZE: chance.choice((16_384, 50_000)),
             }
-            sizes |= {talk.MAX_CONCURRENT_STREAMS: chance.choice((0, 1, 3, 100)), talk.HEADER_TABLE_SIZE: chance.choice((0, 100, 4096))}
+            sizes |= {
+                talk.MAX_CONCURRENT_STREAMS: chance.choice((0, 1, 3, 100)),
+                talk.HEADER_TABLE_SIZE: chance.choice((0, 100, 4096)),
+            }
             return talk.settings(dict(chance.sample(sorted(sizes.items()), 2)))
         case 1:
             return talk.frame(talk.PING, 0, 0, chance.randbytes(8))
@@ -216,7 +227,9 @@ def test_an_honest_server_hears_http2_within_its_limits_and_every_request_whole(
     for _ in range(150):
         chance.choice((life.begin, life.cancel, *(lambda: life.receive(something_honest(chance, life.checker)),) * 5))()
         assert not life.gone
-    life.receive(talk.settings({talk.MAX_CONCURRENT_STREAMS: 1_000, talk.INITIAL_WINDOW_SIZE: 10**6}) + talk.window(0, 10**9))
+    life.receive(
+        talk.settings({talk.MAX_CONCURRENT_STREAMS: 1_000, talk.INITIAL_WINDOW_SIZE: 10**6}) + talk.window(0, 10**9)
+    )
     sent = set(life.checker.state)
     assert life.waiting_for <= sent, "room for all, and not all were sent"
     for stream in sent:

@@ -13,7 +13,12 @@ from mooring.wire.grpc.request_headers import RequestHeaders, grpc_timeout
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.talk import a_call, a_connection
 
-CUT = b"\x88" + talk.block([("content-type", "application/grpc"), ("grpc-message", "x")]) + b"\x40\x01a\x81\x1f" + b"\x5f\x03abc"
+CUT = (
+    b"\x88"
+    + talk.block([("content-type", "application/grpc"), ("grpc-message", "x")])
+    + b"\x40\x01a\x81\x1f"
+    + b"\x5f\x03abc"
+)
 
 
 def a_decoder(bytes_max=HEADER_BYTES_MAX):
@@ -120,13 +125,21 @@ def test_blocks_read_as_hpack_reads_them_in_whatever_order_they_come():
         values = ["0", "5", "a text"] if turn % 100 else ["x" * 2_000, "y" * 900]  # which push others out of the table
         if chance.random() < 0.02:
             encoder.header_table_size = chance.choice([0, 60, 200, 4096])
-        fields = [("grpc-status", chance.choice(values)), ("grpc-message", chance.choice(values)), ("x-id", chance.choice(values))]
+        fields = [
+            ("grpc-status", chance.choice(values)),
+            ("grpc-message", chance.choice(values)),
+            ("x-id", chance.choice(values)),
+        ]
         chosen = chance.sample(fields, chance.randint(1, 3))
         encoded = encoder.encode(chosen, huffman=chance.random() < 0.5)
         repeated += encoded in ours._kept
         said = dict(theirs.decode(encoded, raw=True))
         found = ours.decode(encoded)
-        assert (found.grpc_status, found.grpc_message, found.wrong) == (said.get(b"grpc-status"), said.get(b"grpc-message", b""), "")
+        assert (found.grpc_status, found.grpc_message, found.wrong) == (
+            said.get(b"grpc-status"),
+            said.get(b"grpc-message", b""),
+            "",
+        )
     assert repeated > 100
 
 
@@ -158,8 +171,15 @@ def test_long_blocks_read_as_hpack_reads_them():
         if chance.random() < 0.3:
             encoder.header_table_size = chance.choice([0, 100, 4096])
         text = "".join(chance.choices("abc %\xe4", k=chance.randint(1, 9_000)))
-        fields = [("grpc-status", "13"), ("grpc-message", text), ("x", "y" * chance.randint(1, 3_000)), ("grpc-encoding", "z")]
-        encoded = encoder.encode([(name.encode(), value.encode()) for name, value in fields], huffman=chance.random() < 0.5)
+        fields = [
+            ("grpc-status", "13"),
+            ("grpc-message", text),
+            ("x", "y" * chance.randint(1, 3_000)),
+            ("grpc-encoding", "z"),
+        ]
+        encoded = encoder.encode(
+            [(name.encode(), value.encode()) for name, value in fields], huffman=chance.random() < 0.5
+        )
         said = dict(theirs.decode(encoded, raw=True))
         found = ours.decode(encoded)
         assert (found.grpc_message, found.encoding) == (said[b"grpc-message"], b"z")
@@ -175,7 +195,9 @@ def test_a_long_block_is_given_to_hpack_field_by_field():
     decoder.decode(b"".join(fields))
     assert given == [len(field) for field in fields]
     held = [
-        view.nbytes if isinstance(view, memoryview) else len(view) for one in decoder._decoder.header_table.dynamic_entries for view in one
+        view.nbytes if isinstance(view, memoryview) else len(view)
+        for one in decoder._decoder.header_table.dynamic_entries
+        for view in one
     ]
     assert 10 < sum(held) <= 4096
 

@@ -24,7 +24,10 @@ CONNECTION_ERRORS = {
     "HEADERS for no stream": (talk.headers(0, talk.OK_HEADERS), talk.PROTOCOL_ERROR),
     "HEADERS for an idle stream": (talk.headers(IDLE, talk.OK_HEADERS), talk.PROTOCOL_ERROR),
     "HEADERS for a stream of the server's": (talk.headers(PUSHED, talk.OK_HEADERS), talk.PROTOCOL_ERROR),
-    "HEADERS with more padding than payload": (frame(talk.HEADERS, talk.END_HEADERS | talk.PADDED, OPEN, b"\x05\x88"), talk.PROTOCOL_ERROR),
+    "HEADERS with more padding than payload": (
+        frame(talk.HEADERS, talk.END_HEADERS | talk.PADDED, OPEN, b"\x05\x88"),
+        talk.PROTOCOL_ERROR,
+    ),
     "HEADERS too short for its priority": (
         frame(talk.HEADERS, talk.END_HEADERS | talk.WITH_PRIORITY, OPEN, bytes(4)),
         talk.FRAME_SIZE_ERROR,
@@ -52,8 +55,14 @@ CONNECTION_ERRORS = {
     "WINDOW_UPDATE for an idle stream": (talk.window(IDLE, 1), talk.PROTOCOL_ERROR),
     "a window beyond 31 bits": (talk.window(0, 2**31 - 1), talk.FLOW_CONTROL_ERROR),
     "CONTINUATION of nothing": (frame(talk.CONTINUATION, talk.END_HEADERS, OPEN, b"\x88"), talk.PROTOCOL_ERROR),
-    "a header block that is broken off": (frame(talk.HEADERS, 0, OPEN, b"\x88") + frame(talk.PING, 0, 0, bytes(8)), talk.PROTOCOL_ERROR),
-    "a header block broken off by an unknown frame": (frame(talk.HEADERS, 0, OPEN, b"\x88") + frame(0x42), talk.PROTOCOL_ERROR),
+    "a header block that is broken off": (
+        frame(talk.HEADERS, 0, OPEN, b"\x88") + frame(talk.PING, 0, 0, bytes(8)),
+        talk.PROTOCOL_ERROR,
+    ),
+    "a header block broken off by an unknown frame": (
+        frame(talk.HEADERS, 0, OPEN, b"\x88") + frame(0x42),
+        talk.PROTOCOL_ERROR,
+    ),
     "CONTINUATION for another stream": (
         frame(talk.HEADERS, 0, OPEN, b"\x88") + frame(talk.CONTINUATION, talk.END_HEADERS, OVER),
         talk.PROTOCOL_ERROR,
@@ -61,14 +70,26 @@ CONNECTION_ERRORS = {
     "an index of no table": (frame(talk.HEADERS, talk.END_HEADERS, OPEN, b"\xfe"), talk.COMPRESSION_ERROR),
     "the index 0": (frame(talk.HEADERS, talk.END_HEADERS, OPEN, b"\x80"), talk.COMPRESSION_ERROR),
     "a field that is cut off": (frame(talk.HEADERS, talk.END_HEADERS, OPEN, b"\x00\x05abc"), talk.COMPRESSION_ERROR),
-    "an endless number": (frame(talk.HEADERS, talk.END_HEADERS, OPEN, b"\xff" + b"\x80" * 9_000 + b"\x00"), talk.COMPRESSION_ERROR),
+    "an endless number": (
+        frame(talk.HEADERS, talk.END_HEADERS, OPEN, b"\xff" + b"\x80" * 9_000 + b"\x00"),
+        talk.COMPRESSION_ERROR,
+    ),
     "a name in Huffman's code that is none": (
         frame(talk.HEADERS, talk.END_HEADERS, OPEN, b"\x00\x84\xff\xff\xff\xff\x00"),
         talk.COMPRESSION_ERROR,
     ),
-    "a table larger than we allow": (frame(talk.HEADERS, talk.END_HEADERS, OPEN, b"\x3f\xe2\x1f\x88"), talk.COMPRESSION_ERROR),
-    "another size of the table after a field": (frame(talk.HEADERS, talk.END_HEADERS, OPEN, b"\x88\x20"), talk.COMPRESSION_ERROR),
-    "HPACK that can't be read for a stream that is over": (frame(talk.HEADERS, talk.END_HEADERS, OVER, b"\x80"), talk.COMPRESSION_ERROR),
+    "a table larger than we allow": (
+        frame(talk.HEADERS, talk.END_HEADERS, OPEN, b"\x3f\xe2\x1f\x88"),
+        talk.COMPRESSION_ERROR,
+    ),
+    "another size of the table after a field": (
+        frame(talk.HEADERS, talk.END_HEADERS, OPEN, b"\x88\x20"),
+        talk.COMPRESSION_ERROR,
+    ),
+    "HPACK that can't be read for a stream that is over": (
+        frame(talk.HEADERS, talk.END_HEADERS, OVER, b"\x80"),
+        talk.COMPRESSION_ERROR,
+    ),
 }
 
 
@@ -94,7 +115,9 @@ def test_it_ends_the_connection(what):
     assert connection.receive(talk.answer(OPEN)) == []
 
 
-@pytest.mark.parametrize("received", [talk.data(3, b"x"), talk.headers(3, talk.OK_HEADERS), talk.reset(3, talk.CANCEL), talk.window(3, 1)])
+@pytest.mark.parametrize(
+    "received", [talk.data(3, b"x"), talk.headers(3, talk.OK_HEADERS), talk.reset(3, talk.CANCEL), talk.window(3, 1)]
+)
 def test_a_frame_for_a_call_that_was_not_sent_yet_ends_the_connection(received):
     connection = a_connection({talk.MAX_CONCURRENT_STREAMS: 1})
     a_call(connection)
@@ -111,14 +134,30 @@ STREAM_ERRORS = {
     "WINDOW_UPDATE of nothing": (talk.window(OPEN, 0), talk.PROTOCOL_ERROR, "WINDOW_UPDATE adds 0"),
     "a window beyond 31 bits": (talk.window(OPEN, 2**31 - 1), talk.FLOW_CONTROL_ERROR, "which HTTP/2 does not allow"),
     "a name in capitals": (talk.headers(OPEN, [*talk.OK_HEADERS, ("Server", "x")]), talk.PROTOCOL_ERROR, "b'Server'"),
-    "a value with a line's end": (talk.headers(OPEN, [*talk.OK_HEADERS, ("server", "x\r\ny")]), talk.PROTOCOL_ERROR, "b'server'"),
+    "a value with a line's end": (
+        talk.headers(OPEN, [*talk.OK_HEADERS, ("server", "x\r\ny")]),
+        talk.PROTOCOL_ERROR,
+        "b'server'",
+    ),
     "a name without letters": (talk.headers(OPEN, [*talk.OK_HEADERS, ("", "x")]), talk.PROTOCOL_ERROR, "b''"),
-    "a header of connections": (talk.headers(OPEN, [*talk.OK_HEADERS, ("connection", "close")]), talk.PROTOCOL_ERROR, "b'connection'"),
+    "a header of connections": (
+        talk.headers(OPEN, [*talk.OK_HEADERS, ("connection", "close")]),
+        talk.PROTOCOL_ERROR,
+        "b'connection'",
+    ),
     "a request's own field": (talk.headers(OPEN, [(":path", "/"), *talk.OK_HEADERS]), talk.PROTOCOL_ERROR, "b':path'"),
     "the status twice": (talk.headers(OPEN, [(":status", "200"), *talk.OK_HEADERS]), talk.PROTOCOL_ERROR, "b':status'"),
-    "the status behind other fields": (talk.headers(OPEN, list(reversed(talk.OK_HEADERS))), talk.PROTOCOL_ERROR, "b':status'"),
+    "the status behind other fields": (
+        talk.headers(OPEN, list(reversed(talk.OK_HEADERS))),
+        talk.PROTOCOL_ERROR,
+        "b':status'",
+    ),
     "too many empty frames": (BEGUN + talk.data(OPEN, b"") * 1_001, talk.ENHANCE_YOUR_CALM, "frames that say nothing"),
-    "too many answers of HTTP status 100": (talk.headers(OPEN, [(":status", "103")]) * 1_001, talk.ENHANCE_YOUR_CALM, "say nothing"),
+    "too many answers of HTTP status 100": (
+        talk.headers(OPEN, [(":status", "103")]) * 1_001,
+        talk.ENHANCE_YOUR_CALM,
+        "say nothing",
+    ),
 }
 
 
@@ -161,7 +200,9 @@ def test_it_changes_nothing(what):
 def test_padding_and_priority_are_taken_off():
     connection = with_a_call()
     fields = talk.block(talk.OK_HEADERS)
-    received = frame(talk.HEADERS, talk.END_HEADERS | talk.PADDED | talk.WITH_PRIORITY, OPEN, b"\x03" + bytes(5) + fields + bytes(3))
+    received = frame(
+        talk.HEADERS, talk.END_HEADERS | talk.PADDED | talk.WITH_PRIORITY, OPEN, b"\x03" + bytes(5) + fields + bytes(3)
+    )
     received += frame(talk.DATA, talk.PADDED, OPEN, b"\xff" + talk.message(b"hello") + bytes(255))
     received += frame(talk.DATA, talk.PADDED, OPEN, b"\x00")
     trailers = talk.block(talk.OK_TRAILERS)

@@ -88,7 +88,9 @@ async def test_what_a_method_forgot_and_what_nobody_has(server: Any, client: Any
 
 @ANY_SERVER
 @ANY_CLIENT
-async def test_a_message_that_is_too_long_is_refused_and_the_next_is_taken(server: Any, client: Any, socket: Path) -> None:
+async def test_a_message_that_is_too_long_is_refused_and_the_next_is_taken(
+    server: Any, client: Any, socket: Path
+) -> None:
     async with server(Echo().methods(), socket), client(socket) as ask:
         assert Code.RESOURCE_EXHAUSTED == (await refusal(ask("Say", bytes(4 * 1024 * 1024 + 1))))[0]
         assert b"x" == await ask("Say", b"x")
@@ -129,7 +131,10 @@ async def test_a_deadline_that_has_passed_begins_nothing(socket: Path) -> None:
     echo = Echo()
     async with listening(echo.methods(), socket):
         reader, writer = await asyncio.open_unix_connection(socket)
-        fields = [*((name, value if name != ":path" else f"/{SERVICE}/Hang") for name, value in SAY), ("grpc-timeout", "0n")]
+        fields = [
+            *((name, value if name != ":path" else f"/{SERVICE}/Hang") for name, value in SAY),
+            ("grpc-timeout", "0n"),
+        ]
         writer.write(BEGIN + talk.headers(1, fields) + talk.data(1, talk.message(b""), end=True))
         got = b""
         while b"context deadline exceeded" not in got:
@@ -195,7 +200,9 @@ def is_taken(path: Path) -> bool:
         return path.exists() and probe.connect_ex(str(path)) == 0
 
 
-async def test_the_socket_is_private_from_the_first_moment_and_goes_at_the_end(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_socket_is_private_from_the_first_moment_and_goes_at_the_end(
+    socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = []
     bind = sockets.socket.bind
 
@@ -319,7 +326,10 @@ async def test_a_client_that_begins_and_drops_gets_no_more_work_done_than_any(so
         headers = talk.block([(name, value if name != ":path" else f"/{SERVICE}/Hang") for name, value in SAY])
         for first in range(1, 1_601, 400):
             for call in range(first, first + 400, 2):
-                writer.write(talk.frame(talk.HEADERS, talk.END_HEADERS, call, headers) + talk.data(call, talk.message(b""), end=True))
+                writer.write(
+                    talk.frame(talk.HEADERS, talk.END_HEADERS, call, headers)
+                    + talk.data(call, talk.message(b""), end=True)
+                )
                 writer.write(talk.reset(call, talk.CANCEL))
             assert b"x" == await ask("Say", b"x")
         writer.close()
@@ -329,7 +339,9 @@ async def test_a_client_that_begins_and_drops_gets_no_more_work_done_than_any(so
             pass
 
 
-async def test_a_flood_is_read_in_small_pieces_and_each_has_a_turn_of_its_own(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_flood_is_read_in_small_pieces_and_each_has_a_turn_of_its_own(
+    socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever the loop would read at once: small frames cost much more than their bytes."""
     turn, reads = 0, []
     receive = ServerConnection.receive
@@ -366,9 +378,15 @@ def saying(name: str, value: str | None) -> bytes:
 
 ALIKE = {
     "a good call": (HEADERS + MESSAGE, "status 0, alive"),
-    "a block in two frames": (talk.frame(1, 0, 1, BLOCK[:5]) + talk.frame(9, 4, 1, BLOCK[5:]) + MESSAGE, "status 0, alive"),
+    "a block in two frames": (
+        talk.frame(1, 0, 1, BLOCK[:5]) + talk.frame(9, 4, 1, BLOCK[5:]) + MESSAGE,
+        "status 0, alive",
+    ),
     "an unknown frame": (talk.frame(0x77, 3, 1, b"z") + HEADERS + MESSAGE, "status 0, alive"),
-    "trailers": (HEADERS + talk.data(1, talk.message(b"x")) + talk.headers(1, [("x", "y")], end=True), "status 0, alive"),
+    "trailers": (
+        HEADERS + talk.data(1, talk.message(b"x")) + talk.headers(1, [("x", "y")], end=True),
+        "status 0, alive",
+    ),
     "an unknown path": (saying(":path", "/x/y"), "status 12, alive"),
     "a path without a slash": (saying(":path", "x"), "status 12, alive"),
     "a reset, then a message": (HEADERS + talk.reset(1, talk.CANCEL) + MESSAGE, "nothing, alive"),
@@ -420,10 +438,18 @@ STRICTER = {
     "a timeout of no unit": (saying("grpc-timeout", "1x"), "http 400 status 13, alive", ""),
     "a timeout of nine digits": (saying("grpc-timeout", "123456789S"), "http 400 status 13, alive", ""),
     # (The oldest grpcio that we allow; a newer one refuses it, too.)
-    "a compressed message of nobody's form": (HEADERS + talk.data(1, talk.message(b"x", 1), end=True), "status 13, alive", ""),
+    "a compressed message of nobody's form": (
+        HEADERS + talk.data(1, talk.message(b"x", 1), end=True),
+        "status 13, alive",
+        "",
+    ),
     "no message": (HEADERS + talk.data(1, b"", end=True), "status 13, alive", "Unknown"),
     "half a message": (HEADERS + talk.data(1, talk.message(b"xyz")[:-1], end=True), "status 13, alive", "Unknown"),
-    "two messages": (HEADERS + talk.data(1, talk.message(b"x") * 2, end=True), "status 13, alive", "the first is carried out"),
+    "two messages": (
+        HEADERS + talk.data(1, talk.message(b"x") * 2, end=True),
+        "status 13, alive",
+        "the first is carried out",
+    ),
     "flag 2": (HEADERS + talk.data(1, talk.message(b"x", 2), end=True), "status 13, alive", ""),
     "gzip": (saying("grpc-encoding", "gzip"), "status 12, alive", "read, where the program has it"),
     "data after the end": (HEADERS + MESSAGE + talk.data(1, b"x"), "reset 5, alive", ""),

@@ -22,7 +22,11 @@ def data_of(sent, stream):
 
 
 def granted(sent, stream):
-    return sum(int.from_bytes(one.payload) for one in talk.frames_in(sent) if (one.kind, one.stream) == (talk.WINDOW_UPDATE, stream))
+    return sum(
+        int.from_bytes(one.payload)
+        for one in talk.frames_in(sent)
+        if (one.kind, one.stream) == (talk.WINDOW_UPDATE, stream)
+    )
 
 
 # -- requests
@@ -137,7 +141,9 @@ def test_a_window_may_be_as_large_as_http_allows_and_what_was_sent_counts(stream
     a_call(connection, bytes(95))
     assert connection.receive(talk.window(stream, 2**31 - 1 - DEFAULT + 100)) == []
     assert connection.to_send() == b""
-    assert len(connection.receive(talk.window(stream, 1))) == (1 if stream else 2), "the call's end, or the connection's too"
+    assert len(connection.receive(talk.window(stream, 1))) == (1 if stream else 2), (
+        "the call's end, or the connection's too"
+    )
 
 
 def test_small_requests_use_the_connections_window_up():
@@ -200,7 +206,9 @@ def test_answers_that_never_end_are_held_up_to_a_bound():
         came += 16_384
         if ended:
             break
-    assert ended == [Answered(stream, Code.RESOURCE_EXHAUSTED, f"more than {2**28} bytes of answers at once", answered=True)]
+    assert ended == [
+        Answered(stream, Code.RESOURCE_EXHAUSTED, f"more than {2**28} bytes of answers at once", answered=True)
+    ]
     assert 2**28 < came <= 2**28 + 16_384
     assert connection.receive(talk.data(streams[0], bytes(16_384))) == []
     assert connection.in_flight == 4

@@ -190,7 +190,9 @@ async def fate(path: Path, received: bytes, stream: int = 1) -> str:
                 payload = await reader.readexactly(int.from_bytes(head[:3]))
                 number = int.from_bytes(head[5:])
                 if head[3] == talk.HEADERS:
-                    fields.setdefault(number, {}).update((str(name), str(value)) for name, value in decoder.decode(payload))
+                    fields.setdefault(number, {}).update(
+                        (str(name), str(value)) for name, value in decoder.decode(payload)
+                    )
                     if head[4] & talk.END_STREAM:
                         ends.setdefault(number, _status(fields[number]))
                 elif head[3] == talk.RST_STREAM:

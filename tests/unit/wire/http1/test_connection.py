@@ -148,7 +148,9 @@ async def test_a_body_without_a_length_ends_with_a_farewell_alone() -> None:
         assert not connection.finish()
 
 
-@pytest.mark.parametrize(("told", "has_begun", "has_head"), [(b"", False, False), (b"HTTP", True, False), (STREAM, True, True)])
+@pytest.mark.parametrize(
+    ("told", "has_begun", "has_head"), [(b"", False, False), (b"HTTP", True, False), (STREAM, True, True)]
+)
 async def test_an_end_says_how_far_the_answer_had_come(told: bytes, has_begun: bool, has_head: bool) -> None:
     connection, link = a_connection()
     asked = asyncio.gather(connection.ask("GET", b"x", 10), return_exceptions=True)

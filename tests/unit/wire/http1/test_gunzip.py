@@ -29,8 +29,15 @@ def test_members_of_any_number_are_one_body_however_they_are_cut(contents: list[
     assert b"".join(contents) == unpacked(b"".join(map(gzip.compress, contents)), step)
 
 
-@given(st.lists(st.binary(max_size=2000) | st.just(bytes(5000)), max_size=4), st.integers(1, 3000), st.integers(1, 300), st.booleans())
-def test_it_comes_in_pieces_and_all_that_was_put_comes_at_once(contents: list[bytes], step: int, piece: int, flushed: bool) -> None:
+@given(
+    st.lists(st.binary(max_size=2000) | st.just(bytes(5000)), max_size=4),
+    st.integers(1, 3000),
+    st.integers(1, 300),
+    st.booleans(),
+)
+def test_it_comes_in_pieces_and_all_that_was_put_comes_at_once(
+    contents: list[bytes], step: int, piece: int, flushed: bool
+) -> None:
     """A line of a watch is there when its last byte was put, also where the gzip goes on."""
     gunzip, found, packers = Gunzip(), b"", []
     for content in contents:
@@ -113,7 +120,9 @@ def test_a_bomb_takes_no_more_memory_than_its_bound() -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(("name", "packed"), [("", False), ("identity", False), ("gzip", True), ("GZIP", True), ("x-gzip", True)])
+@pytest.mark.parametrize(
+    ("name", "packed"), [("", False), ("identity", False), ("gzip", True), ("GZIP", True), ("x-gzip", True)]
+)
 def test_encodings_that_are_known(name: str, packed: bool) -> None:
     assert packed == (decoder_of(name) is not None)
 

@@ -15,17 +15,23 @@ HOST = header_lines([("Host", "a:1")])
 def test_a_request_is_one_piece() -> None:
     lines = header_lines([("Host", "a:1"), ("X", "")])
     assert b"GET /a?b=%20 HTTP/1.1\r\nHost: a:1\r\nX: \r\n\r\n" == request_bytes("GET", "/a?b=%20", lines)
-    assert b"PATCH / HTTP/1.1\r\nHost: a:1\r\nX: \r\nContent-Length: 2\r\n\r\n{}" == request_bytes("PATCH", "/", lines, b"{}")
+    assert b"PATCH / HTTP/1.1\r\nHost: a:1\r\nX: \r\nContent-Length: 2\r\n\r\n{}" == request_bytes(
+        "PATCH", "/", lines, b"{}"
+    )
     assert b"CONNECT a:443 HTTP/1.1\r\nHost: a:1\r\n\r\n" == request_bytes("CONNECT", "a:443", HOST)
 
 
-@pytest.mark.parametrize(("method", "told"), [("PUT", True), ("POST", True), ("PATCH", True), ("GET", False), ("DELETE", False)])
+@pytest.mark.parametrize(
+    ("method", "told"), [("PUT", True), ("POST", True), ("PATCH", True), ("GET", False), ("DELETE", False)]
+)
 def test_a_method_that_has_a_body_says_when_there_is_none(method: str, told: bool) -> None:
     assert told == (b"\r\nContent-Length: 0\r\n" in request_bytes(method, "/", HOST))
     assert request_bytes(method, "/", HOST, b"").endswith(b"\r\nContent-Length: 0\r\n\r\n"), "an empty body is a body"
 
 
-@pytest.mark.parametrize("target", ["", " ", "/a b", "/a\r\nHost: b", "/a\n", "/a\0", "/\x7f", "/ä", "/\u2028", "/a\tb"])
+@pytest.mark.parametrize(
+    "target", ["", " ", "/a b", "/a\r\nHost: b", "/a\n", "/a\0", "/\x7f", "/ä", "/\u2028", "/a\tb"]
+)
 def test_a_path_that_is_not_escaped_is_not_sent(target: str) -> None:
     with pytest.raises(Unsendable, match="the path is not escaped"):
         request_bytes("GET", target, HOST)
@@ -66,11 +72,15 @@ def test_a_header_may_hold_any_text() -> None:
     st.from_regex(r"[A-Z]{1,10}", fullmatch=True),
     st.from_regex(r"/[!-~]{0,30}", fullmatch=True).filter(lambda text: "%" not in text),
     st.lists(
-        st.tuples(st.from_regex(r"X-[a-z]{1,5}", fullmatch=True), st.text(max_size=10)), max_size=4, unique_by=lambda pair: pair[0].lower()
+        st.tuples(st.from_regex(r"X-[a-z]{1,5}", fullmatch=True), st.text(max_size=10)),
+        max_size=4,
+        unique_by=lambda pair: pair[0].lower(),
     ),
     st.none() | st.binary(max_size=30),
 )
-def test_the_server_reads_what_the_client_writes(method: str, target: str, pairs: list[tuple[str, str]], body: bytes | None) -> None:
+def test_the_server_reads_what_the_client_writes(
+    method: str, target: str, pairs: list[tuple[str, str]], body: bytes | None
+) -> None:
     try:
         raw = request_bytes(method, target, header_lines([("Host", "a"), *pairs]), body)
     except Unsendable:

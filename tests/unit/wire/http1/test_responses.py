@@ -28,11 +28,15 @@ def read(*parts: bytes, method: str = "GET", end: bool = False) -> ResponseReade
 
 
 def test_a_head_is_a_status_a_reason_and_headers() -> None:
-    reader = read(OK + b"Content-Type: application/json\r\nwarning: a\r\nX:\t b c \t\r\nWARNING:b\r\nContent-Length: 2\r\n\r\n{}")
+    reader = read(
+        OK + b"Content-Type: application/json\r\nwarning: a\r\nX:\t b c \t\r\nWARNING:b\r\nContent-Length: 2\r\n\r\n{}"
+    )
     head = reader.head
     assert head is not None
     assert (200, "OK", 2, True) == (head.status, head.reason, head.length, head.is_persistent)
-    assert ("application/json", "b c", "a") == tuple(head.headers.get(name, "") for name in ("CONTENT-type", "x", "Warning"))
+    assert ("application/json", "b c", "a") == tuple(
+        head.headers.get(name, "") for name in ("CONTENT-type", "x", "Warning")
+    )
     assert (["a", "b"], ("b c",), ("none",)) == (
         list(head.headers.getall("Warning", ())),
         tuple(head.headers.getall("X", ())),
@@ -91,18 +95,31 @@ def test_a_head_may_be_as_long_as_its_bound_and_no_longer() -> None:
 
 
 def test_interim_answers_are_skipped() -> None:
-    raw = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK + b"Content-Length: 1\r\n\r\na"
+    raw = (
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+        + OK
+        + b"Content-Length: 1\r\n\r\na"
+    )
     for step in (1, 7, 1000):
         reader = read(*cut(raw, step))
         assert reader.head is not None
-        assert (200, "", b"a", True) == (reader.head.status, reader.head.headers.get("Link"), reader.take(), reader.keep_alive)
+        assert (200, "", b"a", True) == (
+            reader.head.status,
+            reader.head.headers.get("Link"),
+            reader.take(),
+            reader.keep_alive,
+        )
     assert read(b"HTTP/1.1 100 Continue\r\n\r\n" * INTERIM_MAX + OK + b"Content-Length: 0\r\n\r\n").is_done
 
 
 # -- bodies
 
 
-@given(st.lists(st.binary(min_size=1, max_size=600), max_size=6), st.integers(1, 900), st.sampled_from(["length", "chunks", "close"]))
+@given(
+    st.lists(st.binary(min_size=1, max_size=600), max_size=6),
+    st.integers(1, 900),
+    st.sampled_from(["length", "chunks", "close"]),
+)
 def test_an_answer_is_the_same_however_it_is_cut(chunks: list[bytes], step: int, framing: str) -> None:
     content = b"".join(chunks)
     if framing == "chunks":
@@ -141,7 +158,12 @@ def test_extensions_and_trailers_are_read_and_dropped(wire: bytes) -> None:
     for step in (1, 3, 1000):
         reader = read(*cut(OK + b"Transfer-Encoding: CHUNKED\r\n\r\n" + wire, step))
         assert reader.head is not None
-        assert (b"abc", True, None, "") == (reader.take(), reader.keep_alive, reader.head.length, reader.head.headers.get("Trailer"))
+        assert (b"abc", True, None, "") == (
+            reader.take(),
+            reader.keep_alive,
+            reader.head.length,
+            reader.head.headers.get("Trailer"),
+        )
 
 
 def test_a_large_body_is_not_copied() -> None:
@@ -165,7 +187,9 @@ def test_what_has_no_body_ends_with_its_head(method: str, line: bytes, framing: 
     assert (True, True, b"") == (reader.is_done, reader.keep_alive, reader.take())
 
 
-@pytest.mark.parametrize("lines", [b"Transfer-Encoding: chunked", b"Content-Length: 5", b"Content-Length: 1\r\nContent-Length: 2"])
+@pytest.mark.parametrize(
+    "lines", [b"Transfer-Encoding: chunked", b"Content-Length: 5", b"Content-Length: 1\r\nContent-Length: 2"]
+)
 @pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
 def test_what_a_proxy_says_of_a_body_before_a_tunnel_does_not_count(version: bytes, lines: bytes) -> None:
     """RFC 9110, 9.3.6."""
@@ -201,11 +225,19 @@ def test_connections_stay_as_each_version_says(head: bytes, stays: bool) -> None
     assert not read(head + b"Content-Length: 1\r\n\r\n").keep_alive, "the body is not there yet"
     until_close = read(head + b"\r\n", end=True)
     assert until_close.head is not None
-    assert (False, False) == (until_close.keep_alive, until_close.head.is_persistent), "the end of the connection was the body's"
+    assert (False, False) == (until_close.keep_alive, until_close.head.is_persistent), (
+        "the end of the connection was the body's"
+    )
 
 
 @pytest.mark.parametrize(
-    "raw", [OK + b"Content-Length: 1\r\n\r\na", OK + b"Content-Length: 0\r\n\r\n", with_chunks(b"a"), b"HTTP/1.1 204 x\r\n\r\n"]
+    "raw",
+    [
+        OK + b"Content-Length: 1\r\n\r\na",
+        OK + b"Content-Length: 0\r\n\r\n",
+        with_chunks(b"a"),
+        b"HTTP/1.1 204 x\r\n\r\n",
+    ],
 )
 def test_a_connection_with_bytes_behind_the_answer_is_not_used_again(raw: bytes) -> None:
     assert read(raw).keep_alive
@@ -217,7 +249,12 @@ def test_a_connection_with_bytes_behind_the_answer_is_not_used_again(raw: bytes)
 
 
 @pytest.mark.parametrize(
-    "raw", [OK + b"Content-Length: 3\r\n\r\nabc", with_chunks(b"abc", trailer=b"A: b\r\n"), b"HTTP/1.1 100 x\r\n\r\n" + OK + b"\r\nabc"]
+    "raw",
+    [
+        OK + b"Content-Length: 3\r\n\r\nabc",
+        with_chunks(b"abc", trailer=b"A: b\r\n"),
+        b"HTTP/1.1 100 x\r\n\r\n" + OK + b"\r\nabc",
+    ],
 )
 def test_an_end_before_the_answer_s_end_says_how_far_it_came(raw: bytes) -> None:
     for length in range(len(raw)):
@@ -334,5 +371,8 @@ def steps_of(raw: bytes, step: int) -> int:
 @pytest.mark.parametrize("step", [1, 50, 10**6])
 def test_the_work_grows_with_the_length_alone(step: int) -> None:
     """Whatever is small many times: chunks, headers, trailers. (What C does for a line is bounded by the bytes of that call.)"""
-    small, large = with_chunks(*[b"x"] * 500, trailer=b"A: b\r\n" * 100), with_chunks(*[b"x"] * 1000, trailer=b"A: b\r\n" * 200)
+    small, large = (
+        with_chunks(*[b"x"] * 500, trailer=b"A: b\r\n" * 100),
+        with_chunks(*[b"x"] * 1000, trailer=b"A: b\r\n" * 200),
+    )
     assert steps_of(large, step) < 2.1 * steps_of(small, step)

@@ -22,7 +22,10 @@ V4, V6 = socket.AF_INET, socket.AF_INET6
 def listening(host: str, *, full: bool = False) -> Iterator[int]:
     """A port. full: its line of new connections has no place left, so that another one hears nothing at all."""
     family = V6 if ":" in host else V4
-    with socket.create_server((host, 0), family=family, backlog=0 if full else 10) as server, contextlib.ExitStack() as stack:
+    with (
+        socket.create_server((host, 0), family=family, backlog=0 if full else 10) as server,
+        contextlib.ExitStack() as stack,
+    ):
         place = server.getsockname()
         for _ in range(2 if full else 0):
             filling = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
@@ -38,7 +41,9 @@ def resolved(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
         assert host == "server.example"
         found = []
         for one in hosts:
-            found += socket.getaddrinfo(one, port, type=options["type"], proto=options["proto"], flags=socket.AI_NUMERICHOST)
+            found += socket.getaddrinfo(
+                one, port, type=options["type"], proto=options["proto"], flags=socket.AI_NUMERICHOST
+            )
         return found
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)

@@ -121,7 +121,9 @@ def slow_ones(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Slow, Tcp]]:
     return found
 
 
-async def test_clients_who_speak_at_the_same_time_share_the_turns_of_the_loop(slow_ones: list[tuple[Slow, Tcp]]) -> None:
+async def test_clients_who_speak_at_the_same_time_share_the_turns_of_the_loop(
+    slow_ones: list[tuple[Slow, Tcp]],
+) -> None:
     """Handshakes and requests alike; who waits is not read from meanwhile."""
     for link, _ in slow_ones:
         link.buffer_updated(1)

@@ -35,14 +35,18 @@ class EphemeralVolumes:
         self._cluster, self._caches, self._announcer = runtime.cluster, caches, announcer
         self._metrics = runtime.metrics.once(BindingMetrics)
         deciding = Deciding(self._decide, self._perform, self._show)
-        self.controller: Controller[Key] = Controller(runtime, "ephemeral_volume", deciding, workers=WORKERS, label="Pod", log=log)
+        self.controller: Controller[Key] = Controller(
+            runtime, "ephemeral_volume", deciding, workers=WORKERS, label="Pod", log=log
+        )
         self.controllers = (self.controller,)
         self.controller.watch(caches.pods, self._changed)
         self.controller.watch(caches.claims, self._claim_gone)
 
     async def look_at_all(self) -> None:
         """A term begins."""
-        self.controller.add_later(newest_keys(self._caches.pods.store, lambda pod: key_of(pod) if _has_templates(pod) else None))
+        self.controller.add_later(
+            newest_keys(self._caches.pods.store, lambda pod: key_of(pod) if _has_templates(pod) else None)
+        )
 
     def _changed(self, change: Change[Pod]) -> Iterator[Key]:
         if change.new is not None and change.old is None and _has_templates(change.new):
@@ -74,7 +78,9 @@ class EphemeralVolumes:
         except AlreadyExists as error:
             self._metrics.ephemeral_failures.inc()
             await self._caches.whole_claims.refresh(Key(namespace, name))
-            raise Failed(f"the claim of ephemeral volume {action.volume_name} is there already: {error}", is_shown=True) from error
+            raise Failed(
+                f"the claim of ephemeral volume {action.volume_name} is there already: {error}", is_shown=True
+            ) from error
         except ApiError as error:
             self._metrics.ephemeral_failures.inc()
             raise Failed(refused(action.volume_name, name, str(error))) from error

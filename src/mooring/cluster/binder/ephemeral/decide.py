@@ -36,7 +36,12 @@ def decide_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None]
         elif not owns(pod, claim):
             foreign = why.ForeignClaim(f"ephemeral volume {volume.name}: {not_owner_text(pod, claim)}")
             return Decision(foreign, tuple(actions), foreign, uid=pod.metadata.uid)
-    return Decision(why.ClaimsNeeded(len(actions)), tuple(actions), done="made the claims of ephemeral volumes", uid=pod.metadata.uid)
+    return Decision(
+        why.ClaimsNeeded(len(actions)),
+        tuple(actions),
+        done="made the claims of ephemeral volumes",
+        uid=pod.metadata.uid,
+    )
 
 
 def refused(volume_name: str, claim_name: str, error: str) -> str:
@@ -54,4 +59,9 @@ def _body(pod: Pod, volume: Volume) -> dict[str, Any]:
         if given:
             meta[field] = dict(given)
     meta["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": msgspec.to_builtins(template.spec)}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": meta,
+        "spec": msgspec.to_builtins(template.spec),
+    }

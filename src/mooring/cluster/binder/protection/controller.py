@@ -47,9 +47,16 @@ class ClaimProtection:
     def __init__(self, runtime: Runtime, caches: BindingCaches, announcer: Announcer) -> None:
         self._claims, self._pods, self._writes = caches.claims.store, caches.pods.store, caches.whole_claims
         self._announcer, self._live = announcer, LivePods(runtime.cluster, runtime.clock)
-        self._listed: dict[Key, tuple[str, tuple[Pod, ...]]] = {}  # the pods that a claim, of this uid, was asked for a moment ago
+        self._listed: dict[
+            Key, tuple[str, tuple[Pod, ...]]
+        ] = {}  # the pods that a claim, of this uid, was asked for a moment ago
         self.controller: Controller[Key] = Controller(
-            runtime, "pvcprotection", Deciding(self._decide, self._perform), workers=WORKERS, label="PersistentVolumeClaim", log=log
+            runtime,
+            "pvcprotection",
+            Deciding(self._decide, self._perform),
+            workers=WORKERS,
+            label="PersistentVolumeClaim",
+            log=log,
         )
         self.controllers = (self.controller,)
         self.controller.watch(caches.claims, self._changed)
@@ -57,7 +64,9 @@ class ClaimProtection:
 
     async def look_at_all(self) -> None:
         """A term begins."""
-        self.controller.add_later(newest_keys(self._claims, lambda claim: key_of(claim) if _needs_a_look(claim) else None))
+        self.controller.add_later(
+            newest_keys(self._claims, lambda claim: key_of(claim) if _needs_a_look(claim) else None)
+        )
 
     def _changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
         if change.new is not None and _needs_a_look(change.new):
@@ -111,14 +120,21 @@ class VolumeProtection:
     def __init__(self, runtime: Runtime, caches: BindingCaches) -> None:
         self._volumes, self._store, self._writes = caches.by_name, caches.volumes.store, caches.whole_volumes
         self.controller: Controller[str] = Controller(
-            runtime, "pvprotection", Deciding(self._decide, self._perform), workers=WORKERS, label="PersistentVolume", log=log
+            runtime,
+            "pvprotection",
+            Deciding(self._decide, self._perform),
+            workers=WORKERS,
+            label="PersistentVolume",
+            log=log,
         )
         self.controllers = (self.controller,)
         self.controller.watch(caches.volumes, self._changed)
 
     async def look_at_all(self) -> None:
         """A term begins."""
-        self.controller.add_later(newest_keys(self._store, lambda pv: pv.metadata.name if decide_volume(pv).actions else None))
+        self.controller.add_later(
+            newest_keys(self._store, lambda pv: pv.metadata.name if decide_volume(pv).actions else None)
+        )
 
     def _changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
         if change.new is not None and decide_volume(change.new).actions:
@@ -141,10 +157,17 @@ class AttributesClassProtection:
 
     def __init__(self, runtime: Runtime, caches: BindingCaches) -> None:
         self._caches = caches
-        self._classes = caches.shared.of(VOLUME_ATTRIBUTES_CLASSES, may_be_missing=True)  # they are v1 since Kubernetes 1.34
+        self._classes = caches.shared.of(
+            VOLUME_ATTRIBUTES_CLASSES, may_be_missing=True
+        )  # they are v1 since Kubernetes 1.34
         self._writes = Whole(runtime.cluster, VOLUME_ATTRIBUTES_CLASSES, self._classes)
         self.controller: Controller[str] = Controller(
-            runtime, "vacprotection", Deciding(self._decide, self._perform), workers=1, label="VolumeAttributesClass", log=log
+            runtime,
+            "vacprotection",
+            Deciding(self._decide, self._perform),
+            workers=1,
+            label="VolumeAttributesClass",
+            log=log,
         )
         self.controllers = (self.controller,)
         self.controller.watch(self._classes, self._changed)
@@ -153,7 +176,9 @@ class AttributesClassProtection:
 
     async def look_at_all(self) -> None:
         """A term begins."""
-        self.controller.add_later(newest_keys(self._classes.store, lambda one: one.metadata.name if is_deleting(one) else None))
+        self.controller.add_later(
+            newest_keys(self._classes.store, lambda one: one.metadata.name if is_deleting(one) else None)
+        )
 
     def _changed(self, change: Change[VolumeAttributesClass]) -> Iterator[str]:
         if change.new is not None and is_deleting(change.new):
@@ -172,7 +197,10 @@ class AttributesClassProtection:
         one = self._classes.store.get(Key("", name))
         if one is None:
             return Decision(Gone(name))
-        holders: list[Object] = [*self._caches.claims.store.by(BY_ATTRIBUTES, name), *self._caches.volumes.store.by(BY_ATTRIBUTES, name)]
+        holders: list[Object] = [
+            *self._caches.claims.store.by(BY_ATTRIBUTES, name),
+            *self._caches.volumes.store.by(BY_ATTRIBUTES, name),
+        ]
         return decide_attributes_class(one, holders)
 
     async def _perform(self, name: str, decision: Decision[Finalizing]) -> None:

@@ -51,7 +51,12 @@ class LivePods:
         """The namespace's pods that name claims, read at this version or a later one, and not long ago."""
         async with self._lock:
             last, now = self._last, self._clock.now()
-            if last is None or last.namespace != namespace or order(last.version, version) < 0 or now - last.at > SHARED_S:
+            if (
+                last is None
+                or last.namespace != namespace
+                or order(last.version, version) < 0
+                or now - last.at > SHARED_S
+            ):
                 page = await self._cluster.list(PODS, Selection(namespace=namespace))
                 pods = tuple(pod for pod in all_of(page, PODS) if claims_of(pod))
                 last = self._last = _Listed(namespace, page.resource_version, now, pods)

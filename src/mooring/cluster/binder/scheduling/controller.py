@@ -45,7 +45,13 @@ class Scheduler:
         self._clock, self._options = runtime.clock, options
         self._plans = AssumedBindings()
         self._pods: Controller[Key] = Controller(
-            runtime, "scheduler", Deciding(self._decide, self._perform), workers=options.workers, backoff=BACK_OFF, label="Pod", log=log
+            runtime,
+            "scheduler",
+            Deciding(self._decide, self._perform),
+            workers=options.workers,
+            backoff=BACK_OFF,
+            label="Pod",
+            log=log,
         )
         labelled: Callable[[Any], Part] = always(LABELLED)
         nodes = caches.shared.of(NODES, keeps=always(NODE))
@@ -89,7 +95,13 @@ class Scheduler:
 
     def _decide(self, key: Key) -> Decision[Action]:
         options = self._options
-        return decide_pod(self.view, key, self._clock.now(), scheduler_name=options.scheduler_name, bind_timeout_s=options.bind_timeout_s)
+        return decide_pod(
+            self.view,
+            key,
+            self._clock.now(),
+            scheduler_name=options.scheduler_name,
+            bind_timeout_s=options.bind_timeout_s,
+        )
 
     async def _perform(self, key: Key, decision: Decision[Action]) -> Result:
         """A pod without a node keeps its back-off. Raises ApiError, Failed, Stale."""

@@ -93,7 +93,9 @@ def _continue(view: View, plan: AssumedBinding, now: Instant) -> Decision[Action
         waits.add(wake_topics.claim(claim_key))
         if claim is not None and claim.spec.volume_name:
             waits.add(wake_topics.volume(claim.spec.volume_name))
-    return Decision(why.WaitsForVolumes(plan.node_name, missing), waits_for=frozenset(waits), after_s=plan.deadline - now)
+    return Decision(
+        why.WaitsForVolumes(plan.node_name, missing), waits_for=frozenset(waits), after_s=plan.deadline - now
+    )
 
 
 def _failed(text: str) -> Decision[Action]:
@@ -116,7 +118,9 @@ def _place(view: View, pod: Pod, deadline: Instant) -> Decision[Action]:
     if not fits:
         return _rejected(why.Rejected(len(nodes), reasons=tuple(reasons)), _healed_by(view, pod, claims, reasons))
     node, fit = min(fits, key=lambda one: (view.pod_count(one[0].metadata.name), one[0].metadata.name))
-    plan = AssumedBinding(key, pod.metadata.uid, node.metadata.name, fit.static, fit.provision, claims_of(pod), deadline)
+    plan = AssumedBinding(
+        key, pod.metadata.uid, node.metadata.name, fit.static, fit.provision, claims_of(pod), deadline
+    )
     return Decision(why.GoesTo(node.metadata.name), (WritePlan(plan),), again=True)
 
 
@@ -129,7 +133,9 @@ def _waits_for_claims(view: View, pod: Pod) -> Iterator[str]:
             yield wake_topics.storage_class(class_of(claim))
 
 
-def _filter(view: View, pod: Pod, claims: PodClaims, nodes: Iterable[Node]) -> tuple[list[tuple[Node, VolumeVerdict]], list[str]]:
+def _filter(
+    view: View, pod: Pod, claims: PodClaims, nodes: Iterable[Node]
+) -> tuple[list[tuple[Node, VolumeVerdict]], list[str]]:
     """The suitable nodes, and the reasons of the others."""
     fitting = VolumeFilters(view, claims)
     fits: list[tuple[Node, VolumeVerdict]] = []
@@ -158,7 +164,9 @@ def _healed_by(view: View, pod: Pod, claims: PodClaims, reasons: Iterable[str]) 
     waits = {wake_topics.NODES, *(wake_topics.claim(claim) for claim in claims_of(pod))}
     class_names = {class_of(claim) for claim in claims.delayed}
     if why.CONFLICT in found:
-        waits |= {wake_topics.volumes_of(name) for name in class_names} | {wake_topics.storage_class(name) for name in class_names}
+        waits |= {wake_topics.volumes_of(name) for name in class_names} | {
+            wake_topics.storage_class(name) for name in class_names
+        }
     if found & {why.FULL, why.CONFLICT}:
         for name in class_names:
             storage_class = view.storage_class(name)

@@ -20,7 +20,11 @@ from mooring.kube.cache.informer import Change
 def undecided(change: Change[Pod]) -> Iterator[Key]:
     """The pod, where something has changed that decides on its node."""
     old, new = change.old, change.new
-    if new is None or old is None or (old.spec, old.metadata.deletion_timestamp) != (new.spec, new.metadata.deletion_timestamp):
+    if (
+        new is None
+        or old is None
+        or (old.spec, old.metadata.deletion_timestamp) != (new.spec, new.metadata.deletion_timestamp)
+    ):
         yield change.key
 
 
@@ -37,7 +41,9 @@ def of_claim(change: Change[PersistentVolumeClaim]) -> Iterator[Topic]:
     yield wake_topics.claim(change.key)
     selected = annotation(change.old, SELECTED_NODE) if change.old is not None else ""
     taken_back = selected and change.new is not None and annotation(change.new, SELECTED_NODE) != selected
-    if change.new is None or change.new.spec.volume_name or taken_back:  # room that was promised to it, or the volume that was made for it
+    if (
+        change.new is None or change.new.spec.volume_name or taken_back
+    ):  # room that was promised to it, or the volume that was made for it
         yield wake_topics.room_of(class_of(change.object))
 
 
@@ -59,7 +65,11 @@ def of_attachment(change: Change[VolumeAttachment]) -> Iterator[Topic]:
 
 def has_its_node(pod: Pod | None, plan: AssumedBinding) -> bool:
     """True when the plan has come true: its volumes and claims are the pod's."""
-    return pod is not None and (pod.metadata.uid, pod.spec.node_name) == (plan.uid, plan.node_name) and not is_finished(pod)
+    return (
+        pod is not None
+        and (pod.metadata.uid, pod.spec.node_name) == (plan.uid, plan.node_name)
+        and not is_finished(pod)
+    )
 
 
 def of_dropped_plan(view: View, plan: AssumedBinding) -> Iterator[Topic]:

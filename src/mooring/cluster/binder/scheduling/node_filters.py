@@ -31,7 +31,10 @@ def why_not_here(pod: Pod, node: Node) -> str:
     tolerations = pod.spec.tolerations or ()
     if node.spec.unschedulable and not _tolerated(_UNSCHEDULABLE, tolerations):
         return why.UNSCHEDULABLE
-    if any(taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(taint, tolerations) for taint in node.spec.taints or ()):
+    if any(
+        taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(taint, tolerations)
+        for taint in node.spec.taints or ()
+    ):
         return why.TAINTED
     if not is_ready(node):
         return why.NOT_READY
@@ -76,7 +79,11 @@ def exceeds_limits(view: View, pod: Pod, node_name: str) -> bool:
 def _limits(view: View, node_name: str) -> dict[str, int]:
     node = view.csi_nodes.get(Key("", node_name))
     drivers = node.spec.drivers or () if node is not None else ()
-    return {one.name: one.allocatable.count for one in drivers if one.allocatable is not None and one.allocatable.count is not None}
+    return {
+        one.name: one.allocatable.count
+        for one in drivers
+        if one.allocatable is not None and one.allocatable.count is not None
+    }
 
 
 def volumes_of(view: View, pod: Pod) -> Iterator[Unique]:
@@ -112,7 +119,9 @@ def has_conflict(view: View, pod: Pod, node_name: str) -> bool:
     disks = [volume for volume in pod.spec.volumes or () if _is_restricted(volume)]
     if not disks:
         return False
-    there = [volume for other in view.pods_on(node_name) for volume in other.spec.volumes or () if _is_restricted(volume)]
+    there = [
+        volume for other in view.pods_on(node_name) for volume in other.spec.volumes or () if _is_restricted(volume)
+    ]
     return any(_clash(one, other) for one in disks for other in there)
 
 

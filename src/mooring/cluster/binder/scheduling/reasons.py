@@ -17,7 +17,9 @@ CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
 FULL: Final = "node(s) did not have enough free storage"
 DISK: Final = "node(s) had no available disk"
 LIMIT: Final = "node(s) exceed max volume count"
-RWOP: Final = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+RWOP: Final = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
 ZONE: Final = "node(s) had no available volume zone"
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
 TAINTED: Final = "node(s) had untolerated taint(s)"

@@ -39,7 +39,10 @@ class SchedulerMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._stage = Counter(
-            "scheduler_volume_scheduling_stage_error_total", "Volume scheduling stage error count", ["operation"], registry=registry
+            "scheduler_volume_scheduling_stage_error_total",
+            "Volume scheduling stage error count",
+            ["operation"],
+            registry=registry,
         )
         self._attempts = Counter(
             "scheduler_schedule_attempts_total",
@@ -140,7 +143,9 @@ class Reconciler:
         plan.bound = True
         self._attempted("scheduled")
         self._announcer.forget(pod.metadata.uid)
-        self._events.event(reference_to(pod, "Pod"), "Normal", "Scheduled", f"Successfully assigned {key} to {plan.node_name}")
+        self._events.event(
+            reference_to(pod, "Pod"), "Normal", "Scheduled", f"Successfully assigned {key} to {plan.node_name}"
+        )
 
     async def refuse(self, pod: Pod, action: Refuse) -> float | None:
         """The pod gets no node now. Gives the seconds until its event is to be sent again. Raises Failed, Stale."""
@@ -159,7 +164,12 @@ class Reconciler:
         old = next((one for one in pod.status.conditions or () if one.type == "PodScheduled"), None)
         if old is not None and (old.status, old.reason, old.message) == ("False", because.condition, str(because)):
             return after_s
-        condition: dict[str, Any] = {"type": "PodScheduled", "status": "False", "reason": because.condition, "message": str(because)}
+        condition: dict[str, Any] = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": because.condition,
+            "message": str(because),
+        }
         condition["lastProbeTime"] = None
         if old is None or old.status != "False":
             condition["lastTransitionTime"] = rfc3339(self._clock.wall_s())

@@ -82,7 +82,9 @@ class VolumeFilters:
                 reasons.append(why.AFFINITY)
         return reasons
 
-    def _fits(self, node: Node, claim: PersistentVolumeClaim, chosen: list[tuple[str, Key]]) -> Callable[[PersistentVolume], bool]:
+    def _fits(
+        self, node: Node, claim: PersistentVolumeClaim, chosen: list[tuple[str, Key]]
+    ) -> Callable[[PersistentVolume], bool]:
         key, planned = key_of(claim), self._view.plans.volume_of(key_of(claim))
 
         def fits(pv: PersistentVolume) -> bool:

@@ -81,13 +81,25 @@ class VolumeBinding:
         self._gone_uids: dict[str, str] = {}
         self._metrics = runtime.metrics.once(BindingMetrics)
         self._claims: Controller[Key] = Controller(
-            runtime, "claims", Deciding(self._decide_claim, self._perform_claim), workers=workers, label="PersistentVolumeClaim", log=log
+            runtime,
+            "claims",
+            Deciding(self._decide_claim, self._perform_claim),
+            workers=workers,
+            label="PersistentVolumeClaim",
+            log=log,
         )
         self._volumes: Controller[str] = Controller(
-            runtime, "volumes", Deciding(self._decide_volume, self._perform_volume), workers=workers, label="PersistentVolume", log=log
+            runtime,
+            "volumes",
+            Deciding(self._decide_volume, self._perform_volume),
+            workers=workers,
+            label="PersistentVolume",
+            log=log,
         )
         self.controllers = (self._claims, self._volumes)
-        self.view = View(caches.claims.store, caches.by_name, caches.classes.store, caches.pods.store, self._locks.taken)
+        self.view = View(
+            caches.claims.store, caches.by_name, caches.classes.store, caches.pods.store, self._locks.taken
+        )
         self._reconciler = Reconciler(self.view, caches, self._announcer, self._metrics, self._claims.add)
         self._offers = Offers(self.view, caches.claims.store, self._claims)
         handlers = self._handlers = BindingEventHandlers(self.view, caches, self._claims, self._volumes, self._offers)

@@ -14,7 +14,15 @@ from typing import Final
 import msgspec
 
 from mooring.api import binding as names
-from mooring.api.binding import claim_key, has_annotation, has_no_class, is_delayed, mode_of, names_claim, own_volume_name
+from mooring.api.binding import (
+    claim_key,
+    has_annotation,
+    has_no_class,
+    is_delayed,
+    mode_of,
+    names_claim,
+    own_volume_name,
+)
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
@@ -130,7 +138,9 @@ def _decide_bound(view: View, claim: PersistentVolumeClaim, absent: Absent) -> D
         return _lost(claim, why.ClaimLost())
     pv = view.volumes.get(pv_name)
     if pv is None:
-        if claim.status.phase != names.LOST and pv_name != absent.pv_name:  # the watch of volumes may be behind that of claims
+        if (
+            claim.status.phase != names.LOST and pv_name != absent.pv_name
+        ):  # the watch of volumes may be behind that of claims
             return Decision(why.LooksForVolume(pv_name), (LookUpVolume(pv_name),), again=True)
         return _lost(claim, why.ClaimLost(pv_name))
     if pv.spec.claim_ref is None or pv.spec.claim_ref.uid == claim.metadata.uid or names_claim(pv, claim):
@@ -205,7 +215,10 @@ def _owner(view: View, pv: PersistentVolume) -> PersistentVolumeClaim | None:
     """The claim that was fully bound to a volume whose claimRef was removed, or its uid: it binds again, and nobody else has the volume."""
     named = view.claims.by(BY_VOLUME, pv.metadata.name)
     ref = pv.spec.claim_ref
-    return next((one for one in named if has_annotation(one, names.BIND_COMPLETED) and (ref is None or names_claim(pv, one))), None)
+    return next(
+        (one for one in named if has_annotation(one, names.BIND_COMPLETED) and (ref is None or names_claim(pv, one))),
+        None,
+    )
 
 
 def _bound_to(view: View, pv: PersistentVolume, uid: str) -> PersistentVolumeClaim | None:
@@ -228,7 +241,10 @@ def _claimed(pv: PersistentVolume, claim: PersistentVolumeClaim) -> Decision[Act
 
 
 def _given_back(pv: PersistentVolume, claim: Key) -> Decision[Action]:
-    actions: tuple[Action, ...] = (GiveBack(whole=has_annotation(pv, names.BOUND_BY_CONTROLLER)), *_phase(pv, names.AVAILABLE))
+    actions: tuple[Action, ...] = (
+        GiveBack(whole=has_annotation(pv, names.BOUND_BY_CONTROLLER)),
+        *_phase(pv, names.AVAILABLE),
+    )
     return Decision(why.GivenBack(str(claim)), actions)
 
 

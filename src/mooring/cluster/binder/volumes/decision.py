@@ -86,7 +86,18 @@ class WakeClaim(msgspec.Struct, frozen=True):
     claim: Key
 
 
-Write: TypeAlias = Bind | SetClass | Ask | SetClaimPhase | SetVolumePhase | GiveBack | LookUpClaim | LookUpClass | LookUpVolume | WakeClaim
+Write: TypeAlias = (
+    Bind
+    | SetClass
+    | Ask
+    | SetClaimPhase
+    | SetVolumePhase
+    | GiveBack
+    | LookUpClaim
+    | LookUpClass
+    | LookUpVolume
+    | WakeClaim
+)
 
 
 class Begin(msgspec.Struct, frozen=True):

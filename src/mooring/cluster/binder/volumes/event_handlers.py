@@ -108,7 +108,12 @@ class BindingEventHandlers:
     """Handlers for the caches."""
 
     def __init__(
-        self, view: View, caches: BindingCaches, claim_queue: Controller[Key], volume_queue: Controller[str], offers: Offers
+        self,
+        view: View,
+        caches: BindingCaches,
+        claim_queue: Controller[Key],
+        volume_queue: Controller[str],
+        offers: Offers,
     ) -> None:
         self._view, self._claims, self._volumes = view, caches.claims.store, caches.volumes.store
         self._claim_queue, self._volume_queue, self._offers = claim_queue, volume_queue, offers

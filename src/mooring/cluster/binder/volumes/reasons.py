@@ -39,9 +39,13 @@ class WaitsForFirstConsumer(msgspec.Struct, frozen=True):
     @property
     def event(self) -> EventText:
         if not self.pods:
-            return EventText("Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
+            return EventText(
+                "Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding"
+            )
         several = "s" if len(self.pods) > 1 else ""
-        return EventText("Normal", "WaitForPodScheduled", f"waiting for pod{several} {','.join(self.pods)} to be scheduled")
+        return EventText(
+            "Normal", "WaitForPodScheduled", f"waiting for pod{several} {','.join(self.pods)} to be scheduled"
+        )
 
 
 @reason('the external provisioner "{provisioner}" has been asked for a volume: waiting for the driver')
@@ -65,7 +69,9 @@ class WaitsForProvisioner:
 class NothingFits:
     @property
     def event(self) -> EventText:
-        return EventText("Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+        return EventText(
+            "Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set"
+        )
 
 
 @reason('the StorageClass "{class_name}" does not exist; it goes on when it is created')
@@ -77,7 +83,9 @@ class ClassMissing:
         return EventText("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{self.class_name}" not found')
 
 
-@reason('the StorageClass "{class_name}" is not in the cache: the API server is asked whether its claims wait for a pod')
+@reason(
+    'the StorageClass "{class_name}" is not in the cache: the API server is asked whether its claims wait for a pod'
+)
 class LooksForClass:
     class_name: str
 
@@ -138,7 +146,11 @@ class ClaimLost(msgspec.Struct, frozen=True):
     pv_name: str = ""
 
     def __str__(self) -> str:
-        return f'its PersistentVolume "{self.pv_name}" is gone' if self.pv_name else "it was bound, and names no PersistentVolume any more"
+        return (
+            f'its PersistentVolume "{self.pv_name}" is gone'
+            if self.pv_name
+            else "it was bound, and names no PersistentVolume any more"
+        )
 
     @property
     def event(self) -> EventText:
@@ -152,7 +164,9 @@ class ClaimMisbound:
 
     @property
     def event(self) -> EventText:
-        return EventText("Warning", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
+        return EventText(
+            "Warning", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"
+        )
 
 
 # -- volumes
@@ -225,4 +239,6 @@ class UnknownPolicy:
 
     @property
     def event(self) -> EventText:
-        return EventText("Warning", "VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy")
+        return EventText(
+            "Warning", "VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy"
+        )

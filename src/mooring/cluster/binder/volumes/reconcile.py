@@ -22,7 +22,12 @@ class Reconciler:
     """wake_claim: puts a claim into its queue. announcer: of users. All methods raise ApiError, Failed, Stale."""
 
     def __init__(
-        self, view: View, caches: BindingCaches, announcer: Announcer, metrics: BindingMetrics, wake_claim: Callable[[Key], None]
+        self,
+        view: View,
+        caches: BindingCaches,
+        announcer: Announcer,
+        metrics: BindingMetrics,
+        wake_claim: Callable[[Key], None],
     ) -> None:
         self._view, self._announcer, self._metrics, self._wake_claim = view, announcer, metrics, wake_claim
         self._claims, self._volumes, self._classes = caches.whole_claims, caches.whole_volumes, caches.whole_classes

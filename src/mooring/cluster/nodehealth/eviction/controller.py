@@ -35,7 +35,9 @@ class TaintEviction:
         self._since: dict[Key, Instant] = {}
         self._reconciler = Reconciler(caches, events, runtime.metrics.once(EvictionMetrics), runtime.clock)
         deciding = Deciding(self._decide, self._perform, tell_nobody)
-        self.controller: Controller[Key] = Controller(runtime, "tainteviction", deciding, workers=WORKERS, label="Pod", log=log)
+        self.controller: Controller[Key] = Controller(
+            runtime, "tainteviction", deciding, workers=WORKERS, label="Pod", log=log
+        )
         self.controller.watch(caches.nodes, self._node_changed)
         self.controller.watch(caches.pods, self._pod_changed)
 

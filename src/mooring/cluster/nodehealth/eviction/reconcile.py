@@ -24,7 +24,9 @@ class EvictionMetrics:
     """Under kube-controller-manager's names."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._deletions = Counter("taint_eviction_controller_pod_deletions_total", "Pods evicted since the start", registry=registry)
+        self._deletions = Counter(
+            "taint_eviction_controller_pod_deletions_total", "Pods evicted since the start", registry=registry
+        )
         self._seconds = Histogram(
             "taint_eviction_controller_pod_deletion_duration_seconds",
             "Seconds between the moment when a pod had to leave and its deletion",
@@ -52,10 +54,19 @@ class Reconciler:
         if first:
             self._tell(pod, "Marking for deletion Pod")
         reason = {"reason": "DeletionByTaintManager", "message": "Taint manager: deleting due to NoExecute taint"}
-        if not any((one.type, one.reason) == (DISRUPTION_TARGET, reason["reason"]) for one in pod.status.conditions or ()):
-            stamped = {"type": DISRUPTION_TARGET, "status": TRUE, **reason, "lastTransitionTime": rfc3339(self._clock.wall_s())}
+        if not any(
+            (one.type, one.reason) == (DISRUPTION_TARGET, reason["reason"]) for one in pod.status.conditions or ()
+        ):
+            stamped = {
+                "type": DISRUPTION_TARGET,
+                "status": TRUE,
+                **reason,
+                "lastTransitionTime": rfc3339(self._clock.wall_s()),
+            }
             observed = {"observedGeneration": pod.metadata.generation} if pod.metadata.generation else {}
-            pod = await self._caches.pod_writer.patch(pod, pod_patch(pod, {"conditions": [{**stamped, **observed}]}), "status")
+            pod = await self._caches.pod_writer.patch(
+                pod, pod_patch(pod, {"conditions": [{**stamped, **observed}]}), "status"
+            )
         await self._caches.pod_writer.delete(pod)
         self._metrics.evicted(self._clock.now() - action.at)
 

@@ -43,16 +43,22 @@ WORKERS: Final = 8
 class NodeLifecycle:
     """controllers: of nodes, and of the pods of nodes that are not ready."""
 
-    def __init__(self, runtime: Runtime, caches: HealthCaches, options: NodeHealthOptions, events: EventRecorder) -> None:
+    def __init__(
+        self, runtime: Runtime, caches: HealthCaches, options: NodeHealthOptions, events: EventRecorder
+    ) -> None:
         self._clock, self._options, self._view = runtime.clock, options, caches.view
         self._metrics = runtime.metrics.once(LifecycleMetrics)
         self._zones = Zones(options)
         self._last: dict[str, LastHeartbeat] = {}
         self._reconciler = Reconciler(runtime, caches, self._zones, self._last, events)
         nodes = Deciding(self._decide, self._reconciler.node, tell_nobody)
-        self._nodes: Controller[str] = Controller(runtime, "nodelifecycle", nodes, workers=WORKERS, label="Node", log=log)
+        self._nodes: Controller[str] = Controller(
+            runtime, "nodelifecycle", nodes, workers=WORKERS, label="Node", log=log
+        )
         pods = Deciding(self._decide_pod, self._reconciler.pod, tell_nobody)
-        self._pods: Controller[Key] = Controller(runtime, "nodelifecycle-pods", pods, workers=WORKERS, label="Pod", log=log)
+        self._pods: Controller[Key] = Controller(
+            runtime, "nodelifecycle-pods", pods, workers=WORKERS, label="Pod", log=log
+        )
         self.controllers = (self._nodes, self._pods)
         self._nodes.watch(caches.nodes, self._node_changed)
         self._nodes.watch(caches.leases, self._lease_changed)
@@ -105,9 +111,13 @@ class NodeLifecycle:
         """Wakes the nodes that wait for the zones. Where no node was ready, and one is now, all get their grace anew."""
         if shift.ended:
             now = self._clock.now()
-            self._last |= {name: LastHeartbeat(now, one.has_ready, one.heartbeat, one.renewed) for name, one in self._last.items()}
+            self._last |= {
+                name: LastHeartbeat(now, one.has_ready, one.heartbeat, one.renewed) for name, one in self._last.items()
+            }
         if shift.began or shift.ended:
-            log.info(0, "No node is ready: evictions stop" if shift.began else "Some nodes are ready again: evictions go on")
+            log.info(
+                0, "No node is ready: evictions stop" if shift.began else "Some nodes are ready again: evictions go on"
+            )
         for node in self._view.nodes.values() if shift.zones or shift.began or shift.ended else ():
             if shift.began or shift.ended or zone_of(node) in shift.zones:
                 self._nodes.add(node.metadata.name)

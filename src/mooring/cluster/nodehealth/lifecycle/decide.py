@@ -21,7 +21,15 @@ from mooring.api.pods import Pod
 from mooring.base.clock import Instant, parse_rfc3339
 from mooring.cluster.nodehealth import reasons as why
 from mooring.cluster.nodehealth.options import NodeHealthOptions
-from mooring.cluster.nodehealth.view import ARCH_LABELS, NO_EXECUTE, NO_SCHEDULE, NOT_READY_TAINT, OS_LABELS, UNREACHABLE_TAINT, zone_of
+from mooring.cluster.nodehealth.view import (
+    ARCH_LABELS,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    NOT_READY_TAINT,
+    OS_LABELS,
+    UNREACHABLE_TAINT,
+    zone_of,
+)
 from mooring.control.decision import Decision
 from mooring.control.result import Because
 
@@ -44,7 +52,9 @@ def heartbeat_of_node(before: LastHeartbeat | None, node: Node, now: Instant, wa
     if before is None:
         return LastHeartbeat(now if ready is not None else now - _age_s(node, wall_s), ready is not None, heartbeat)
     is_sign = before.has_ready != (ready is not None) or before.heartbeat != heartbeat
-    return msgspec.structs.replace(before, at=now if is_sign else before.at, has_ready=ready is not None, heartbeat=heartbeat)
+    return msgspec.structs.replace(
+        before, at=now if is_sign else before.at, has_ready=ready is not None, heartbeat=heartbeat
+    )
 
 
 def heartbeat_of_lease(before: LastHeartbeat, lease: Lease | None, now: Instant) -> LastHeartbeat:
@@ -103,14 +113,22 @@ Action: TypeAlias = TurnUnknown | ChangeTaints | SetLabels
 
 
 def decide_node(
-    node: Node, last: LastHeartbeat, now: Instant, options: NodeHealthOptions, *, turn_s: float = 0.0, all_down: bool = False
+    node: Node,
+    last: LastHeartbeat,
+    now: Instant,
+    options: NodeHealthOptions,
+    *,
+    turn_s: float = 0.0,
+    all_down: bool = False,
 ) -> Decision[Action]:
     """turn_s: until a node of its zone may get a NoExecute taint. all_down: no node of any zone is ready."""
     ready = readiness(node)
     silent_at = last.at + (options.node_monitor_grace_period_s if ready else options.node_startup_grace_period_s)
     if now >= silent_at and ready != UNKNOWN:
         action = TurnUnknown(node, last, tuple(_unknown(node)), was_ready=ready == TRUE)
-        return Decision(why.Silent(round(now - last.at, 3)), (action,), again=True, done="the conditions are Unknown now")
+        return Decision(
+            why.Silent(round(now - last.at, 3)), (action,), again=True, done="the conditions are Unknown now"
+        )
     wanted, outdated = _evicting_taint(node, ready, all_down=all_down)
     has_turn = wanted is not None and not outdated
     because = _reason(node, ready, waits=has_turn, all_down=all_down)
@@ -121,14 +139,19 @@ def decide_node(
         return Decision(because, (changed,), again=True, done=_shown(changed))
     if labels := dict(_labels(node)):
         return Decision(because, (SetLabels(node, labels),), again=True, done="set the beta labels")
-    waits = [*((max(0.0, silent_at - now),) if ready != UNKNOWN else ()), *((turn_s,) if has_turn and turn_s < math.inf else ())]
+    waits = [
+        *((max(0.0, silent_at - now),) if ready != UNKNOWN else ()),
+        *((turn_s,) if has_turn and turn_s < math.inf else ()),
+    ]
     return Decision(because, after_s=min(waits, default=None))
 
 
 def _taints(node: Node, evicting: Taint | None, outdated: tuple[Taint, ...]) -> ChangeTaints:
     """All taints that change now. evicting: to be added. outdated: NoExecute taints that go."""
     wanted = _scheduling_taints(node)
-    held = {taint.key for taint in node.spec.taints or () if taint.effect == NO_SCHEDULE and taint.key in _SCHEDULING_KEYS}
+    held = {
+        taint.key for taint in node.spec.taints or () if taint.effect == NO_SCHEDULE and taint.key in _SCHEDULING_KEYS
+    }
     added = tuple(Taint(key=key, effect=NO_SCHEDULE) for key in sorted(wanted - held))
     removed = tuple(Taint(key=key, effect=NO_SCHEDULE) for key in sorted(held - wanted))
     return ChangeTaints(node, (*added, *((evicting,) if evicting is not None else ())), (*removed, *outdated))
@@ -150,7 +173,9 @@ def decide_pod(pod: Pod, node: Node | None) -> Decision[MarkUnready]:
     says_ready = any(one.type == READY and one.status != FALSE for one in pod.status.conditions or ())
     if node is None or not says_ready or readiness(node) in ("", TRUE):
         return Decision(why.AsItShouldBe())
-    return Decision(why.OnUnwellNode(pod.spec.node_name, readiness(node)), (MarkUnready(pod),), done="marked as not ready")
+    return Decision(
+        why.OnUnwellNode(pod.spec.node_name, readiness(node)), (MarkUnready(pod),), done="marked as not ready"
+    )
 
 
 def _unknown(node: Node) -> Iterator[dict[str, Any]]:

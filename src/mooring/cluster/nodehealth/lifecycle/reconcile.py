@@ -36,11 +36,18 @@ class LifecycleMetrics:
         zone = ["zone"]
         self._shown: set[str] = set()
         self.evictions = Counter(
-            "node_collector_evictions_total", "Number of nodes that got a NoExecute taint since the start", zone, registry=registry
+            "node_collector_evictions_total",
+            "Number of nodes that got a NoExecute taint since the start",
+            zone,
+            registry=registry,
         )
         self._size = Gauge("node_collector_zone_size", "Number of registered Nodes per zone", zone, registry=registry)
-        self._health = Gauge("node_collector_zone_health", "Percentage of healthy nodes per zone", zone, registry=registry)
-        self._unwell = Gauge("node_collector_unhealthy_nodes_in_zone", "Nodes per zone that are not ready", zone, registry=registry)
+        self._health = Gauge(
+            "node_collector_zone_health", "Percentage of healthy nodes per zone", zone, registry=registry
+        )
+        self._unwell = Gauge(
+            "node_collector_unhealthy_nodes_in_zone", "Nodes per zone that are not ready", zone, registry=registry
+        )
 
     def show(self, zones: Zones) -> None:
         """The zones as they are counted now, and those that were: a zone without nodes is well."""
@@ -56,7 +63,14 @@ class LifecycleMetrics:
 class Reconciler:
     """last: of each node, by this process; what a Lease says before a node turns unknown is noted there."""
 
-    def __init__(self, runtime: Runtime, caches: HealthCaches, zones: Zones, last: dict[str, LastHeartbeat], events: EventRecorder) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        caches: HealthCaches,
+        zones: Zones,
+        last: dict[str, LastHeartbeat],
+        events: EventRecorder,
+    ) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         self._nodes, self._pods = caches.node_writer, caches.pod_writer
         self._zones, self._last, self._events = zones, last, events

@@ -102,8 +102,13 @@ class Zones:
         self._counts = +self._counts
         counted = {zone: self.count(zone) for zone, _ in self._counts}
         states = {zone: count.state(self._options.unhealthy_zone_threshold) for zone, count in counted.items()}
-        was_down, self.all_down = self.all_down, bool(states) and all(one is ZoneState.FULL_DISRUPTION for one in states.values())
-        shifted = tuple(zone for zone in sorted(counted) if self._set_rate(zone, self._rate(counted[zone], states[zone]), now))
+        was_down, self.all_down = (
+            self.all_down,
+            bool(states) and all(one is ZoneState.FULL_DISRUPTION for one in states.values()),
+        )
+        shifted = tuple(
+            zone for zone in sorted(counted) if self._set_rate(zone, self._rate(counted[zone], states[zone]), now)
+        )
         for zone in self._limiters.keys() - counted.keys():
             del self._limiters[zone]
         return Shift(shifted, began=self.all_down and not was_down, ended=was_down and not self.all_down)

@@ -70,7 +70,11 @@ class PodCollector:
         return [key_of(pod) for pod in self._view.pods_on(name)]
 
     def _pod_ended(self, change: Change[Pod]) -> Iterator[str]:
-        if change.new is not None and is_terminated(change.new) and (change.old is None or not is_terminated(change.old)):
+        if (
+            change.new is not None
+            and is_terminated(change.new)
+            and (change.old is None or not is_terminated(change.old))
+        ):
             yield ALL_ENDED
 
     # -- one pod

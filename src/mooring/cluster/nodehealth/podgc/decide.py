@@ -61,7 +61,9 @@ class AskForNode(msgspec.Struct, frozen=True):
 Action: TypeAlias = Remove | AskForNode
 
 
-def decide_pod(pod: Pod, node: Node | None, absence: Absence | None, now: Instant, quarantine_s: float) -> Decision[Action]:
+def decide_pod(
+    pod: Pod, node: Node | None, absence: Absence | None, now: Instant, quarantine_s: float
+) -> Decision[Action]:
     """absence: of the pod's node, where there is no node."""
     node_name = pod.spec.node_name
     if is_removed(pod):

@@ -21,13 +21,23 @@ class PodGcMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["namespace", "reason"]
-        self.removed = Counter("pod_gc_collector_force_delete_pods_total", "Pods removed by force", labels, registry=registry)
+        self.removed = Counter(
+            "pod_gc_collector_force_delete_pods_total", "Pods removed by force", labels, registry=registry
+        )
         self.errors = Counter(
-            "pod_gc_collector_force_delete_pod_errors_total", "Errors while pods were removed by force", labels, registry=registry
+            "pod_gc_collector_force_delete_pod_errors_total",
+            "Errors while pods were removed by force",
+            labels,
+            registry=registry,
         )
 
 
-_ORPHANED: Final = {"type": DISRUPTION_TARGET, "status": TRUE, "reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}
+_ORPHANED: Final = {
+    "type": DISRUPTION_TARGET,
+    "status": TRUE,
+    "reason": "DeletionByPodGC",
+    "message": "PodGC: node no longer exists",
+}
 
 
 class Reconciler:

@@ -26,7 +26,9 @@ WORKERS: Final = 5
 
 def deployments(runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorder) -> tuple[Controller[Key], ...]:
     reconciler = Reconciler(caches, Writes(runtime, caches, recorder, DEPLOYMENTS, caches.deployments), runtime.clock)
-    controller: Controller[Key] = Controller(runtime, "deployment", reconciler.reconcile, workers=WORKERS, label="Deployment", log=log)
+    controller: Controller[Key] = Controller(
+        runtime, "deployment", reconciler.reconcile, workers=WORKERS, label="Deployment", log=log
+    )
 
     def pod_ended(change: Change[Pod]) -> Iterator[Key]:
         """Recreate waits for it."""

@@ -79,14 +79,20 @@ def _rescaled(deployment: Deployment, new: ReplicaSet | None, old: Sequence[Repl
     return Decision(why.Scaled(deployment.spec.replicas), resized)
 
 
-def _recreated(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet], old_running: bool) -> Decision[Action]:
+def _recreated(
+    deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet], old_running: bool
+) -> Decision[Action]:
     if stops := rollout.stop_old(old):
         return Decision(why.StopsOld(), _resized(deployment, stops))
     return Decision(why.WaitsForOld()) if old_running else _started(deployment, new, old)
 
 
 def _rolled(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Decision[Action]:
-    if new is not None and not rollout.roll_new(deployment, new, old) and (scales := rollout.roll_old(deployment, new, old)):
+    if (
+        new is not None
+        and not rollout.roll_new(deployment, new, old)
+        and (scales := rollout.roll_old(deployment, new, old))
+    ):
         return Decision(why.Replaces(), _resized(deployment, scales))
     return _started(deployment, new, old)
 
@@ -109,7 +115,9 @@ def _resized(deployment: Deployment, scales: Sequence[Scale]) -> tuple[Resize, .
     return tuple(Resize(scale, sized) for scale in scales)
 
 
-def _synced(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet], decision: Decision[Action]) -> Decision[Action]:
+def _synced(
+    deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet], decision: Decision[Action]
+) -> Decision[Action]:
     """The same, before it what the new ReplicaSet lacks, and after it the Deployment's revision."""
     wanted = annotations_of_new(deployment, new, next_revision(old))
     have = new.metadata.annotations or {}
@@ -124,7 +132,9 @@ def _synced(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet], 
 
 def is_complete(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> bool:
     wanted = deployment.spec.replicas
-    return new.status.replicas == new.status.available_replicas == wanted and not any(one.status.replicas for one in old)
+    return new.status.replicas == new.status.available_replicas == wanted and not any(
+        one.status.replicas for one in old
+    )
 
 
 def _outdated(deployment: Deployment, old: Sequence[ReplicaSet]) -> tuple[Delete, ...]:

@@ -31,11 +31,15 @@ class Reconciler:
         deployment = self._caches.deployments.store.get(key)
         if deployment is None:
             return Result(why.Gone())
-        claimed = claim(deployment, deployment.spec.selector, self._caches.candidates(self._caches.replica_sets, DEPLOYMENTS, key))
+        claimed = claim(
+            deployment, deployment.spec.selector, self._caches.candidates(self._caches.replica_sets, DEPLOYMENTS, key)
+        )
         if claimed.adopt or claimed.release:
             await self._writes.own(REPLICA_SETS, self._caches.replica_sets, deployment, claimed)
             return Result(why.Scaled(deployment.spec.replicas), again=True)
-        running = {one.metadata.uid for one in claimed.mine if any(pod.status.phase not in FINISHED for pod in self._pods(one))}
+        running = {
+            one.metadata.uid for one in claimed.mine if any(pod.status.phase not in FINISHED for pod in self._pods(one))
+        }
         decision = decide(deployment, claimed.mine, running)
         await self._carry_out(deployment, decision)
         now = self._clock.wall_s()
@@ -63,7 +67,9 @@ class Reconciler:
                 case Create(body):
                     await self._make(deployment, body)
                 case Amend(change):
-                    new = new_of(deployment, self._sets(deployment, Key(deployment.metadata.namespace, deployment.metadata.name)))
+                    new = new_of(
+                        deployment, self._sets(deployment, Key(deployment.metadata.namespace, deployment.metadata.name))
+                    )
                     if new is not None:
                         await self._amend(new, change)
                 case Resize(scale, sized):
@@ -73,12 +79,16 @@ class Reconciler:
                 case SetRevision(revision):
                     noted = {"metadata": {"annotations": {REVISION: revision}}}
                     # by way of the status, as upstream: otherwise the generation would count it
-                    await self._writes.amend(DEPLOYMENTS, self._caches.deployments, deployment, noted, subresource="status")
+                    await self._writes.amend(
+                        DEPLOYMENTS, self._caches.deployments, deployment, noted, subresource="status"
+                    )
 
     async def _make(self, deployment: Deployment, body: Json) -> None:
         name = body["metadata"]["name"]
         try:
-            made = await self._writes.create(REPLICA_SETS, self._caches.replica_sets, body, deployment.metadata.namespace)
+            made = await self._writes.create(
+                REPLICA_SETS, self._caches.replica_sets, body, deployment.metadata.namespace
+            )
         except AlreadyExists as error:
             await self._collided(deployment, name)
             raise Retry(f"the ReplicaSet's name is taken: {error}") from error
@@ -114,7 +124,9 @@ class Reconciler:
             self._tell(deployment, "up" if scale.replicas > before else "down", one, before, scale.replicas)
 
     def _tell(self, deployment: Deployment, way: str, one: ReplicaSet, before: int, after: int) -> None:
-        self._writes.tell(deployment, "ScalingReplicaSet", f"Scaled {way} replica set {one.metadata.name} from {before} to {after}")
+        self._writes.tell(
+            deployment, "ScalingReplicaSet", f"Scaled {way} replica set {one.metadata.name} from {before} to {after}"
+        )
 
     async def _amend(self, one: ReplicaSet, change: Json) -> None:
         await self._writes.amend(REPLICA_SETS, self._caches.replica_sets, one, change)

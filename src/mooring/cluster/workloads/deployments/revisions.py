@@ -20,7 +20,14 @@ MAX: Final = "deployment.kubernetes.io/max-replicas"
 _NAME_LETTERS_MAX: Final = 253
 _HISTORY_LETTERS_MAX: Final = 2000
 _NOT_COPIED: Final = frozenset(
-    ("kubectl.kubernetes.io/last-applied-configuration", REVISION, HISTORY, DESIRED, MAX, "deprecated.deployment.rollback.to")
+    (
+        "kubectl.kubernetes.io/last-applied-configuration",
+        REVISION,
+        HISTORY,
+        DESIRED,
+        MAX,
+        "deprecated.deployment.rollback.to",
+    )
 )
 
 

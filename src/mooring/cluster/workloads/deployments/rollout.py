@@ -9,7 +9,14 @@ import msgspec
 
 from mooring.api.meta import annotation
 from mooring.api.workloads import Deployment, ReplicaSet
-from mooring.cluster.workloads.deployments.revisions import DESIRED, MAX, by_age, max_surge, max_unavailable, size_annotations
+from mooring.cluster.workloads.deployments.revisions import (
+    DESIRED,
+    MAX,
+    by_age,
+    max_surge,
+    max_unavailable,
+    size_annotations,
+)
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -83,12 +90,20 @@ def rescale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[Replic
     if not active:
         latest = new or (by_age(old)[-1] if old else None)
     if latest is not None:
-        return [Scale(latest, wanted)] if latest.spec.replicas != wanted or annotation(latest, DESIRED) != str(wanted) else []
+        return (
+            [Scale(latest, wanted)]
+            if latest.spec.replicas != wanted or annotation(latest, DESIRED) != str(wanted)
+            else []
+        )
     if new is not None and new.spec.replicas == wanted == new.status.available_replicas:
         return stop_old(old)
     shares = _in_proportion(deployment, active) if deployment.spec.strategy.type == "RollingUpdate" else []
     sized = size_annotations(deployment).items()
-    return [one for one in shares if one.replicas != one.replica_set.spec.replicas or not sized <= _notes(one.replica_set).items()]
+    return [
+        one
+        for one in shares
+        if one.replicas != one.replica_set.spec.replicas or not sized <= _notes(one.replica_set).items()
+    ]
 
 
 def _notes(one: ReplicaSet) -> Mapping[str, str]:

@@ -56,7 +56,10 @@ def refused(deployment: Deployment, message: str, now: float) -> DeploymentStatu
 
 def looked_at_again_s(deployment: Deployment, status: DeploymentStatus, now: float) -> float | None:
     """Seconds until the deadline of a rollout that is not complete; None where there is none."""
-    current, deadline_s = conditions.find(status.conditions, PROGRESSING), deployment.spec.progress_deadline_seconds or 0
+    current, deadline_s = (
+        conditions.find(status.conditions, PROGRESSING),
+        deployment.spec.progress_deadline_seconds or 0,
+    )
     if current is None or current.reason in (NEW_AVAILABLE, TIMED_OUT) or deployment.spec.paused:
         return None
     return max(0.0, left_s(_updated_at(current), deadline_s, now)) + 1.0
@@ -82,24 +85,32 @@ def _available(deployment: Deployment, available: int, now: float) -> UpdatedCon
     return _condition(AVAILABLE, "False", "MinimumReplicasUnavailable", text, now)
 
 
-def _progress(deployment: Deployment, status: DeploymentStatus, new: ReplicaSet | None, made: bool, now: float) -> UpdatedCondition | None:
+def _progress(
+    deployment: Deployment, status: DeploymentStatus, new: ReplicaSet | None, made: bool, now: float
+) -> UpdatedCondition | None:
     """None where the condition stays as it is."""
     current = conditions.find(deployment.status.conditions, PROGRESSING)
     if (told := _pausing(deployment, current, now)) is not None or deployment.spec.paused:
         return told
     if new is not None and (made or current is None):
         reason, verb = ("NewReplicaSetCreated", "Created") if made else ("FoundNewReplicaSet", "Found")
-        return _refreshed(current, _condition(PROGRESSING, "True", reason, f'{verb} new replica set "{new.metadata.name}"', now))
+        return _refreshed(
+            current, _condition(PROGRESSING, "True", reason, f'{verb} new replica set "{new.metadata.name}"', now)
+        )
     if current is not None and status.replicas == status.updated_replicas and current.reason == NEW_AVAILABLE:
         return None
     who = f'ReplicaSet "{new.metadata.name}"' if new is not None else f'Deployment "{deployment.metadata.name}"'
     if _is_complete(deployment, status):
-        return _refreshed(current, _condition(PROGRESSING, "True", NEW_AVAILABLE, f"{who} has successfully progressed.", now))
+        return _refreshed(
+            current, _condition(PROGRESSING, "True", NEW_AVAILABLE, f"{who} has successfully progressed.", now)
+        )
     if _has_progressed(deployment.status, status):
         return _refreshed(current, _condition(PROGRESSING, "True", "ReplicaSetUpdated", f"{who} is progressing.", now))
     if current is not None and _is_late(deployment, current, now):
         return (
-            None if current.reason == TIMED_OUT else _condition(PROGRESSING, "False", TIMED_OUT, f"{who} has timed out progressing.", now)
+            None
+            if current.reason == TIMED_OUT
+            else _condition(PROGRESSING, "False", TIMED_OUT, f"{who} has timed out progressing.", now)
         )
     return None
 
@@ -143,7 +154,9 @@ def _updated_at(current: UpdatedCondition) -> float:
     return parse_rfc3339(at) if at else 0.0
 
 
-def _with_failure(status: DeploymentStatus, new: ReplicaSet | None, sets: Sequence[ReplicaSet], now: float) -> DeploymentStatus:
+def _with_failure(
+    status: DeploymentStatus, new: ReplicaSet | None, sets: Sequence[ReplicaSet], now: float
+) -> DeploymentStatus:
     """A ReplicaSet's failure is the Deployment's, the new one's first."""
     for one in (*([new] if new is not None else []), *sets):
         found = conditions.find(one.status.conditions, FAILURE)

@@ -27,7 +27,9 @@ WORKERS: Final = 5
 def jobs(runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorder) -> tuple[Controller[Key], ...]:
     writes = Writes(runtime, caches, recorder, JOBS, caches.jobs)
     reconciler = Reconciler(caches, writes, runtime.clock)
-    controller: Controller[Key] = Controller(runtime, "job", reconciler.reconcile, workers=WORKERS, label="Job", log=log)
+    controller: Controller[Key] = Controller(
+        runtime, "job", reconciler.reconcile, workers=WORKERS, label="Job", log=log
+    )
 
     def pod_changed(change: Change[Pod]) -> Iterator[Key]:
         caches.pod_changed(change)

@@ -57,7 +57,9 @@ class End(msgspec.Struct, frozen=True):
 Action: TypeAlias = Remove | Discount | DeletePod | CreatePods | End
 
 
-def decide(job: Job, pods: Sequence[Pod], going: Collection[str], tally: Tally, waits_s: float, now: float) -> Decision[Action]:
+def decide(
+    job: Job, pods: Sequence[Pod], going: Collection[str], tally: Tally, waits_s: float, now: float
+) -> Decision[Action]:
     """waits_s: the rest of the back-off after a failure. now: seconds since the epoch."""
     if is_deleting(job):
         return Decision(why.Deleting())
@@ -127,7 +129,9 @@ def _sized(job: Job, active: Sequence[Pod], busy: int, tally: Tally, waits_s: fl
         spared = _spared(first_to_go(active, len(active) - wanted))
         return Decision(why.TooMany(len(active), wanted), spared, after_s=deadline_s)
     if busy < wanted and waits_s > 0:
-        return Decision(why.BacksOff(tally.all_failed), after_s=min(waits_s, deadline_s if deadline_s is not None else waits_s))
+        return Decision(
+            why.BacksOff(tally.all_failed), after_s=min(waits_s, deadline_s if deadline_s is not None else waits_s)
+        )
     create = min(max(0, wanted - busy), BURST_MAX)
     return Decision(why.Runs(wanted, tally.all_succeeded), (CreatePods(create),) if create else (), after_s=deadline_s)
 
@@ -144,7 +148,9 @@ def _wanted(job: Job, active: Sequence[Pod], tally: Tally) -> int:
     return min(job.spec.parallelism, job.spec.completions - tally.all_succeeded)
 
 
-def status_of(job: Job, pods: Sequence[Pod], going: Collection[str], tally: Tally, end: End | None, now: float) -> JobStatus:
+def status_of(
+    job: Job, pods: Sequence[Pod], going: Collection[str], tally: Tally, end: End | None, now: float
+) -> JobStatus:
     """end: None while it runs. now: seconds since the epoch."""
     status = msgspec.structs.replace(
         job.status,

@@ -42,7 +42,9 @@ def is_orphan(pod: Pod, job: Job | None) -> bool:
 class Orphans:
     def __init__(self, runtime: Runtime, caches: WorkloadCaches, writes: Writes) -> None:
         self._caches, self._writes = caches, writes
-        self.controller: Controller[Key] = Controller(runtime, "job-orphans", self._reconcile, workers=WORKERS, label="Pod", log=log)
+        self.controller: Controller[Key] = Controller(
+            runtime, "job-orphans", self._reconcile, workers=WORKERS, label="Pod", log=log
+        )
         self.controller.watch(caches.pods, self._pod_changed)
         self.controller.watch(caches.jobs, self._job_gone)
 
@@ -52,11 +54,15 @@ class Orphans:
 
     def _job_gone(self, change: Change[Job]) -> Iterator[Key]:
         if change.old is not None and (change.new is None or change.new.metadata.uid != change.old.metadata.uid):
-            yield from (key_of(pod) for pod in self._caches.pods.store.by(BY_CONTROLLER, controller_key(JOBS.name, change.key)))
+            yield from (
+                key_of(pod) for pod in self._caches.pods.store.by(BY_CONTROLLER, controller_key(JOBS.name, change.key))
+            )
 
     def _seems_orphan(self, pod: Pod) -> bool:
         name = former_job(pod)
-        return name is not None and is_orphan(pod, self._caches.jobs.store.get(Key(pod.metadata.namespace, name)) if name else None)
+        return name is not None and is_orphan(
+            pod, self._caches.jobs.store.get(Key(pod.metadata.namespace, name)) if name else None
+        )
 
     async def _reconcile(self, key: Key) -> Result:
         """Raises ApiError, Stale."""

@@ -9,7 +9,16 @@ from mooring.base.clock import Clock
 from mooring.cluster.workloads.conditions import is_true
 from mooring.cluster.workloads.decision import CreatePods, DeletePod
 from mooring.cluster.workloads.jobs import reasons as why
-from mooring.cluster.workloads.jobs.decide import SUSPENDED, Action, Discount, End, Remove, decide, is_finished, status_of
+from mooring.cluster.workloads.jobs.decide import (
+    SUSPENDED,
+    Action,
+    Discount,
+    End,
+    Remove,
+    decide,
+    is_finished,
+    status_of,
+)
 from mooring.cluster.workloads.jobs.tally import TRACKING, Failures, Tally, count, seen_failures
 from mooring.cluster.workloads.ownership import claim, reference
 from mooring.cluster.workloads.pods import from_template
@@ -46,7 +55,9 @@ class Reconciler:
 
     async def _work(self, job: Job, key: Key) -> Result:
         tally = count(job, self._pods(job, key), self._caches.going)
-        decision = decide(job, self._pods(job, key), self._caches.going, tally, self._waits_s(job, tally), self._clock.wall_s())
+        decision = decide(
+            job, self._pods(job, key), self._caches.going, tally, self._waits_s(job, tally), self._clock.wall_s()
+        )
         trouble: Exception | None = None
         try:
             await self._carry_out(job, decision)

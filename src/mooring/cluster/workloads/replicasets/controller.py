@@ -25,7 +25,9 @@ WORKERS: Final = 5
 
 def replica_sets(runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorder) -> tuple[Controller[Key], ...]:
     reconciler = Reconciler(caches, Writes(runtime, caches, recorder, REPLICA_SETS, caches.replica_sets), runtime.clock)
-    controller: Controller[Key] = Controller(runtime, "replicaset", reconciler.reconcile, workers=WORKERS, label="ReplicaSet", log=log)
+    controller: Controller[Key] = Controller(
+        runtime, "replicaset", reconciler.reconcile, workers=WORKERS, label="ReplicaSet", log=log
+    )
 
     def pod_changed(change: Change[Pod]) -> Iterator[Key]:
         caches.pod_changed(change)

@@ -21,7 +21,9 @@ FAILURE = "ReplicaFailure"
 Action: TypeAlias = CreatePods | DeletePod
 
 
-def decide(replica_set: ReplicaSet, pods: Iterable[Pod], going: Collection[str], siblings: Iterable[Pod] = ()) -> Decision[Action]:
+def decide(
+    replica_set: ReplicaSet, pods: Iterable[Pod], going: Collection[str], siblings: Iterable[Pod] = ()
+) -> Decision[Action]:
     """siblings: pods of the other ReplicaSets of its owner. going: the uids of the pods that we have deleted."""
     if is_deleting(replica_set):
         return Decision(why.Deleting())

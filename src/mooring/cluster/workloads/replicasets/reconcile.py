@@ -45,8 +45,12 @@ class Reconciler:
 
     def _claim(self, replica_set: ReplicaSet, key: Key) -> Claimed[Pod]:
         """Pods that have ended are not adopted: they would go with the ReplicaSet."""
-        found = claim(replica_set, replica_set.spec.selector, self._caches.candidates(self._caches.pods, REPLICA_SETS, key))
-        return msgspec.structs.replace(found, adopt=tuple(pod for pod in found.adopt if is_active(pod, self._caches.going)))
+        found = claim(
+            replica_set, replica_set.spec.selector, self._caches.candidates(self._caches.pods, REPLICA_SETS, key)
+        )
+        return msgspec.structs.replace(
+            found, adopt=tuple(pod for pod in found.adopt if is_active(pod, self._caches.going))
+        )
 
     def _siblings(self, replica_set: ReplicaSet) -> Iterator[Pod]:
         """The pods of the other ReplicaSets of its owner, of a Deployment mostly."""
@@ -62,7 +66,9 @@ class Reconciler:
         found = self._caches.candidates(self._caches.pods, REPLICA_SETS, key)
         return claim(replica_set, replica_set.spec.selector, found).mine
 
-    async def _carry_out(self, replica_set: ReplicaSet, decision: Decision[Action]) -> tuple[Condition, Exception] | None:
+    async def _carry_out(
+        self, replica_set: ReplicaSet, decision: Decision[Action]
+    ) -> tuple[Condition, Exception] | None:
         """The condition and the error of the first refused request, None when all went well."""
         for action in decision.actions:
             try:
@@ -74,7 +80,9 @@ class Reconciler:
                         await self._writes.delete_pod(pod)
                         self._writes.tell(replica_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
             except Retry as error:
-                reason, work = ("FailedCreate", "creating") if isinstance(action, CreatePods) else ("FailedDelete", "deleting")
+                reason, work = (
+                    ("FailedCreate", "creating") if isinstance(action, CreatePods) else ("FailedDelete", "deleting")
+                )
                 text = str(error.__cause__)
                 self._writes.tell(replica_set, reason, f"Error {work}: {text}", WARNING)
                 return failed(reason, text, self._clock.wall_s()), error
@@ -83,5 +91,7 @@ class Reconciler:
     async def _create(self, replica_set: ReplicaSet) -> None:
         owner = reference(REPLICA_SETS, replica_set)
         prefix = f"{replica_set.metadata.name}-"
-        made = await self._writes.create_pod(replica_set, from_template(replica_set.spec.template, owner, generate_name=prefix))
+        made = await self._writes.create_pod(
+            replica_set, from_template(replica_set.spec.template, owner, generate_name=prefix)
+        )
         self._writes.tell(replica_set, "SuccessfulCreate", f"Created pod: {made.metadata.name}")

@@ -25,8 +25,12 @@ WORKERS: Final = 5
 
 
 def stateful_sets(runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorder) -> tuple[Controller[Key], ...]:
-    reconciler = Reconciler(caches, Writes(runtime, caches, recorder, STATEFUL_SETS, caches.stateful_sets), runtime.clock)
-    controller: Controller[Key] = Controller(runtime, "statefulset", reconciler.reconcile, workers=WORKERS, label="StatefulSet", log=log)
+    reconciler = Reconciler(
+        caches, Writes(runtime, caches, recorder, STATEFUL_SETS, caches.stateful_sets), runtime.clock
+    )
+    controller: Controller[Key] = Controller(
+        runtime, "statefulset", reconciler.reconcile, workers=WORKERS, label="StatefulSet", log=log
+    )
 
     def pod_changed(change: Change[Pod]) -> Iterator[Key]:
         caches.pod_changed(change)
@@ -40,7 +44,11 @@ def stateful_sets(runtime: Runtime, caches: WorkloadCaches, recorder: EventRecor
                 if one.metadata.namespace == namespace and one.spec.volume_claim_templates:
                     yield Key(namespace, one.metadata.name)
         elif change.old is None or change.old.metadata.owner_references != new.metadata.owner_references:
-            yield from (Key(namespace, owner.name) for owner in new.metadata.owner_references or () if owner.kind == STATEFUL_SETS.name)
+            yield from (
+                Key(namespace, owner.name)
+                for owner in new.metadata.owner_references or ()
+                if owner.kind == STATEFUL_SETS.name
+            )
 
     controller.watch(caches.stateful_sets, lambda change: [change.key])
     controller.watch(caches.pods, pod_changed)

@@ -168,7 +168,9 @@ def _step(view: View, ordinal: int, pod: Pod | None) -> Decision[Action] | None:
 def _may_go_on(view: View, found: dict[int, Pod]) -> bool:
     """In order, nothing is taken away before all that is to stay is well."""
     wanted = [found.get(ordinal) for ordinal in ordinals(view.stateful_set)]
-    return not _is_ordered(view) or all(pod is not None and not view.is_terminating(pod) and view.is_healthy(pod) for pod in wanted)
+    return not _is_ordered(view) or all(
+        pod is not None and not view.is_terminating(pod) and view.is_healthy(pod) for pod in wanted
+    )
 
 
 def _created(view: View, ordinal: int) -> CreatePod:
@@ -280,4 +282,8 @@ def _disputed(view: View) -> list[TellDisputed]:
 
 def _unlabelled(view: View, found: dict[int, Pod]) -> list[Label]:
     staying = (found[ordinal] for ordinal in ordinals(view.stateful_set) if ordinal in found)
-    return [Label(pod, labels) for pod in staying if not view.is_terminating(pod) and (labels := lost_labels(view.stateful_set, pod))]
+    return [
+        Label(pod, labels)
+        for pod in staying
+        if not view.is_terminating(pod) and (labels := lost_labels(view.stateful_set, pod))
+    ]

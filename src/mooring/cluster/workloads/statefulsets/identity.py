@@ -47,7 +47,9 @@ def claim_names(stateful_set: StatefulSet, pod_name: str) -> dict[str, str]:
 
 def claim_bodies(stateful_set: StatefulSet, pod_name: str) -> list[Json]:
     """The claims of a pod, with the labels of the set's selector."""
-    return [_claim_body(stateful_set, template, pod_name) for template in stateful_set.spec.volume_claim_templates or ()]
+    return [
+        _claim_body(stateful_set, template, pod_name) for template in stateful_set.spec.volume_claim_templates or ()
+    ]
 
 
 def _claim_body(stateful_set: StatefulSet, template: Json, pod_name: str) -> Json:
@@ -55,7 +57,12 @@ def _claim_body(stateful_set: StatefulSet, template: Json, pod_name: str) -> Jso
     wanted = {**(meta.get("labels") or {}), **((selector.match_labels if selector else None) or {})}
     metadata: Json = {part: copy.deepcopy(meta[part]) for part in ("annotations", "finalizers") if meta.get(part)}
     metadata |= {"name": f"{meta['name']}-{pod_name}", **({"labels": wanted} if wanted else {})}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": copy.deepcopy(template["spec"])}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata,
+        "spec": copy.deepcopy(template["spec"]),
+    }
 
 
 def pod_body(stateful_set: StatefulSet, template: Mapping[str, Any], revision: str, ordinal: int) -> Json:
@@ -100,7 +107,9 @@ def _sorted(owners: list[Json]) -> list[Json]:
 
 
 def _is_of_former(stateful_set: StatefulSet, pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    named = {(kind.api_version, kind.name, obj.metadata.name): obj.metadata.uid for kind, obj in _sides(stateful_set, pod)}
+    named = {
+        (kind.api_version, kind.name, obj.metadata.name): obj.metadata.uid for kind, obj in _sides(stateful_set, pod)
+    }
     owners = claim.metadata.owner_references or ()
     return any(named.get((one.api_version, one.kind, one.name), one.uid) != one.uid for one in owners)
 

@@ -55,8 +55,12 @@ class Reconciler:
         if is_deleting(stateful_set):
             return await self._count_down(stateful_set, key)
         found = self._revisions(stateful_set, key)
-        await self._writes.own(CONTROLLER_REVISIONS, self._caches.revisions, stateful_set, msgspec.structs.replace(found, release=()))
-        revisions = revisions_of(stateful_set, self._revisions(stateful_set, key).mine, {revision_of(pod) for pod in claimed.mine})
+        await self._writes.own(
+            CONTROLLER_REVISIONS, self._caches.revisions, stateful_set, msgspec.structs.replace(found, release=())
+        )
+        revisions = revisions_of(
+            stateful_set, self._revisions(stateful_set, key).mine, {revision_of(pod) for pod in claimed.mine}
+        )
         if revisions.update is None:
             await self._make_revision(stateful_set, revisions)
             return Result(why.NewTemplate(), again=True)
@@ -66,7 +70,9 @@ class Reconciler:
     async def _count_down(self, stateful_set: StatefulSet, key: Key) -> Result:
         """The pods that are left; the revisions may be gone already."""
         status = stateful_set.status
-        view = self._view_with(stateful_set, key, Template(status.current_revision, {}), Template(status.update_revision, {}))
+        view = self._view_with(
+            stateful_set, key, Template(status.current_revision, {}), Template(status.update_revision, {})
+        )
         await self._writes.write_status(stateful_set, status, status_of(view))
         return Result(why.Deleting())
 
@@ -113,7 +119,9 @@ class Reconciler:
         """Raises Stale, and Retry when the name is another template's: the next try counts the collision."""
         assert revisions.make is not None, "a missing revision has a body"
         body, namespace = revisions.make, stateful_set.metadata.namespace
-        await self._writes.check_alive(stateful_set)  # else the garbage collector takes the revision at once, and it would be made again
+        await self._writes.check_alive(
+            stateful_set
+        )  # else the garbage collector takes the revision at once, and it would be made again
         try:
             await self._writes.create(CONTROLLER_REVISIONS, self._caches.revisions, body, namespace)
         except AlreadyExists as error:
@@ -198,7 +206,9 @@ class Reconciler:
     async def _create_claim(self, stateful_set: StatefulSet, body: Json, pod_name: str) -> None:
         claim_name, name = body["metadata"]["name"], stateful_set.metadata.name
         try:
-            await self._writes.create(PERSISTENT_VOLUME_CLAIMS, self._caches.claims, body, stateful_set.metadata.namespace)
+            await self._writes.create(
+                PERSISTENT_VOLUME_CLAIMS, self._caches.claims, body, stateful_set.metadata.namespace
+            )
         except AlreadyExists:
             return  # the cache was behind: it is the pod's claim all the same
         except ApiError as error:
@@ -209,4 +219,6 @@ class Reconciler:
                 WARNING,
             )
             raise
-        self._writes.tell(stateful_set, "SuccessfulCreate", f"Create Claim {claim_name} Pod {pod_name} in StatefulSet {name} success")
+        self._writes.tell(
+            stateful_set, "SuccessfulCreate", f"Create Claim {claim_name} Pod {pod_name} in StatefulSet {name} success"
+        )

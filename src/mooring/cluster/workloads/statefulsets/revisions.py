@@ -41,7 +41,12 @@ def revisions_of(stateful_set: StatefulSet, found: Iterable[ControllerRevision],
     current = _current(stateful_set, ordered) or update
     live = {*in_use, current.metadata.name, update.metadata.name}
     idle = [one for one in ordered if one.metadata.name not in live]
-    return Revisions(update, current, number=number, outdated=tuple(idle[: max(0, len(idle) - stateful_set.spec.revision_history_limit)]))
+    return Revisions(
+        update,
+        current,
+        number=number,
+        outdated=tuple(idle[: max(0, len(idle) - stateful_set.spec.revision_history_limit)]),
+    )
 
 
 def template_of(revision: ControllerRevision) -> dict[str, Any]:

@@ -42,4 +42,6 @@ def _completed(stateful_set: StatefulSet, status: StatefulSetStatus) -> Stateful
         status.updated_replicas == status.ready_replicas == status.replicas == everyone
     ):
         return status
-    return msgspec.structs.replace(status, current_replicas=status.updated_replicas, current_revision=status.update_revision)
+    return msgspec.structs.replace(
+        status, current_replicas=status.updated_replicas, current_revision=status.update_revision
+    )

@@ -35,11 +35,15 @@ def check_fits(volume: Volume, capability: csi.VolumeCapability) -> None:
 def check_may_stage(volume: Volume, node_id: str, staging_path: str, options: HostpathOptions) -> None:
     """Raises Internal for a volume that is not attached, FailedPrecondition for one that is staged elsewhere."""
     if options.attach and volume.on(node_id) is None:
-        raise DriverError(Code.INTERNAL, f"volume {volume.id!r} is not attached to node {node_id!r}: call ControllerPublishVolume first")
+        raise DriverError(
+            Code.INTERNAL,
+            f"volume {volume.id!r} is not attached to node {node_id!r}: call ControllerPublishVolume first",
+        )
     use = volume.use_on(node_id)
     if use is not None and use.staging_path not in ("", staging_path):
         raise DriverError(
-            Code.FAILED_PRECONDITION, f"volume {volume.id!r} is staged at {use.staging_path!r} already: unstage it there first"
+            Code.FAILED_PRECONDITION,
+            f"volume {volume.id!r} is staged at {use.staging_path!r} already: unstage it there first",
         )
 
 
@@ -54,16 +58,22 @@ def check_single_writer(volume: Volume, use: Use | None, target_path: str, mode:
     for target in use.targets if use is not None else ():
         if target.path != target_path and Mode.SINGLE_NODE_SINGLE_WRITER in (mode, target.mode):
             what = f"volume {volume.id!r} is published at {target.path!r}"
-            raise DriverError(Code.FAILED_PRECONDITION, f"{what}, and SINGLE_NODE_SINGLE_WRITER allows one path: unpublish it there first")
+            raise DriverError(
+                Code.FAILED_PRECONDITION,
+                f"{what}, and SINGLE_NODE_SINGLE_WRITER allows one path: unpublish it there first",
+            )
 
 
 def check_staged(volume: Volume, use: Use | None, staging_path: str) -> None:
     """Raises FailedPrecondition for a volume that was never staged, InvalidArgument for another path than where it is."""
     if use is None or not use.staging_path:
-        raise DriverError(Code.FAILED_PRECONDITION, f"volume {volume.id!r} is not staged on this node: call NodeStageVolume first")
+        raise DriverError(
+            Code.FAILED_PRECONDITION, f"volume {volume.id!r} is not staged on this node: call NodeStageVolume first"
+        )
     if use.staging_path != staging_path:
         raise DriverError(
-            Code.INVALID_ARGUMENT, f"staging_target_path: volume {volume.id!r} is staged at {use.staging_path!r}, not at {staging_path!r}"
+            Code.INVALID_ARGUMENT,
+            f"staging_target_path: volume {volume.id!r} is staged at {use.staging_path!r}, not at {staging_path!r}",
         )
 
 
@@ -71,7 +81,9 @@ def check_same_target(volume: Volume, use: Use | None, target_path: str, *, read
     """Raises AlreadyExists for a target that shows the volume in another way."""
     target = use.at(target_path) if use is not None else None
     if target is not None and target.readonly != readonly:
-        raise DriverError(Code.ALREADY_EXISTS, f"volume {volume.id!r} is at {target_path!r} with readonly={target.readonly}")
+        raise DriverError(
+            Code.ALREADY_EXISTS, f"volume {volume.id!r} is at {target_path!r} with readonly={target.readonly}"
+        )
 
 
 def group_of(capability: csi.VolumeCapability, options: HostpathOptions) -> int | None:

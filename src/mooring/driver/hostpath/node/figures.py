@@ -81,7 +81,9 @@ class Figures(Plugin):
             raise DriverError(Code.INVALID_ARGUMENT, f"volume_path: nothing is at {request.volume_path!r}")
         if (kind == "folder") is volume.is_block:
             wanted = "a block volume's" if volume.is_block else "a mounted volume's"
-            raise DriverError(Code.INVALID_ARGUMENT, f"volume_path: {request.volume_path!r} is a {kind}, and not {wanted}")
+            raise DriverError(
+                Code.INVALID_ARGUMENT, f"volume_path: {request.volume_path!r} is a {kind}, and not {wanted}"
+            )
 
 
 def kind_of(path: Path) -> str:

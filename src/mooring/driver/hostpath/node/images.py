@@ -121,7 +121,9 @@ def _let_go(frozen: tuple[int, ...]) -> None:
         try:
             system.run(FREEZER, "--unfreeze", _path_of(folder))
         except system.ToolFailed as error:
-            _log.error("A file system stays frozen: run fsfreeze --unfreeze", path=os.readlink(_path_of(folder)), error=error)
+            _log.error(
+                "A file system stays frozen: run fsfreeze --unfreeze", path=os.readlink(_path_of(folder)), error=error
+            )
         finally:
             os.close(folder)
 

@@ -55,9 +55,15 @@ class MountMode:
             refusal = self._refusal()
         if refusal:
             raise ConfigError(f"mounting is asked for, and not possible: {refusal}")
-        missing = system.missing_tools((*filesystems.tools_for(filesystems.FS_TYPE), images.FREEZER)) if options.images else ()
+        missing = (
+            system.missing_tools((*filesystems.tools_for(filesystems.FS_TYPE), images.FREEZER))
+            if options.images
+            else ()
+        )
         if missing:
-            raise ConfigError(f"file systems are asked for, and {', '.join(missing)} not found on this machine: install e2fsprogs")
+            raise ConfigError(
+                f"file systems are asked for, and {', '.join(missing)} not found on this machine: install e2fsprogs"
+            )
 
     def _refusal(self) -> str:
         """Raises ConfigError where the trial tells nothing."""

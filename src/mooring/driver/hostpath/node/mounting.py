@@ -132,7 +132,9 @@ class RealMounts(Mounts):
         if mount is None:
             return False
         if not _is_of(mount, source):
-            raise targets.Occupied(f"something else is mounted on {str(path)!r} ({mount.source}, {mount.fs_type}): unmount it first")
+            raise targets.Occupied(
+                f"something else is mounted on {str(path)!r} ({mount.source}, {mount.fs_type}): unmount it first"
+            )
         return True
 
 
@@ -170,7 +172,9 @@ def _made(target: Path, *, is_file: bool) -> Iterator[None]:
     """An empty folder or file, removed again when the block fails and it was not there before. Raises Occupied, OSError."""
     is_there = os.path.lexists(target)
     if is_there and not _is_empty(target, is_file=is_file):
-        raise targets.Occupied(f"{str(target)!r} exists, and is no empty {'file' if is_file else 'folder'}: move it away")
+        raise targets.Occupied(
+            f"{str(target)!r} exists, and is no empty {'file' if is_file else 'folder'}: move it away"
+        )
     if is_file and not is_there:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
     elif not is_there:

@@ -60,7 +60,9 @@ class NodePart(msgspec.Struct, frozen=True):
             self.core.journal.put(self.core.state.with_volume(volume.used(use)))
         await self.core.journal.flushed()
 
-    def source(self, volume: Volume, capability: csi.VolumeCapability | None = None, *, readonly: bool = False) -> Source:
+    def source(
+        self, volume: Volume, capability: csi.VolumeCapability | None = None, *, readonly: bool = False
+    ) -> Source:
         """The volume's data, wanted as the capability says."""
         mount = csi.VolumeCapability.MountVolume() if capability is None else capability.mount
         path = self.core.folder.data(volume.id)

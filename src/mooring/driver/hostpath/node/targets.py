@@ -52,7 +52,9 @@ class Targets(Plugin):
         checks.check_fits(volume, capability)
         check_reach(volume, node.node_id, node.core.layout)
         if not volume.inline_id and node.core.options.attach and volume.on(node.node_id) is None:
-            raise DriverError(Code.FAILED_PRECONDITION, f"volume {volume.id!r} is no longer attached to node {node.node_id!r}")
+            raise DriverError(
+                Code.FAILED_PRECONDITION, f"volume {volume.id!r} is no longer attached to node {node.node_id!r}"
+            )
         checks.check_same_target(volume, use, str(target), readonly=self._readonly(volume, request))
 
     def _readonly(self, volume: Volume, request: csi.NodePublishVolumeRequest) -> bool:
@@ -135,7 +137,9 @@ class Targets(Plugin):
         core = self._node.core
         volume_id = f"vol-{core.randomness.uid()}"
         creation = self._creation(request)
-        volume = planned(core.state, creation, core.layout, core.limits, volume_id, core.now_ns(), images=core.options.images)
+        volume = planned(
+            core.state, creation, core.layout, core.limits, volume_id, core.now_ns(), images=core.options.images
+        )
         volume = msgspec.structs.replace(volume, inline_id=request.volume_id)
         try:
             core.folder.make(volume.id, volume.capacity_bytes if volume.is_file else None)

@@ -99,7 +99,11 @@ class NodePods:
 
     def _csi_driver_changed(self, change: Change[CSIDriver]) -> Iterator[Key]:
         """The pods of a driver that has come to want its volumes published again and again."""
-        if change.new is None or not change.new.spec.requires_republish or (change.old and change.old.spec.requires_republish):
+        if (
+            change.new is None
+            or not change.new.spec.requires_republish
+            or (change.old and change.old.spec.requires_republish)
+        ):
             return
         for state in self._actual.states_of_driver(change.key.name):
             yield from (key for uid in state.publications if (key := self._actual.keys.get(uid)) is not None)
@@ -155,7 +159,9 @@ class NodePods:
         wanted, problems = await self._wishes.resolve(pod)
         if self._actual.pod(uid) is None:
             return  # it has gone meanwhile, and wants nothing
-        before = {unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()}
+        before = {
+            unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()
+        }
         here, has_started = self._actual.states_of_pod(uid), pod.status.phase not in NOT_STARTED
         wanted, kept = beside_what_is_kept(uid, wanted, before, here, has_started=has_started, is_whole=not problems)
         if problems := [*problems, *kept]:
@@ -189,7 +195,9 @@ class NodePods:
         """It says nothing about a pod that has changed since: it may have ended."""
         now = self._clock.wall_s()
         status = {"phase": "Running", "conditions": running_conditions(pod, now), **running_containers(pod, now)}
-        patch = strategic_patch({"metadata": {"resourceVersion": pod.metadata.resource_version}, "status": status}, of=pod)
+        patch = strategic_patch(
+            {"metadata": {"resourceVersion": pod.metadata.resource_version}, "status": status}, of=pod
+        )
         key = key_of(pod)
         answer = await self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status")
         self._actual.pods.wrote(answer)
@@ -209,7 +217,9 @@ class NodePods:
         await self._folders.remove(uid)
         if pod.metadata.deletion_timestamp is None:
             return Result(why.PodFinished())
-        if not all(map(self._in_use.has, self._actual.here)):  # without pods and reports, what is staged here would be detached
+        if not all(
+            map(self._in_use.has, self._actual.here)
+        ):  # without pods and reports, what is staged here would be detached
             return Result(why.PodUnreported(), waits_for=frozenset({REPORTED}))
         try:
             if is_kept_unended(pod):
@@ -258,11 +268,16 @@ def running_containers(pod: Pod, now: float) -> dict[str, list[dict[str, Any]]]:
 def ended_containers(pod: Pod, now: float) -> dict[str, list[dict[str, Any]]]:
     """Each has ended with its pod."""
     killed = _ended(137, "Error", now)
-    before = [_of(one, killed if one.restart_policy == "Always" else _ended(0, "Completed", now)) for one in pod.spec.init_containers or ()]
+    before = [
+        _of(one, killed if one.restart_policy == "Always" else _ended(0, "Completed", now))
+        for one in pod.spec.init_containers or ()
+    ]
     return _statuses([_of(one, killed) for one in pod.spec.containers or ()], before)
 
 
-def _statuses(containers: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def _statuses(
+    containers: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]]
+) -> dict[str, list[dict[str, Any]]]:
     found = {"containerStatuses": list(containers), "initContainerStatuses": list(before)}
     return {field: statuses for field, statuses in found.items() if statuses}
 
@@ -280,4 +295,7 @@ def _ended(code: int, reason: str, now: float) -> dict[str, Any]:
 def running_conditions(pod: Pod, now: float) -> list[dict[str, str]]:
     """Those of a pod that runs; one that was otherwise says since when. now: seconds since the epoch."""
     changed = {one.type for one in pod.status.conditions or () if one.status != TRUE}
-    return [{"type": kind, "status": TRUE, **({"lastTransitionTime": rfc3339(now)} if kind in changed else {})} for kind in _KINDS]
+    return [
+        {"type": kind, "status": TRUE, **({"lastTransitionTime": rfc3339(now)} if kind in changed else {})}
+        for kind in _KINDS
+    ]

@@ -42,7 +42,9 @@ def mount_label(default: str, pod: Pod, volume_name: str) -> str:
     labels = {_label(default, options) for options in _options(pod, volume_name)}
     if len(labels) > 1:
         both = '" and "'.join(sorted(labels)[:2])
-        raise LabelConflict(f'volume {volume_name}: the pod\'s containers use it with different SELinux labels, "{both}"')
+        raise LabelConflict(
+            f'volume {volume_name}: the pod\'s containers use it with different SELinux labels, "{both}"'
+        )
     return labels.pop() if labels else ""
 
 

@@ -27,7 +27,14 @@ from mooring.node.drivers import Drivers
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.pods.selinux import LabelConflict, mount_label
 from mooring.node.volumes.state.actual import Stand, VolumeState
-from mooring.node.volumes.state.desired import PodUse, Volume, decide_growth, of_inline_source, of_persistent_volume, size_bytes_of
+from mooring.node.volumes.state.desired import (
+    PodUse,
+    Volume,
+    decide_growth,
+    of_inline_source,
+    of_persistent_volume,
+    size_bytes_of,
+)
 from mooring.node.volumes.steps.requests import EXPANDS
 
 PodWishes: TypeAlias = Mapping[str, tuple[Volume, PodUse]]
@@ -56,7 +63,11 @@ def used_volumes(pod: Pod) -> tuple[tuple[PodVolume, bool, bool], ...]:
 
 
 def _brings_storage(volume: PodVolume) -> bool:
-    return bool(volume.csi or volume.persistent_volume_claim or volume.ephemeral) or is_migratable(volume) or _foreign_source(volume) != ""
+    return (
+        bool(volume.csi or volume.persistent_volume_claim or volume.ephemeral)
+        or is_migratable(volume)
+        or _foreign_source(volume) != ""
+    )
 
 
 def _foreign_source(volume: PodVolume) -> str:
@@ -84,7 +95,12 @@ class Wishes:
     """
 
     def __init__(
-        self, cluster: Cluster, driver_spec: Callable[[str], CSIDriverSpec], drivers: Drivers, *, labels_all: bool = False
+        self,
+        cluster: Cluster,
+        driver_spec: Callable[[str], CSIDriverSpec],
+        drivers: Drivers,
+        *,
+        labels_all: bool = False,
     ) -> None:
         self._cluster, self._driver_spec, self._drivers, self._labels_all = cluster, driver_spec, drivers, labels_all
         self.default_label = ""  # until the host is known
@@ -115,7 +131,9 @@ class Wishes:
     async def _resolved(self, pod: Pod, pod_volume: PodVolume) -> tuple[Volume, PodUse]:
         if pod_volume.csi is not None:
             source = pod_volume.csi
-            volume = of_inline_source(source, pod_uid=pod.metadata.uid, pod_namespace=pod.metadata.namespace, volume_name=pod_volume.name)
+            volume = of_inline_source(
+                source, pod_uid=pod.metadata.uid, pod_namespace=pod.metadata.namespace, volume_name=pod_volume.name
+            )
             return volume, _use(pod, pod_volume.name, volume, read_only=bool(source.read_only))
         if pod_volume.persistent_volume_claim is not None or pod_volume.ephemeral:
             return await self._claimed(pod, pod_volume)
@@ -171,7 +189,9 @@ class Wishes:
         try:
             pv = await self._cluster.get(PERSISTENT_VOLUMES, claim.spec.volume_name)
         except NotFound as error:
-            raise UnusableVolume(f"{where}: failed to fetch PV {claim.spec.volume_name} from API server: {error}") from None
+            raise UnusableVolume(
+                f"{where}: failed to fetch PV {claim.spec.volume_name} from API server: {error}"
+            ) from None
         if pv.spec.claim_ref is None:
             nil = "it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
             raise UnusableVolume(f"{where}: found PV object {pv.metadata.name} but {nil}")
@@ -255,7 +275,9 @@ def beside_what_is_kept(
         if unique in wanted or state.volume.is_inline:
             continue
         had = _had(uid, state, before.get(unique))
-        replacing = [one for one, wish in new.items() if _replaces(wish, had, has_started=has_started, is_whole=is_whole)]
+        replacing = [
+            one for one, wish in new.items() if _replaces(wish, had, has_started=has_started, is_whole=is_whole)
+        ]
         problems += [_told(*new[one], had) for one in replacing]
         for one in replacing:
             settled.pop(one, None)
@@ -279,7 +301,11 @@ def _had(uid: str, state: VolumeState, before: tuple[Volume, PodUse] | None) -> 
     was_found = publication is not None and publication.was_found
     return _Had(
         state.volume.handle,
-        publication.spec_name if publication is not None else before[0].spec_name if before is not None else state.volume.spec_name,
+        publication.spec_name
+        if publication is not None
+        else before[0].spec_name
+        if before is not None
+        else state.volume.spec_name,
         before[1].volume_name if before is not None else "",
         is_done=was_found or (publication is not None and publication.stand is Stand.DONE),
         is_given_up=before is None and not was_found,
@@ -299,4 +325,6 @@ def _replaces(new: tuple[Volume, PodUse], had: _Had, *, has_started: bool, is_wh
 
 
 def _told(volume: Volume, use: PodUse, had: _Had) -> str:
-    return str(why.ClaimMadeAnew(f"{use.namespace}/{use.claim}", volume.handle, volume.spec_name, had.handle, had.spec_name))
+    return str(
+        why.ClaimMadeAnew(f"{use.namespace}/{use.claim}", volume.handle, volume.spec_name, had.handle, had.spec_name)
+    )

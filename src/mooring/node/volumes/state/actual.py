@@ -99,7 +99,11 @@ class VolumeState(msgspec.Struct):
     @property
     def is_empty(self) -> bool:
         """True when nothing of the volume is on this node, or about to be."""
-        return not self.at_work and self.device is Stand.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
+        return (
+            not self.at_work
+            and self.device is Stand.ABSENT
+            and all(one.stand is Stand.ABSENT for one in self.publications.values())
+        )
 
     @property
     def is_mounted(self) -> bool:
@@ -243,7 +247,9 @@ class ActualState:
         attached = attached_to(change.object) - (attached_to(old) if old is not None else frozenset())
         has_other_labels = old is None or old.metadata.labels != change.object.metadata.labels
         for state in self.states.values():
-            if (state.attachable and state.volume.unique in attached) or (has_other_labels and state.volume.affinity is not None):
+            if (state.attachable and state.volume.unique in attached) or (
+                has_other_labels and state.volume.affinity is not None
+            ):
                 yield state.volume.unique
 
     def has_all(self, uid: str) -> bool:

@@ -91,7 +91,9 @@ class Volume(msgspec.Struct, frozen=True):
 
     def labelled(self, label: str) -> Volume:
         """The volume with the mount option for this SELinux label; "" adds none."""
-        return msgspec.structs.replace(self, mount_options=(*self.mount_options, f'context="{label}"')) if label else self
+        return (
+            msgspec.structs.replace(self, mount_options=(*self.mount_options, f'context="{label}"')) if label else self
+        )
 
     @property
     def is_for_one_pod(self) -> bool:
@@ -166,7 +168,9 @@ def decide_growth(claim: PersistentVolumeClaim, pv: PersistentVolume) -> Growth 
     status, meta = claim.status, claim.metadata
     allocated, step = (status.allocated_resources or {}).get("storage"), resize_step(claim)
     requested = (claim.spec.resources.requests or {}).get("storage", "")
-    growth = functools.partial(Growth, meta.namespace, meta.name, meta.resource_version, requested=requested, claim_uid=meta.uid)
+    growth = functools.partial(
+        Growth, meta.namespace, meta.name, meta.resource_version, requested=requested, claim_uid=meta.uid
+    )
     if step in (PENDING, IN_PROGRESS) and allocated:
         return growth(allocated, in_progress=step == IN_PROGRESS)
     has, is_given = (status.capacity or {}).get("storage"), (pv.spec.capacity or {}).get("storage")
@@ -179,7 +183,9 @@ def decide_growth(claim: PersistentVolumeClaim, pv: PersistentVolume) -> Growth 
 
 
 CLAIM: Final = slim(
-    metadata=slim(), spec=slim("access_modes"), status=slim(allocated_resource_statuses=only("storage"), capacity=only("storage"))
+    metadata=slim(),
+    spec=slim("access_modes"),
+    status=slim(allocated_resource_statuses=only("storage"), capacity=only("storage")),
 )
 """The part of a claim that `is_the_nodes_turn` reads."""
 
@@ -212,7 +218,9 @@ class DesiredState:
 
     def __init__(self, changed: Callable[[str], None], known: Callable[[], None] = lambda: None) -> None:
         self._changed, self._known = changed, known
-        self._volumes: dict[str, dict[str, Volume]] = {}  # by volume, then by PersistentVolume: several may name one volume
+        self._volumes: dict[
+            str, dict[str, Volume]
+        ] = {}  # by volume, then by PersistentVolume: several may name one volume
         self._uses: dict[str, dict[str, PodUse]] = {}  # by volume, then by pod
         self._of_pod: dict[str, frozenset[str]] = {}  # the volumes of each pod that was looked at
         self._unseen: set[str] = set()  # pods that are there, and were not looked at yet
@@ -313,7 +321,9 @@ class DesiredState:
     def _tidy(self, unique: str) -> None:
         """Forgets what no pod wants any more."""
         wanted = {use.spec_name for use in self.uses(unique).values()}
-        self._volumes[unique] = {name: volume for name, volume in self._volumes.get(unique, {}).items() if name in wanted}
+        self._volumes[unique] = {
+            name: volume for name, volume in self._volumes.get(unique, {}).items() if name in wanted
+        }
         if not wanted:
             del self._volumes[unique]
             self._uses.pop(unique, None)

@@ -53,7 +53,9 @@ def staging_record(driver: str, handle: str, label: str = "") -> dict[str, str]:
     return {"driverName": driver, "volumeHandle": handle} | _labelled(label)
 
 
-def publish_record(driver: str, handle: str, *, spec_name: str, node: str, attachment: str, mode: str, label: str = "") -> dict[str, str]:
+def publish_record(
+    driver: str, handle: str, *, spec_name: str, node: str, attachment: str, mode: str, label: str = ""
+) -> dict[str, str]:
     """mode: PERSISTENT, EPHEMERAL, or "" for block volumes, whose records have no mode.
 
     attachment: the VolumeAttachment's name, always. label: as in staging_record.
@@ -107,7 +109,9 @@ def read_record(folder: Path) -> dict[str, str] | None:
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             raise BadRecord(f"{path}: not a regular file")
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would wait for its writer
+        descriptor = os.open(
+            path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )  # a pipe would wait for its writer
     except (FileNotFoundError, NotADirectoryError):
         return None
     with os.fdopen(descriptor, "rb") as file:
@@ -149,7 +153,8 @@ def read_mount_table(root: Path = Path("/")) -> MountTable:
     if real == given:
         return MountTable(mounts)
     moved = (
-        msgspec.structs.replace(one, point=given + one.point.removeprefix(real)) if is_within(one.point, real) else one for one in mounts
+        msgspec.structs.replace(one, point=given + one.point.removeprefix(real)) if is_within(one.point, real) else one
+        for one in mounts
     )
     return MountTable(moved)
 
@@ -277,5 +282,7 @@ def remove_folder(folder: Path) -> None:
         raise LeftOver(f"{folder} is no folder: look what it is, and remove it by hand") from None
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EBUSY, errno.EEXIST):
-            raise LeftOver(f"{folder} can't be removed ({error.strerror}): look what is in it, and remove it by hand") from None
+            raise LeftOver(
+                f"{folder} can't be removed ({error.strerror}): look what is in it, and remove it by hand"
+            ) from None
         raise

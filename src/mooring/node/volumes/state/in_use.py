@@ -63,10 +63,14 @@ class InUseReport:
         self._writer = ObjectWriter(runtime.cluster, NODES, nodes)
         self._has_started = False
         self._is_awaited = False
-        self._reports: frozenset[str] | None = None  # what the Node says, None while that is not known; certain to be there
+        self._reports: frozenset[str] | None = (
+            None  # what the Node says, None while that is not known; certain to be there
+        )
         self._is_unsure = False  # a write is on its way, or its answer was lost
         how = Deciding(self._decide, self._perform, _tell_nobody, work="report the volumes in use")
-        self.controller: Controller[str] = Controller(runtime, "node-in-use", how, workers=1, backoff=BACK_OFF, label="node", log=_log)
+        self.controller: Controller[str] = Controller(
+            runtime, "node-in-use", how, workers=1, backoff=BACK_OFF, label="node", log=_log
+        )
         self.controller.watch(nodes, self._node_changed)
 
     def start(self) -> None:
@@ -114,7 +118,9 @@ class InUseReport:
         for wanted in decision.actions:
             was_unsure = self._is_unsure
             assert self._reports is not None
-            self._reports &= wanted  # what this write takes away is in use no more from here on, whatever becomes of its answer
+            self._reports &= (
+                wanted  # what this write takes away is in use no more from here on, whatever becomes of its answer
+            )
             self._is_unsure = True
             try:
                 await self._write(wanted, was_unsure=was_unsure)

@@ -56,7 +56,9 @@ class OnDisk(msgspec.Struct):
             if record is not None and not fits(record, folder):
                 raise BadRecord(f"{folder / RECORD}: it is another volume's: {record}")
         except (BadRecord, OSError) as error:
-            _log.error("A volume's record can't be read; put it right, or remove it and what is mounted beside it", error=error)
+            _log.error(
+                "A volume's record can't be read; put it right, or remove it and what is mounted beside it", error=error
+            )
             self.records_count += 1
             self.unread_count += 1
             return None
@@ -76,7 +78,9 @@ def find_volumes(layout: KubeletLayout, known_names: Iterable[str] = ()) -> OnDi
         try:
             _read_pod(found, states, layout, folder.name, mounts)
         except OSError as error:
-            _log.error("The volumes in a pod's folder can't be listed; that is tried again", error=error, folder=str(folder))
+            _log.error(
+                "The volumes in a pod's folder can't be listed; that is tried again", error=error, folder=str(folder)
+            )
             found.unread.unlisted_pods.add(folder.name)
             if mounted := _mounted_in(layout.pod_volumes(folder.name), mounts):
                 found.unread.in_pods[folder.name] = mounted
@@ -119,7 +123,9 @@ def find_device(layout: KubeletLayout, folder: str) -> OnDisk:
     return found
 
 
-def _read_pod(found: OnDisk, states: dict[str, VolumeState], layout: KubeletLayout, uid: str, mounts: MountTable) -> None:
+def _read_pod(
+    found: OnDisk, states: dict[str, VolumeState], layout: KubeletLayout, uid: str, mounts: MountTable
+) -> None:
     unread = set(_mounted_in(layout.pod_volumes(uid), mounts))
     for volume_folder in list(folders_in(layout.pod_volumes(uid))):
         if (record := found.read(volume_folder, _is_published)) is not None:
@@ -128,17 +134,25 @@ def _read_pod(found: OnDisk, states: dict[str, VolumeState], layout: KubeletLayo
         elif _has_record(volume_folder):
             unread.add(volume_folder.name)
     if unread:
-        _log.error("Volumes may be mounted in a pod's folder, and no record tells which", pod_uid=uid, folders=sorted(unread))
+        _log.error(
+            "Volumes may be mounted in a pod's folder, and no record tells which", pod_uid=uid, folders=sorted(unread)
+        )
         found.unread.in_pods[uid] = frozenset(unread)
 
 
-def _read_device(found: OnDisk, states: dict[str, VolumeState], layout: KubeletLayout, folder: str, mounts: MountTable) -> None:
+def _read_device(
+    found: OnDisk, states: dict[str, VolumeState], layout: KubeletLayout, folder: str, mounts: MountTable
+) -> None:
     record_folder = layout.block_record_folder(folder)
     if (record := found.read(record_folder, _is_mapped)) is not None:
         try:
             _mapped(states, layout, record)
         except OSError as error:
-            _log.error("The pods of a raw device can't be listed; it stays until they can", error=error, folder=str(record_folder.parent))
+            _log.error(
+                "The pods of a raw device can't be listed; it stays until they can",
+                error=error,
+                folder=str(record_folder.parent),
+            )
     elif record_folder.parent not in _shared_by_devices(layout):
         try:
             pods = _pods_of_device(layout, folder)
@@ -146,7 +160,9 @@ def _read_device(found: OnDisk, states: dict[str, VolumeState], layout: KubeletL
         except OSError:
             pods, may_be_here = (), True
         if may_be_here:
-            _log.error("A raw device may be here, and no record tells which volume it is", folder=str(record_folder.parent))
+            _log.error(
+                "A raw device may be here, and no record tells which volume it is", folder=str(record_folder.parent)
+            )
             found.unread.devices[folder] = pods
 
 
@@ -176,7 +192,9 @@ def _remove_unrecorded_of(layout: KubeletLayout, driver_folder: Path) -> list[tu
     except OSError as error:
         _log.error("The volumes of a driver can't be listed; what was left unfinished stays", error=error)
         return []
-    return [left for folder in folders for left in _remove_unless_recorded(layout, folder, folder / "globalmount", folder)]
+    return [
+        left for folder in folders for left in _remove_unless_recorded(layout, folder, folder / "globalmount", folder)
+    ]
 
 
 def _remove_unless_recorded(layout: KubeletLayout, record_folder: Path, *folders: Path) -> list[tuple[Path, ...]]:
@@ -261,7 +279,9 @@ def _mapped(states: dict[str, VolumeState], layout: KubeletLayout, record: dict[
     """A raw device, with every pod for which a file or a link of it is there."""
     driver, handle, spec_name = record["driverName"], record["volumeHandle"], record.get("specVolID", "")
     unique = unique_name(driver, handle)
-    state = VolumeState(Volume(unique, driver, handle, spec_name, is_block=True, is_known=False), Stand.UNCERTAIN, device_was_found=True)
+    state = VolumeState(
+        Volume(unique, driver, handle, spec_name, is_block=True, is_known=False), Stand.UNCERTAIN, device_was_found=True
+    )
     state.may_be_staged = not _is_absent(layout.block_staging(spec_name))
     states[unique] = state
     for uid in _pods_of_device(layout, spec_name):
@@ -270,7 +290,9 @@ def _mapped(states: dict[str, VolumeState], layout: KubeletLayout, record: dict[
 
 def _pods_of_device(layout: KubeletLayout, spec_name: str) -> tuple[str, ...]:
     """The pods for which a file or a link of the device is there. Raises OSError."""
-    linked = {folder.name for folder in folders_in(layout.pods) if layout.block_link(folder.name, spec_name).is_symlink()}
+    linked = {
+        folder.name for folder in folders_in(layout.pods) if layout.block_link(folder.name, spec_name).is_symlink()
+    }
     published = layout.block_publish(spec_name, "pod").parent
     return tuple(sorted(linked | _names(published) | _names(layout.block_map(spec_name))))
 

@@ -54,7 +54,9 @@ class Announcements:
 
     def tell_claim(self, growth: Growth, type: str, reason: str, text: str) -> None:
         """The same for a claim that grows."""
-        claim = ObjectReference("v1", "PersistentVolumeClaim", growth.namespace, growth.claim, growth.claim_uid, growth.claim_version)
+        claim = ObjectReference(
+            "v1", "PersistentVolumeClaim", growth.namespace, growth.claim, growth.claim_uid, growth.claim_version
+        )
         self._events.event(claim, type, reason, text)
 
     def forget_pod(self, uid: str) -> None:
@@ -83,7 +85,9 @@ class Announcements:
     def slow(self, state: VolumeState, do: Do, step: str, text: str) -> None:
         for uid in self._pods_of(state, do):
             about = f'{_kind(state)}.{step} of volume "{self._name(state, uid)}" takes long: {text}'
-            self.announce(uid, state.volume.unique, about, "FailedMapVolume" if state.volume.is_block else "FailedMount")
+            self.announce(
+                uid, state.volume.unique, about, "FailedMapVolume" if state.volume.is_block else "FailedMount"
+            )
 
     def _pods_of(self, state: VolumeState, do: Do) -> list[str]:
         """The pods whose users are to hear of the step."""

@@ -71,7 +71,9 @@ class Attachments:
     async def _tell_unattached(self, state: VolumeState) -> None:
         volume = state.volume
         cause, code = await self._error(volume)
-        is_full = code == Code.RESOURCE_EXHAUSTED and bool(self._actual.driver_spec(volume.driver).node_allocatable_update_period_seconds)
+        is_full = code == Code.RESOURCE_EXHAUSTED and bool(
+            self._actual.driver_spec(volume.driver).node_allocatable_update_period_seconds
+        )
         if is_full:
             self._on_full(volume.driver)
         for uid, use in list(self._actual.desired.uses(volume.unique).items()):
@@ -89,7 +91,9 @@ class Attachments:
             error = (await self._cluster.get(VOLUME_ATTACHMENTS, self._name(volume))).status.attach_error
         except ApiError as refusal:
             return str(refusal), None
-        return (error.message, error.error_code) if error is not None else ("the attacher has not attached it yet", None)
+        return (
+            (error.message, error.error_code) if error is not None else ("the attacher has not attached it yet", None)
+        )
 
     async def _reject(self, uid: str, reason: str, message: str) -> None:
         """A pod that runs is not: it has its volumes, or had them before a restart."""
@@ -126,7 +130,11 @@ class Attachments:
         elif found.metadata.deletion_timestamp is not None:
             self._look_later(state, "an earlier VolumeAttachment is being deleted")
         elif found.status.attached:
-            state.attachment, state.attach_wait, state.context = Stand.DONE, None, found.status.attachment_metadata or {}
+            state.attachment, state.attach_wait, state.context = (
+                Stand.DONE,
+                None,
+                found.status.attachment_metadata or {},
+            )
         elif found.status.attach_error is not None:
             raise _failed(found.status.attach_error.message)
         else:

@@ -27,7 +27,14 @@ from mooring.node.drivers import CALL_S
 from mooring.node.layout import KubeletLayout
 from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
 from mooring.node.volumes.state.desired import PodUse, Volume
-from mooring.node.volumes.state.folders import LeftOver, read_mount_table, remove_folder, remove_record, remove_target, write_record
+from mooring.node.volumes.state.folders import (
+    LeftOver,
+    read_mount_table,
+    remove_folder,
+    remove_record,
+    remove_target,
+    write_record,
+)
 from mooring.node.volumes.steps import requests
 from mooring.node.volumes.steps.requests import VolumeRequests
 from mooring.node.volumes.steps.tools import StepContext, StepTools
@@ -51,7 +58,9 @@ class BlockSteps(StepTools):
         stages = requests.STAGES in able
         secrets = await self._secret(volume.stage_secret, step) if stages else {}
         state.device, state.may_be_staged = Stand.UNCERTAIN, state.may_be_staged or stages
-        await self._on_disk(volume, step, lambda: self._files.begin(volume.spec_name, self._publish_record(volume, ""), stages=stages))
+        await self._on_disk(
+            volume, step, lambda: self._files.begin(volume.spec_name, self._publish_record(volume, ""), stages=stages)
+        )
         if stages:
             about = VolumeRequests(self._layout, volume, able, state.context or {})
             try:

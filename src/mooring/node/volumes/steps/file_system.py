@@ -68,7 +68,9 @@ class FileSystemSteps(StepTools):
         step = "SetUp"
         driver, able = await self._able(volume, step)
         policy = self._policy(volume, step)
-        if state.is_unstaged and requests.STAGES in able and not volume.is_inline:  # the driver has come to stage volumes since
+        if (
+            state.is_unstaged and requests.STAGES in able and not volume.is_inline
+        ):  # the driver has come to stage volumes since
             await self.stage(state, use)
         injected = await self._injection(volume, use, step)
         secrets = await self._secret(volume.publish_secret, step)
@@ -78,7 +80,9 @@ class FileSystemSteps(StepTools):
         before = publication.stand
         mode = EPHEMERAL if volume.is_inline else PERSISTENT
         publication.stand, state.label = Stand.UNCERTAIN, use.label
-        await self._on_disk(volume, step, self._files.begin, target.parent, self._publish_record(volume, mode, use.label), pod=use.uid)
+        await self._on_disk(
+            volume, step, self._files.begin, target.parent, self._publish_record(volume, mode, use.label), pod=use.uid
+        )
         try:
             await driver.rpc.node_publish_volume(about.publish(use, secrets, injected), Call(CALL_S))
         except DriverError as error:
@@ -106,7 +110,9 @@ class FileSystemSteps(StepTools):
         target = about.target(uid, publication.spec_name)
         driver = self._driver(volume, step)
         publication.stand = Stand.UNCERTAIN
-        await self._on_disk(volume, step, self._files.end_sub_paths, self._layout.sub_paths(uid, publication.spec_name), pod=uid)
+        await self._on_disk(
+            volume, step, self._files.end_sub_paths, self._layout.sub_paths(uid, publication.spec_name), pod=uid
+        )
         call = driver.rpc.node_unpublish_volume(about.unpublish(uid, publication.spec_name), Call(CALL_S))
         await self._take_back(volume, step, call, self._files.end, target.parent, target.name, pod=uid)
         state.was_given_back(uid, self._around.clock.now())
@@ -156,7 +162,9 @@ class FileSystemSteps(StepTools):
         """On threads of their own, for a walk can take longer than anything else may wait for a thread."""
         assert use.fs_group is not None
         walk, failure = Walk(target, use.fs_group, use.fs_group_policy), ""
-        work = self._around.threads.run(f"{volume.driver}/fs-group", walk.run, limit_s=None, about=f"{volume.unique}/{use.uid}")
+        work = self._around.threads.run(
+            f"{volume.driver}/fs-group", walk.run, limit_s=None, about=f"{volume.unique}/{use.uid}"
+        )
         try:
             async with asyncio.TaskGroup() as group:
                 walking = group.create_task(work, name=f"node/fs-group/{use.uid}")
@@ -186,4 +194,6 @@ class FileSystemSteps(StepTools):
         )
         while True:
             await self._around.clock.sleep(60.0)
-            self._around.tell(use, "Warning", "VolumePermissionChangeInProgress", f"{text}, processed {walk.count} files.")
+            self._around.tell(
+                use, "Warning", "VolumePermissionChangeInProgress", f"{text}, processed {walk.count} files."
+            )

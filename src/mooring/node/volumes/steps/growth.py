@@ -75,7 +75,9 @@ class GrowthSteps(StepTools):
 
     def _tell_read_only(self, state: VolumeState, use: PodUse, growth: Growth) -> None:
         state.publications[use.uid].told_size = growth.size
-        text = f'MountVolume.NodeExpandVolume failed for volume "{state.volume.spec_name}" requested read-only file system'
+        text = (
+            f'MountVolume.NodeExpandVolume failed for volume "{state.volume.spec_name}" requested read-only file system'
+        )
         self._around.tell(use, "Warning", "FileSystemResizeFailed", text)
         self._around.tell_claim(growth, "Warning", "FileSystemResizeFailed", text)
 
@@ -106,7 +108,11 @@ class GrowthSteps(StepTools):
                 await self._write(growth, patch)
             if error.code == Code.FAILED_PRECONDITION:
                 state.may_not_grow = True
-                _log.error("A volume may not grow in use; this node does not ask again", volume=state.volume.unique, reason=str(error))
+                _log.error(
+                    "A volume may not grow in use; this node does not ask again",
+                    volume=state.volume.unique,
+                    reason=str(error),
+                )
                 return
             if error.code in INFEASIBLE_CODES:
                 state.grown = growth.claim_version
@@ -138,7 +144,9 @@ class GrowthSteps(StepTools):
         """Raises StepFailed, ClaimMoved."""
         patch = strategic_patch(body, of=growth.claim_uid)
         try:
-            return await self._around.cluster.patch(PERSISTENT_VOLUME_CLAIMS, growth.claim, patch, growth.namespace, subresource="status")
+            return await self._around.cluster.patch(
+                PERSISTENT_VOLUME_CLAIMS, growth.claim, patch, growth.namespace, subresource="status"
+            )
         except Conflict as error:
             raise ClaimMoved(STEP, f"the claim could not be written: {error}") from None
         except ApiError as error:
@@ -152,7 +160,10 @@ def is_still_due(growth: Growth, claim: PersistentVolumeClaim) -> bool:
     if growth.is_old:
         return not resize_step(claim) and size_bytes_of(claim) < growth.size_bytes
     allocated = (claim.status.allocated_resources or {}).get("storage", "")
-    return resize_step(claim) in (PENDING, IN_PROGRESS) and parse_quantity(allocated or "0").value == parse_quantity(growth.size).value
+    return (
+        resize_step(claim) in (PENDING, IN_PROGRESS)
+        and parse_quantity(allocated or "0").value == parse_quantity(growth.size).value
+    )
 
 
 def begun_patch(growth: Growth) -> dict[str, Any]:
@@ -177,7 +188,12 @@ def done_patch(growth: Growth, version: str) -> dict[str, Any]:
 
 def failed_patch(growth: Growth, text: str, now: str) -> dict[str, Any]:
     """A strategic merge patch of the status of this very claim, whatever has become of it meanwhile: the failure. now: RFC 3339."""
-    condition = {"type": "NodeResizeError", "status": "True", "lastTransitionTime": now, "message": f"failed to expand pvc with {text}"}
+    condition = {
+        "type": "NodeResizeError",
+        "status": "True",
+        "lastTransitionTime": now,
+        "message": f"failed to expand pvc with {text}",
+    }
     return {"status": {"conditions": [condition]}}
 
 

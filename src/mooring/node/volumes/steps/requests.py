@@ -70,12 +70,19 @@ def capability(volume: Volume, able: Collection[int], fs_group: int | None) -> c
     if volume.is_block:
         return csi.VolumeCapability(access_mode=mode, block=csi.VolumeCapability.BlockVolume())
     group = str(fs_group) if fs_group is not None and MOUNT_GROUP in able else ""
-    mount = csi.VolumeCapability.MountVolume(fs_type=volume.fs_type, mount_flags=volume.mount_options, volume_mount_group=group)
+    mount = csi.VolumeCapability.MountVolume(
+        fs_type=volume.fs_type, mount_flags=volume.mount_options, volume_mount_group=group
+    )
     return csi.VolumeCapability(access_mode=mode, mount=mount)
 
 
 def stage(
-    volume: Volume, staging: Path, able: Collection[int], fs_group: int | None, context: Mapping[str, str], secrets: Mapping[str, str]
+    volume: Volume,
+    staging: Path,
+    able: Collection[int],
+    fs_group: int | None,
+    context: Mapping[str, str],
+    secrets: Mapping[str, str],
 ) -> csi.NodeStageVolumeRequest:
     """context: the attachment's metadata."""
     return csi.NodeStageVolumeRequest(
@@ -141,11 +148,19 @@ class VolumeRequests(msgspec.Struct, frozen=True):
     def staging(self) -> Path:
         """Where the driver stages it."""
         volume = self.volume
-        return self.layout.block_staging(volume.spec_name) if volume.is_block else self.layout.staging(volume.driver, volume.handle)
+        return (
+            self.layout.block_staging(volume.spec_name)
+            if volume.is_block
+            else self.layout.staging(volume.driver, volume.handle)
+        )
 
     def target(self, pod_uid: str, spec_name: str) -> Path:
         """Where the driver publishes it to the pod."""
-        return self.layout.block_publish(spec_name, pod_uid) if self.volume.is_block else self.layout.target(pod_uid, spec_name)
+        return (
+            self.layout.block_publish(spec_name, pod_uid)
+            if self.volume.is_block
+            else self.layout.target(pod_uid, spec_name)
+        )
 
     def stage(self, use: PodUse, secrets: Mapping[str, str]) -> csi.NodeStageVolumeRequest:
         """use: of the first pod, whose group and label the volume gets."""
@@ -170,9 +185,13 @@ class VolumeRequests(msgspec.Struct, frozen=True):
         )
 
     def unpublish(self, pod_uid: str, spec_name: str) -> csi.NodeUnpublishVolumeRequest:
-        return csi.NodeUnpublishVolumeRequest(volume_id=self.volume.handle, target_path=str(self.target(pod_uid, spec_name)))
+        return csi.NodeUnpublishVolumeRequest(
+            volume_id=self.volume.handle, target_path=str(self.target(pod_uid, spec_name))
+        )
 
-    def expand(self, pod_uid: str, spec_name: str, size_bytes: int, secrets: Mapping[str, str]) -> csi.NodeExpandVolumeRequest:
+    def expand(
+        self, pod_uid: str, spec_name: str, size_bytes: int, secrets: Mapping[str, str]
+    ) -> csi.NodeExpandVolumeRequest:
         return expand(self.volume, self.target(pod_uid, spec_name), self.staging, self.able, size_bytes, secrets)
 
     def stats_path(self, pod_uid: str, spec_name: str) -> Path:
@@ -192,7 +211,11 @@ def stats(handle: str, path: Path) -> csi.NodeGetVolumeStatsRequest:
 def unsupported_mode(volume: Volume, modes: Sequence[str] | None) -> str:
     """The text about a driver that does not take volumes of this kind, "" for one that does. modes: the CSIDriver's."""
     mode, known = EPHEMERAL_MODE if volume.is_inline else PERSISTENT_MODE, modes or (PERSISTENT_MODE,)
-    return "" if mode in known else f'volume mode "{mode}" not supported by driver {volume.driver} (only supports {", ".join(known)})'
+    return (
+        ""
+        if mode in known
+        else f'volume mode "{mode}" not supported by driver {volume.driver} (only supports {", ".join(known)})'
+    )
 
 
 def sets_group(volume: Volume, use: PodUse, policy: str, able: Collection[int]) -> bool:
@@ -201,7 +224,9 @@ def sets_group(volume: Volume, use: PodUse, policy: str, able: Collection[int]) 
         return False
     if policy == "File":
         return True
-    return bool(volume.fs_type) and (volume.is_inline or bool({"ReadWriteOnce", "ReadWriteOncePod"} & set(volume.access_modes)))
+    return bool(volume.fs_type) and (
+        volume.is_inline or bool({"ReadWriteOnce", "ReadWriteOncePod"} & set(volume.access_modes))
+    )
 
 
 class Injected(msgspec.Struct, frozen=True):
@@ -262,14 +287,18 @@ class Injector:
         try:
             expires_at = parse_rfc3339(answer.status.expiration_timestamp)
         except ValueError as error:
-            raise ApiError(f"the token for audience {request.audience!r} has no expirationTimestamp that can be read: {error}") from None
+            raise ApiError(
+                f"the token for audience {request.audience!r} has no expirationTimestamp that can be read: {error}"
+            ) from None
         renew_at = min(now + (expires_at - now) * RENEW_SHARE, now + AGE_S_MAX)
         return _Token(answer.status.token, answer.status.expiration_timestamp, renew_at, expires_at)
 
 
 def _as_text(tokens: Mapping[str, _Token]) -> str:
     """As drivers get them, by audience."""
-    fields = {audience: {"token": token.text, "expirationTimestamp": token.expires} for audience, token in tokens.items()}
+    fields = {
+        audience: {"token": token.text, "expirationTimestamp": token.expires} for audience, token in tokens.items()
+    }
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 

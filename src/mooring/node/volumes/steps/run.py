@@ -115,9 +115,18 @@ class Steps:
         slots: MountSlots,
         ended: Callable[[VolumeState, Do, bool], Awaitable[None]],
     ) -> None:
-        self._context, self._actual, self._announcements, self._attachments = context, actual, announcements, attachments
+        self._context, self._actual, self._announcements, self._attachments = (
+            context,
+            actual,
+            announcements,
+            attachments,
+        )
         self._tasks, self._slots, self._ended = tasks, slots, ended
-        self._file_system, self._block, self._growth = FileSystemSteps(context), BlockSteps(context), GrowthSteps(context)
+        self._file_system, self._block, self._growth = (
+            FileSystemSteps(context),
+            BlockSteps(context),
+            GrowthSteps(context),
+        )
         self.watch = StepWatch(context.metrics, context.clock, announcements.slow)
 
     def stop_walks(self) -> None:
@@ -126,7 +135,9 @@ class Steps:
 
     def begin(self, state: VolumeState, do: Do, because: Because) -> None:
         """Carries out a step; it has to be possible to begin one."""
-        state.at_work[do.pod] = because  # so it stays reported in use, and the object of a pod stays that goes meanwhile
+        state.at_work[do.pod] = (
+            because  # so it stays reported in use, and the object of a pod stays that goes meanwhile
+        )
         state.is_alone = do.step is not Step.UNPUBLISH
         if do.step in MOUNTS:
             self._slots.take(state.volume.driver)
@@ -198,5 +209,7 @@ class Steps:
             publication = state.publications.setdefault(do.pod, Publication(own.spec_name, Stand.ABSENT))
             failure = publication.failure = self._growth.failure(publication.failure, error)
         retry_in_s = round(failure.not_before - self._context.clock.now(), 3)
-        _log.error("A step of a volume failed", step=error.step, volume=volume.unique, reason=str(error), retry_in_s=retry_in_s)
+        _log.error(
+            "A step of a volume failed", step=error.step, volume=volume.unique, reason=str(error), retry_in_s=retry_in_s
+        )
         self._announcements.failed(state, do, error)

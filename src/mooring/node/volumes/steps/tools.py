@@ -53,7 +53,9 @@ class Threads:
         self._pools: dict[str, DaemonPool] = {}
         self._left: dict[str, set[asyncio.Future[Any]]] = {}
 
-    async def run(self, driver: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S, about: str = "") -> T:
+    async def run(
+        self, driver: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S, about: str = ""
+    ) -> T:
         """Returns and raises as the work does. TimeoutError after limit_s: the thread is left to itself, for nothing can end it.
 
         about: a volume, or a volume in a pod; what was left to itself comes to its end before anything else is done about the same.
@@ -78,7 +80,9 @@ class Threads:
 
         def ended(doing: asyncio.Future[Any]) -> None:
             if not doing.cancelled() and (error := doing.exception()) is not None:
-                _log.error("Work on a volume's files that nobody waited for any more has failed", error=error, volume=about)
+                _log.error(
+                    "Work on a volume's files that nobody waited for any more has failed", error=error, volume=about
+                )
             self._left[about].discard(doing)
             if not self._left[about]:
                 del self._left[about]
@@ -139,7 +143,9 @@ class StepFailed(MooringError):
 
     is_shown = True
 
-    def __init__(self, step: str, text: str, *, reason: str = "FailedMount", uncertain: bool = False, is_pending: bool = False) -> None:
+    def __init__(
+        self, step: str, text: str, *, reason: str = "FailedMount", uncertain: bool = False, is_pending: bool = False
+    ) -> None:
         super().__init__(text)
         self.step = step
         self.reason = reason
@@ -172,7 +178,9 @@ def why_not_attached(attachment: VolumeAttachment, handle: str) -> str:
     if attachment.status.attached:
         return ""
     error = attachment.status.attach_error
-    return (error.message if error is not None else "") or f"volume {handle} is not attached: {attachment.metadata.name} does not say so"
+    return (
+        error.message if error is not None else ""
+    ) or f"volume {handle} is not attached: {attachment.metadata.name} does not say so"
 
 
 def noted_in(attachment: VolumeAttachment) -> Mapping[str, str]:
@@ -230,7 +238,9 @@ class StepTools:
         try:
             return await self._around.secrets.get(reference)
         except (ApiError, SecretError) as error:
-            raise self._failed(step, f"fetching secret {reference.namespace}/{reference.name} failed: {error}") from None
+            raise self._failed(
+                step, f"fetching secret {reference.namespace}/{reference.name} failed: {error}"
+            ) from None
 
     def _forget_secret(self, reference: SecretReference | None) -> None:
         if reference is not None:
@@ -262,7 +272,9 @@ class StepTools:
             label=label,
         )
 
-    async def _undo(self, volume: Volume, step: str, error: DriverError, end: Callable[..., None], *args: Any, pod: str = "") -> None:
+    async def _undo(
+        self, volume: Volume, step: str, error: DriverError, end: Callable[..., None], *args: Any, pod: str = ""
+    ) -> None:
         """Removes what was made for a call that has failed and done nothing. Raises StepFailed, with both errors, for what it has left."""
         try:
             await self._on_disk(volume, step, end, *args, pod=pod)
@@ -283,12 +295,17 @@ class StepTools:
             if error.code != Code.NOT_FOUND:
                 raise self._failed(step, str(error), uncertain=True, is_pending=error.code == Code.ABORTED) from None
             await self._undo(volume, step, error, end, *args, pod=pod)
-            _log.warning("The driver does not know a volume, and nothing of it is mounted: it counts as taken back", volume=volume.unique)
+            _log.warning(
+                "The driver does not know a volume, and nothing of it is mounted: it counts as taken back",
+                volume=volume.unique,
+            )
             return
         try:
             await self._on_disk(volume, step, end, *args, pod=pod)
         except StepFailed as left:
-            raise self._failed(step, f"the driver says that it has taken the volume back, but {left}", uncertain=True) from None
+            raise self._failed(
+                step, f"the driver says that it has taken the volume back, but {left}", uncertain=True
+            ) from None
 
     async def _on_disk(self, volume: Volume, step: str, work: Callable[..., T], *args: Any, pod: str = "") -> T:
         """Work on files and mounts, on a thread of the driver's. Raises StepFailed: what was begun may be half done.

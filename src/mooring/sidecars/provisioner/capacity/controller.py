@@ -92,7 +92,12 @@ class CapacityPublisher:
     def _volume_changed(self, change: Change[PersistentVolume]) -> Iterable[Item]:
         """A new volume of the driver takes room, whichever process made it."""
         pv, is_new = change.new, change.old is None and change.cause in (Cause.OWN_WRITE, Cause.WATCH)
-        if pv is None or not is_new or not self._capabilities.has_capacity or not is_provisioned_by(self._capabilities, pv):
+        if (
+            pv is None
+            or not is_new
+            or not self._capabilities.has_capacity
+            or not is_provisioned_by(self._capabilities, pv)
+        ):
             return ()
         places = places_of(pv)
         return self._items_at(places) if places else self._items_of(pv.spec.storage_class_name)
@@ -114,7 +119,9 @@ class CapacityPublisher:
         """Raises ConfigError."""
         runtime, options = self._runtime, self._options
         kind, owner = await preflight(runtime, options)
-        ours = Selection(options.namespace, f"{DRIVER_LABEL}={self._capabilities.name},{MANAGER_LABEL}={self._managed_by}")
+        ours = Selection(
+            options.namespace, f"{DRIVER_LABEL}={self._capabilities.name},{MANAGER_LABEL}={self._managed_by}"
+        )
         objects = self._own_caches.of(kind, selection=ours, indexes=CAPACITY_INDEXES)
         self.controller.watch(objects, self._object_changed)
         self._view = View(
@@ -178,7 +185,9 @@ class CapacityPublisher:
 
     def _class_changed(self, change: Change[StorageClass]) -> None:
         name, was_there = change.key.name, change.key.name in self._class_names
-        is_there = change.new is not None and counts(change.new, self._capabilities.name, self._options.for_immediate_binding)
+        is_there = change.new is not None and counts(
+            change.new, self._capabilities.name, self._options.for_immediate_binding
+        )
         if is_there:
             self._class_names.add(name)
         else:
@@ -188,7 +197,11 @@ class CapacityPublisher:
 
     def _object_changed(self, change: Change[CSIStorageCapacity]) -> None:
         """Our own writes wake nothing."""
-        if change.cause is not Cause.OWN_WRITE and self._view is not None and is_news(self._view, item_of(change.object)):
+        if (
+            change.cause is not Cause.OWN_WRITE
+            and self._view is not None
+            and is_news(self._view, item_of(change.object))
+        ):
             self._ask((item_of(change.object),))
 
     # -- gauges

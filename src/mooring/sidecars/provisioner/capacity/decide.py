@@ -63,7 +63,12 @@ def decide_write(view: View, item: Item, capacity: Capacity) -> Decision[Action]
 def is_news(view: View, item: Item) -> bool:
     """False when the objects of an item are as our newest write left them, or when there are none and shall be none."""
     written, published = view.written.get(item), view.published(item)
-    if written is not None and len(published) == 1 and matches(published[0], written) and is_owned(published[0], view.owner):
+    if (
+        written is not None
+        and len(published) == 1
+        and matches(published[0], written)
+        and is_owned(published[0], view.owner)
+    ):
         return False
     return bool(published) or view.wanted(item) is not None
 

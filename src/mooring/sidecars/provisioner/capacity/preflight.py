@@ -25,7 +25,9 @@ _IMPOSSIBLE_NAME: Final = "#%123-invalid-name"
 log = logger(__name__)
 
 
-async def preflight(runtime: Runtime, options: CapacityOptions) -> tuple[Kind[CSIStorageCapacity], OwnerReference | None]:
+async def preflight(
+    runtime: Runtime, options: CapacityOptions
+) -> tuple[Kind[CSIStorageCapacity], OwnerReference | None]:
     """The kind in the version that the server has, and the owner of its objects. Raises ConfigError."""
     cluster, namespace = runtime.cluster, options.namespace
     while True:
@@ -33,7 +35,9 @@ async def preflight(runtime: Runtime, options: CapacityOptions) -> tuple[Kind[CS
             kind = await capacity_kind(cluster, namespace)
             return kind, await owner_of(cluster, namespace, options.pod_name, options.owner_level)
         except PASSING as error:
-            log.error("could not learn what publishing capacity needs, trying again", error=error, retry_in_s=ASK_AGAIN_S)
+            log.error(
+                "could not learn what publishing capacity needs, trying again", error=error, retry_in_s=ASK_AGAIN_S
+            )
             await runtime.clock.sleep(ASK_AGAIN_S)
 
 
@@ -43,7 +47,9 @@ async def capacity_kind(cluster: Cluster, namespace: str) -> Kind[CSIStorageCapa
         kind = of_version(version)
         metadata = {"name": _IMPOSSIBLE_NAME, "namespace": namespace}
         try:
-            await cluster.create(kind.whole(), {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}, namespace)
+            await cluster.create(
+                kind.whole(), {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}, namespace
+            )
         except Invalid:
             return kind
         except NotServed:
@@ -51,7 +57,9 @@ async def capacity_kind(cluster: Cluster, namespace: str) -> Kind[CSIStorageCapa
         except PASSING:
             raise
         except ApiError as error:
-            raise ConfigError(f"enable-capacity: CSIStorageCapacity can't be used in namespace {namespace}: {error}") from error
+            raise ConfigError(
+                f"enable-capacity: CSIStorageCapacity can't be used in namespace {namespace}: {error}"
+            ) from error
         raise ConfigError(f'enable-capacity: the API server has taken a CSIStorageCapacity named "{_IMPOSSIBLE_NAME}"')
     raise ConfigError("enable-capacity: the API server has no CSIStorageCapacity in v1 or v1beta1")
 
@@ -84,13 +92,17 @@ async def _found(cluster: Cluster, kind: Kind[dict[str, Any]], namespace: str, n
 
 def _reference(kind: Kind[Any], found: dict[str, Any]) -> OwnerReference:
     meta = found["metadata"]
-    return OwnerReference(api_version=kind.api_version, kind=kind.name, name=meta["name"], uid=meta["uid"], controller=True)
+    return OwnerReference(
+        api_version=kind.api_version, kind=kind.name, name=meta["name"], uid=meta["uid"], controller=True
+    )
 
 
 def _controller(found: dict[str, Any]) -> OwnerReference | None:
     for one in found["metadata"].get("ownerReferences") or ():
         if one.get("controller"):
-            return OwnerReference(api_version=one["apiVersion"], kind=one["kind"], name=one["name"], uid=one["uid"], controller=True)
+            return OwnerReference(
+                api_version=one["apiVersion"], kind=one["kind"], name=one["name"], uid=one["uid"], controller=True
+            )
     return None
 
 

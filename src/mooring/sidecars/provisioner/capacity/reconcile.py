@@ -91,13 +91,20 @@ def changed_object(
     body |= {"apiVersion": kind.api_version, "kind": kind.name}
     body.pop("maximumVolumeSize", None)
     if owner is not None and not is_owned(obj, owner):
-        others = (msgspec.structs.replace(one, controller=None) for one in obj.metadata.owner_references or () if one.uid != owner.uid)
+        others = (
+            msgspec.structs.replace(one, controller=None)
+            for one in obj.metadata.owner_references or ()
+            if one.uid != owner.uid
+        )
         body["metadata"]["ownerReferences"] = msgspec.to_builtins([*others, owner])
     return {**body, **_amounts(capacity)}
 
 
 def _amounts(capacity: Capacity) -> dict[str, str]:
-    return {"capacity": capacity.capacity, **({} if capacity.maximum is None else {"maximumVolumeSize": capacity.maximum})}
+    return {
+        "capacity": capacity.capacity,
+        **({} if capacity.maximum is None else {"maximumVolumeSize": capacity.maximum}),
+    }
 
 
 def of_version(version: str) -> Kind[CSIStorageCapacity]:
@@ -166,7 +173,9 @@ class CapacityReconciler:
     async def _create(self, item: Item, capacity: Capacity) -> None:
         """Noted before the request: the watch may show the object before the answer is here."""
         self._written[item] = capacity
-        body = new_object(self._kind, self._namespace, item, capacity, self._view.driver_name, self._manager, self._view.owner)
+        body = new_object(
+            self._kind, self._namespace, item, capacity, self._view.driver_name, self._manager, self._view.owner
+        )
         self._objects.wrote(await self._cluster.create(self._kind, body, self._namespace))
 
     async def _update(self, item: Item, obj: CSIStorageCapacity, capacity: Capacity) -> None:

@@ -59,7 +59,9 @@ def counts(storage_class: StorageClass, driver_name: str, immediate_too: bool) -
 
 BY_ITEM: Final = "capacity/item"
 
-CAPACITY_INDEXES: Final[Mapping[str, Callable[[CSIStorageCapacity], Iterable[str]]]] = {BY_ITEM: lambda one: (index_value(item_of(one)),)}
+CAPACITY_INDEXES: Final[Mapping[str, Callable[[CSIStorageCapacity], Iterable[str]]]] = {
+    BY_ITEM: lambda one: (index_value(item_of(one)),)
+}
 
 
 class Capacity(msgspec.Struct, frozen=True):
@@ -94,7 +96,9 @@ class View(msgspec.Struct, frozen=True):
 class Segments:
     """changed: called with a place that has its first node, and with one that has lost its last."""
 
-    def __init__(self, driver_name: str, csi_nodes: Reader[CSINode], nodes: Reader[Node], changed: Callable[[Segment], None]) -> None:
+    def __init__(
+        self, driver_name: str, csi_nodes: Reader[CSINode], nodes: Reader[Node], changed: Callable[[Segment], None]
+    ) -> None:
         self._driver_name, self._csi_nodes, self._nodes, self._changed = driver_name, csi_nodes, nodes, changed
         self._place: dict[str, Segment] = {}
         self._nodes_in: Counter[Segment] = Counter()
@@ -123,7 +127,9 @@ class Segments:
     def _place_of(self, name: str) -> Segment | None:
         """The node's segment; None if the node lacks the driver, or a label that the driver names."""
         csi_node, node = self._csi_nodes.get(Key("", name)), self._nodes.get(Key("", name))
-        driver = next((d for d in (csi_node.spec.drivers if csi_node else None) or () if d.name == self._driver_name), None)
+        driver = next(
+            (d for d in (csi_node.spec.drivers if csi_node else None) or () if d.name == self._driver_name), None
+        )
         if driver is None or node is None:
             return None
         keys, labels = driver.topology_keys or (), node.metadata.labels or {}

@@ -61,7 +61,13 @@ class ClaimController:
     """
 
     def __init__(
-        self, env: Environment, view: View, tracker: IntentTracker, sources: SourceHolder, populating: EventRecorder, identity: str
+        self,
+        env: Environment,
+        view: View,
+        tracker: IntentTracker,
+        sources: SourceHolder,
+        populating: EventRecorder,
+        identity: str,
     ) -> None:
         self._view, self._tracker, self._clock = view, tracker, env.runtime.clock
         self._creation = VolumeCreation(env, view, tracker, sources, identity)
@@ -76,7 +82,13 @@ class ClaimController:
             about=self._about,
         )
         self._reconciler = ClaimReconciler(
-            env, view, tracker, self._creation, populating, self.controller.explain, lambda uid, error: self._pending.add(uid, error)
+            env,
+            view,
+            tracker,
+            self._creation,
+            populating,
+            self.controller.explain,
+            lambda uid, error: self._pending.add(uid, error),
         )
         self._pending = PendingVolumes(env, view, self._creation, self._reconciler, self.controller.apply_result)
         self.pending = self._pending.controller
@@ -98,7 +110,9 @@ class ClaimController:
 
     async def look_at_all(self) -> None:
         """A term begins."""
-        self.controller.add_later(newest_keys(self._view.claims, lambda claim: claim.metadata.uid if self._is_due(claim) else None))
+        self.controller.add_later(
+            newest_keys(self._view.claims, lambda claim: claim.metadata.uid if self._is_due(claim) else None)
+        )
 
     # -- waking claims
 
@@ -111,7 +125,9 @@ class ClaimController:
         elif self._is_due(new) and (change.cause is Cause.RESYNC or changed(old, new)):
             self.controller.add(new.metadata.uid)
         key = change.key
-        if changed(old, new, FOR_CLONES) and self._view.claims.by(BY_SOURCE, source_key(CLAIM_KIND, key.namespace, key.name)):
+        if changed(old, new, FOR_CLONES) and self._view.claims.by(
+            BY_SOURCE, source_key(CLAIM_KIND, key.namespace, key.name)
+        ):
             self.controller.tell(topics.claim(str(key)), anew=True)
 
     def _is_due(self, claim: PersistentVolumeClaim) -> bool:
@@ -256,7 +272,9 @@ class PendingVolumes:
             raise _not_stored(f"{error}; nor can it be deleted: {problem}") from problem
         failure = await self._creation.rejection.refused(order, secrets, saved, error, volume.volume_id)
         try:
-            self._apply(uid, await self._attempts.failed(attempt, intent.class_name, intent.source_kind, failure, order))
+            self._apply(
+                uid, await self._attempts.failed(attempt, intent.class_name, intent.source_kind, failure, order)
+            )
         except Retry as retry:
             self._apply(uid, retry)
 

@@ -123,19 +123,31 @@ class PvStore:
 class VolumeCreation:
     """sources: of volumes' data, to be held. identity: of this process, in the attributes of its volumes."""
 
-    def __init__(self, env: Environment, view: View, tracker: IntentTracker, sources: SourceHolder, identity: str) -> None:
-        self._driver, self._secrets, self._clock, self._timeout_s = env.driver, env.secrets, env.runtime.clock, env.options.timeout_s
+    def __init__(
+        self, env: Environment, view: View, tracker: IntentTracker, sources: SourceHolder, identity: str
+    ) -> None:
+        self._driver, self._secrets, self._clock, self._timeout_s = (
+            env.driver,
+            env.secrets,
+            env.runtime.clock,
+            env.options.timeout_s,
+        )
         self._view, self._records, self._tracker, self._bus = view, view.records, tracker, env.bus
         self._sources, self._identity = sources, identity
         self._owners = PvOwners(env.runtime, env.caches.volumes, view)
-        self.pv_store, self.rejection = PvStore(env, view, self._owners), VolumeRejection(env, view, tracker, self._owners)
+        self.pv_store, self.rejection = (
+            PvStore(env, view, self._owners),
+            VolumeRejection(env, view, tracker, self._owners),
+        )
         self._large = KeyLock("large")
 
     async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str] | None:
         """STORED; LATER when the volume is made and its object still to be stored, with the reason; None when there is none to be stored:
         the claim is gone, or has the volume from another request. Raises AttemptFailed.
         """
-        self._records.of(order.intent.uid).is_asking = True  # no await since the decision: the claim's volume is not being deleted
+        self._records.of(
+            order.intent.uid
+        ).is_asking = True  # no await since the decision: the claim's volume is not being deleted
         try:
             return await self._created(order, secrets, began)
         finally:
@@ -170,7 +182,9 @@ class VolumeCreation:
             return Save.STORED, ""
         volume = answer.volume
         others = tuple(self._view.others_naming(volume.volume_id, order.intent.volume_name))
-        body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._view.uses_topology)
+        body = volumes.completed(
+            order.intent.volume, volume, order.required_bytes, self._identity, self._view.uses_topology
+        )
         if order.intent.migrated:
             try:
                 body = as_in_tree(body)
@@ -246,12 +260,19 @@ class VolumeCreation:
         except ApiError as error:
             if uid not in self._tracker:
                 raise
-            log.info(2, "could not hold the source of a volume that may exist", why=str(error), source=f"{source.namespace}/{source.name}")
+            log.info(
+                2,
+                "could not hold the source of a volume that may exist",
+                why=str(error),
+                source=f"{source.namespace}/{source.name}",
+            )
 
     async def _ask(self, order: Order, secrets: Mapping[str, str]) -> csi.CreateVolumeResponse | None:
         """None where the driver has one volume of this name, which the claim has from another request. Raises AttemptFailed."""
         try:
-            return await self._driver.create_volume(await self._message(order, secrets), Call(self._timeout_s, order.intent.migrated))
+            return await self._driver.create_volume(
+                await self._message(order, secrets), Call(self._timeout_s, order.intent.migrated)
+            )
         except DriverError as error:
             if order.intent.secret is not None:  # perhaps it was the secret: read it anew next time
                 self._secrets.invalidate(order.intent.secret)

@@ -73,7 +73,11 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     kind = source_kind(claim)
     rest = record.rest
     try:
-        rests = rest is not None and now < rest.until and rest.fingerprint == fingerprint(view, claim, storage_class, looked)
+        rests = (
+            rest is not None
+            and now < rest.until
+            and rest.fingerprint == fingerprint(view, claim, storage_class, looked)
+        )
     except NotLookedUp as missing:
         return _looking_up(missing)
     if rest is not None and rests:
@@ -107,7 +111,9 @@ def fingerprint(view: View, claim: PersistentVolumeClaim, storage_class: Storage
     Raises NotLookedUp.
     """
     named = "".join((storage_class.parameters or {}).values())
-    notes = {key: value for key, value in (claim.metadata.annotations or {}).items() if f"pvc.annotations['{key}']" in named}
+    notes = {
+        key: value for key, value in (claim.metadata.annotations or {}).items() if f"pvc.annotations['{key}']" in named
+    }
     same_class = storage_class.metadata.uid, msgspec.structs.replace(storage_class, metadata=ObjectMeta())
     return claim.spec, selected_node(claim), notes, same_class, _attributes_uid(view, claim, looked)
 
@@ -199,7 +205,9 @@ def _is_going(view: View, intent: Intent) -> bool:
     is_released = pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
     if intent.stored_handle:
         return is_released or is_deleting(pv)
-    is_held = names.VOLUME_FINALIZER in finalizers_of(pv)  # it is deleted; a new process calls once more while its object asks for that
+    is_held = names.VOLUME_FINALIZER in finalizers_of(
+        pv
+    )  # it is deleted; a new process calls once more while its object asks for that
     return is_released and (is_held or not is_deleting(pv))
 
 
@@ -238,7 +246,9 @@ def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Dec
     return _decide_orphan(view, uid, now, looked)
 
 
-def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: Intent | None = None) -> Decision[Action]:
+def _decide_orphan(
+    view: View, uid: str, now: Instant, looked: Looked, wanted: Intent | None = None
+) -> Decision[Action]:
     """The volume of an intent may exist, and its claim is gone or has changed: the call is repeated as it was.
 
     wanted: the intent of the claim as it is now; its secret is used where the former one is gone.
@@ -288,7 +298,11 @@ def _secret_is_lost(view: View, intent: Intent, now: Instant, looked: Looked) ->
 
 def _looking_up(missing: NotLookedUp, *begins: Begin) -> Decision[Action]:
     wanted = missing.wanted
-    what = f"{wanted.kind.name} {wanted.namespace}/{wanted.name}" if wanted.namespace else f"{wanted.kind.name} {wanted.name}"
+    what = (
+        f"{wanted.kind.name} {wanted.namespace}/{wanted.name}"
+        if wanted.namespace
+        else f"{wanted.kind.name} {wanted.name}"
+    )
     return Decision(why.LookingUp(what), (*begins, LookUp(wanted)), again=True)
 
 

@@ -72,7 +72,11 @@ def decide_unusable_volume(order: Order, failure: Failure, owner: Save | None, e
         case Save.STORED:
             return Verdict(Fate.STORED, failure)
         case Save.LATER:
-            why = error if error.startswith(failure.error) else f"{failure.error}; its PersistentVolume can't be looked up: {error}"
+            why = (
+                error
+                if error.startswith(failure.error)
+                else f"{failure.error}; its PersistentVolume can't be looked up: {error}"
+            )
             return Verdict(Fate.LEFT, Failure(why, State.BACKGROUND))
         case Save.TAKEN:
             return _taken(error)
@@ -115,7 +119,11 @@ def after_deletion(order: Order, verdict: Verdict, problem: MooringError | None)
     """The failure to report once the volume was deleted, or could not be. problem: of the last try, None when the volume is gone."""
     failure = verdict.failure
     if problem is None:
-        error = f"{failure.error}. Volume {order.intent.volume_name} was deleted" if verdict.reports_deletion else failure.error
+        error = (
+            f"{failure.error}. Volume {order.intent.volume_name} was deleted"
+            if verdict.reports_deletion
+            else failure.error
+        )
         return msgspec.structs.replace(failure, error=error, state=State.FINISHED, proves_absent=True)
     error = f"{failure.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
     return Failure(error, State.BACKGROUND, from_driver=True)
@@ -229,7 +237,13 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 def owner_of(
-    found: PersistentVolume | None, intent: Intent, volume_id: str, *, driver_name: str, per_node: bool = False, refused: str = ""
+    found: PersistentVolume | None,
+    intent: Intent,
+    volume_id: str,
+    *,
+    driver_name: str,
+    per_node: bool = False,
+    refused: str = "",
 ) -> Owner:
     """found: None where no object has the name. refused: the reason that there will be none, "" where one was found a moment ago.
 

@@ -64,4 +64,6 @@ class ReleaseSource(msgspec.Struct, frozen=True):
     """The claim has its volume, which needs no source any more."""
 
 
-Action: TypeAlias = Begin | LookUp | LeaveToPopulator | Create | CleanUp | Fail | CountFailure | CloseIntent | ReleaseSource
+Action: TypeAlias = (
+    Begin | LookUp | LeaveToPopulator | Create | CleanUp | Fail | CountFailure | CloseIntent | ReleaseSource
+)

@@ -41,7 +41,9 @@ INFEASIBLE_S: Final = 300.0
 
 def report_failure(events: EventRecorder, claim: ObjectReference, error: str, *, infeasible: bool = False) -> None:
     """error: as external-provisioner words it, for people and for those who grep."""
-    text = f"Volume provisioning failed with infeasible error. Retries will be delayed. {error}" if infeasible else error
+    text = (
+        f"Volume provisioning failed with infeasible error. Retries will be delayed. {error}" if infeasible else error
+    )
     events.event(claim, "Warning", "ProvisioningFailed", text)
 
 
@@ -91,7 +93,11 @@ class AttemptFailures:
             attempt.log.error(f"failed to provision a volume that nobody waits for any more: {failure.error}")
             self._creation.forget(uid)
             return Result(why.Hindered(failure))
-        if after.node_unsuitable and claim is not None and await self._rescheduled(attempt, claim, failure, asks=after.other_node):
+        if (
+            after.node_unsuitable
+            and claim is not None
+            and await self._rescheduled(attempt, claim, failure, asks=after.other_node)
+        ):
             return self.from_the_start(uid, why.Hindered(failure))
         return self._comes_again(attempt, failure, after)
 
@@ -100,15 +106,21 @@ class AttemptFailures:
         uid, because = attempt.uid, why.Hindered(failure)
         match after.then:
             case Then.AT_ONCE:
-                attempt.log.error(f"what was asked for before can't be had, asking for what is wanted now: {failure.error}")
+                attempt.log.error(
+                    f"what was asked for before can't be had, asking for what is wanted now: {failure.error}"
+                )
                 return Result(because, again=True)
             case Then.REST:
                 record = self._records.of(uid)
                 record.rest = Rest(self._clock.now() + self._rest_s, after.fingerprint, failure.error, failure.topics)
                 record.looks = 0
-                attempt.log.error(f"failed to provision: {failure.error}", state=failure.state.value, retry_in_s=self._rest_s)
+                attempt.log.error(
+                    f"failed to provision: {failure.error}", state=failure.state.value, retry_in_s=self._rest_s
+                )
                 return msgspec.structs.replace(self.resting(uid, because, self._rest_s), keeps_backoff=False)
-        raise Retry(f"failed to provision: {failure.error}", heals=failure.topics, because=why.Ended(failure.state.value))
+        raise Retry(
+            f"failed to provision: {failure.error}", heals=failure.topics, because=why.Ended(failure.state.value)
+        )
 
     def resting(self, uid: str, because: Because, rest_s: float) -> Result:
         """Nobody watches attributes classes: a claim that has one is reconciled in the back-off, too."""
@@ -119,7 +131,9 @@ class AttemptFailures:
             rest_s = min(rest_s, self._backoff.jittered_s(record.looks, self._runtime.randomness))
         return Result(because, waits_for=heals, after_s=rest_s, keeps_backoff=True)
 
-    async def _rescheduled(self, attempt: Attempt, claim: PersistentVolumeClaim, failure: Failure, *, asks: bool) -> bool:
+    async def _rescheduled(
+        self, attempt: Attempt, claim: PersistentVolumeClaim, failure: Failure, *, asks: bool
+    ) -> bool:
         """True when the scheduler has been asked for another node than the claim's: then the claim waits for that."""
         record = self._records.of(attempt.uid)
         record.reschedules += 1

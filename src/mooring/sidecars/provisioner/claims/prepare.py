@@ -62,7 +62,9 @@ def volume_name(view: View, uid: str) -> str:
     problems = dns_subdomain(name)
     if problems:  # the API server would refuse the object, after the volume was made
         shown = shortened(name, NAME_BYTES_SHOWN)
-        raise finished(f'volume-name-prefix leads to "{shown}", which can\'t be the name of a PersistentVolume: {"; ".join(problems)}')
+        raise finished(
+            f'volume-name-prefix leads to "{shown}", which can\'t be the name of a PersistentVolume: {"; ".join(problems)}'
+        )
     return name
 
 
@@ -164,7 +166,9 @@ def _check_kind(claim: PersistentVolumeClaim, source: Source) -> None:
     if not source.name:
         raise finished(f"the PVC source not found for PVC {claim.metadata.name}")
     if source.is_snapshot and source.group != SNAPSHOT_GROUP:
-        raise finished(f"the PVC source does not belong to the right APIGroup. Expected {SNAPSHOT_GROUP}, Got {source.group}")
+        raise finished(
+            f"the PVC source does not belong to the right APIGroup. Expected {SNAPSHOT_GROUP}, Got {source.group}"
+        )
     if not source.is_snapshot and not source.is_claim:
         raise LeftToPopulator(source.kind)
 
@@ -184,7 +188,11 @@ def _check_abilities(view: View, source: Source | None, attributes_class: str) -
     for is_able, what, ability in (
         (driver.has_controller, "dynamic provisioning", "plugin CONTROLLER_SERVICE"),
         (driver.creates, "dynamic provisioning", "controller CREATE_DELETE_VOLUME"),
-        (driver.snapshots or not (source and source.is_snapshot), "snapshot restore", "controller CREATE_DELETE_SNAPSHOT"),
+        (
+            driver.snapshots or not (source and source.is_snapshot),
+            "snapshot restore",
+            "controller CREATE_DELETE_SNAPSHOT",
+        ),
         (driver.clones or not (source and source.is_claim), "clone operations", "controller CLONE_VOLUME"),
         (driver.modifies or not attributes_class, "VolumeAttributesClass", "controller MODIFY_VOLUME"),
     ):
@@ -222,7 +230,9 @@ def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass
         raise AttemptFailed(Failure(why, state, heals=frozenset({topics.NODES}))) from error
 
 
-def _secrets(claim: PersistentVolumeClaim, name: str, given: Mapping[str, str], looked: Looked) -> dict[SecretKind, SecretReference | None]:
+def _secrets(
+    claim: PersistentVolumeClaim, name: str, given: Mapping[str, str], looked: Looked
+) -> dict[SecretKind, SecretReference | None]:
     """All secrets that the class names. The provisioner's own is read at once, too, so that nothing is begun without it."""
     meta = claim.metadata
     values = TemplateValues(name, meta.namespace, meta.name, meta.annotations or {})

@@ -109,7 +109,9 @@ class CleaningUp:
     handle: str
 
 
-@reason('an earlier call may have made a second volume, it is asked for once the deletion of PersistentVolume "{pv_name}" is over')
+@reason(
+    'an earlier call may have made a second volume, it is asked for once the deletion of PersistentVolume "{pv_name}" is over'
+)
 class WaitsForDeletion:
     pv_name: str
 

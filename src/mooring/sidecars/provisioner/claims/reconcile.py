@@ -59,7 +59,11 @@ class ProvisionMetrics:
         self.total = Counter(f"{name}_total", "Volumes provisioned.", labels, registry=registry)
         self.failed = Counter(f"{name}_failed_total", "Attempts that failed.", labels, registry=registry)
         self.duration = Histogram(
-            f"{name}_duration_seconds", "How long provisioning a volume took.", labels, buckets=BUCKETS_S, registry=registry
+            f"{name}_duration_seconds",
+            "How long provisioning a volume took.",
+            labels,
+            buckets=BUCKETS_S,
+            registry=registry,
         )
 
     def succeeded(self, class_name: str, source_kind: str, seconds: float) -> None:
@@ -91,7 +95,9 @@ class ClaimEvents:
         self._recorder.event(claim, "Warning", "NodeNotReady", f"A volume is provisioned although {doubt}")
 
     def left_to_populator(self, claim: ObjectReference) -> None:
-        self._populating.event(claim, "Normal", "Provisioning", "Assuming an external populator will provision the volume")
+        self._populating.event(
+            claim, "Normal", "Provisioning", "Assuming an external populator will provision the volume"
+        )
 
     def succeeded(self, claim: ObjectReference, pv_name: str) -> None:
         self._recorder.event(claim, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {pv_name}")
@@ -145,7 +151,9 @@ class ClaimReconciler:
         """
         announced = False
         while True:
-            decision = decide_claim(self._view, attempt.uid, self._clock.now(), attempt.looked)  # no await between this and the action
+            decision = decide_claim(
+                self._view, attempt.uid, self._clock.now(), attempt.looked
+            )  # no await between this and the action
             self._explain(attempt.uid, decision.because)
             if Begin() in decision.actions and not announced:
                 announced = True
@@ -236,7 +244,9 @@ class ClaimReconciler:
             self._events.retained(ref, intent.volume_name)
         await self._creation.close(intent)
 
-    async def failed(self, attempt: Attempt, class_name: str, kind: str, failure: Failure, order: Order | None = None) -> Result:
+    async def failed(
+        self, attempt: Attempt, class_name: str, kind: str, failure: Failure, order: Order | None = None
+    ) -> Result:
         """Counts the failure, reports it, and says when the claim comes again. As of AttemptFailures. Raises Retry."""
         self._metrics.has_failed(class_name, kind)
         return await self._failures.failed(attempt, class_name, failure, order)

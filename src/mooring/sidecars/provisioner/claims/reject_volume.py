@@ -46,7 +46,14 @@ from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from mooring.sidecars.provisioner.model.cached import is_same_handle
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order
-from mooring.sidecars.provisioner.model.outcomes import CLEANUP_PAUSE_S, CLEANUP_TRIES, AttemptFailed, Failure, Save, State
+from mooring.sidecars.provisioner.model.outcomes import (
+    CLEANUP_PAUSE_S,
+    CLEANUP_TRIES,
+    AttemptFailed,
+    Failure,
+    Save,
+    State,
+)
 
 log = logger(__name__)
 
@@ -95,7 +102,11 @@ class PvOwners:
                 return Save.LATER, f"{owner.error}; an earlier try was not answered, and may still be carried out"
             return await self._unless_named(intent, volume_id, owner.error)
         if owner.second_volume:
-            log.error("the driver has made two volumes of one name, neither is deleted", PersistentVolume=name, volume=volume_id)
+            log.error(
+                "the driver has made two volumes of one name, neither is deleted",
+                PersistentVolume=name,
+                volume=volume_id,
+            )
         return owner.saved, owner.error
 
     async def _unless_named(self, intent: Intent, volume_id: str, refused: str) -> tuple[Save, str]:
@@ -126,7 +137,11 @@ class PvOwners:
             return f'the volume "{volume_id}" is being stored for another claim'
         dying = {one.dying_handle: one for one in self._view.intents.values() if one.uid != intent.uid}
         is_dying_here = intent.uid in self._view.intents and self._view.intents[intent.uid].dying_handle == volume_id
-        return f'the volume "{volume_id}" is another claim\'s, and is being deleted' if volume_id in dying and not is_dying_here else ""
+        return (
+            f'the volume "{volume_id}" is another claim\'s, and is being deleted'
+            if volume_id in dying and not is_dying_here
+            else ""
+        )
 
     async def other_naming(self, intent: Intent, volume_id: str) -> str:
         """The PersistentVolume of another name that names this volume, by the API server itself; "" for none. Raises ApiError."""
@@ -143,9 +158,7 @@ def names_it(pv_name: str, volume_id: str) -> str:
 
 
 def named_it(pv_name: str, volume_id: str) -> str:
-    return (
-        f'PersistentVolume "{pv_name}" named the volume "{volume_id}" and is gone: the volume may have gone with it, and is asked for again'
-    )
+    return f'PersistentVolume "{pv_name}" named the volume "{volume_id}" and is gone: the volume may have gone with it, and is asked for again'
 
 
 class VolumeRejection:
@@ -158,7 +171,9 @@ class VolumeRejection:
     async def clean_up(self, order: Order, secrets: Mapping[str, str]) -> None:
         """Deletes the dying volume. Returns when an object of the claim's own names it. Raises AttemptFailed."""
         handle = order.intent.dying_handle
-        why = Failure(f'volume "{handle}" is of no use, and its deletion was not answered', State.BACKGROUND, from_driver=True)
+        why = Failure(
+            f'volume "{handle}" is of no use, and its deletion was not answered', State.BACKGROUND, from_driver=True
+        )
         await self.reject(order, secrets, why, handle)
 
     async def reject_second(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> None:
@@ -171,15 +186,21 @@ class VolumeRejection:
 
     async def reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> None:
         """The volume can't be used. Returns when its object is stored all the same, as the claim's own. Raises AttemptFailed."""
-        owner, error = await self._owners.owner_of_existing(order.intent, volume_id, why.error) if volume_id else (None, "")
+        owner, error = (
+            await self._owners.owner_of_existing(order.intent, volume_id, why.error) if volume_id else (None, "")
+        )
         verdict = decide_unusable_volume(order, why, owner, error)
         if verdict.fate is not Fate.STORED:
             raise AttemptFailed(await self._carried_out(order, secrets, verdict, volume_id))
 
-    async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
+    async def refused(
+        self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str
+    ) -> Failure:
         """The API server will never take this object: the failure to report, once the volume is deleted, if it has to be."""
         holder = Holder.WAITS if saved is Save.TAKEN else await self._holder(order.intent)
-        return await self._carried_out(order, secrets, decide_volume_after_pv_refused(order, saved, error, holder), volume_id)
+        return await self._carried_out(
+            order, secrets, decide_volume_after_pv_refused(order, saved, error, holder), volume_id
+        )
 
     async def _holder(self, intent: Intent) -> Holder:
         try:
@@ -215,10 +236,14 @@ class VolumeRejection:
             try:
                 call = Call(left_s, order.intent.migrated)
                 lacks_secret = order.intent.secret is not None and not secrets
-                await delete_volume(self._driver, volume_id, secrets, call, order.intent.volume_name, lacks_secret=lacks_secret)
+                await delete_volume(
+                    self._driver, volume_id, secrets, call, order.intent.volume_name, lacks_secret=lacks_secret
+                )
             except DriverError as error:
                 problem = error
                 continue
-            log.info(2, "deleted a volume that is of no use", PersistentVolume=order.intent.volume_name, volume=volume_id)
+            log.info(
+                2, "deleted a volume that is of no use", PersistentVolume=order.intent.volume_name, volume=volume_id
+            )
             return None
         return problem

@@ -33,10 +33,12 @@ def granted(view: View, claim: PersistentVolumeClaim, source: Source) -> bool:
         if grant.metadata.namespace != source.namespace:
             continue
         lets_in = any(
-            (one.group, one.kind, one.namespace) == ("", "PersistentVolumeClaim", claim.metadata.namespace) for one in grant.spec.from_
+            (one.group, one.kind, one.namespace) == ("", "PersistentVolumeClaim", claim.metadata.namespace)
+            for one in grant.spec.from_
         )
         if lets_in and any(
-            (one.group, one.kind) == (source.group, source.kind) and (one.name or source.name) == source.name for one in grant.spec.to
+            (one.group, one.kind) == (source.group, source.kind) and (one.name or source.name) == source.name
+            for one in grant.spec.to
         ):
             return True
     return False
@@ -45,7 +47,9 @@ def granted(view: View, claim: PersistentVolumeClaim, source: Source) -> bool:
 # -- snapshots
 
 
-def snapshot_handle(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, source: Source, looked: Looked) -> str:
+def snapshot_handle(
+    view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, source: Source, looked: Looked
+) -> str:
     """The driver's name for the snapshot. Raises SourceError, NotLookedUp."""
     name = source.name
     try:
@@ -113,7 +117,9 @@ def _check_mode(claim: PersistentVolumeClaim, content: VolumeSnapshotContent) ->
 # -- clones
 
 
-def clone_handle(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, source: Source, looked: Looked) -> str:
+def clone_handle(
+    view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, source: Source, looked: Looked
+) -> str:
     """The driver's name for the volume of the source claim. Raises SourceError, NotLookedUp."""
     name = source.name
     origin = view.claims.get(Key(source.namespace, name))

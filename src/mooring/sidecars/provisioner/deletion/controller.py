@@ -84,7 +84,9 @@ class VolumeDeletion:
         )
         self._reconciler = Reconciler(env, self._view, self._progress, attachments, ends)
         env.bus.subscribe(topics.INTENT_CLOSED, lambda pv_name: self.controller.tell(intent_closed(pv_name)))
-        self.controller.watch(caches.volumes, self._volume_changed, tells=lambda change: (object_changed(change.key.name),))
+        self.controller.watch(
+            caches.volumes, self._volume_changed, tells=lambda change: (object_changed(change.key.name),)
+        )
         self.controller.watch(caches.classes, tells=lambda change: (class_changed(change.key.name),))
 
     async def run(self) -> None:
@@ -168,7 +170,11 @@ class VolumeDeletion:
         self._metrics.failed.labels(pv.spec.storage_class_name).inc()
         meta = pv.metadata
         about = ObjectReference(
-            api_version="v1", kind="PersistentVolume", name=meta.name, uid=meta.uid, resource_version=meta.resource_version
+            api_version="v1",
+            kind="PersistentVolume",
+            name=meta.name,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
         )
         self._events.event(about, "Warning", FAILED_DELETE, text)
 

@@ -28,8 +28,12 @@ BOUND: Final = "Bound"
 RELEASED: Final = "Released"
 DELETE: Final = "Delete"
 
-_NO_SERVICE: Final = "CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE capability is not reported"
-_NO_RPC: Final = "CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME capability is not reported"
+_NO_SERVICE: Final = (
+    "CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE capability is not reported"
+)
+_NO_RPC: Final = (
+    "CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME capability is not reported"
+)
 
 
 # -- topics that a volume waits for while it can't be deleted
@@ -86,7 +90,9 @@ class View(CacheView, frozen=True, kw_only=True):
     def keepers_of(self, pv: PersistentVolume, handle: str) -> tuple[str, ...]:
         """The other PersistentVolumes of its volume that are in use, or kept: all but those that are to be deleted with their volume."""
         others = self.others_naming(handle, pv.metadata.name)
-        return tuple(sorted(name for name in others if (other := self.volume(name)) is not None and not _is_done_with(other)))
+        return tuple(
+            sorted(name for name in others if (other := self.volume(name)) is not None and not _is_done_with(other))
+        )
 
 
 def _is_done_with(pv: PersistentVolume) -> bool:
@@ -184,12 +190,16 @@ def _delete(view: View, pv: PersistentVolume) -> Decision[Action]:
     try:
         secret = secret_for(view, pv, migrated=migrated)
     except ParameterError as error:
-        return _stuck(pv, Obstacle.SECRET, why.NoSecret(pv.metadata.name, str(error)), class_changed(volume_class_of(pv)))
+        return _stuck(
+            pv, Obstacle.SECRET, why.NoSecret(pv.metadata.name, str(error)), class_changed(volume_class_of(pv))
+        )
     except TranslationError as error:
         return _stuck(pv, Obstacle.CLASS, why.UntranslatableClass(str(error)), class_changed(volume_class_of(pv)))
     node_names = view.nodes_of(pv)
     if node_names:
-        return _stuck(pv, Obstacle.ATTACHED, why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name))
+        return _stuck(
+            pv, Obstacle.ATTACHED, why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name)
+        )
     keepers = view.keepers_of(pv, source.volume_handle)
     if keepers:
         return _stuck(pv, Obstacle.NAMED, why.NamedByOthers(pv.metadata.name, keepers), *map(object_changed, keepers))
@@ -200,7 +210,9 @@ def _delete(view: View, pv: PersistentVolume) -> Decision[Action]:
 
 def _stuck(pv: PersistentVolume, obstacle: Obstacle, problem: Problem, *waits_for: Topic) -> Decision[Action]:
     """It waits for its own object to change, too."""
-    return Decision(problem, (TellObstacle(obstacle),), problem, waits_for=frozenset({object_changed(pv.metadata.name), *waits_for}))
+    return Decision(
+        problem, (TellObstacle(obstacle),), problem, waits_for=frozenset({object_changed(pv.metadata.name), *waits_for})
+    )
 
 
 def _after_the_volume(view: View, pv: PersistentVolume) -> tuple[Action, ...]:

@@ -72,7 +72,9 @@ class StillAttached:
         return f"persistentvolume {self.pv_name} is still attached to node {self.node_names[0]}"
 
 
-@reason("PersistentVolume {shown} names the same volume, and is in use or kept: the volume is deleted when no such object is left")
+@reason(
+    "PersistentVolume {shown} names the same volume, and is in use or kept: the volume is deleted when no such object is left"
+)
 class NamedByOthers:
     """others: names of PersistentVolumes."""
 
@@ -85,7 +87,9 @@ class NamedByOthers:
 
     @property
     def error(self) -> str:
-        return f"persistentvolume {self.pv_name} is not deleted, its volume is that of PersistentVolume {self.shown}, too"
+        return (
+            f"persistentvolume {self.pv_name} is not deleted, its volume is that of PersistentVolume {self.shown}, too"
+        )
 
 
 @reason("{error}")

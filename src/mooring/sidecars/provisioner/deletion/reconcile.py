@@ -139,7 +139,10 @@ class Reconciler:
         self, pv: PersistentVolume, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
     ) -> None:
         try:
-            call, lacks_secret = Call(self._timeout_s, action.migrated), bool(action.lacks_class) or (secret is not None and not values)
+            call, lacks_secret = (
+                Call(self._timeout_s, action.migrated),
+                bool(action.lacks_class) or (secret is not None and not values),
+            )
             await delete_volume(self._driver, action.handle, values, call, pv.metadata.name, lacks_secret=lacks_secret)
         except DriverError as error:
             if action.lacks_class:
@@ -148,7 +151,9 @@ class Reconciler:
             if secret is None:
                 raise Failed(str(error)) from error
             self._secrets.invalidate(secret)  # perhaps it was the secret: read it anew next time
-            without = "" if values else f"; it was called without the secret {secret.name} of namespace {secret.namespace}"
+            without = (
+                "" if values else f"; it was called without the secret {secret.name} of namespace {secret.namespace}"
+            )
             raise Failed(f"{error}{without}") from error
 
     async def _delete_object(self, pv: PersistentVolume) -> None:
@@ -182,7 +187,11 @@ class DeletionMetrics:
         self.deleted = Counter(name, "Volumes deleted.", labels, registry=registry)
         self.failed = Counter(f"{name}_failed", "Deletions that failed, each try.", labels, registry=registry)
         self.duration = Histogram(
-            f"{name}_duration_seconds", "Time to delete a volume, successes only.", labels, buckets=BUCKETS_S, registry=registry
+            f"{name}_duration_seconds",
+            "Time to delete a volume, successes only.",
+            labels,
+            buckets=BUCKETS_S,
+            registry=registry,
         )
 
     def succeeded(self, class_name: str, seconds: float) -> None:

@@ -109,7 +109,12 @@ class Journal(Intents):
     """Intents on Leases. identity: of this process."""
 
     def __init__(
-        self, cluster: Cluster, place: JournalLocation, identity: str, clock: Clock, metrics: JournalMetrics | None = None
+        self,
+        cluster: Cluster,
+        place: JournalLocation,
+        identity: str,
+        clock: Clock,
+        metrics: JournalMetrics | None = None,
     ) -> None:
         super().__init__()
         self._cluster, self._location, self._clock, self._metrics = cluster, place, clock, metrics
@@ -128,7 +133,11 @@ class Journal(Intents):
     async def start(self) -> None:
         """Takes the journal over; the open intents of an earlier holder are open from now on. A failure is tried again by `run`."""
         if (order := ORDER.get()) is not None:
-            order.keeps(LEASES, self._location.namespace, lambda: [page.lease for page in self._store.pages if page.lease is not None])
+            order.keeps(
+                LEASES,
+                self._location.namespace,
+                lambda: [page.lease for page in self._store.pages if page.lease is not None],
+            )
         log.info(1, "the journal of intents", namespace=self._location.namespace, Lease=self._location.page_name(0))
         await self._try_to_hold()
 
@@ -175,7 +184,9 @@ class Journal(Intents):
             raise Conflict(LATER)
         for page in self._store.saying(uid):
             if self._in_memory:
-                raise Forbidden("an earlier provisioner left the volume's creation open, and there is no right to write that it is over")
+                raise Forbidden(
+                    "an earlier provisioner left the volume's creation open, and there is no right to write that it is over"
+                )
             await self._written(page)
 
     async def tidy(self) -> None:
@@ -245,7 +256,10 @@ class Journal(Intents):
             namespace=self._location.namespace,
         )
         if self._store.found:
-            log.error("volumes begun by an earlier provisioner cannot be finished without that right", count=len(self._store.found))
+            log.error(
+                "volumes begun by an earlier provisioner cannot be finished without that right",
+                count=len(self._store.found),
+            )
 
     def _adopt_found(self) -> None:
         """The intents that others left are open from now on."""

@@ -159,7 +159,10 @@ def page_body(
     The server is told to keep no record of who set which field: one process writes there, and keeping it takes a tenth of a write's time.
     """
     body = {**(before or {}), "apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-    meta = {**(body.get("metadata") or {"name": place.page_name(number), "namespace": place.namespace}), "managedFields": [{}]}
+    meta = {
+        **(body.get("metadata") or {"name": place.page_name(number), "namespace": place.namespace}),
+        "managedFields": [{}],
+    }
     meta["labels"] = {**(meta.get("labels") or {}), JOURNAL_LABEL: place.label}
     notes = {**(meta.get("annotations") or {}), DRIVER: place.driver}
     if count:
@@ -175,7 +178,12 @@ def page_body(
     spec = body.get("spec") or {}
     taken = before is not None and holder_of(before) != holder
     transitions = int(spec.get("leaseTransitions") or 0) + taken
-    body["spec"] = {**spec, "holderIdentity": holder, "renewTime": rfc3339_micro(wall_s), "leaseTransitions": transitions}
+    body["spec"] = {
+        **spec,
+        "holderIdentity": holder,
+        "renewTime": rfc3339_micro(wall_s),
+        "leaseTransitions": transitions,
+    }
     return body
 
 

@@ -87,7 +87,9 @@ class JournalEntries:
             raise Conflict(LATER)
         former = self._lease_of.get(uid)
         before = self.saying(uid)
-        page = self._lease_of[uid] = self._page_for(uid, before if former is None else [former, *before], lease_codec.packed_bytes(text))
+        page = self._lease_of[uid] = self._page_for(
+            uid, before if former is None else [former, *before], lease_codec.packed_bytes(text)
+        )
         page.put(uid, text)
         return page
 
@@ -112,7 +114,9 @@ class JournalEntries:
 
     def _page_for(self, uid: str, first: list[JournalLease], packed_bytes: int) -> JournalLease:
         if packed_bytes > ENTRY_BYTES_MAX:
-            raise TooLarge(f"the request is too large to be written down: {packed_bytes} bytes when packed, at most {ENTRY_BYTES_MAX}")
+            raise TooLarge(
+                f"the request is too large to be written down: {packed_bytes} bytes when packed, at most {ENTRY_BYTES_MAX}"
+            )
         ordered = self.pages
         for page in [*first, *ordered]:
             if page.has_space(uid, packed_bytes):
@@ -155,7 +159,11 @@ class JournalEntries:
             intent = lease_codec.decoded(text)
         except UnreadablePage as error:
             self.later.add(uid)
-            log.error("an intent can't be read: it is kept, and its claim waits for the version that wrote it", uid=uid, why=str(error))
+            log.error(
+                "an intent can't be read: it is kept, and its claim waits for the version that wrote it",
+                uid=uid,
+                why=str(error),
+            )
         else:
             self.later.discard(uid)
             self.found[uid] = msgspec.structs.replace(intent, unattended=intent.unattended or is_unattended)
@@ -217,7 +225,14 @@ class LeaseStore(JournalEntries):
         texts = None if entries is None else entries.values()
         counted = self._countable() if page.number == 0 else []
         body = lease_codec.page_body(
-            self._location, page.number, page.lease, self._identity, texts, self._clock.wall_s(), count=len(counted), owner=owner
+            self._location,
+            page.number,
+            page.lease,
+            self._identity,
+            texts,
+            self._clock.wall_s(),
+            count=len(counted),
+            owner=owner,
         )
         page.stale = False
         try:
@@ -253,7 +268,12 @@ class LeaseStore(JournalEntries):
         except ApiError as error:
             log.info(2, "a page of the journal of intents has no owner", node=self._location.node_name, why=str(error))
             return None
-        return {"apiVersion": NODES.api_version, "kind": NODES.name, "name": self._location.node_name, "uid": node.metadata.uid}
+        return {
+            "apiVersion": NODES.api_version,
+            "kind": NODES.name,
+            "name": self._location.node_name,
+            "uid": node.metadata.uid,
+        }
 
     async def _look_again(self, page: JournalLease) -> None:
         """A write was refused, for the page has changed: checks whether we still hold the journal. Raises Superseded, ApiError.
@@ -291,11 +311,19 @@ class LeaseStore(JournalEntries):
                 await self._take_over()
             except ApiError as error:
                 self._why_not, self._take_at = copy.copy(error), self._clock.now() + AGAIN_S
-                self._why_not.args = (f"could not take over the journal of intents, tried again every {AGAIN_S:.0f} s: {error}",)
-                log.error("could not take over the journal of intents: no volume is created before that", error=error, again_in_s=AGAIN_S)
+                self._why_not.args = (
+                    f"could not take over the journal of intents, tried again every {AGAIN_S:.0f} s: {error}",
+                )
+                log.error(
+                    "could not take over the journal of intents: no volume is created before that",
+                    error=error,
+                    again_in_s=AGAIN_S,
+                )
                 raise self._not_held() from error
             if self._why_not is not None:
-                log.info(0, "took over the journal of intents: volumes are created again", Lease=self._location.page_name(0))
+                log.info(
+                    0, "took over the journal of intents: volumes are created again", Lease=self._location.page_name(0)
+                )
             self.held, self._why_not = True, None
 
     def _not_held(self) -> ApiError:

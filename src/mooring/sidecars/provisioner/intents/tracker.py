@@ -219,13 +219,16 @@ class IntentTracker:
             unknown.append(msgspec.structs.replace(intent, unknown_requests=()))
         if len(unknown) > UNKNOWN_MAX:
             log.error(
-                "so many requests of one claim ended unknown that the oldest is given up", PersistentVolume=unknown.pop(0).volume_name
+                "so many requests of one claim ended unknown that the oldest is given up",
+                PersistentVolume=unknown.pop(0).volume_name,
             )
 
     async def refuse(self, uid: str, *, proves_absent: bool) -> None:
         """The driver has refused the open intent. It is kept while a request is unknown that was made before."""
         intent = self._intents.open().get(uid)
-        unknown = [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, proves_absent=proves_absent)
+        unknown = (
+            [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, proves_absent=proves_absent)
+        )
         if intent is None or not unknown:
             await self.close(uid, IntentEvent.RULED_OUT)
             return
@@ -249,7 +252,12 @@ class IntentTracker:
         record, intent = self._records.get(uid), self._intents.open().get(uid)
         if record.is_asking:
             raise Conflict(STILL_OPEN)
-        if record.is_unresolved and intent is not None and intent.stored_handle is None and record.unknown[-1].stored_handle:
+        if (
+            record.is_unresolved
+            and intent is not None
+            and intent.stored_handle is None
+            and record.unknown[-1].stored_handle
+        ):
             await self._write(record.unknown[-1])  # `store` could not write it down
         await self._intents.wait_for_end(uid)
 
@@ -273,7 +281,9 @@ class IntentTracker:
         try:
             await self._write(intent)
         except ApiError as error:
-            log.error("could not write down again what may have been made", error=error, PersistentVolume=intent.volume_name)
+            log.error(
+                "could not write down again what may have been made", error=error, PersistentVolume=intent.volume_name
+            )
 
     async def close(self, uid: str, event: IntentEvent) -> None:
         """As end of Intents. event: STORED, or RULED_OUT."""

@@ -22,7 +22,14 @@ from mooring.sidecars.provisioner.claims.reconcile import look_up
 from mooring.sidecars.provisioner.claims.view import Looked, View
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.local_node import reasons as why
-from mooring.sidecars.provisioner.local_node.decide import AskForRoom, AwaitRoom, BecomeOwner, LookUp, decide_ownership, obstacle
+from mooring.sidecars.provisioner.local_node.decide import (
+    AskForRoom,
+    AwaitRoom,
+    BecomeOwner,
+    LookUp,
+    decide_ownership,
+    obstacle,
+)
 from mooring.sidecars.provisioner.local_node.reconcile import Reconciler
 from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import BY_CLASS

@@ -117,5 +117,6 @@ def capacity_requests(request: csi.CreateVolumeRequest) -> tuple[csi.GetCapacity
     places: list[csi.Topology | None] = [*request.accessibility_requirements.requisite] or [None]
     capabilities, parameters = request.volume_capabilities, request.parameters
     return tuple(
-        csi.GetCapacityRequest(volume_capabilities=capabilities, parameters=parameters, accessible_topology=place) for place in places
+        csi.GetCapacityRequest(volume_capabilities=capabilities, parameters=parameters, accessible_topology=place)
+        for place in places
     )

@@ -104,7 +104,9 @@ def last_part(handle: str) -> str:
 def is_same_handle(one: str, other: str) -> bool:
     """An in-tree object does not tell all parts of a handle: what is unspecified may be anything."""
     parts, others = one.split("/"), other.split("/")
-    return len(parts) == len(others) and all(a == b or UNSPECIFIED in (a, b) for a, b in zip(parts, others, strict=True))
+    return len(parts) == len(others) and all(
+        a == b or UNSPECIFIED in (a, b) for a, b in zip(parts, others, strict=True)
+    )
 
 
 def _class_of_unbound(claim: PersistentVolumeClaim) -> tuple[str, ...]:
@@ -148,8 +150,12 @@ _SPEC: Final = slim(
     csi=slim("driver", "volume_handle", "read_only", "fs_type"),
 )
 
-_VOLUME: Final = slim(metadata=slim("deletion_timestamp", "finalizers", "annotations"), spec=_SPEC, status=slim("phase"))
-_IN_TREE_VOLUME: Final = slim(metadata=slim("deletion_timestamp", "finalizers", "annotations", "labels"), spec=_SPEC, status=slim("phase"))
+_VOLUME: Final = slim(
+    metadata=slim("deletion_timestamp", "finalizers", "annotations"), spec=_SPEC, status=slim("phase")
+)
+_IN_TREE_VOLUME: Final = slim(
+    metadata=slim("deletion_timestamp", "finalizers", "annotations", "labels"), spec=_SPEC, status=slim("phase")
+)
 
 
 def _is_readiness(condition: NodeCondition) -> bool:
@@ -163,7 +169,9 @@ NODE: Final = PLACE | READINESS
 
 def unreadiness(node: Node) -> str:
     """The status of a Ready condition that is not True, "" for a node that is ready or has none."""
-    return next((one.status for one in node.status.conditions or () if one.type == "Ready" and one.status != "True"), "")
+    return next(
+        (one.status for one in node.status.conditions or () if one.type == "Ready" and one.status != "True"), ""
+    )
 
 
 def keeps_of_claim(claim: PersistentVolumeClaim) -> Part:
@@ -269,7 +277,10 @@ class CacheView(msgspec.Struct, frozen=True, kw_only=True):
         """True when it names this volume of the driver. On one node what that can't reach may be another node's volume of that handle."""
         source = source_as_csi(pv)
         return (
-            source is not None and source.driver == self.driver.name and is_same_handle(source.volume_handle, handle) and self.is_here(pv)
+            source is not None
+            and source.driver == self.driver.name
+            and is_same_handle(source.volume_handle, handle)
+            and self.is_here(pv)
         )
 
     def stored_handle(self, pv_name: str) -> str:

@@ -12,7 +12,9 @@ import msgspec
 from mooring.api.core import ObjectReference, SecretReference
 from mooring.sidecars.provisioner.model.cached import CLAIM_KIND, Source
 
-STILL_OPEN: Final = "the volume's creation is not over yet: it is once the CSI driver has said for sure whether there is a volume"
+STILL_OPEN: Final = (
+    "the volume's creation is not over yet: it is once the CSI driver has said for sure whether there is a volume"
+)
 
 
 class Intent(msgspec.Struct, frozen=True):

@@ -126,7 +126,9 @@ class SelectedNode(msgspec.Struct, frozen=True):
         if any(key not in self.labels for key in self.keys):
             labels = " ".join(f"{key}:{self.labels[key]}" for key in sorted(self.labels))
             keys = " ".join(self.keys)
-            raise TopologyError(f"topology labels from selected node map[{labels}] does not match topology keys from CSINode [{keys}]")
+            raise TopologyError(
+                f"topology labels from selected node map[{labels}] does not match topology keys from CSINode [{keys}]"
+            )
         return {key: self.labels[key] for key in self.keys}
 
 
@@ -144,7 +146,9 @@ def flattened(allowed: Iterable[Iterable[tuple[str, Sequence[str]]]]) -> list[Te
 
 def cluster_terms(keys: Sequence[str], labels_of_nodes: Iterable[Mapping[str, str]]) -> list[Term]:
     """The places of all nodes that carry all keys. Raises TopologyError when there is none."""
-    found: list[Term] = [{key: labels[key] for key in keys} for labels in labels_of_nodes if all(key in labels for key in keys)]
+    found: list[Term] = [
+        {key: labels[key] for key in keys} for labels in labels_of_nodes if all(key in labels for key in keys)
+    ]
     if not found:
         raise TopologyError(f"topologyKeys [{' '.join(keys)}] were not found on any nodes")
     return found
@@ -163,7 +167,9 @@ def strict(place: SelectedNode, allowed: Sequence[Term]) -> Requirements:
     term = place.term
     if allowed and not any(_is_within(one, term) for one in allowed):
         texts = " ".join(shown(one) for one in allowed)
-        raise TopologyError(f"selected node '\"{place.node_name}\"' topology '{shown(term)}' is not in allowed topologies: [{texts}]")
+        raise TopologyError(
+            f"selected node '\"{place.node_name}\"' topology '{shown(term)}' is not in allowed topologies: [{texts}]"
+        )
     return Requirements(Places((term,)))
 
 
@@ -175,7 +181,9 @@ def delayed(place: SelectedNode, places: Places) -> Requirements | None:
     start = places.first_within(term)
     if start is None:
         texts = " ".join(shown(one) for one in places.terms)
-        raise TopologyError(f'topology {shown(term)} from selected node "{place.node_name}" is not in requisite: [{texts}]')
+        raise TopologyError(
+            f'topology {shown(term)} from selected node "{place.node_name}" is not in requisite: [{texts}]'
+        )
     return Requirements(places, start)
 
 
@@ -304,7 +312,9 @@ class ClusterTopology:
         """The distinct places of the nodes that carry all keys. Raises TopologyError when there is none."""
         known = tuple(sorted(keys))
         if known not in self._of_nodes:
-            self._of_nodes[known] = Places(cluster_terms(keys, (node.metadata.labels or {} for node in self._nodes.values())))
+            self._of_nodes[known] = Places(
+                cluster_terms(keys, (node.metadata.labels or {} for node in self._nodes.values()))
+            )
         return self._of_nodes[known]
 
     def allowed(self, terms: tuple[TopologySelectorTerm, ...]) -> Places:

@@ -100,7 +100,9 @@ class SourceProtection:
             except Forbidden as error:
                 if not origin.is_snapshot:
                     raise
-                log.error("not allowed to protect the snapshot, going on without", error=error, VolumeSnapshot=str(origin.key))
+                log.error(
+                    "not allowed to protect the snapshot, going on without", error=error, VolumeSnapshot=str(origin.key)
+                )
 
     def adopt(self, source: Source, uid: str) -> None:
         """From now on nobody removes the finalizer, which is ours: this process adds it, or the one before did so for the same volume."""
@@ -164,7 +166,9 @@ class SourceProtection:
             except NotServed:
                 break
             except Forbidden as error:
-                log.error("not allowed to list snapshots, finalizers left by other processes are not removed", error=error)
+                log.error(
+                    "not allowed to list snapshots, finalizers left by other processes are not removed", error=error
+                )
                 return
             except ApiError as error:
                 log.info(2, "could not list snapshots, trying again", why=str(error))
@@ -181,7 +185,9 @@ class SourceProtection:
         drivers: dict[str, str] = {}
         async with self._locks.of(origin):
             while True:
-                decision = decide_origin(self._view, origin, self._clock.now(), drivers)  # no await between this and the write
+                decision = decide_origin(
+                    self._view, origin, self._clock.now(), drivers
+                )  # no await between this and the write
                 self.controller.explain(origin, decision.because)
                 try:
                     await self._perform(origin, decision, drivers)

@@ -38,7 +38,9 @@ class TakeOff(msgspec.Struct, frozen=True):
 Action: TypeAlias = NoteUnused | LookUp | TakeOff
 
 
-def decide_origin(view: View, origin: Origin, now: Instant, drivers: Mapping[str, str] = NOTHING_KNOWN) -> Decision[Action]:
+def decide_origin(
+    view: View, origin: Origin, now: Instant, drivers: Mapping[str, str] = NOTHING_KNOWN
+) -> Decision[Action]:
     """The next step for one snapshot or claim that volumes are, or were, made from.
 
     drivers: of snapshot contents by name, as far as they have been looked up; "" for a content that does not exist.
@@ -72,7 +74,9 @@ def _decide_snapshot(view: View, origin: Origin, now: Instant, drivers: Mapping[
     return _decide_stray(view, origin, snapshot, now, drivers)
 
 
-def _decide_stray(view: View, origin: Origin, snapshot: VolumeSnapshot, now: Instant, drivers: Mapping[str, str]) -> Decision[Action]:
+def _decide_stray(
+    view: View, origin: Origin, snapshot: VolumeSnapshot, now: Instant, drivers: Mapping[str, str]
+) -> Decision[Action]:
     """No volume can be made any more of a snapshot that is being deleted and whose content is gone: nothing waits for it."""
     since = view.unused_since.get(origin, now)
     due = since + view.grace_s

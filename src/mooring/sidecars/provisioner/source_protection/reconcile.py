@@ -25,7 +25,9 @@ CONFLICTS_MAX: Final = 5
 class Finalizers:
     """Adds and removes the finalizers of sources. snapshots: its cache gets the answers to writes while it runs."""
 
-    def __init__(self, cluster: Cluster, claims: Informer[PersistentVolumeClaim], snapshots: Informer[VolumeSnapshot]) -> None:
+    def __init__(
+        self, cluster: Cluster, claims: Informer[PersistentVolumeClaim], snapshots: Informer[VolumeSnapshot]
+    ) -> None:
         self._cluster, self._claims, self._snapshots = cluster, claims, snapshots
 
     async def put_on(self, origin: Origin) -> None:
@@ -64,7 +66,9 @@ class Finalizers:
         others = [one for one in finalizers if one != finalizer]
         body["metadata"]["finalizers"] = [*others, finalizer] if wanted else others
         if not origin.is_snapshot:
-            await self._claims.write(origin.key, self._cluster.replace(PERSISTENT_VOLUME_CLAIMS, body, origin.namespace))
+            await self._claims.write(
+                origin.key, self._cluster.replace(PERSISTENT_VOLUME_CLAIMS, body, origin.namespace)
+            )
         elif self._snapshots.has_synced:
             await self._snapshots.write(origin.key, self._cluster.replace(VOLUME_SNAPSHOTS, body, origin.namespace))
         else:

@@ -14,7 +14,14 @@ from mooring.api.snapshot import VolumeSnapshot
 from mooring.base.clock import Instant
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
-from mooring.sidecars.provisioner.model.cached import BY_SOURCE, CLAIM_INDEXES, CLAIM_KIND, SNAPSHOT_KIND, Source, source_key
+from mooring.sidecars.provisioner.model.cached import (
+    BY_SOURCE,
+    CLAIM_INDEXES,
+    CLAIM_KIND,
+    SNAPSHOT_KIND,
+    Source,
+    source_key,
+)
 
 
 class Origin(NamedTuple):
@@ -82,7 +89,9 @@ class View(msgspec.Struct, frozen=True):
     def present_users(self, origin: Origin) -> tuple[str, ...]:
         """As `users`, without the claims for which nothing is to be made now."""
         resting = {one.metadata.uid for one in self.claims.by(BY_SOURCE, origin.index_value) if not self.is_due(one)}
-        return tuple(name for uid, name in self._users(origin) if uid not in resting or uid in self.adopted.get(origin, ()))
+        return tuple(
+            name for uid, name in self._users(origin) if uid not in resting or uid in self.adopted.get(origin, ())
+        )
 
     def users(self, origin: Origin) -> tuple[str, ...]:
         """The claims that need it, by name; the uid of one that is gone while its volume may still be made."""

@@ -125,7 +125,9 @@ def _size(view: View, claim: PersistentVolumeClaim, sizes: Sizes) -> Quantity | 
     node_pending = is_true(claim, names.FS_PENDING)
     if not view.options.recover:
         return None if node_pending and sizes.volume.value >= sizes.wanted.value else sizes.wanted
-    return size_to_ask(sizes, is_final=view.is_idle(claim), on_controller=view.driver.expands, node_pending=node_pending)
+    return size_to_ask(
+        sizes, is_final=view.is_idle(claim), on_controller=view.driver.expands, node_pending=node_pending
+    )
 
 
 def _decide_size(
@@ -140,13 +142,17 @@ def _decide_size(
         is_said = sizes.allocated is not None and sizes.allocated.value == size.value
         if is_said or not view.options.recover:
             return in_use
-        mark = (Mark(str(size), anew=True, keeps_error=True),)  # while it waits, the claim says the size that it is to get
+        mark = (
+            Mark(str(size), anew=True, keeps_error=True),
+        )  # while it waits, the claim says the size that it is to get
         return Decision(in_use.because, (*mark, *in_use.actions))
     if not view.driver.expands:
         because = why.GrowingOnNode(str(size))
         return Decision(because, (*mark, ExpandOnNode(str(size))), done=f"handed over to the node for {size}")
     try:
-        order = expand_order(view.csi_spec(pv), size, view.driver.single_node_multi_writer, migrated=pv.spec.csi is None)
+        order = expand_order(
+            view.csi_spec(pv), size, view.driver.single_node_multi_writer, migrated=pv.spec.csi is None
+        )
     except (RequestError, AccessModeError, TranslationError) as error:
         bad = why.BadRequest(failure_text(view, pv, _text_of(pv, error)))
         return Decision(bad, mark, bad, waits_for=frozenset({volume_changed(pv.metadata.name)}))
@@ -200,7 +206,10 @@ def _secret(view: View, pv: PersistentVolume) -> SecretReference | None:
 
 def _wait_for_pods(view: View, claim: PersistentVolumeClaim, now: Instant) -> Decision[Action] | None:
     """The driver has refused to grow a volume in use: it is not asked again while a pod uses the claim."""
-    if not view.options.handle_volume_inuse_error or view.last_error(claim, names.CONTROLLER_ERROR) != FAILED_PRECONDITION:
+    if (
+        not view.options.handle_volume_inuse_error
+        or view.last_error(claim, names.CONTROLLER_ERROR) != FAILED_PRECONDITION
+    ):
         return None
     key = key_of(claim)
     users = view.pods.users_of(key)
@@ -227,7 +236,12 @@ def _mark(view: View, claim: PersistentVolumeClaim, sizes: Sizes, size: Quantity
         return () if is_true(claim, names.RESIZING) else (Mark(str(size), anew=False),)
     is_same = sizes.allocated is not None and sizes.allocated.value == size.value
     lacks_step = not sizes.step and size.value > sizes.has.value
-    anew = not is_same or lacks_step or sizes.step == names.CONTROLLER_INFEASIBLE or view.was_infeasible(claim, INFEASIBLE_REASONS)
+    anew = (
+        not is_same
+        or lacks_step
+        or sizes.step == names.CONTROLLER_INFEASIBLE
+        or view.was_infeasible(claim, INFEASIBLE_REASONS)
+    )
     is_marked = is_true(claim, names.RESIZING) and names.NOT_REQUIRED not in (claim.metadata.annotations or {})
     return (Mark(str(size), anew),) if anew or not is_marked else ()
 

@@ -35,7 +35,9 @@ def pending_text(driver: DriverCapabilities) -> str:
 # -- the claim
 
 
-def marked(claim: PersistentVolumeClaim, size: str, now: str, *, anew: bool, recover: bool, keeps_error: bool = False) -> Body:
+def marked(
+    claim: PersistentVolumeClaim, size: str, now: str, *, anew: bool, recover: bool, keeps_error: bool = False
+) -> Body:
     """The driver is about to be asked for this size. anew: it was another one, or infeasible; what was told about that goes.
 
     keeps_error: but the controller's error stays. It always changes the claim.
@@ -44,7 +46,9 @@ def marked(claim: PersistentVolumeClaim, size: str, now: str, *, anew: bool, rec
     if recover:
         status |= _allocated(claim, size)
     if anew:
-        status |= {"allocatedResourceStatuses": {names.STORAGE: names.CONTROLLER_IN_PROGRESS}}  # also where an old claim says so
+        status |= {
+            "allocatedResourceStatuses": {names.STORAGE: names.CONTROLLER_IN_PROGRESS}
+        }  # also where an old claim says so
     kept = {names.RESIZING, names.CONTROLLER_ERROR} if keeps_error else {names.RESIZING}
     dropped = [kind for kind in names.RESIZE_CONDITIONS if kind not in kept] if anew else []
     message = f"Volume {claim.spec.volume_name} is to grow to {size}"
@@ -79,7 +83,9 @@ def failed(claim: PersistentVolumeClaim, after: After, now: str) -> Body:
     """
     status: Body = {}
     if after.is_final or condition_of(claim, names.CONTROLLER_ERROR) is not None:
-        error = condition_patch(claim, names.CONTROLLER_ERROR, now, reason=after.reason, message=f"failed to expand pvc with {after.error}")
+        error = condition_patch(
+            claim, names.CONTROLLER_ERROR, now, reason=after.reason, message=f"failed to expand pvc with {after.error}"
+        )
         status |= conditions_patch(claim, [error], [])
     if after.is_infeasible:
         status |= _step(claim, names.CONTROLLER_INFEASIBLE)

@@ -59,7 +59,9 @@ class PodsUnknown:
     pass
 
 
-@reason("the driver holds {size} for infeasible ({error}): tried again in {seconds:.0f} s, or at once with another size")
+@reason(
+    "the driver holds {size} for infeasible ({error}): tried again in {seconds:.0f} s, or at once with another size"
+)
 class Infeasible:
     size: str
     error: str

@@ -82,7 +82,9 @@ class Reconciler(ClaimReconciler):
     async def _expand(self, action: d.Expand, secrets: Mapping[str, str]) -> After:
         order = action.order
         try:
-            answer = await self._driver.controller_expand_volume(order.request(secrets), Call(self._options.timeout_s, order.migrated))
+            answer = await self._driver.controller_expand_volume(
+                order.request(secrets), Call(self._options.timeout_s, order.migrated)
+            )
         except DriverError as error:
             return decide_after(order.size_bytes, error)
         return decide_after(order.size_bytes, Expanded(answer.capacity_bytes, answer.node_expansion_required))
@@ -93,19 +95,25 @@ class Reconciler(ClaimReconciler):
         self._remember(claim, asked, after.reason, is_infeasible=after.is_infeasible)
         if not after.size:
             if self._options.recover:
-                write = self._write_unless(claim, self._is_beyond(asked), lambda now: patches.failed(now, after, self._now()))
+                write = self._write_unless(
+                    claim, self._is_beyond(asked), lambda now: patches.failed(now, after, self._now())
+                )
                 await self._save_failure(claim, write)
             heals: tuple[Topic, ...] = ()
             if after.reason == d.FAILED_PRECONDITION and self._options.handle_volume_inuse_error:
                 self._view.pods.want()  # perhaps because of a pod that uses the claim: the end of the last one heals it
                 heals = (unused(key_of(claim)),)
             raise Failed(d.failure_text(self._view, self._volume_of(claim), after.error), heals=heals)
-        before = (claim.status.capacity or {}).get(names.STORAGE, "") if after.on_node and self._options.annotate else ""
+        before = (
+            (claim.status.capacity or {}).get(names.STORAGE, "") if after.on_node and self._options.annotate else ""
+        )
         await self._write_volume(claim, pv_uid, lambda pv: patches.volume_size(pv, after.size, before))
         if after.on_node:
             await self._hand_over(claim, asked, after.size)
         else:
-            await self._write_unless(claim, never, lambda now: patches.done(now, after.size, recover=self._options.recover))
+            await self._write_unless(
+                claim, never, lambda now: patches.done(now, after.size, recover=self._options.recover)
+            )
             self._tell(claim, names.RESIZE_SUCCESSFUL, "Resize volume succeeded")
         self.forget(claim)
 
@@ -121,7 +129,9 @@ class Reconciler(ClaimReconciler):
         """The node's turn. Raises Failed, Stale."""
         text = patches.pending_text(self._view.driver)
         recover = self._options.recover
-        write = self._write_unless(claim, _has(size), lambda now: patches.node_next(now, asked, text, self._now(), recover=recover))
+        write = self._write_unless(
+            claim, _has(size), lambda now: patches.node_next(now, asked, text, self._now(), recover=recover)
+        )
         if await write:
             self._tell(claim, names.FS_RESIZE_REQUIRED, "Require file system resize of volume on node")
 

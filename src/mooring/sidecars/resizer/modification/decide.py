@@ -127,7 +127,9 @@ def _decide_target(
     return Decision(modifying, actions, done=f"modified to {target}")
 
 
-def _wait_for_class(claim: PersistentVolumeClaim, problem: Problem, topic: Topic, *, is_begun: bool) -> Decision[Action]:
+def _wait_for_class(
+    claim: PersistentVolumeClaim, problem: Problem, topic: Topic, *, is_begun: bool
+) -> Decision[Action]:
     """The class can't be asked for before it is another one. The claim says so, unless the driver may be at work on it."""
     if not is_begun and not _is_pending(claim):
         return Decision(problem, (MarkPending(),))

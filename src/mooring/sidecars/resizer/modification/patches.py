@@ -5,7 +5,14 @@ from __future__ import annotations
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.modification.decide import Refused
-from mooring.sidecars.resizer.view import Body, condition_patch, conditions_patch, no_conditions, patch_body, probe_patch
+from mooring.sidecars.resizer.view import (
+    Body,
+    condition_patch,
+    conditions_patch,
+    no_conditions,
+    patch_body,
+    probe_patch,
+)
 
 _BOTH = (names.MODIFYING, names.MODIFY_ERROR)
 
@@ -35,7 +42,9 @@ def cancelled(claim: PersistentVolumeClaim) -> Body:
 def failed(claim: PersistentVolumeClaim, refused: Refused, now: str) -> Body:
     """The driver has refused, or may be at work still."""
     modifying = condition_patch(claim, names.MODIFYING, now, message=refused.condition, is_probed=True)
-    error = condition_patch(claim, names.MODIFY_ERROR, now, reason=refused.reason, message=refused.message, is_probed=True)
+    error = condition_patch(
+        claim, names.MODIFY_ERROR, now, reason=refused.reason, message=refused.message, is_probed=True
+    )
     status = conditions_patch(claim, [modifying, error], [])
     if refused.is_infeasible:
         status["modifyVolumeStatus"] = {"status": names.MODIFY_INFEASIBLE}
@@ -50,4 +59,8 @@ def done(class_name: str) -> Body:
 
 def volume_class(pv: PersistentVolume, class_name: str) -> Body:
     """{} where the PersistentVolume says so already."""
-    return {} if pv.spec.volume_attributes_class_name == class_name else {"spec": {"volumeAttributesClassName": class_name}}
+    return (
+        {}
+        if pv.spec.volume_attributes_class_name == class_name
+        else {"spec": {"volumeAttributesClassName": class_name}}
+    )

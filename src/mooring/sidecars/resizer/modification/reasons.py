@@ -59,7 +59,9 @@ class CallInFlight:
     work: str
 
 
-@reason('the driver holds the class "{class_name}" for infeasible: tried again in {seconds:.0f} s, or at once with another class')
+@reason(
+    'the driver holds the class "{class_name}" for infeasible: tried again in {seconds:.0f} s, or at once with another class'
+)
 class Infeasible:
     class_name: str
     seconds: float

@@ -57,14 +57,18 @@ class Reconciler(ClaimReconciler):
         text = f"external resizer is modifying volume {claim.metadata.name} with vac {class_name}"
         self._tell(claim, names.MODIFY_STARTED, text)
 
-    async def _modify(self, claim: PersistentVolumeClaim, pv_uid: str, action: d.Modify, secrets: Mapping[str, str]) -> None:
+    async def _modify(
+        self, claim: PersistentVolumeClaim, pv_uid: str, action: d.Modify, secrets: Mapping[str, str]
+    ) -> None:
         self._view.memory.change(claim, error=None)
         try:
             await self._driver.controller_modify_volume(action.order.request(secrets), Call(self._options.timeout_s))
         except DriverError as error:
             refused = decide_after(action.class_name, error)
             self._remember(claim, action.class_name, refused.reason, is_infeasible=refused.is_infeasible)
-            write = self._write_unless(claim, _is(action.class_name), lambda now: patches.failed(now, refused, self._now()))
+            write = self._write_unless(
+                claim, _is(action.class_name), lambda now: patches.failed(now, refused, self._now())
+            )
             await self._save_failure(claim, write)
             raise Failed(refused.told) from error
         self._remember(claim, action.class_name, "", is_infeasible=False)
@@ -81,4 +85,6 @@ class Reconciler(ClaimReconciler):
 
 def _is(class_name: str) -> Callable[[PersistentVolumeClaim], bool]:
     """True for a claim that has this class, and is on its way to none: an earlier call was quicker."""
-    return lambda claim: claim.status.modify_volume_status is None and claim.status.current_volume_attributes_class_name == class_name
+    return lambda claim: (
+        claim.status.modify_volume_status is None and claim.status.current_volume_attributes_class_name == class_name
+    )

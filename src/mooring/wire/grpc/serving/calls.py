@@ -95,7 +95,9 @@ class ServedCalls:
             self._go_on(stream, stream.trailers_came(headers, ended))
             return
         if stream_id % 2 == 0 or stream_id <= self.last_id:
-            raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, f"a HEADERS frame for stream {stream_id}, which no client begins now")
+            raise BrokenConnection(
+                ErrorCode.PROTOCOL_ERROR, f"a HEADERS frame for stream {stream_id}, which no client begins now"
+            )
         self.last_id = stream_id
         if len(self._streams) + len(self._dropped) >= self._limits.streams or self.is_leaving:
             self._sending.put(rst_stream(stream_id, ErrorCode.REFUSED_STREAM))
@@ -130,7 +132,9 @@ class ServedCalls:
         """The client takes more, of one stream or (0) of all."""
         if not stream_id:
             self._sending.window_opened(increment)
-        elif (stream := self._stream(stream_id, "WINDOW_UPDATE")) is not None and not self._sending.stream_window_opened(stream, increment):
+        elif (
+            stream := self._stream(stream_id, "WINDOW_UPDATE")
+        ) is not None and not self._sending.stream_window_opened(stream, increment):
             self._reset(stream, ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR)
 
     def taken_in(self) -> None:
@@ -145,13 +149,17 @@ class ServedCalls:
         """One more call was begun for nothing. Raises BrokenConnection for a client that does little else."""
         self._wasted += 1
         if self._wasted > WASTED_MAX:
-            raise BrokenConnection(ErrorCode.ENHANCE_YOUR_CALM, f"more than {WASTED_MAX} calls that were begun and dropped")
+            raise BrokenConnection(
+                ErrorCode.ENHANCE_YOUR_CALM, f"more than {WASTED_MAX} calls that were begun and dropped"
+            )
 
     def _stream(self, stream_id: int, name: str) -> Request | None:
         """The stream of a frame; None for one that is over: frames may have been on their way. Raises BrokenConnection for no stream."""
         found = self._streams.get(stream_id)
         if found is None and (stream_id % 2 == 0 or stream_id > self.last_id):
-            raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, f"a {name} frame for stream {stream_id}, which nobody began")
+            raise BrokenConnection(
+                ErrorCode.PROTOCOL_ERROR, f"a {name} frame for stream {stream_id}, which nobody began"
+            )
         return found
 
     def _asked(self, stream_id: int) -> Request | None:
@@ -225,7 +233,9 @@ class ServedCalls:
 def _error_headers(code: int, text: str, http_status: int = 200) -> bytes:
     """The whole of an answer without a message: headers and trailers in one, with an error's code and text."""
     status = STATUS_200 if http_status == 200 else named(_STATUS, str(http_status).encode())
-    block = status + _GRPC + literal(b"grpc-status", str(code).encode()) + literal(b"grpc-message", percent_encoded(text))
+    block = (
+        status + _GRPC + literal(b"grpc-status", str(code).encode()) + literal(b"grpc-message", percent_encoded(text))
+    )
     return block + _READS if code == Code.UNIMPLEMENTED else block
 
 

@@ -85,7 +85,9 @@ class ServerConnection:
         """We take no more calls (GOAWAY); those that have begun go on. Gone follows when the last one is over. Harmless twice."""
         if not self._gone and not self._calls.is_leaving:
             self._calls.is_leaving = True
-            self._sending.put(frames.goaway(ErrorCode.NO_ERROR, "the server closes the connection", self._calls.last_id))
+            self._sending.put(
+                frames.goaway(ErrorCode.NO_ERROR, "the server closes the connection", self._calls.last_id)
+            )
         return self._told()
 
     def close(self, text: str = "the server closes the connection") -> list[Event]:

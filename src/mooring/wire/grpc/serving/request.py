@@ -35,7 +35,18 @@ class Request(Outgoing):
     connection's clock, as began; None: for ever. received: bytes of flow control that the client has not got back yet.
     """
 
-    __slots__ = ("_bytes_max", "asked", "began", "body", "deadline", "ended", "idle_frames", "length", "path", "received")
+    __slots__ = (
+        "_bytes_max",
+        "asked",
+        "began",
+        "body",
+        "deadline",
+        "ended",
+        "idle_frames",
+        "length",
+        "path",
+        "received",
+    )
 
     def __init__(self, stream_id: int, began: float, bytes_max: int) -> None:
         super().__init__(stream_id, b"")
@@ -58,7 +69,9 @@ class Request(Outgoing):
         if headers.wrong or not headers.method or not headers.path:
             return ErrorCode.PROTOCOL_ERROR
         if headers.method != b"POST":
-            return Refusal(Code.INTERNAL, f"the method {decoded(headers.method[:100])!r} of HTTP is not gRPC's: POST", 405)
+            return Refusal(
+                Code.INTERNAL, f"the method {decoded(headers.method[:100])!r} of HTTP is not gRPC's: POST", 405
+            )
         if not headers.is_grpc:
             kind = decoded((headers.content_type or b"")[:200])
             return Refusal(Code.INVALID_ARGUMENT, f"invalid gRPC request content-type {kind!r}", 415)
@@ -68,7 +81,10 @@ class Request(Outgoing):
                 return Refusal(Code.INTERNAL, f"malformed grpc-timeout: {decoded(headers.timeout[:100])!r}", 400)
             self.deadline = self.began + seconds
         if headers.encoding not in (b"", b"identity"):
-            return Refusal(Code.UNIMPLEMENTED, f"grpc: Decompressor is not installed for grpc-encoding {decoded(headers.encoding[:100])!r}")
+            return Refusal(
+                Code.UNIMPLEMENTED,
+                f"grpc: Decompressor is not installed for grpc-encoding {decoded(headers.encoding[:100])!r}",
+            )
         self.path, self.length = headers.path.decode("latin-1"), headers.length
         return self._unlike_its_length()
 
@@ -95,7 +111,9 @@ class Request(Outgoing):
             return None
         length = int.from_bytes(self.body[1:_PREFIX_BYTES])
         if length > self._bytes_max:
-            return Refusal(Code.RESOURCE_EXHAUSTED, f"grpc: received message larger than max ({length} vs. {self._bytes_max})")
+            return Refusal(
+                Code.RESOURCE_EXHAUSTED, f"grpc: received message larger than max ({length} vs. {self._bytes_max})"
+            )
         if len(self.body) > _PREFIX_BYTES + length:
             return Refusal(Code.INTERNAL, "cardinality violation: received more than one request for a unary method")
         return None

@@ -28,7 +28,9 @@ def request(stream: int = 1, payload: bytes = b"", fields: list[tuple[str, str]]
     """A whole call."""
     body = talk.message(payload)
     pieces = range(0, len(body), 16_384)
-    return talk.headers(stream, fields) + b"".join(talk.data(stream, body[at : at + 16_384], end=at == pieces[-1]) for at in pieces)
+    return talk.headers(stream, fields) + b"".join(
+        talk.data(stream, body[at : at + 16_384], end=at == pieces[-1]) for at in pieces
+    )
 
 
 def a_server(said: dict[int, int] | None = None, now: float = 100.0) -> ServerConnection:
@@ -40,7 +42,9 @@ def a_server(said: dict[int, int] | None = None, now: float = 100.0) -> ServerCo
     return server
 
 
-def asked(server: ServerConnection, stream: int = 1, payload: bytes = b"", fields: list[tuple[str, str]] = FIELDS) -> Asked:
+def asked(
+    server: ServerConnection, stream: int = 1, payload: bytes = b"", fields: list[tuple[str, str]] = FIELDS
+) -> Asked:
     """Begins a call that is good."""
     (event,) = server.receive(request(stream, payload, fields))
     assert isinstance(event, Asked)

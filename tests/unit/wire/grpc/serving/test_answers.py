@@ -48,14 +48,18 @@ def test_an_error_is_trailers_alone() -> None:
 
 def test_who_cannot_read_compressed_requests_says_what_it_can() -> None:
     server = a_server()
-    server.receive(talk.headers(1, [*FIELDS, ("grpc-encoding", "gzip")]) + talk.data(1, talk.message(b"x", 1), end=True))
+    server.receive(
+        talk.headers(1, [*FIELDS, ("grpc-encoding", "gzip")]) + talk.data(1, talk.message(b"x", 1), end=True)
+    )
     assert "identity" == answer_in(server.to_send())[0]["grpc-accept-encoding"]
 
 
 def test_a_text_is_the_same_after_its_way() -> None:
     chances = random.Random(7)
     for _ in range(300):
-        text = "".join(chr(chances.choice([chances.randrange(128), chances.randrange(0xD800), 0x1F600])) for _ in range(20))
+        text = "".join(
+            chr(chances.choice([chances.randrange(128), chances.randrange(0xD800), 0x1F600])) for _ in range(20)
+        )
         sent = percent_encoded(text)
         assert all(0x20 <= byte <= 0x7E for byte in sent)
         assert text == decoded(sent) == urllib.parse.unquote(sent.decode())
@@ -122,7 +126,9 @@ def test_frames_are_as_long_as_the_client_takes() -> None:
     server.receive(talk.window(0, 2**20))
     asked(server)
     server.answer(1, b"x" * 70_000)
-    assert [30_000, 30_000, 10_005] == [len(one.payload) for one in talk.frames_in(server.to_send()) if one.kind == talk.DATA]
+    assert [30_000, 30_000, 10_005] == [
+        len(one.payload) for one in talk.frames_in(server.to_send()) if one.kind == talk.DATA
+    ]
 
 
 def test_an_answer_that_waits_is_forgotten_with_its_stream() -> None:
@@ -170,7 +176,9 @@ def test_calls_that_a_client_drops_count_until_they_have_ended() -> None:
     """Or a client that begins and drops has any number of them carried out at once."""
     server = a_server()
     for stream in streams(FEW.streams):
-        assert [Asked, Dropped] == [type(one) for one in server.receive(request(stream) + talk.reset(stream, talk.CANCEL))]
+        assert [Asked, Dropped] == [
+            type(one) for one in server.receive(request(stream) + talk.reset(stream, talk.CANCEL))
+        ]
     assert [] == server.receive(request(201))
     assert [(201, talk.REFUSED_STREAM)] == resets_in(server.to_send())
     server.refuse(5, Code.CANCELED, "")
@@ -228,7 +236,9 @@ def test_requests_hold_no_more_than_their_bound() -> None:
         server.receive(talk.headers(stream, FIELDS))
         for at in range(0, len(piece), 16_384):
             server.receive(talk.data(stream, piece[at : at + 16_384]))
-            fields, _ = answer_in(b"".join(_raw(one) for one in talk.frames_in(server.to_send()) if one.kind == talk.HEADERS))
+            fields, _ = answer_in(
+                b"".join(_raw(one) for one in talk.frames_in(server.to_send()) if one.kind == talk.HEADERS)
+            )
             refused += fields.get("grpc-status") == "8"
     assert 4 == refused
     server.receive(b"".join(talk.reset(stream, talk.CANCEL) for stream in streams(4)))
@@ -236,7 +246,9 @@ def test_requests_hold_no_more_than_their_bound() -> None:
     server.answer(99, b"")
     asked(server, 101, b"x" * 4_000_000)
     server.refuse(101, Code.ABORTED, "")
-    assert 5 == sum(asked(server, stream, b"x" * 3_000_000).stream_id > 0 for stream in streams(5, 103)), "all has been let go"
+    assert 5 == sum(asked(server, stream, b"x" * 3_000_000).stream_id > 0 for stream in streams(5, 103)), (
+        "all has been let go"
+    )
 
 
 def test_data_that_nobody_waits_for_takes_nothing_of_the_connections_window() -> None:

@@ -137,7 +137,9 @@ def test_pings_and_settings_are_answered() -> None:
     assert [] == server.receive(
         talk.frame(talk.PING, payload=b"12345678") + talk.frame(talk.PING, talk.ACK, payload=b"x" * 8) + talk.settings()
     )
-    assert talk.frame(talk.PING, talk.ACK, payload=b"12345678") + talk.frame(talk.SETTINGS, talk.ACK) == server.to_send()
+    assert (
+        talk.frame(talk.PING, talk.ACK, payload=b"12345678") + talk.frame(talk.SETTINGS, talk.ACK) == server.to_send()
+    )
 
 
 def test_a_client_may_speak_of_push() -> None:
@@ -161,7 +163,10 @@ BREAKS = {
     "headers without end": (HALF + talk.frame(talk.CONTINUATION, 0, 1, bytes(16_384)) * 5, talk.ENHANCE_YOUR_CALM),
     "a block of rubbish": (talk.frame(talk.HEADERS, talk.END_HEADERS, 1, b"\x80"), talk.COMPRESSION_ERROR),
     "a frame that is too long": (talk.frame(talk.DATA, 0, 1, bytes(16_385)), talk.FRAME_SIZE_ERROR),
-    "more padding than payload": (talk.headers(1, FIELDS) + talk.frame(talk.DATA, talk.PADDED, 1, b"\x05abc"), talk.PROTOCOL_ERROR),
+    "more padding than payload": (
+        talk.headers(1, FIELDS) + talk.frame(talk.DATA, talk.PADDED, 1, b"\x05abc"),
+        talk.PROTOCOL_ERROR,
+    ),
     "a window that adds nothing": (talk.window(0, 0), talk.PROTOCOL_ERROR),
     "a window that is too large": (talk.window(0, 2**31 - 1), talk.FLOW_CONTROL_ERROR),
     "a short ping": (talk.frame(talk.PING, payload=b"x"), talk.FRAME_SIZE_ERROR),
@@ -204,7 +209,9 @@ def test_headers_have_a_bound() -> None:
     block = talk.block(long)
     frames = talk.frame(talk.HEADERS, 0, 1, block[:16_384])
     rest = [block[at : at + 16_384] for at in range(16_384, len(block), 16_384)]
-    frames += b"".join(talk.frame(talk.CONTINUATION, talk.END_HEADERS if part is rest[-1] else 0, 1, part) for part in rest)
+    frames += b"".join(
+        talk.frame(talk.CONTINUATION, talk.END_HEADERS if part is rest[-1] else 0, 1, part) for part in rest
+    )
     server = a_server()
     (gone,) = server.receive(frames)
     assert isinstance(gone, Gone)
@@ -255,7 +262,9 @@ class Watched:
             self.open.discard(stream)
             self.dropped.discard(stream)
             self.heard(
-                self.server.answer(stream, b"x" * chances.randrange(200)) if chances.random() < 0.5 else self.server.refuse(stream, 5, "no")
+                self.server.answer(stream, b"x" * chances.randrange(200))
+                if chances.random() < 0.5
+                else self.server.refuse(stream, 5, "no")
             )
 
 
@@ -333,5 +342,6 @@ def test_our_client_and_our_server_understand_each_other(seed: int) -> None:
                 answered[event.stream_id] = (event.code, event.payload)
         del down[:size]
     assert answered == {
-        stream: (Code.ABORTED, None) if len(message) % 2 else (Code.OK, message[::-1]) for stream, message in wanted.items()
+        stream: (Code.ABORTED, None) if len(message) % 2 else (Code.OK, message[::-1])
+        for stream, message in wanted.items()
     }

@@ -73,7 +73,16 @@ def test_calls_come_in_one_piece_in_their_order() -> None:
 
 @pytest.mark.parametrize(
     ("field", "seconds"),
-    [("1H", 3600), ("2M", 120), ("15S", 15), ("99999999m", 99_999.999), ("7u", 7e-6), ("5n", 5e-9), ("00000001S", 1), ("0S", 0)],
+    [
+        ("1H", 3600),
+        ("2M", 120),
+        ("15S", 15),
+        ("99999999m", 99_999.999),
+        ("7u", 7e-6),
+        ("5n", 5e-9),
+        ("00000001S", 1),
+        ("0S", 0),
+    ],
 )
 def test_a_timeout_has_eight_digits_and_a_unit(field: str, seconds: float) -> None:
     assert pytest.approx(seconds) == timeout_s(field.encode())
@@ -97,8 +106,18 @@ def test_the_kinds_of_grpc(kind: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "code", "text"),
     [
-        (without("content-type", ("content-type", "application/json")), "415", Code.INVALID_ARGUMENT, "application/json"),
-        (without("content-type", ("content-type", "application/grpc-web")), "415", Code.INVALID_ARGUMENT, "application/grpc-web"),
+        (
+            without("content-type", ("content-type", "application/json")),
+            "415",
+            Code.INVALID_ARGUMENT,
+            "application/json",
+        ),
+        (
+            without("content-type", ("content-type", "application/grpc-web")),
+            "415",
+            Code.INVALID_ARGUMENT,
+            "application/grpc-web",
+        ),
         (without("content-type"), "415", Code.INVALID_ARGUMENT, "content-type ''"),
         (without(":method", (":method", "GET")), "405", Code.INTERNAL, "'GET'"),
     ],
@@ -167,7 +186,9 @@ GZIP = without("", ("grpc-encoding", "gzip"))
         (FIELDS, b"\x00" + (FEW.message_bytes + 1).to_bytes(4), Code.RESOURCE_EXHAUSTED, "4194305 vs. 4194304"),
     ],
 )
-def test_a_body_that_is_not_one_message_is_refused(fields: list[tuple[str, str]], body: bytes, code: Code, text: str) -> None:
+def test_a_body_that_is_not_one_message_is_refused(
+    fields: list[tuple[str, str]], body: bytes, code: Code, text: str
+) -> None:
     server = a_server()
     assert [] == server.receive(talk.headers(1, fields) + talk.data(1, body, end=True))
     said, _ = answer_in(server.to_send())
