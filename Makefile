@@ -81,6 +81,10 @@ sim: .venv/ready ## SEEDS (2000) lives of the whole plane, and every point
 	@$(BIN)/python -m tests.sim --part plane --seeds $(SEEDS) $(ARGS)
 	@$(BIN)/python -m tests.sim.points --jobs "$$(nproc)"
 
+.PHONY: sim-share
+sim-share: .venv/ready ## The share of it that CI runs for this commit
+	@$(BIN)/python -m tests.sim.share $(ARGS)
+
 .PHONY: sim-all
 sim-all: .venv/ready ## Hours, in sittings: 100,000 lives, every state and size
 	@$(BIN)/python -m tests.sim.sittings --seeds $(SEEDS_OF_EACH) $(ARGS)
@@ -128,7 +132,11 @@ sanity: .venv/ready real-parts ## csi-sanity on the reference driver, RUNS (1) t
 .PHONY: storm
 storm: .venv/ready real-parts ## 500 claims, 200 growths and snapshots, leaders killed
 	@STORM_CLAIMS=500 STORM_GROWTHS=200 KUBE_TEST_BIN="$$(hack/kube/build --folder)" \
-		$(BIN)/pytest -q tests/e2e/test_storm.py tests/e2e/test_growth_storm.py $(ARGS)
+		$(BIN)/pytest -q -o faulthandler_timeout=900 tests/e2e/test_storm.py tests/e2e/test_growth_storm.py $(ARGS)
+
+.PHONY: meter
+meter: .venv/ready ## Instructions of an attach and others; a rise fails
+	@$(BIN)/python -m bench.instructions $(ARGS)
 
 .PHONY: bench-attach
 bench-attach: $(BENCH)/ready real-parts ## Mooring's attacher beside the Go one
@@ -182,6 +190,14 @@ bench-why: $(BENCH)/ready real-parts ## mooring why on a cluster of 20,000 volum
 bench-sidecars: $(BENCH)/ready ## Registrar and probe beside Go's: ARGS='--peers FOLDER'
 	@$(BENCH)/bin/python -m bench.sidecars $(ARGS)
 
+.PHONY: images
+images: ## The images of all programs; needs podman or buildah
+	@$(if $(BASE),BASE=$(BASE)) hack/images $(ARGS)
+
+.PHONY: images-test
+images-test: .venv/ready real-parts ## Run each image beside real parts; needs podman
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/pytest -p no:xdist -q tests/in_images.py $(ARGS)
+
 .PHONY: real-parts
 real-parts: ## Build what tests compare with (Go; 11 minutes, once)
 	@hack/kube/build >/dev/null
@@ -216,6 +232,10 @@ lock: .venv/ready ## Write requirements.lock; UPGRADE=1 takes newer versions
 .PHONY: sbom
 sbom: .venv/ready ## Write the parts lists of a release (CycloneDX) to dist
 	@hack/sbom
+
+.PHONY: release
+release: .venv/ready ## All of a release into dist; BASE=python@sha256:...
+	@$(if $(BASE),BASE=$(BASE)) $(BIN)/python -m hack.release $(ARGS)
 
 .PHONY: release-check
 release-check: .venv/ready ## The checklist of a release; BASE=python@sha256:...

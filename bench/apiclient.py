@@ -1,8 +1,8 @@
 """What a request costs the API client: `make bench-apiclient`, on its own HTTP and on aiohttp in turns.
 
-The server is a process of its own that answers each request with the same bytes over TLS 1.3, as soon as its end has come; only the
-client's processor time is counted. One line for each transport and load: µs of processor time for a request, µs until its answer (median
-and 99 of 100), requests a second.
+The server is a process of its own that answers each request with the same bytes over TLS 1.3, as soon as its end has
+come; only the client's processor time is counted. One line for each transport and load: µs of processor time for a
+request, µs until its answer (median and 99 of 100), requests a second.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _BODY = json.dumps(_OBJECT).encode()
 _ANSWER = (
     b"HTTP/1.1 200 OK\r\nAudit-Id: 3c5ed7cd-9f6c-4f6a-a1c0-0f5a0f1a2b3c\r\nCache-Control: no-cache, private\r\n"
     b"Content-Type: application/json\r\nX-Kubernetes-Pf-Flowschema-Uid: 11111111-2222-3333-4444-555555555555\r\n"
-    b"X-Kubernetes-Pf-Prioritylevel-Uid: 11111111-2222-3333-4444-555555555555\r\nDate: Fri, 20 Nov 2026 10:00:00 GMT\r\n"
+    b"X-Kubernetes-Pf-Prioritylevel-Uid: 11111111-2222-3333-4444-555555555555\r\nDate: Fri, 20 Nov 2026 "
+    b"10:00:00 GMT\r\n"
     b"Content-Length: %d\r\n\r\n%b" % (len(_BODY), _BODY)
 )
 _PATCH = json.dumps(

@@ -1,8 +1,10 @@
-"""Load on an API server, in a process of its own: `python -m bench.apiload` reads one job (JSON) from stdin and prints what it measured.
+"""Load on an API server, in a process of its own: `python -m bench.apiload` reads one job (JSON) from stdin and prints
+what it measured.
 
-No client library stands between: requests are bytes made before the clock starts, answers are read as far as their end and their status.
-TLS 1.3, HTTP/1.1, a connection per client, on uvloop where it is installed. One such process makes more requests a second on one core
-than the servers under measurement answer; `cpu_us` in the result says how much of its core it took.
+No client library stands between: requests are bytes made before the clock starts, answers are read as far as their end
+and their status. TLS 1.3, HTTP/1.1, a connection per client, on uvloop where it is installed. One such process makes
+more requests a second on one core than the servers under measurement answer; `cpu_us` in the result says how much of
+its core it took.
 """
 
 from __future__ import annotations

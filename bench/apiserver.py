@@ -1,9 +1,9 @@
 """The embedded API server beside the real one: `make bench-apiserver`.
 
-Both run on this machine, one after the other: `mooring apiserver --state FOLDER` (every write on disk before its answer), and
-kube-apiserver on etcd with fsync. The load comes from processes of their own (bench/apiload.py, bench/apiwatch.py), the same for both,
-over TLS with a bearer token. Measured are rates, latencies, processor time of the server (of kube-apiserver and etcd together), memory,
-start to ready.
+Both run on this machine, one after the other: `mooring apiserver --state FOLDER` (every write on disk before its
+answer), and kube-apiserver on etcd with fsync. The load comes from processes of their own (bench/apiload.py,
+bench/apiwatch.py), the same for both, over TLS with a bearer token. Measured are rates, latencies, processor time of
+the server (of kube-apiserver and etcd together), memory, start to ready.
 """
 
 from __future__ import annotations
@@ -238,7 +238,9 @@ def _line(process: subprocess.Popen[str]) -> str:
 
 
 def fan_out(figures: Figures, events: int) -> None:
-    """Every watcher gets each patch: one after the other, each sent alone; and as fast as 32 clients patch, so that they queue up."""
+    """Every watcher gets each patch: one after the other, each sent alone; and as fast as 32 clients patch, so that
+    they queue up.
+    """
     for watchers in (1, 100, 1000):
         count = max(100, min(3000, events // watchers))
         for clients in (1, 32):
@@ -256,7 +258,10 @@ def _fan_out(figures: Figures, process: subprocess.Popen[str], watchers: int, cl
     wall, spent = result["ended_at"] - begun, cpu_s(figures.server.pids) - spent
     total = count * watchers
     title = f"{count} patches by {_clients(clients)} to {watchers:,} watcher{'s' if watchers > 1 else ''}"
-    text = f"{total / wall:,.0f} events/s; {result['p50_ms']:.1f}, {result['p99_ms']:.1f} ms; {spent / total * 1e6:,.1f} µs"
+    text = (
+        f"{total / wall:,.0f} events/s; {result['p50_ms']:.1f}, {result['p99_ms']:.1f} ms; "
+        f"{spent / total * 1e6:,.1f} µs"
+    )
     figures.tell(title, text)
 
 

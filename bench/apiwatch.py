@@ -1,6 +1,8 @@
-"""Many watchers in one process: blocking handshakes first, then epoll over raw TLS sockets; events are counted, one watcher is timed.
+"""Many watchers in one process: blocking handshakes first, then epoll over raw TLS sockets; events are counted, one
+watcher is timed.
 
-Speaks to whoever started it by lines: prints `ready` when all watches stand, reads how many events each is to get, prints the result.
+Speaks to whoever started it by lines: prints `ready` when all watches stand, reads how many events each is to get,
+prints the result.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _PATIENCE_S = 120.0
 
 
 class Watcher:
-    """One watch. events: lines so far. A line ends in } and a line feed, which Go may put into a chunk of HTTP of its own."""
+    """One watch. events: lines so far. A line ends in } and a line feed, which Go may put into a chunk of HTTP of its
+    own.
+    """
 
     def __init__(self, connection: ssl.SSLSocket) -> None:
         self.connection = connection

@@ -1,8 +1,9 @@
 """Mooring's attacher beside the Go one: `make bench-attach`.
 
-Both run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other in each round, each with a driver of its
-own that answers at once (bench/driver). The load comes from one more client, the same for both. Measured are rate, time from the
-attachment's creation to `attached: true` as a watch shows it, processor time of the contender, writes by kind, driver calls, memory.
+Both run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other in each round, each
+with a driver of its own that answers at once (bench/driver). The load comes from one more client, the same for both.
+Measured are rate, time from the attachment's creation to `attached: true` as a watch shows it, processor time of the
+contender, writes by kind, driver calls, memory.
 """
 
 from __future__ import annotations
@@ -179,7 +180,9 @@ class Bench:
         )
 
     async def backlog(self, contender: Contender, count: int) -> float:
-        """Attachments a second when so many wait already as the contender starts: from the first attached to the last."""
+        """Attachments a second when so many wait already as the contender starts: from the first attached to the
+        last.
+        """
         async with a_load(self._plane, AttachLoad) as load_client:
             tag = f"k{self._number}"
             names = [f"{tag}-{number}" for number in range(count)]
@@ -226,8 +229,9 @@ def table(title: str, runs: dict[str, list[Run]]) -> str:
 async def beside_itself(
     flags: dict[str, tuple[str, ...]], count: int, rounds: int
 ) -> tuple[dict[str, list[Run]], float]:
-    """Rounds of Mooring's attacher with these flags, by their names, in turns on one real API server. The rounds alternate, and so does
-    who begins: the machine's own mood hits all. Also gives the last one's processor time per attach as a share of the first one's.
+    """Rounds of Mooring's attacher with these flags, by their names, in turns on one real API server. The rounds
+    alternate, and so does who begins: the machine's own mood hits all. Also gives the last one's processor time per
+    attach as a share of the first one's.
     """
     contenders = [Contender(name, (ATTACHER, *given)) for name, given in flags.items()]
     runs: dict[str, list[Run]] = {name: [] for name in flags}
@@ -285,7 +289,8 @@ async def measure(options: argparse.Namespace) -> str:
             heads = " | ".join(contender.name for contender in contenders)
             rows = f"| memory (MiB) | {' | '.join(cells)} |"
             parts.append(
-                f"### {options.volumes} PersistentVolumes of another driver in the cluster\n\n| | {heads} |\n|---|---|---|\n{rows}"
+                f"### {options.volumes} PersistentVolumes of another driver in the cluster\n\n| | {heads} "
+                f"|\n|---|---|---|\n{rows}"
             )
     finally:
         plane.stop()

@@ -1,10 +1,11 @@
-"""`mooring attachdetach` with Mooring's attacher beside kube-controller-manager's with the Go one: `make bench-attachdetach`.
+"""`mooring attachdetach` with Mooring's attacher beside kube-controller-manager's with the Go one:
+`make bench-attachdetach`.
 
-Both pairs run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other in each round, each with a driver of
-its own that answers at once (bench/driver). Pods are created with a node's name; the nodes are objects alone. Measured are the time from
-the pod to its volume in `node.status.volumesAttached`, as a watch shows it, and from the pod's end to that of the attachment; processor
-time of each program, writes, memory. At rest: many pods whose volumes are attached already, for a minute. `--scale` leaves the real parts
-out: bench/attachdetach_scale.py.
+Both pairs run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other in each round,
+each with a driver of its own that answers at once (bench/driver). Pods are created with a node's name; the nodes are
+objects alone. Measured are the time from the pod to its volume in `node.status.volumesAttached`, as a watch shows it,
+and from the pod's end to that of the attachment; processor time of each program, writes, memory. At rest: many pods
+whose volumes are attached already, for a minute. `--scale` leaves the real parts out: bench/attachdetach_scale.py.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ SETTLING_MAX_S = 120.0
 
 @dataclasses.dataclass
 class Run:
-    """One pair in one round. Times in seconds, memory in MiB; processor time in ms and writes for each pod. shares: processor time of
-    the rest of the bench until the last pod's volume is attached, in ms for each pod."""
+    """One pair in one round. Times in seconds, memory in MiB; processor time in ms and writes for each pod. shares:
+    processor time of the rest of the bench until the last pod's volume is attached, in ms for each pod.
+    """
 
     attach_s: float
     attach_waits: list[float]
@@ -64,7 +66,9 @@ class Run:
 
 @dataclasses.dataclass
 class Rest:
-    """A controller beside many pods at rest, from its start on. start_s: until it is idle; ms: in a minute afterwards."""
+    """A controller beside many pods at rest, from its start on. start_s: until it is idle; ms: in a minute
+    afterwards.
+    """
 
     start_s: float
     start_cpu_s: float

@@ -1,7 +1,9 @@
-"""How the attach/detach controller bears a large cluster, in one process with the embedded store: `python -m bench.attachdetach_scale`.
+"""How the attach/detach controller bears a large cluster, in one process with the embedded store:
+`python -m bench.attachdetach_scale`.
 
-5,000 nodes and 20,000 volumes, each attached for a pod. The controller starts anew beside them in three situations: all is well; every
-report is lost; one pod of ten has gone meanwhile. Memory is the growth of the process, the objects of the store not counted.
+5,000 nodes and 20,000 volumes, each attached for a pod. The controller starts anew beside them in three situations: all
+is well; every report is lost; one pod of ten has gone meanwhile. Memory is the growth of the process, the objects of
+the store not counted.
 """
 
 from __future__ import annotations
@@ -116,7 +118,9 @@ _WORK = ("workqueue_depth", "workqueue_unfinished_work_seconds")
 
 
 async def measure(situation: str, size: Size) -> tuple[float, float, float]:
-    """Seconds from the start until all is as it should be, processor seconds of that, and MiB that the controller took."""
+    """Seconds from the start until all is as it should be, processor seconds of that, and MiB that the controller
+    took.
+    """
     place = Place(size)
     await place.fill(reported=situation != UNREPORTED)
     if situation == UNWANTED:

@@ -1,4 +1,6 @@
-"""`mooring binder` beside kube-controller-manager's PV controller: from the volume to the bound claim. Part of `make bench-provision`."""
+"""`mooring binder` beside kube-controller-manager's PV controller: from the volume to the bound claim. Part of
+`make bench-provision`.
+"""
 
 from __future__ import annotations
 

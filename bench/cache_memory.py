@@ -1,7 +1,8 @@
 """What a cached PersistentVolume weighs: `python bench/cache_memory.py [count]`.
 
-Volumes as a CSI provisioner makes them are decoded from pages of 500, as the informer gets them, and put into a Store with one index.
-Each variant runs in a process of its own; the figure is the growth of resident memory per volume, indexes and keys included.
+Volumes as a CSI provisioner makes them are decoded from pages of 500, as the informer gets them, and put into a Store
+with one index. Each variant runs in a process of its own; the figure is the growth of resident memory per volume,
+indexes and keys included.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Capacity of many places: from the start to an object for each item, and what a second round costs. Part of `make bench-provision`."""
+"""Capacity of many places: from the start to an object for each item, and what a second round costs. Part of
+`make bench-provision`.
+"""
 
 from __future__ import annotations
 

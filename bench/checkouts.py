@@ -1,9 +1,10 @@
-"""What a request costs the embedded API server in two checkouts: `python -m bench.checkouts BEFORE NOW`, on a machine that others use, too.
+"""What a request costs the embedded API server in two checkouts: `python -m bench.checkouts BEFORE NOW`, on a machine
+that others use, too.
 
-Processor time: both servers run, and have small blocks of requests by turns, so that what slows the machine slows both; the ratio of each
-pair of blocks counts. Instructions: valgrind's callgrind counts them, whatever else the machine does; the system's own work, such as
-sending, is not counted. Each of its jobs runs twice, with few requests and with many: the difference leaves out connections and handshakes.
-Both trees run on this interpreter and with its libraries.
+Processor time: both servers run, and have small blocks of requests by turns, so that what slows the machine slows both;
+the ratio of each pair of blocks counts. Instructions: valgrind's callgrind counts them, whatever else the machine does;
+the system's own work, such as sending, is not counted. Each of its jobs runs twice, with few requests and with many:
+the difference leaves out connections and handshakes. Both trees run on this interpreter and with its libraries.
 """
 
 from __future__ import annotations

@@ -72,7 +72,9 @@ class ProvisionLoad(Load):
 
 
 def a_claim(name: str, driver: str, volume_name: str = "") -> Json:
-    """A claim of the driver's class, as the PV controller leaves it to the provisioner; with volume_name: as it leaves a bound one."""
+    """A claim of the driver's class, as the PV controller leaves it to the provisioner; with volume_name: as it leaves
+    a bound one.
+    """
     notes = {
         "volume.beta.kubernetes.io/storage-provisioner": driver,
         "volume.kubernetes.io/storage-provisioner": driver,
@@ -89,7 +91,9 @@ def a_claim(name: str, driver: str, volume_name: str = "") -> Json:
 
 
 def a_volume(name: str, driver: str = OTHER, claim: Json | None = None) -> Json:
-    """A volume as a provisioner writes it, for a claim of the same name. claim: as it was read, for a full reference."""
+    """A volume as a provisioner writes it, for a claim of the same name. claim: as it was read, for a full
+    reference.
+    """
     meta = (
         {}
         if claim is None

@@ -1,4 +1,6 @@
-"""One program under measurement: started beside a driver of its own, its processor time and memory read from the kernel."""
+"""One program under measurement: started beside a driver of its own, its processor time and memory read from the
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ class LoadDriver:
 
 
 class Running:
-    """A contender at work. cpu_s, rss_mib: of its process, now. driver: None for one that has none. env: beside our own."""
+    """A contender at work. cpu_s, rss_mib: of its process, now. driver: None for one that has none. env: beside our
+    own.
+    """
 
     def __init__(
         self,
@@ -164,7 +168,9 @@ def cpu_s(pid: int) -> float:
 
 
 def memory_mib(pid: int, field: str) -> float:
-    """field: as in the kernel's status of a process: VmRSS for what is resident now, VmHWM for the most that ever was."""
+    """field: as in the kernel's status of a process: VmRSS for what is resident now, VmHWM for the most that ever
+    was.
+    """
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) / 1024
 

@@ -1,7 +1,8 @@
-"""Attacher, provisioner and attach/detach controller in one process, beside one process each and the Go programs: `make bench-controller`.
+"""Attacher, provisioner and attach/detach controller in one process, beside one process each and the Go programs:
+`make bench-controller`.
 
-Memory is that of all processes of a contender. Go has its attach/detach controller in kube-controller-manager, which runs with it alone:
-there is no smaller program that has it.
+Memory is that of all processes of a contender. Go has its attach/detach controller in kube-controller-manager, which
+runs with it alone: there is no smaller program that has it.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ def parts(name: str) -> tuple[Part, ...]:
 
 @dataclasses.dataclass
 class Run:
-    """attachdetach_mib: of the process with that controller. watches: that the contender holds open. writes: per attachment, from pod to
-    end. strangers: processors busy elsewhere."""
+    """attachdetach_mib: of the process with that controller. watches: that the contender holds open. writes: per
+    attachment, from pod to end. strangers: processors busy elsewhere.
+    """
 
     memory_mib: float
     attachdetach_mib: float
@@ -81,7 +83,9 @@ class Run:
 
 
 class PodLoad(AttachLoad):
-    """Pods with bound claims on nodes; attachments are known by their volumes, since each controller names them in its own way."""
+    """Pods with bound claims on nodes; attachments are known by their volumes, since each controller names them in its
+    own way.
+    """
 
     def _happened(self, event: WatchEvent[VolumeAttachment]) -> None:
         assert event.object is not None
@@ -119,7 +123,9 @@ class PodLoad(AttachLoad):
         )
 
     async def told(self) -> collections.Counter[str]:
-        """The contender's writes so far: attachments are made and deleted by it alone, volumes and nodes only patched."""
+        """The contender's writes so far: attachments are made and deleted by it alone, volumes and nodes only
+        patched.
+        """
         found = await self.settled(TOLD)
         ours = re.compile("(POST|DELETE) (nodes|persistentvolumes)")
         return collections.Counter({key: count for key, count in found.items() if not ours.match(key)})
@@ -212,7 +218,8 @@ async def measure(options: argparse.Namespace) -> str:
     finally:
         plane.stop()
     made = Table(
-        f"One process: {options.volumes} volumes of another driver, {options.count} pods with one each; no client limit",
+        f"One process: {options.volumes} volumes of another driver, {options.count} pods with one each; no "
+        "client limit",
         runs,
     )
     made.row("at rest, all processes (MiB)", "{:.0f}", lambda run: run.memory_mib, each_round=True)

@@ -1,8 +1,9 @@
 """What an intent before CreateVolume costs, on a real etcd (with fsync) and kube-apiserver: `python -m bench.intents`.
 
-Three ways to remember what is being created: not at all, as external-provisioner; a finalizer and an annotation on the claim; the shared
-journal. A burst has all claims at once, a hundred in flight, with a driver that answers at once; a trickle has one claim after the other.
-Each claim is begun, its PersistentVolume is stored, it is ended: no more of a provisioner than that.
+Three ways to remember what is being created: not at all, as external-provisioner; a finalizer and an annotation on the
+claim; the shared journal. A burst has all claims at once, a hundred in flight, with a driver that answers at once; a
+trickle has one claim after the other. Each claim is begun, its PersistentVolume is stored, it is ended: no more of a
+provisioner than that.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import Patch, PatchType
 from mooring.sidecars.provisioner.intents.journal import Intents, Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation, encoded
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent
 from tests.support.control_plane import ControlPlane
 
 IN_FLIGHT = 100
@@ -53,7 +54,7 @@ class Counting:
 
 
 class Memory(Protocol):
-    async def begin(self, intent: Intent) -> None: ...
+    async def write(self, entry: ClaimIntents) -> None: ...
     async def end(self, uid: str) -> None: ...
 
 
@@ -64,9 +65,9 @@ class OnTheClaim:
         self._cluster = cluster
         self._names: dict[str, tuple[str, str]] = {}
 
-    async def begin(self, intent: Intent) -> None:
-        self._names[intent.uid] = intent.namespace, intent.claim_name
-        await self._patch(intent.uid, [FINALIZER, "kubernetes.io/pvc-protection"], encoded(intent).decode())
+    async def write(self, entry: ClaimIntents) -> None:
+        self._names[entry.uid] = entry.namespace, entry.claim_name
+        await self._patch(entry.uid, [FINALIZER, "kubernetes.io/pvc-protection"], encoded(entry).decode())
 
     async def end(self, uid: str) -> None:
         await self._patch(uid, ["kubernetes.io/pvc-protection"], None)
@@ -77,33 +78,34 @@ class OnTheClaim:
         await self._cluster.patch(PERSISTENT_VOLUME_CLAIMS, name, Patch(PatchType.MERGE, body), namespace)
 
 
-def an_intent(uid: str, name: str) -> Intent:
+def an_intent(uid: str, name: str) -> ClaimIntents:
     """Of the size of a usual one: a class with four parameters, three zones, two secrets."""
     zones = ",".join(f'{{"segments":{{"topology.{DRIVER}/zone":"zone-{zone}"}}}}' for zone in "abc")
     request = (
-        f'{{"name":"pvc-{uid}","capacity_range":{{"required_bytes":"1073741824"}},"volume_capabilities":[{{"mount":{{"fs_type":"ext4"}},'
-        f'"access_mode":{{"mode":"SINGLE_NODE_WRITER"}}}}],"parameters":{{"type":"fast","pool":"gold","replicas":"3","encrypted":"true"}},'
+        f'{{"name":"pvc-{uid}","capacity_range":{{"required_bytes":"1073741824"}},'
+        f'"volume_capabilities":[{{"mount":{{"fs_type":"ext4"}},'
+        f'"access_mode":{{"mode":"SINGLE_NODE_WRITER"}}}}],"parameters":{{"type":"fast","pool":"gold",'
+        f'"replicas":"3","encrypted":"true"}},'
         f'"accessibility_requirements":{{"requisite":[{zones}],"preferred":[{zones}]}}}}'
     )
-    reference = f'{{"apiVersion":"v1","kind":"PersistentVolumeClaim","namespace":"default","name":"{name}","uid":"{uid}","resourceVersion":"1"}}'
+    reference = (
+        f'{{"apiVersion":"v1","kind":"PersistentVolumeClaim","namespace":"default","name":"{name}","uid":"{uid}",'
+        f'"resourceVersion":"1"}}'
+    )
     secret = '{"name":"storage-secret","namespace":"kube-system"}'
     volume = (
-        f'{{"apiVersion":"v1","kind":"PersistentVolume","metadata":{{"name":"pvc-{uid}","annotations":{{"pv.kubernetes.io/provisioned-by":'
+        f'{{"apiVersion":"v1","kind":"PersistentVolume","metadata":{{"name":"pvc-{uid}",'
+        f'"annotations":{{"pv.kubernetes.io/provisioned-by":'
         f'"{DRIVER}","volume.kubernetes.io/provisioner-deletion-secret-name":"storage-secret","volume.kubernetes.io/'
-        f'provisioner-deletion-secret-namespace":"kube-system"}},"finalizers":["external-provisioner.volume.kubernetes.io/finalizer"]}},'
-        f'"spec":{{"accessModes":["ReadWriteOnce"],"persistentVolumeReclaimPolicy":"Delete","storageClassName":"fast","claimRef":{reference},'
+        f'provisioner-deletion-secret-namespace":"kube-system"}},'
+        f'"finalizers":["external-provisioner.volume.kubernetes.io/finalizer"]}},'
+        f'"spec":{{"accessModes":["ReadWriteOnce"],"persistentVolumeReclaimPolicy":"Delete",'
+        f'"storageClassName":"fast","claimRef":{reference},'
         f'"csi":{{"driver":"{DRIVER}","fsType":"ext4","nodeStageSecretRef":{secret}}}}}}}'
     )
-    return Intent(
-        uid,
-        "default",
-        name,
-        f"pvc-{uid}",
-        request,
-        volume,
-        SecretReference("storage-secret", "kube-system"),
-        class_name="fast",
-    )
+    secret_ref = SecretReference("storage-secret", "kube-system")
+    intent = Intent(uid, "default", name, f"pvc-{uid}", request, volume, secret_ref, class_name="fast")
+    return ClaimIntents(uid, (intent,))
 
 
 class Measured:
@@ -114,9 +116,9 @@ class Measured:
         self.begun_s: list[float] = []
         self.whole_s: list[float] = []
 
-    async def provision(self, intent: Intent) -> None:
+    async def provision(self, intent: ClaimIntents) -> None:
         began = time.perf_counter()
-        await self._intents.begin(intent)
+        await self._intents.write(intent)
         self.begun_s.append(time.perf_counter() - began)
         source = {"driver": DRIVER, "volumeHandle": intent.volume_name}
         spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": source}
@@ -126,7 +128,7 @@ class Measured:
         self.whole_s.append(time.perf_counter() - began)
 
 
-async def claims(cluster: HttpCluster, start: str, count: int) -> list[Intent]:
+async def claims(cluster: HttpCluster, start: str, count: int) -> list[ClaimIntents]:
     made = []
     for number in range(count):
         spec = {
@@ -172,10 +174,10 @@ async def measure(plane: ControlPlane, way: str, round_: int, burst: int, trickl
             tell(way, load_name, count, counting, measured, wall_s, cpu_s)
 
 
-async def at_once(provision: Callable[[Intent], Awaitable[None]], wanted: list[Intent]) -> None:
+async def at_once(provision: Callable[[ClaimIntents], Awaitable[None]], wanted: list[ClaimIntents]) -> None:
     slots = asyncio.Semaphore(IN_FLIGHT)
 
-    async def one(intent: Intent) -> None:
+    async def one(intent: ClaimIntents) -> None:
         async with slots:
             await provision(intent)
 
@@ -184,7 +186,7 @@ async def at_once(provision: Callable[[Intent], Awaitable[None]], wanted: list[I
             group.create_task(one(intent))
 
 
-async def one_by_one(provision: Callable[[Intent], Awaitable[None]], wanted: list[Intent]) -> None:
+async def one_by_one(provision: Callable[[ClaimIntents], Awaitable[None]], wanted: list[ClaimIntents]) -> None:
     for intent in wanted:
         await provision(intent)
 
@@ -195,7 +197,8 @@ def tell(
     others = {what: number for what, number in counting.writes.items() if what != "create persistentvolumes"}
     print(
         f"{load_name:8} {way:8} {count / wall_s:7.0f}/s  begin p50 {statistics.median(measured.begun_s) * 1e3:6.2f} ms"
-        f"  p99 {quantile(measured.begun_s, 0.99) * 1e3:6.2f} ms  whole p50 {statistics.median(measured.whole_s) * 1e3:6.2f} ms"
+        f"  p99 {quantile(measured.begun_s, 0.99) * 1e3:6.2f} ms  whole p50 "
+        f"{statistics.median(measured.whole_s) * 1e3:6.2f} ms"
         f"  cpu {cpu_s / count * 1e3:5.2f} ms  intent writes/claim {sum(others.values()) / count:5.3f}  {others}",
         flush=True,
     )

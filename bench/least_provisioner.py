@@ -1,7 +1,8 @@
 """The least that a provisioner in Python can do, on Mooring's own wires: the third column of `bench.provision --least`.
 
-It calls the driver for each claim and stores the volume, and takes back what is released. It has no cache, decides nothing, tells nobody
-and writes no intent: killed at the wrong moment, it loses a volume. So its cost is the bound of whatever has to do more.
+It calls the driver for each claim and stores the volume, and takes back what is released. It has no cache, decides
+nothing, tells nobody and writes no intent: killed at the wrong moment, it loses a volume. So its cost is the bound of
+whatever has to do more.
 """
 
 from __future__ import annotations

@@ -85,7 +85,9 @@ class Load:
             await self._cluster.delete(kind, name, namespace)
 
     async def writes(self, resources: Collection[str] = ()) -> collections.Counter[str]:
-        """Writing requests of the whole server so far, as "PATCH persistentvolumes/status 200". resources: () for all."""
+        """Writing requests of the whole server so far, as "PATCH persistentvolumes/status 200". resources: () for
+        all.
+        """
         found: collections.Counter[str] = collections.Counter()
         for _, labels, count in await self.samples(REQUESTS):
             if labels["verb"] in _WRITES and (not resources or labels["resource"] in resources):

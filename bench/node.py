@@ -1,10 +1,12 @@
-"""Mooring's node agent beside the real kubelet's volume manager: `make bench-node`. As root on Linux, with the kubelet built for tests.
+"""Mooring's node agent beside the real kubelet's volume manager: `make bench-node`. As root on Linux, with the kubelet
+built for tests.
 
-Both run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other, each on a node and a root folder of its
-own, with a driver that mounts for real (bench/driver: a tmpfs and a bind mount) in a mount namespace of the bench's own. The bench plays
-attach/detach controller and attacher beforehand: a volume counts as attached before its pod comes. Measured are the time from a pod's
-creation, with its node's name, to the driver's answer for its last volume; processor time and memory of the contender; the driver's
-calls; and the contender's requests, from the API server's audit log.
+Both run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other, each on a node and a
+root folder of its own, with a driver that mounts for real (bench/driver: a tmpfs and a bind mount) in a mount namespace
+of the bench's own. The bench plays attach/detach controller and attacher beforehand: a volume counts as attached before
+its pod comes. Measured are the time from a pod's creation, with its node's name, to the driver's answer for its last
+volume; processor time and memory of the contender; the driver's calls; and the contender's requests, from the API
+server's audit log.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ _CLAIM_STATUS = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity":
 class Run:
     """One contender in one round. Times in seconds, memory in MiB; calls and requests per volume.
 
-    coming_s, going_s: of pods that come and go while all others are there, until the volume is published, and until the pod is gone.
+    coming_s, going_s: of pods that come and go while all others are there, until the volume is published, and until the
+    pod is gone.
     """
 
     all_s: float
@@ -330,7 +333,9 @@ class Bench:
 async def _come_and_go(
     load: NodeLoad, driver: NodeDriver, node: str, volumes: Sequence[str]
 ) -> tuple[list[float], list[float]]:
-    """A pod for each volume comes at its time, and goes once the volume is published. Gives the seconds until published, and until gone."""
+    """A pod for each volume comes at its time, and goes once the volume is published. Gives the seconds until
+    published, and until gone.
+    """
     left, waiting, deleted_at, began = list(volumes), list[str](), dict[str, float](), time.monotonic()
     published: dict[str, float] = {}
     async with asyncio.timeout(900):

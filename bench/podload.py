@@ -1,4 +1,6 @@
-"""Pods with a volume each on nodes that are objects alone, for the bench of the attach/detach controller: made, and watched."""
+"""Pods with a volume each on nodes that are objects alone, for the bench of the attach/detach controller: made, and
+watched.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Mooring's provisioner and binder beside the Go ones: `make bench-provision`.
 
-All run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other in each round, each provisioner with a
-driver of its own that answers at once (bench/driver). The load comes from one more client, the same for all; claims carry the annotations
-that a PV controller would have written. Measured are rate, time from the claim's creation to its PersistentVolume as a watch shows it,
-processor time of the contender, writes by kind, driver calls, memory. Capacity: bench/capacity.py. Binding: bench/binder.py.
+All run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other in each round, each
+provisioner with a driver of its own that answers at once (bench/driver). The load comes from one more client, the same
+for all; claims carry the annotations that a PV controller would have written. Measured are rate, time from the claim's
+creation to its PersistentVolume as a watch shows it, processor time of the contender, writes by kind, driver calls,
+memory. Capacity: bench/capacity.py. Binding: bench/binder.py.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ OURS = ("POST persistentvolumeclaims 201", "DELETE persistentvolumeclaims 200", 
 
 @dataclasses.dataclass
 class Run:
-    """One contender in one round. Times in seconds, memory in MiB; writes and calls per volume. shares: processor time of each part of the
-    bench until the last volume is there, in ms per volume. strangers: processors busy elsewhere.
+    """One contender in one round. Times in seconds, memory in MiB; writes and calls per volume. shares: processor time
+    of each part of the bench until the last volume is there, in ms per volume. strangers: processors busy elsewhere.
     """
 
     rate: float
@@ -146,7 +147,9 @@ class Bench:
         return Shares({**parts, "load and driver": (os.getpid(), driver)})
 
     async def backlog(self, contender: Contender, count: int) -> Backlog:
-        """Volumes a second when so many claims wait already as the contender starts: from the first volume to the last."""
+        """Volumes a second when so many claims wait already as the contender starts: from the first volume to the
+        last.
+        """
         async with a_load(self._plane, ProvisionLoad) as load:
             driver, kubeconfig, log = self._new(contender)
             names = [f"k{self._number}-{number}" for number in range(count)]

@@ -1,9 +1,10 @@
 """Mooring's resizer beside the Go one: `make bench-resize`.
 
-Both run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other in each round, each with a driver of its
-own that grows a volume at once and leaves nothing to the node (bench/driver). The load comes from one more client, the same for both.
-Measured are rate, time from the claim's new size to the same size in its status, as a watch shows it, processor time, writes by kind,
-driver calls, memory. A round that is not done within `--bound` is told as that, and its contender has no more of them.
+Both run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other in each round, each
+with a driver of its own that grows a volume at once and leaves nothing to the node (bench/driver). The load comes from
+one more client, the same for both. Measured are rate, time from the claim's new size to the same size in its status, as
+a watch shows it, processor time, writes by kind, driver calls, memory. A round that is not done within `--bound` is
+told as that, and its contender has no more of them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ REST = "rest.bench.mooring.dev"
 
 @dataclasses.dataclass
 class Run:
-    """One contender in one round. Times in seconds, memory in MiB; writes and calls per growth. strangers: processors busy elsewhere."""
+    """One contender in one round. Times in seconds, memory in MiB; writes and calls per growth. strangers: processors
+    busy elsewhere.
+    """
 
     rate: float
     p50_s: float

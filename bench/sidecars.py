@@ -1,11 +1,12 @@
 """Mooring's registrar and liveness probe beside the Go ones: `make bench-sidecars`.
 
-A node has one of each for every driver, idle nearly always. Measured are the time from the start to the first 200 of /healthz, memory
-after five idle seconds, and the processor time of one probe. Driver: bench/driver, which answers at once.
+A node has one of each for every driver, idle nearly always. Measured are the time from the start to the first 200 of
+/healthz, memory after five idle seconds, and the processor time of one probe. Driver: bench/driver, which answers at
+once.
 
-Python has its bytecode, as in the image, whose pip writes it: a start without, which compiles, takes several times as long and leaves
-8 MiB more behind. The Go programs are those of --peers: the Go module proxy has neither (their tags are v2, their module paths are not),
-so hack/kube/build can't build them.
+Python has its bytecode, as in the image, whose pip writes it: a start without, which compiles, takes several times as
+long and leaves 8 MiB more behind. The Go programs are those of --peers: the Go module proxy has neither (their tags are
+v2, their module paths are not), so hack/kube/build can't build them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Run:
 
 
 class Bench:
-    """The rounds beside one driver. folder: short, sockets are in it. probes: of /healthz, for the processor time of one."""
+    """The rounds beside one driver. folder: short, sockets are in it. probes: of /healthz, for the processor time of
+    one.
+    """
 
     def __init__(self, folder: Path, driver: LoadDriver, probes: int) -> None:
         self._folder, self._driver, self._probes = folder, driver, probes

@@ -1,10 +1,11 @@
 """Mooring's snapshot controller with its snapshotter beside both Go ones: `make bench-snapshot`.
 
-Both pairs run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other in each round, each with a driver of
-its own (bench/driver). The load comes from one more client, the same for both. Measured are rate, time from the snapshot's creation to
-`readyToUse`, as a watch shows it, processor time of each program, writes by kind, driver calls, memory; and, with a driver whose snapshots
-take a while, each as long as the parameter of its class says, the time from the moment when one is ready in the driver to `readyToUse`. A
-round that is not done within `--bound` is told as that, and its pair has no more of them.
+Both pairs run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other in each round,
+each with a driver of its own (bench/driver). The load comes from one more client, the same for both. Measured are rate,
+time from the snapshot's creation to `readyToUse`, as a watch shows it, processor time of each program, writes by kind,
+driver calls, memory; and, with a driver whose snapshots take a while, each as long as the parameter of its class says,
+the time from the moment when one is ready in the driver to `readyToUse`. A round that is not done within `--bound` is
+told as that, and its pair has no more of them.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ SNAPSHOTS_PER_CLAIM = 20
 
 @dataclasses.dataclass
 class Run:
-    """One pair in one round. Times in seconds, memory in MiB, that and processor time of controller and sidecar; the latter, writes and
-    calls per snapshot. strangers: processors busy elsewhere."""
+    """One pair in one round. Times in seconds, memory in MiB, that and processor time of controller and sidecar; the
+    latter, writes and calls per snapshot. strangers: processors busy elsewhere.
+    """
 
     rate: float
     p50_s: float
@@ -54,7 +56,9 @@ class Run:
 
 @dataclasses.dataclass
 class Slow:
-    """lags_s: from the moment when the driver has a snapshot ready to readyToUse. writes, calls: per snapshot, until all are ready."""
+    """lags_s: from the moment when the driver has a snapshot ready to readyToUse. writes, calls: per snapshot, until
+    all are ready.
+    """
 
     lags_s: list[float]
     writes: Mapping[str, float]
@@ -99,7 +103,9 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def _claims(self, pair: Pair, tag: str, count: int) -> AsyncIterator[tuple[SnapshotLoad, list[str]]]:
-        """So many bound claims and a class for their snapshots, both by the tag; nothing is left behind. Gives the claims' names."""
+        """So many bound claims and a class for their snapshots, both by the tag; nothing is left behind. Gives the
+        claims' names.
+        """
         names = [f"{tag}-{number}" for number in range(count)]
         async with a_load(self._plane, SnapshotLoad) as load:
             try:

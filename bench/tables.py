@@ -1,4 +1,4 @@
-"""Tables of medians, one column a contender, as docs/results.md has them."""
+"""Tables of medians, one column a contender, as bench/RESULTS.md has them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The traces' cost: Mooring's attacher with `--tracing` and without, in turns on one real API server. `python -m bench.tracing`.
+"""The traces' cost: Mooring's attacher with `--tracing` and without, in turns on one real API server.
+`python -m bench.tracing`.
 
-Processor time and memory as in bench/attach.py; the spans go to a collector in the bench's own process, which decodes them.
+Processor time and memory as in bench/attach.py; the spans go to a collector in the bench's own process, which decodes
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ async def measure(options: argparse.Namespace, collector: Receiver) -> str:
     runs, share = await beside_itself({"without": (), "traced": ("--tracing",)}, options.count, options.rounds)
     count = len(collector.spans) / (options.rounds * (options.count + 1))
     size = sum(map(len, collector.raw)) / len(collector.spans)
-    told = f"Processor time per attach: {share:.3f} of that without. {count:.1f} spans per attachment, {size:.0f} bytes each."
+    told = (
+        f"Processor time per attach: {share:.3f} of that without. {count:.1f} spans per attachment, {size:.0f} "
+        "bytes each."
+    )
     return f"{heading('the same without traces')}\n\n{table('Traces', runs)}\n\n{told}"
 
 

@@ -1,4 +1,6 @@
-"""Rounds in turns, and only while the machine has nothing else to do: what others keep busy is measured with every round."""
+"""Rounds in turns, and only while the machine has nothing else to do: what others keep busy is measured with every
+round.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ C = TypeVar("C", bound=Named)
 
 
 class Turns(Generic[C]):
-    """quiet: processors that others may keep busy; a round with more is measured again, and the quietest of all tries counts. bound_s: a
-    contender that takes longer for one round has no more of that kind, and unfinished says so; without it a round takes as long as it does.
+    """quiet: processors that others may keep busy; a round with more is measured again, and the quietest of all tries
+    counts. bound_s: a contender that takes longer for one round has no more of that kind, and unfinished says so;
+    without it a round takes as long as it does.
     """
 
     def __init__(self, contenders: list[C], rounds: int, quiet: float, bound_s: float | None = None) -> None:
@@ -40,7 +43,9 @@ class Turns(Generic[C]):
         self.unfinished: list[str] = []
 
     async def take(self, what: str, job: Callable[[C], Awaitable[R]], rounds: int = 0) -> dict[str, list[R]]:
-        """The job for each contender in each round; every other round begins with the other one. rounds: 0 for the usual number."""
+        """The job for each contender in each round; every other round begins with the other one. rounds: 0 for the
+        usual number.
+        """
         found: dict[str, list[R]] = {contender.name: [] for contender in self._contenders}
         left = list(self._contenders)
         for number in range(rounds or self._rounds):

@@ -1,7 +1,8 @@
-"""How long `mooring why` takes for one object of a large cluster, as a process from its start to its end: `make bench-why`.
+"""How long `mooring why` takes for one object of a large cluster, as a process from its start to its end:
+`make bench-why`.
 
-On a real etcd and kube-apiserver, with bound claims, their volumes, and an attachment for each. One pod can't get its volume, since a pod
-on another node has it.
+On a real etcd and kube-apiserver, with bound claims, their volumes, and an attachment for each. One pod can't get its
+volume, since a pod on another node has it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Writes docs/dev-browser.png: the page of a real `mooring dev --browser`, after claims and pods, faults, and the death of a node.
+"""Writes docs/dev-browser.png: the page of a real `mooring dev --browser`, after claims and pods, faults, and the death
+of a node.
 
 make picture
 """

@@ -1,5 +1,5 @@
-"""Writes docs/live-view.svg, docs/why.svg and docs/timeline.svg: the terminal of a real `mooring dev`, after somebody has applied claims
-and pods; what `mooring why` says there of a pod that can't start, and the lanes of its timeline.
+"""Writes docs/live-view.svg, docs/why.svg and docs/timeline.svg: the terminal of a real `mooring dev`, after somebody
+has applied claims and pods; what `mooring why` says there of a pod that can't start, and the lanes of its timeline.
 
 make picture
 """
@@ -34,11 +34,13 @@ _COLOURS: Final = {"brown": "yellow", "brightbrown": "bright_yellow"}
 _FORM: Final = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
-.{unique_id}-matrix {{ font-family: monospace; font-size: {char_height}px; line-height: {line_height}px; white-space: pre; }}
+.{unique_id}-matrix {{ font-family: monospace; font-size: {char_height}px; line-height: {line_height}px; \
+white-space: pre; }}
 .{unique_id}-title {{ font-size: 18px; font-weight: bold; font-family: sans-serif; }}
 {styles}
 </style>
-<defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>
+<defs><clipPath id="{unique_id}-clip-terminal">\
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>
 {lines}</defs>
 {chrome}
 <g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">

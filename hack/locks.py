@@ -14,7 +14,9 @@ LOCKS = ("requirements.lock", "hack/image.lock", "hack/build.lock", "hack/uv.txt
 
 
 def direct_requirements(root: Path = ROOT) -> dict[str, Requirement]:
-    """What pyproject.toml asks for itself, by normalised name: run time, extras and the group dev with what it includes."""
+    """What pyproject.toml asks for itself, by normalised name: run time, extras and the group dev with what it
+    includes.
+    """
     project = tomllib.loads((root / "pyproject.toml").read_text())
     texts = [
         *project["project"]["dependencies"],

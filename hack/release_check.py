@@ -1,7 +1,8 @@
 """The checklist of a release, carried out: python -m hack.release_check [--base IMAGE@sha256:...] [NAME ...]
 
-Prints a line for each check, and ends with 1 when one of them failed. Before a release: write its section into CHANGELOG.md, commit, tag
-the commit, then `make release-check BASE=python@sha256:...`. It publishes nothing. The tests are another matter: .ci/run.
+Prints a line for each check, and ends with 1 when one of them failed. Before a release: write its section into
+CHANGELOG.md, commit, tag the commit, then `make release-check BASE=python@sha256:...`. It publishes nothing. The tests
+are another matter: .ci/run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Writes docs/tracing.svg: the trace of one volume's life on a real plane, as a trace viewer shows it: decisions with what followed below.
+"""Writes docs/tracing.svg: the trace of one volume's life on a real plane, as a trace viewer shows it: decisions with
+what followed below.
 
 make picture
 """
@@ -24,12 +25,15 @@ _FORM: Final = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="what">
 <title id="what">The trace of one volume, from its claim to its end</title>
 <style>
-svg {{ color-scheme: light dark; --ground: #fff; --text: #1b1f24; --faint: #59636e; --line: #e3e8ed; --decided: #9aa7b5; --done: #0a58b0;
+svg {{ color-scheme: light dark; --ground: #fff; --text: #1b1f24; --faint: #59636e; --line: #e3e8ed; \
+--decided: #9aa7b5; --done: #0a58b0;
   --bad: #b3261e; background: var(--ground); }}
-@media (prefers-color-scheme: dark) {{ svg {{ --ground: #14181d; --text: #e6e9ed; --faint: #a2adb9; --line: #2a313a; --decided: #6b7785;
+@media (prefers-color-scheme: dark) {{ svg {{ --ground: #14181d; --text: #e6e9ed; --faint: #a2adb9; \
+--line: #2a313a; --decided: #6b7785;
   --done: #74b0f4; --bad: #ff8a80; }} }}
 text {{ font: 11px ui-monospace, monospace; fill: var(--text); }} .faint {{ fill: var(--faint); }}
-line {{ stroke: var(--line); }} .decided {{ fill: var(--decided); }} .done {{ fill: var(--done); }} .bad {{ fill: var(--bad); }}
+line {{ stroke: var(--line); }} .decided {{ fill: var(--decided); }} \
+.done {{ fill: var(--done); }} .bad {{ fill: var(--bad); }}
 </style>
 {rows}
 </svg>

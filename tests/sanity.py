@@ -1,7 +1,8 @@
 """csi-sanity against the reference driver, again and again: `make sanity RUNS=20`, or python -m tests.sanity --help.
 
-Each way is the driver as its own process with everything switched on, and all of csi-sanity's tests; one that is skipped counts as one that
-failed. Run it in a mount namespace of its own (`unshare -m`); links need no privilege at all.
+Each way is the driver as its own process with everything switched on, and all of csi-sanity's tests; one that is
+skipped counts as one that failed. Run it in a mount namespace of its own (`unshare -m`); links need no privilege at
+all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.support.private_mounts import loops_below
 from tests.support.programs import Program
 from tests.support.real import binary
 from tests.support.waiting import eventually
@@ -26,7 +28,9 @@ TESTS = 95
 """All of csi-sanity's for CSI 1.12, less the one that is switched off in its source."""
 
 OF_CSI_1_13 = re.compile(r"Health|with accessibility requirements")
-"""Tests of csi-sanity 5.6 for calls and fields of CSI 1.13, newer than the declarations here: the only ones that may be skipped."""
+"""Tests of csi-sanity 5.6 for calls and fields of CSI 1.13, newer than the declarations here: the only ones that may
+be skipped.
+"""
 
 WAYS = {
     "mount": ("mount", ["--mounts=mount"]),
@@ -64,8 +68,7 @@ def run(folder: Path, way: str, *flags: str) -> Counter[str]:
     left = [path for part in ("volumes", "snapshots", "mounts") for path in (folder / "state" / part).iterdir()]
     assert [] == left, "csi-sanity deletes what it creates"
     assert str(folder) not in Path("/proc/self/mountinfo").read_text(), "everything is unmounted"
-    loops = [one.read_text() for one in Path("/sys/block").glob("loop*/loop/backing_file")]
-    assert not any(str(folder) in one for one in loops), "every loop device is given back"
+    assert [] == loops_below(folder), "every loop device is given back"
     return found
 
 

@@ -1,9 +1,10 @@
 """What the API server alone costs a volume, a pod and a snapshot, without any controller: `make bench-bounds`.
 
-A raw client (bench/bounds/load.py) makes the requests of Go's programs and of Mooring's, as the other files here have them, on a real etcd
-(with fsync, as in production) and kube-apiserver, over HTTP/1.1 with a connection per request in flight. It reads the watches that the
-programs and their bench have. So the rates and times are those of a controller that takes next to no processor time and decides at once:
-bounds for every controller on this machine that makes these requests.
+A raw client (bench/bounds/load.py) makes the requests of Go's programs and of Mooring's, as the other files here have
+them, on a real etcd (with fsync, as in production) and kube-apiserver, over HTTP/1.1 with a connection per request in
+flight. It reads the watches that the programs and their bench have. So the rates and times are those of a controller
+that takes next to no processor time and decides at once: bounds for every controller on this machine that makes these
+requests.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-    """watches: the kinds that a side's programs watch, as often as they do. load_watches: those of the bench itself, which reads JSON.
-    workers: objects in work at once.
+    """watches: the kinds that a side's programs watch, as often as they do. load_watches: those of the bench itself,
+    which reads JSON. workers: objects in work at once.
     """
 
     title: str
@@ -95,7 +96,9 @@ FLOWS = {
 
 @dataclasses.dataclass
 class Steps:
-    """Each kind of request, with as many at once as the flow has; no watch is open. cpu_ms: of kube-apiserver and etcd for one."""
+    """Each kind of request, with as many at once as the flow has; no watch is open. cpu_ms: of kube-apiserver and etcd
+    for one.
+    """
 
     cpu_ms: dict[str, float]
     counts: dict[str, float]
@@ -109,7 +112,9 @@ class Steps:
 
 @dataclasses.dataclass
 class Many:
-    """All objects at once. cpu_ms: of the server for one, until the last is done; cpu_all_ms: with what comes later, such as events."""
+    """All objects at once. cpu_ms: of the server for one, until the last is done; cpu_all_ms: with what comes later,
+    such as events.
+    """
 
     rate: float
     p50_ms: float

@@ -1,4 +1,6 @@
-"""A pod's requests until its volume stands in its node's `volumesAttached`: pod, attachment, volume, node, one event."""
+"""A pod's requests until its volume stands in its node's `volumesAttached`: pod, attachment, volume, node, one
+event.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from mooring.api.volume_names import attachment_name
 
 NODE_COUNT = 10
 PODS_PER_NODE_WRITE = {"Go": 4, "Mooring": 2}
-"""With 500 pods at once, as docs/results.md has them: 0.27 and 0.49 writes per pod."""
+"""With 500 pods at once, as bench/RESULTS.md has them: 0.27 and 0.49 writes per pod."""
 
 _FINALIZER = "external-attacher/bench-mooring-dev"
 

@@ -1,10 +1,12 @@
-"""The requests of a flow without a controller: `python -m bench.bounds.load` reads one job (JSON) from stdin and prints what it measured.
+"""The requests of a flow without a controller: `python -m bench.bounds.load` reads one job (JSON) from stdin and prints
+what it measured.
 
-A chain is the requests for one object, in their order (bench/bounds/requests.py). A connection makes one request at a time. There are four
-ways to run the chains:
+A chain is the requests for one object, in their order (bench/bounds/requests.py). A connection makes one request at a
+time. There are four ways to run the chains:
 
   steps   the first request of all chains, then the second of all, and so on: the server's processor time for each
-  flow    the loader makes objects on connections of its own, workers do what is awaited, and at the very end what nobody waits for
+  flow    the loader makes objects on connections of its own, workers do what is awaited, and at the very
+          end what nobody waits for
   backlog the same, but all objects are there when the clock starts
   alone   one chain after the other, nothing else: how long each request takes, and until a watch shows it
 """
@@ -102,7 +104,9 @@ class Chain:
 
 
 class Load:
-    """The chains of one job, and the connections that make their requests. times: of each kind of request, in seconds."""
+    """The chains of one job, and the connections that make their requests. times: of each kind of request, in
+    seconds.
+    """
 
     def __init__(self, job: Json) -> None:
         self._job, self._context = job, tls(job["ca"])
@@ -215,7 +219,8 @@ async def steps(load: Load, workers: list[Connection], pids: Sequence[int]) -> J
     at = dict.fromkeys(map(id, load.chains), 0)
     left = {id(chain): requests for chain, requests in zip(load.chains, stages, strict=True)}
     while any(at[key] < len(requests) for key, requests in left.items()):
-        # Chains differ only in requests that some of them lack, so all that are at this one are done before any of them goes on.
+        # Chains differ only in requests that some of them lack, so all that are at this one are done before any of them
+        # goes on.
         name = next(
             name
             for name in names
@@ -244,7 +249,9 @@ async def steps(load: Load, workers: list[Connection], pids: Sequence[int]) -> J
 
 
 async def flow(load: Load, workers: list[Connection], pids: Sequence[int], *, waiting: bool) -> Json:
-    """waiting: all objects are there when the clock starts. cpu_ms: of the server for one object, until the last was done, and in all."""
+    """waiting: all objects are there when the clock starts. cpu_ms: of the server for one object, until the last was
+    done, and in all.
+    """
     loaders = await load.connections(LOADERS)
     made: asyncio.Queue[Chain] = asyncio.Queue()
 

@@ -12,11 +12,13 @@ from bench.intents import an_intent
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation, encoded, page_body
 
 VOLUMES_PER_INTENT_WRITE = 20
-"""With 500 claims at once, as docs/results.md has it: 0.05 writes per volume."""
+"""With 500 claims at once, as bench/RESULTS.md has it: 0.05 writes per volume."""
 
 
 def provision(side: str, tag: str, number: int, *, alone: bool) -> Chain:
-    """alone: with a write of intents of its own, as a claim has that comes alone; otherwise one write is for twenty volumes."""
+    """alone: with a write of intents of its own, as a claim has that comes alone; otherwise one write is for twenty
+    volumes.
+    """
     return tuple(_provision(side == "Go", tag, number, alone=alone))
 
 

@@ -1,8 +1,9 @@
 """The requests for one object, by Go's programs and by Mooring's: what they have in common.
 
-Verbs, bodies and order come from the audit log of a kube-apiserver under the benches of the three flows. Go's programs send and read
-protobuf for the built-in kinds, all else is JSON. Two things are left out: the uid in Mooring's patch of a node, and uid and version in the
-claims that Go puts. `@claim.uid@` in a path or body stands for what an earlier answer of the same chain said.
+Verbs, bodies and order come from the audit log of a kube-apiserver under the benches of the three flows. Go's programs
+send and read protobuf for the built-in kinds, all else is JSON. Two things are left out: the uid in Mooring's patch of
+a node, and uid and version in the claims that Go puts. `@claim.uid@` in a path or body stands for what an earlier
+answer of the same chain said.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ TIME = "2026-11-26T12:00:00Z"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """One of a chain. keeps: under which name its answer's uid and version go on. stage: "prepare" is done before the clock starts,
-    "load" makes the object, "wait" is what somebody waits for, "later" what nobody waits for. ends: with it the object is done. shows: in
-    a watch, of which the time is of interest. serial: of the requests with
+    """One of a chain. keeps: under which name its answer's uid and version go on. stage: "prepare" is done before the
+    clock starts, "load" makes the object, "wait" is what somebody waits for, "later" what nobody waits for. ends: with
+    it the object is done. shows: in a watch, of which the time is of interest. serial: of the requests with
     the same word only one is under way, and what their answers say is common to all chains.
     """
 

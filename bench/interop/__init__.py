@@ -1,1 +1,3 @@
-"""Servers that others wrote, each on another implementation of gRPC, and what the client is asked to do with every one of them."""
+"""Servers that others wrote, each on another implementation of gRPC, and what the client is asked to do with every one
+of them.
+"""

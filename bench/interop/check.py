@@ -1,10 +1,11 @@
-"""Calls a server of another implementation of gRPC in every way that a driver is called, and says what went otherwise than it should.
+"""Calls a server of another implementation of gRPC in every way that a driver is called, and says what went otherwise
+than it should.
 
     python -m bench.interop.check [--rounds=N] NAME=PROGRAM ...
 
-PROGRAM gets the path of a socket, serves on it, prints `ready` once it listens, and ends in good order at SIGTERM: calls that it has
-accepted are answered. It takes requests of 64 MiB and, where it can keep to that, four calls at once on a connection. It looks at no
-message; by the method's name:
+PROGRAM gets the path of a socket, serves on it, prints `ready` once it listens, and ends in good order at SIGTERM:
+calls that it has accepted are answered. It takes requests of 64 MiB and, where it can keep to that, four calls at once
+on a connection. It looks at no message; by the method's name:
 
     Probe                      answers with an empty message
     ControllerModifyVolume     answers with the bytes of the request
@@ -124,7 +125,9 @@ async def errors(driver: WireDriver, server: Server) -> None:
 
 
 async def deadlines(driver: WireDriver, server: Server) -> None:
-    """The server hears of the deadline, never of a later one; a late call ends with Go's words, and is given up at the server."""
+    """The server hears of the deadline, never of a later one; a late call ends with Go's words, and is given up at the
+    server.
+    """
     for timeout_s in (0.5, 1.0, 15.0, 600.0, 100_000.0, 1e9):
         answer = await driver.controller_expand_volume(csi.ControllerExpandVolumeRequest(), Call(timeout_s))
         assert timeout_s * 900 - 400 < answer.capacity_bytes <= timeout_s * 1000, (timeout_s, answer.capacity_bytes)

@@ -1,7 +1,8 @@
-"""The driver that other implementations' clients call, served as every driver of the SDK is. Usage: python -m bench.interop.driver SOCKET.
+"""The driver that other implementations' clients call, served as every driver of the SDK is. Usage: python -m
+bench.interop.driver SOCKET.
 
-What each method does stands in `check.py`; but DeleteSnapshot's text has 5,000 letters: not every client takes more. It prints `ready`
-once it listens, and ends in good order at SIGTERM.
+What each method does stands in `check.py`; but DeleteSnapshot's text has 5,000 letters: not every client takes more. It
+prints `ready` once it listens, and ends in good order at SIGTERM.
 """
 
 from __future__ import annotations

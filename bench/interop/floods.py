@@ -1,11 +1,13 @@
-"""Floods by Go's client: what our gRPC server stands of them as a registrar has it and as a driver of the SDK, and grpcio's beside it.
+"""Floods by Go's client: what our gRPC server stands of them as a registrar has it and as a driver of the SDK, and
+grpcio's beside it.
 
     python -m bench.interop.floods GO_FLOODER
 
-GO_FLOODER: what `go build ./floods` makes in bench/interop/go. Each server runs in the loop of this process, with a meter. For each flood
-it prints the seconds, the longest wait of a Probe on another connection, the dearest turn of the loop in processor time, the growth of the
-process's peak of memory, and how often each code came. Exit code 1 if a turn was dearer than 0.1 s (and a beat of the meter), if memory
-grew beyond 20 times what the largest requests in flight are together and a base, or if a call that the server had to answer was not.
+GO_FLOODER: what `go build ./floods` makes in bench/interop/go. Each server runs in the loop of this process, with a
+meter. For each flood it prints the seconds, the longest wait of a Probe on another connection, the dearest turn of the
+loop in processor time, the growth of the process's peak of memory, and how often each code came. Exit code 1 if a turn
+was dearer than 0.1 s (and a beat of the meter), if memory grew beyond 20 times what the largest requests in flight are
+together and a base, or if a call that the server had to answer was not.
 """
 
 from __future__ import annotations
@@ -138,7 +140,10 @@ async def main(flooder: str) -> bool:
             async for flood in floods(flooder, name, Path(folder) / f"{name}.sock"):
                 wrong = flood.wrong()
                 is_well = is_well and not wrong
-                figures = f"{flood.seconds:7.2f} s {flood.longest_wait_s:7.3f} s {flood.turn_s:6.3f} s {flood.grown_mib:6.0f} MiB"
+                figures = (
+                    f"{flood.seconds:7.2f} s {flood.longest_wait_s:7.3f} s {flood.turn_s:6.3f} s "
+                    f"{flood.grown_mib:6.0f} MiB"
+                )
                 print(
                     f"{name:4} {flood.name:20} {figures}  {flood.counts}{'  WRONG: ' + wrong if wrong else ''}",
                     flush=True,

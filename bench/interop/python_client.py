@@ -1,4 +1,6 @@
-"""A client on grpcio of the driver on SOCKET. Usage: python -m bench.interop.python_client SOCKET. What it checks stands in `served.py`."""
+"""A client on grpcio of the driver on SOCKET. Usage: python -m bench.interop.python_client SOCKET. What it checks
+stands in `served.py`.
+"""
 
 from __future__ import annotations
 

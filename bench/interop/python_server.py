@@ -1,4 +1,6 @@
-"""The server of bench/interop on grpcio. Usage: python -m bench.interop.python_server (sync | asyncio) SOCKET. See `check.py`."""
+"""The server of bench/interop on grpcio. Usage: python -m bench.interop.python_server (sync | asyncio) SOCKET. See
+`check.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ import grpc.aio
 
 from bench.interop.check import TEXT
 
-# Without a limit of calls at once: gRPC's core refuses a call that begins while it still clears away the last one's stream, whoever calls.
+# Without a limit of calls at once: gRPC's core refuses a call that begins while it still clears away the last one's
+# stream, whoever calls.
 OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 GRACE_S = 5.0
 

@@ -2,13 +2,14 @@
 
     python -m bench.interop.served NAME=PROGRAM ...
 
-PROGRAM gets the path of the socket of `driver.py`, and prints a line for each check: its name, a tab, `ok` or what went otherwise. Before
-its last check it prints `end`, with a call under way: the driver is ended in good order, the call must be answered, and the next one
-must be Unavailable. The checks, on one connection, by the methods of `check.py`:
+PROGRAM gets the path of the socket of `driver.py`, and prints a line for each check: its name, a tab, `ok` or what went
+otherwise. Before its last check it prints `end`, with a call under way: the driver is ended in good order, the call
+must be answered, and the next one must be Unavailable. The checks, on one connection, by the methods of `check.py`:
 
     small          300 calls, one after the other
     thousand       1,000 calls at once, of 0.3 s each
-    large          messages of 0, 1, 16,370, 16,384, 16,390, 65,535, 65,536, 5,000,000 bytes and of 64 MiB, both ways; eight of 3 MB at once
+    large          messages of 0, 1, 16,370, 16,384, 16,390, 65,535, 65,536, 5,000,000 bytes and of 64 MiB,
+                   both ways; eight of 3 MB at once
     errors         codes and texts, one of 5,000 characters, and of a method that nobody has
     deadlines      the driver is told 15 s; a late call is DeadlineExceeded, and given up at the driver
     cancellations  three calls at once are given up at the driver

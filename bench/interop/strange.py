@@ -2,8 +2,9 @@
 
     python -m bench.interop.strange [GO_CLIENT]
 
-GO_CLIENT: what `go build ./strange` makes in bench/interop/go. Each answer is sent as the same bytes to each client, on a connection of its
-own. Ours has to come to the code of Go's, but for what `OTHERWISE` names. Exit code 1 for any other difference.
+GO_CLIENT: what `go build ./strange` makes in bench/interop/go. Each answer is sent as the same bytes to each client, on
+a connection of its own. Ours has to come to the code of Go's, but for what `OTHERWISE` names. Exit code 1 for any other
+difference.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ OTHERWISE: Final = {
     "MAX_FRAME_SIZE beyond 24 bits": SETTING,
     "a window beyond 31 bits": "Go's client lets it overflow",
     "a window beyond 31 bits, of a call": "Go's client lets it overflow",
-    "another size of the table after a field": "HPACK allows it at the beginning of a block alone; Go's decoder reads it",
+    "another size of the table after a field": (
+        "HPACK allows it at the beginning of a block alone; Go's decoder reads it"
+    ),
     "DATA before HEADERS": "Go's client waits for the headers until the call's deadline",
     "a header of connections": "HTTP/2 forbids it; Go's client ignores it, and waits for the rest",
     "too many empty frames": "Go's client has no bound for them",
@@ -162,7 +165,9 @@ async def main(go_client: str | None) -> int:
 
 
 def report(names: list[str], ends: dict[str, list[tuple[int, str]]]) -> int:
-    """Says where the clients differ. Returns how many differences from Go's client have no name, or a name and no difference."""
+    """Says where the clients differ. Returns how many differences from Go's client have no name, or a name and no
+    difference.
+    """
     wrong = 0
     for what, *found in zip(names, *ends.values(), strict=True):
         codes = {name: code for name, (code, _) in zip(ends, found, strict=True)}

@@ -1,4 +1,6 @@
-"""How cost grows with the size of a cluster: all of Mooring's controllers beside the Go programs. `make bench-scale`."""
+"""How cost grows with the size of a cluster: all of Mooring's controllers beside the Go programs. `make
+bench-scale`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The load on a large cluster: pods that come and go with their volumes, claims, growths and snapshots; and the kubelets, played.
+"""The load on a large cluster: pods that come and go with their volumes, claims, growths and snapshots; and the
+kubelets, played.
 
-Everything goes at a rate, whatever the contender does, and each thing is timed from the write that asks for it to the moment at which a
-watch shows that it is done. A kubelet reports a volume in use once it is reported as attached, and takes it out once the pod is gone.
+Everything goes at a rate, whatever the contender does, and each thing is timed from the write that asks for it to the
+moment at which a watch shows that it is done. A kubelet reports a volume in use once it is reported as attached, and
+takes it out once the pod is gone.
 """
 
 from __future__ import annotations
@@ -132,7 +134,9 @@ class ScaleLoad(Load):
         await self._done(DETACH, ("detached", volume), time.monotonic())
 
     async def want(self) -> None:
-        """A pod comes to a node, so that its volume's attachment is made, which nobody carries out; then the pod goes."""
+        """A pod comes to a node, so that its volume's attachment is made, which nobody carries out; then the pod
+        goes.
+        """
         number = next(self._spares)
         volume, pod = spare_name(number), f"{self._tag}-pod-{number}"
         began = time.monotonic()
@@ -173,7 +177,9 @@ class ScaleLoad(Load):
     # -- many
 
     async def churn(self, rate: float, seconds: float) -> None:
-        """rate: pods a second; beside every second one a claim, beside every fourth a growth and a snapshot. Returns when all are done."""
+        """rate: pods a second; beside every second one a claim, beside every fourth a growth and a snapshot. Returns
+        when all are done.
+        """
         async with asyncio.TaskGroup() as group:
             for job in _jobs(self, int(rate * seconds)):
                 group.create_task(job)
@@ -285,7 +291,9 @@ class ScaleLoad(Load):
 
 
 class Asked:
-    """requests: by verb and resource. sent: bytes of answers and watch events, before compression; nan where the server counts none."""
+    """requests: by verb and resource. sent: bytes of answers and watch events, before compression; nan where the server
+    counts none.
+    """
 
     def __init__(self, requests: Mapping[str, int], sent: float) -> None:
         self.requests, self.sent = requests, sent

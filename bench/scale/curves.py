@@ -1,7 +1,7 @@
 """Draws how cost grows with the size of a cluster: `python -m bench.scale.curves RAW PICTURE`.
 
-RAW: what `bench.scale --raw` wrote, of any number of runs. Both axes are logarithmic, so that what grows with the size is a straight line
-that rises, and what does not is level.
+RAW: what `bench.scale --raw` wrote, of any number of runs. Both axes are logarithmic, so that what grows with the size
+is a straight line that rises, and what does not is level.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def picture(runs: Sequence[Json]) -> str:
     width, height = columns * WIDTH, rows * HEIGHT + 34
     sizes = sorted({run["volumes"] for run in runs})
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" role="img">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+            'font-size="12" role="img">'
+        ),
         "<title>How the cost of the storage control plane grows with the number of volumes</title>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
         *_legend([name for name in COLOURS if any(run["contender"] == name for run in runs)]),
@@ -84,7 +87,10 @@ def _points(panel: Panel, runs: Iterable[Json]) -> Points:
 
 def _legend(names: Sequence[str]) -> list[str]:
     return [
-        f'<circle cx="{20 + number * 180}" cy="18" r="5" fill="{COLOURS[name]}"/><text x="{32 + number * 180}" y="22">{escape(name)}</text>'
+        (
+            f'<circle cx="{20 + number * 180}" cy="18" r="5" fill="{COLOURS[name]}"/><text x="{32 + number * 180}" '
+            f'y="22">{escape(name)}</text>'
+        )
         for number, name in enumerate(names)
     ]
 

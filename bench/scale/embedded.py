@@ -1,4 +1,6 @@
-"""The embedded API server as the cluster of a bench: its state folder is filled before it starts, as `etcd.fill` fills etcd."""
+"""The embedded API server as the cluster of a bench: its state folder is filled before it starts, as `etcd.fill` fills
+etcd.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ _NAMESPACED = frozenset({"leases", "persistentvolumeclaims", "pods", "volumesnap
 
 
 class EmbeddedPlane(ControlPlane):
-    """`mooring apiserver` in a folder of its own, with these flags. It is started and ended as the programs of a control plane are."""
+    """`mooring apiserver` in a folder of its own, with these flags. It is started and ended as the programs of a
+    control plane are.
+    """
 
     def __init__(self, *flags: str) -> None:
         super().__init__(Path(tempfile.mkdtemp(prefix="mooring-plane-")), "")

@@ -17,7 +17,9 @@ _PAGE_BYTES = 2 << 20
 
 
 def fill(url: str, size: Size) -> None:
-    """Puts every object of the cluster, some hundred with each request. Tells how far it is. Raises AssertionError when etcd refuses."""
+    """Puts every object of the cluster, some hundred with each request. Tells how far it is. Raises AssertionError when
+    etcd refuses.
+    """
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     for page in pages_told(size, _PAGE_BYTES, "etcd"):
         puts = [{"requestPut": {"key": _base64(key), "value": _base64(value)}} for key, value in page]

@@ -1,7 +1,8 @@
 """The objects of a cluster that has lived, as etcd holds them: with ages, owners, statuses and managedFields.
 
-Each volume has a claim, an attachment and a pod that runs with it; for two such pods there is one without a volume, for ten volumes one
-snapshot, for twenty volumes one node. Everything is made of its number, so that the same size is the same cluster.
+Each volume has a claim, an attachment and a pod that runs with it; for two such pods there is one without a volume, for
+ten volumes one snapshot, for twenty volumes one node. Everything is made of its number, so that the same size is the
+same cluster.
 """
 
 from __future__ import annotations
@@ -284,7 +285,9 @@ def _attachment(name: str, volume: str, node: str, number: int) -> Json:
 
 
 def _pod(namespace: str, name: str, node: str, number: int, claim: str = "") -> Json:
-    """Its owner is of a kind that neither server has: a garbage collector takes a pod for left over whose ReplicaSet is missing."""
+    """Its owner is of a kind that neither server has: a garbage collector takes a pod for left over whose ReplicaSet is
+    missing.
+    """
     app = name.rpartition("-")[0]
     owner = {
         "apiVersion": "example.com/v1",

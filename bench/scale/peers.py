@@ -37,7 +37,8 @@ ATTACH_DETACH = {GO: "attach/detach and binder", EACH: "attach/detach"}
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One process. name: what the tables call it, the same for both contenders where both have it. has_loop: its turns can be measured.
+    """One process. name: what the tables call it, the same for both contenders where both have it. has_loop: its turns
+    can be measured.
 
     election: the flag by which it stands for election; its last one counts.
     """

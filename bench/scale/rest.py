@@ -1,7 +1,8 @@
 """When programs have come to rest, told by the processor time that they take.
 
-A program that polls is never idle: kube-controller-manager takes a third of a processor for 10,000 volumes and nothing to do. So rest is a
-level that stays, whatever its height. A program that never polls does nothing at rest: there a high level that stays is work.
+A program that polls is never idle: kube-controller-manager takes a third of a processor for 10,000 volumes and nothing
+to do. So rest is a level that stays, whatever its height. A program that never polls does nothing at rest: there a high
+level that stays is work.
 """
 
 from __future__ import annotations

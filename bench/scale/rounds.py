@@ -39,12 +39,13 @@ class Load:
 class Run:
     """One contender, one round. Times in seconds, memory in MiB by process, bytes before compression.
 
-    first_s: from the start until what waited was done, by kind. settled_s: until that and all processes were at rest. rest_*: of a second
-    at rest. latencies: by kind, all of them. *_turn_s: the longest turn of any process' loop, until all were at rest and from there on; 0
-    where none can be seen. handover_s, takeover_s: from SIGTERM and from SIGKILL for the attacher that leads, with a second one beside it,
-    until what was made at that moment is attached; wanting_s: from SIGTERM for the attach/detach controller that leads, until a pod that
-    came at that moment has its attachment; None where they are no programs of their own. standby_s: from the start of a standby of all
-    controllers in one process until its caches are filled, with standby_cpu_s of processor time; None for other contenders. All of these
+    first_s: from the start until what waited was done, by kind. settled_s: until that and all processes were at rest.
+    rest_*: of a second at rest. latencies: by kind, all of them. *_turn_s: the longest turn of any process' loop, until
+    all were at rest and from there on; 0 where none can be seen. handover_s, takeover_s: from SIGTERM and from SIGKILL
+    for the attacher that leads, with a second one beside it, until what was made at that moment is attached; wanting_s:
+    from SIGTERM for the attach/detach controller that leads, until a pod that came at that moment has its attachment;
+    None where they are no programs of their own. standby_s: from the start of a standby of all controllers in one
+    process until its caches are filled, with standby_cpu_s of processor time; None for other contenders. All of these
     are None without root. strangers: processors busy elsewhere, under churn.
     """
 
@@ -170,7 +171,9 @@ class Rounds:
                 )
 
     async def _rest(self, load: ScaleLoad, peers: Peers) -> tuple[float, dict[str, float]]:
-        """Processor seconds and requests of one second in which nothing happens. The server's own requests are among them."""
+        """Processor seconds and requests of one second in which nothing happens. The server's own requests are among
+        them.
+        """
         before, cpu_before = await load.asked(), peers.cpu_s
         await asyncio.sleep(REST_S)
         cpu_after, after = peers.cpu_s, await load.asked()

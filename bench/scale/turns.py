@@ -2,9 +2,9 @@
 
 python -m bench.scale.turns FILE PROGRAM [ARGUMENT …]
 
-A turn is all that runs between two looks at the sockets, in processor time of the loop's thread: a busy machine makes turns longer, but
-not dearer. Each line of the file has the moment on the monotonic clock and the turn's length, both in seconds. uvloop's turns can't be
-seen from here, so asyncio's own loop runs.
+A turn is all that runs between two looks at the sockets, in processor time of the loop's thread: a busy machine makes
+turns longer, but not dearer. Each line of the file has the moment on the monotonic clock and the turn's length, both in
+seconds. uvloop's turns can't be seen from here, so asyncio's own loop runs.
 """
 
 from __future__ import annotations

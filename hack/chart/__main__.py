@@ -1,6 +1,8 @@
-"""Writes deploy/chart/mooring from what kustomize builds of the other folders of deploy/: python -m hack.chart [--check]
+"""Writes deploy/chart/mooring from what kustomize builds of the other folders of deploy/: python -m hack.chart
+[--check]
 
---check writes nothing: it compares digests, so it needs no kubectl. tests/e2e/test_chart.py makes the chart anew and compares it whole.
+--check writes nothing: it compares digests, so it needs no kubectl. tests/e2e/test_chart.py makes the chart anew and
+compares it whole.
 """
 
 from __future__ import annotations

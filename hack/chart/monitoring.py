@@ -1,4 +1,6 @@
-"""Takes alerts and dashboards into the chart: files as they are, since Helm would read their own braces, and objects that name them."""
+"""Takes alerts and dashboards into the chart: files as they are, since Helm would read their own braces, and objects
+that name them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from hack.chart.parts import Json
 
 FOLDER = "monitoring"
 """In deploy/."""
+RUNBOOKS = "Before each runbook_url, such as https://git.example.com/storage/mooring/-/blob/main/"
 _NAMESPACE = "{{ .Values.monitoring.namespace }}"
 _VALUES = {"PrometheusRule": "rules", "ConfigMap": "dashboards"}
 
@@ -45,7 +48,10 @@ def _object(obj: Json) -> str:
     meta = {"name": obj["metadata"]["name"], "namespace": _NAMESPACE, "labels": {"": More(f"{own}.labels")}}
     made = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": meta}
     if obj["kind"] == "PrometheusRule":
-        made["spec"] = Scalar('$.Files.Get "files/rules.yaml" | fromYaml | toJson')
+        made["spec"] = Scalar(
+            '$.Files.Get "files/rules.yaml" | replace "runbook_url: " '
+            f'(printf "runbook_url: %s" {own}.runbooks) | fromYaml | toJson'
+        )
     else:
         made["data"] = {name: Scalar(f'$.Files.Get "files/dashboards/{name}" | toJson') for name in obj["data"]}
     return document(made, f"{own}.enabled")

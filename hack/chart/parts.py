@@ -1,4 +1,6 @@
-"""Makes templates of what kustomize builds from the folders of deploy/: each object as it is, with values in the places that people set."""
+"""Makes templates of what kustomize builds from the folders of deploy/: each object as it is, with values in the places
+that people set.
+"""
 
 from __future__ import annotations
 
@@ -121,12 +123,17 @@ def _open_workload(own: str, obj: Json) -> None:
     pod["volumes"] = [*pod["volumes"], More(more)] if "volumes" in pod else Tree(more, optional=True)
 
 
+_DRIVER = Scalar(
+    'required "which driver? --set driver.image=IMAGE --set driver.name=NAME, as its GetPluginInfo says" '
+    ".Values.driver.image"
+)
+
+
 def _container(own: str, container: Json) -> Json:
     name = container["name"]
     made: Json = {"name": name}  # first: an item can't begin with a condition
     if name == "driver":
-        made |= {"image": Scalar(".Values.driver.image"), **container}
-        made["image"] = Scalar(".Values.driver.image")
+        made |= {**container, "image": _DRIVER}
         made["args"] = Or(f"{own}.driver.args", container["args"])
         more = f"{own}.driver.extraEnv"
         made["env"] = [*container["env"], More(more)] if "env" in container else Tree(more, optional=True)

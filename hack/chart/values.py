@@ -1,4 +1,6 @@
-"""The values of the chart: defaults are what the kustomizations have, and the schema refuses a name that no template reads."""
+"""The values of the chart: defaults are what the kustomizations have, and the schema refuses a name that no template
+reads.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ def _common(images: list[str], version: str) -> dict[str, Value | Group]:
             "Your driver.",
             {
                 "name": Value("csi.example.com", {**_TEXT, "pattern": _NAME}, "As GetPluginInfo gives it."),
-                "image": Value("DRIVER:latest", {**_TEXT, "minLength": 1}, "With its tag or digest."),
+                "image": Value("", _TEXT, "With its tag or digest. Parts with the driver in them need it."),
                 "socket": Value(
                     "csi.sock",
                     {**_TEXT, "minLength": 1},
@@ -81,7 +83,8 @@ def _common(images: list[str], version: str) -> dict[str, Value | Group]:
         "namePrefix": Value(
             "",
             _TEXT,
-            "Before the names of all objects, such as `second-`: for a second release, since ClusterRoles are in no namespace.",
+            "Before the names of all objects, such as `second-`: for a second release, since ClusterRoles are "
+            "in no namespace.",
         ),
         "images": Group(
             "Mooring's images, which you build from the project's Containerfile.",
@@ -99,7 +102,8 @@ def _common(images: list[str], version: str) -> dict[str, Value | Group]:
         "storageCapacity": Value(
             True,
             _FLAG,
-            "False for a driver without GET_CAPACITY: no pod would find a node. Sets the CSIDriver's field and the provisioner's flags.",
+            "False for a driver without GET_CAPACITY: no pod would find a node. Sets the CSIDriver's field and "
+            "the provisioner's flags.",
         ),
         "networkPolicy": Group(
             "", {"enabled": Value(True, _FLAG, "Only the namespace of the monitoring reaches the ports.")}
@@ -123,12 +127,17 @@ def _monitoring(watched: list[Json]) -> Group:
         labels = monitoring.labels(watched, kind)
         if labels is not None:
             found.values[name] = Group("", {"enabled": Value(False, _FLAG, about), "labels": Value(labels, _MAP)})
+            if kind == "PrometheusRule":
+                found.values[name].values["runbooks"] = Value("", _TEXT, monitoring.RUNBOOKS)
     return found
 
 
 def _secrets(granted: list[Json]) -> Group:
     role, binding = ({one["kind"]: one for one in granted}[kind] for kind in ("Role", "RoleBinding"))
-    accounts = "csi-controller of controller, statefulSet and allInOne, mooring-controller of oneProcess, or a sidecar's, as csi-attacher"
+    accounts = (
+        "csi-controller of controller, statefulSet and allInOne, mooring-controller of oneProcess, or a sidecar's, "
+        "as csi-attacher"
+    )
     some = {**_LIST, "items": {**_TEXT, "minLength": 1}, "minItems": 1}
     return Group(
         "The secrets that classes and volumes name, as in deploy/secrets: the sidecars may read these, and no others.",

@@ -1,4 +1,5 @@
-"""The site of docs: Sphinx reads the pages where they are. `make docs` builds it, and nothing on it comes from elsewhere.
+"""The site of docs: Sphinx reads the pages where they are. `make docs` builds it, and nothing on it comes from
+elsewhere.
 
 Links to sources and manifests lead to no page: the site shows their texts.
 """
@@ -24,9 +25,11 @@ extensions = ["myst_parser"]
 root_doc = "docs/index"
 include_patterns = [
     "docs/**",
+    "bench/*.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "tests/coverage/README.md",
     "tests/sim/README.md",
     "tests/sim/points/README.md",
 ]

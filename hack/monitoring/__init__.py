@@ -1,1 +1,3 @@
-"""The one source of deploy/monitoring: alerts and dashboards. `make monitoring` writes the files, `make check` compares them."""
+"""The one source of deploy/monitoring: alerts and dashboards. `make monitoring` writes the files, `make check` compares
+them.
+"""

@@ -1,7 +1,8 @@
 """The alerts. Each has a page docs/runbooks/NAME.md, and a test that makes it fire by a fault (tests/unit/monitoring).
 
-They go by job and container, since a ServiceMonitor gives all sidecars of a pod one job. A threshold is well beyond anything that heals by
-itself: back-off ends at five minutes, and a node has six before its volumes are detached by force.
+They go by job and container, since a ServiceMonitor gives all sidecars of a pod one job. A threshold is well beyond
+anything that heals by itself: back-off ends at five minutes, and a node has six before its volumes are detached by
+force.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ ALERTS: Final = (
         "2m",
         "critical",
         "{{ $labels.pod }} has lost its CSI driver",
-        "Pod {{ $labels.namespace }}/{{ $labels.pod }} has no connection to driver {{ $labels.driver_name }}: it makes, attaches, grows "
+        "Pod {{ $labels.namespace }}/{{ $labels.pod }} has no connection to driver {{ $labels.driver_name }}: "
+        "it makes, attaches, grows "
         "and deletes no volume. (unknown-driver: it has not been reached since the pod started.)",
     ),
     Alert(
@@ -79,7 +81,8 @@ ALERTS: Final = (
         "10m",
         "critical",
         "{{ $labels.pod }} {{ $labels.container }} does not see {{ $labels.resource }}",
-        "Pod {{ $labels.namespace }}/{{ $labels.pod }} can't list or watch {{ $labels.resource }}: it acts on what it knew before, or not "
+        "Pod {{ $labels.namespace }}/{{ $labels.pod }} can't list or watch {{ $labels.resource }}: it acts on "
+        "what it knew before, or not "
         "at all.",
     ),
     Alert(
@@ -89,7 +92,8 @@ ALERTS: Final = (
         "1m",
         "critical",
         "A worker of {{ $labels.name }} hangs",
-        "A worker of queue {{ $labels.name }} in {{ $labels.job }} has one key for {{ $value | humanizeDuration }}. No call to a driver or "
+        "A worker of queue {{ $labels.name }} in {{ $labels.job }} has one key for {{ $value | "
+        "humanizeDuration }}. No call to a driver or "
         "an API server takes that long.",
         go_too=True,
     ),
@@ -111,7 +115,8 @@ ALERTS: Final = (
         "5m",
         "warning",
         "{{ $labels.method_name }} fails with {{ $labels.grpc_status_code }}",
-        "Driver {{ $labels.driver_name }} has refused {{ $labels.method_name }} {{ $value | humanize }} times in 15 minutes with "
+        "Driver {{ $labels.driver_name }} has refused {{ $labels.method_name }} {{ $value | humanize }} times "
+        "in 15 minutes with "
         "{{ $labels.grpc_status_code }}, asked by {{ $labels.job }}.",
         go_too=True,
     ),
@@ -121,7 +126,8 @@ ALERTS: Final = (
         "1m",
         "warning",
         "A volume is in the making for {{ $value | humanizeDuration }}",
-        "{{ $labels.job }} has asked for a volume {{ $value | humanizeDuration }} ago, and does not know yet whether it exists. If its "
+        "{{ $labels.job }} has asked for a volume {{ $value | humanizeDuration }} ago, and does not know yet "
+        "whether it exists. If its "
         "claim goes, the volume may be left behind.",
     ),
     Alert(
@@ -130,7 +136,8 @@ ALERTS: Final = (
         "5m",
         "warning",
         "{{ $labels.job }} {{ $labels.container }} has no right to store its intents",
-        "The provisioner in {{ $labels.namespace }} keeps in memory which volumes are in the making. If its process is killed meanwhile, a "
+        "The provisioner in {{ $labels.namespace }} keeps in memory which volumes are in the making. If its "
+        "process is killed meanwhile, a "
         "volume may be left behind.",
     ),
     Alert(
@@ -139,13 +146,16 @@ ALERTS: Final = (
         "10m",
         "warning",
         "{{ $value }} volumes wait for another node to let go",
-        "{{ $value }} volumes are wanted on a node while another one has them, and that does not end by itself. Kind of holder: "
+        "{{ $value }} volumes are wanted on a node while another one has them, and that does not end by "
+        "itself. Kind of holder: "
         "{{ $labels.class }}.",
     ),
     Alert(
         "MooringGrowthStuck",
-        f'max by (namespace, job, container, waits_for) (mooring_resizer_growths_oldest_seconds{{waits_for!="node"}}) > {15 * MINUTE}\n'
-        f'or max by (namespace, job, container, waits_for) (mooring_resizer_growths_oldest_seconds{{waits_for="node"}}) > {HOUR}',
+        "max by (namespace, job, container, waits_for) "
+        f'(mooring_resizer_growths_oldest_seconds{{waits_for!="node"}}) > {15 * MINUTE}\n'
+        "or max by (namespace, job, container, waits_for) "
+        f'(mooring_resizer_growths_oldest_seconds{{waits_for="node"}}) > {HOUR}',
         "5m",
         "warning",
         "A volume does not grow for {{ $value | humanizeDuration }}",

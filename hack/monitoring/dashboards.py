@@ -1,4 +1,6 @@
-"""What each dashboard shows: one for each role, and one for the whole plane. Those of single values stand at the top."""
+"""What each dashboard shows: one for each role, and one for the whole plane. Those of single values stand at the
+top.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,8 @@ DASHBOARDS: Final = (
             ),
             Panel(
                 "Failed calls",
-                f"sum by (driver_name, method_name, grpc_status_code) (rate(csi_sidecar_operations_seconds_count{{{_CHOSEN}, "
+                "sum by (driver_name, method_name, grpc_status_code) "
+                f"(rate(csi_sidecar_operations_seconds_count{{{_CHOSEN}, "
                 f'grpc_status_code!="OK"}}[{_RATE}])) or vector(0)',
                 "{{driver_name}} {{method_name}} {{grpc_status_code}}",
                 "reqps",
@@ -237,7 +240,8 @@ DASHBOARDS: Final = (
             Panel(
                 "Failed steps",
                 "sum by (operation_name) "
-                f'(rate(storage_operation_duration_seconds_count{{{_CHOSEN}, status!="success"}}[{_RATE}])) or vector(0)',
+                f'(rate(storage_operation_duration_seconds_count{{{_CHOSEN}, status!="success"}}[{_RATE}])) or '
+                "vector(0)",
                 "{{operation_name}}",
                 "ops",
             ),

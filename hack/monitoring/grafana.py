@@ -9,7 +9,9 @@ from typing import Any, Final
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Panel:
-    """expr: what it shows. legend: of each line, with Grafana's templates. unit: Grafana's name of it. kind: its kind of panel."""
+    """expr: what it shows. legend: of each line, with Grafana's templates. unit: Grafana's name of it. kind: its kind
+    of panel.
+    """
 
     title: str
     expr: str

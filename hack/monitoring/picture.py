@@ -1,9 +1,10 @@
-"""Writes docs/monitoring.svg: the dashboard of the whole plane over an hour of whole programs in virtual time, with two troubles in it.
+"""Writes docs/monitoring.svg: the dashboard of the whole plane over an hour of whole programs in virtual time, with two
+troubles in it.
 
 make picture
 
-The values are Prometheus' own: promtool evaluates the dashboard's queries, and says what it got in place of what nobody expects. Panels
-about processes are left out: here all programs are in one.
+The values are Prometheus' own: promtool evaluates the dashboard's queries, and says what it got in place of what nobody
+expects. Panels about processes are left out: here all programs are in one.
 """
 
 from __future__ import annotations
@@ -115,7 +116,10 @@ def _svg(title: str, shown: Sequence[Shown]) -> Iterator[str]:
     plots = [one for one in shown if one.panel.kind != "stat"]
     rows = math.ceil(len(plots) / COLUMNS)
     width, height = COLUMNS * (WIDTH + GAP) + GAP, 50 + STAT_HEIGHT + GAP + rows * (HEIGHT + GAP) + GAP
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" fill="#24292f">'
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+        'font-size="12" fill="#24292f">'
+    )
     yield f"<title>{escape(title)}</title>"
     yield f'<rect width="{width}" height="{height}" fill="#f4f5f5"/>'
     yield f'<text x="{GAP + 2}" y="30" font-size="19" font-weight="bold">{escape(title)}</text>'
@@ -124,7 +128,9 @@ def _svg(title: str, shown: Sequence[Shown]) -> Iterator[str]:
         yield from _stat(one, GAP + number * (stat_width + GAP), 50, stat_width)
     for number, one in enumerate(plots):
         row, column = divmod(number, COLUMNS)
-        yield f'<g transform="translate({GAP + column * (WIDTH + GAP)} {50 + STAT_HEIGHT + GAP + row * (HEIGHT + GAP)})">'
+        yield (
+            f'<g transform="translate({GAP + column * (WIDTH + GAP)} {50 + STAT_HEIGHT + GAP + row * (HEIGHT + GAP)})">'
+        )
         yield from _plot(one)
         yield "</g>"
     yield "</svg>"
@@ -134,7 +140,10 @@ def _stat(one: Shown, x: float, y: float, width: float) -> Iterator[str]:
     value = next((points[-1][1] for points in one.lines.values()), math.nan)
     yield f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{STAT_HEIGHT}" rx="3" fill="#fff" stroke="#d8d9da"/>'
     yield f'<text x="{x + 10:g}" y="{y + 20:g}" font-weight="bold">{escape(one.panel.title)}</text>'
-    yield f'<text x="{x + width / 2:g}" y="{y + 62:g}" font-size="32" text-anchor="middle" fill="#37872d">{value:g}</text>'
+    yield (
+        f'<text x="{x + width / 2:g}" y="{y + 62:g}" font-size="32" text-anchor="middle" '
+        f'fill="#37872d">{value:g}</text>'
+    )
 
 
 def _plot(one: Shown) -> Iterator[str]:
@@ -146,7 +155,10 @@ def _plot(one: Shown) -> Iterator[str]:
     for part in (0.0, 0.5, 1.0):
         y = bottom - part * (bottom - top)
         yield f'<path d="M{left} {y:g}H{right}" stroke="#e4e5e6"/>'
-        yield f'<text x="{left - 6}" y="{y + 4:g}" font-size="10" text-anchor="end">{_amount(part * highest, one.panel.unit)}</text>'
+        yield (
+            f'<text x="{left - 6}" y="{y + 4:g}" font-size="10" '
+            f'text-anchor="end">{_amount(part * highest, one.panel.unit)}</text>'
+        )
     for minute in range(0, MINUTES + 1, 15):
         x = left + minute / MINUTES * (right - left)
         anchor = "start" if minute == 0 else "end" if minute == MINUTES else "middle"

@@ -1,1 +1,3 @@
-"""Pods move on a real control plane while `mooring attachdetach` and the attacher are killed: `python -m tests.attachdetach_load`."""
+"""Pods move on a real control plane while `mooring attachdetach` and the attacher are killed:
+`python -m tests.attachdetach_load`.
+"""

@@ -1,4 +1,6 @@
-"""The whole run: `python -m tests.attachdetach_load --seconds 300`. Exit code 1, and the folder kept, when a rule was broken."""
+"""The whole run: `python -m tests.attachdetach_load --seconds 300`. Exit code 1, and the folder kept, when a rule was
+broken.
+"""
 
 from __future__ import annotations
 

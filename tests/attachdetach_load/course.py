@@ -1,4 +1,6 @@
-"""A load run from the first pod to the last object: all run, all move at random, all run again, all is deleted, nothing is left."""
+"""A load run from the first pod to the last object: all run, all move at random, all run again, all is deleted, nothing
+is left.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ class Course:
     # -- the phases
 
     async def run(self) -> None:
-        """Raises AssertionError with the rules that were broken, or with the object that is not as it should be in the end."""
+        """Raises AssertionError with the rules that were broken, or with the object that is not as it should be in the
+        end.
+        """
         try:
             async with self._followed():
                 await self._phases()
@@ -147,7 +151,9 @@ class Course:
             await self._user.users.delete(PODS, pod, NS, grace_period_s=grace_s)
 
     async def _move(self, name: str) -> None:
-        """The new pod comes before, with, or after the end of the old one; now and then under the same name, or the old one by force."""
+        """The new pod comes before, with, or after the end of the old one; now and then under the same name, or the old
+        one by force.
+        """
         self._busy.add(name)
         old, way = self._pods[name], self._dice.choice(("before", "with", "after", "same name", "force"))
         if way == "before":
@@ -244,7 +250,8 @@ class Course:
         """How far it is."""
         running = sum(len(kubelet.running) for kubelet in self.kubelets)
         return (
-            f"{time.monotonic() - self._began:4.0f} s  {self._phase:8}  {running} of {len(self._pods)} pods run  {self.moves} moved  "
+            f"{time.monotonic() - self._began:4.0f} s  {self._phase:8}  {running} of {len(self._pods)} pods "
+            f"run  {self.moves} moved  "
             f"{self.observer.attachments} attachments  {len(self.observer.mounts)} mounts  {self._parts.kills} kills"
         )
 

@@ -1,7 +1,8 @@
 """Kubelets without containers or mounts, which keep the kubelet's word to the attach/detach controller.
 
-A volume is written to `volumesInUse` before it is mounted. It is mounted once the Node that shows it in use shows it in `volumesAttached`
-as well. It stays in use until it is unmounted, whatever becomes of the pod. The times of all mounts are noted.
+A volume is written to `volumesInUse` before it is mounted. It is mounted once the Node that shows it in use shows it in
+`volumesAttached` as well. It stays in use until it is unmounted, whatever becomes of the pod. The times of all mounts
+are noted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The rules that hold at every moment, judged by the versions of the objects that a watch has shown, and by the driver's journal.
+"""The rules that hold at every moment, judged by the versions of the objects that a watch has shown, and by the
+driver's journal.
 
-The versions of one etcd order the changes of all kinds. A rule about a deletion is judged by the Node as it was stored at that version.
+The versions of one etcd order the changes of all kinds. A rule about a deletion is judged by the Node as it was stored
+at that version.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class NodeState:
 
 @dataclasses.dataclass(slots=True)
 class Life:
-    """An attachment from its creation to its end, in versions; infinite for what has not come. attached: the spans in which it was."""
+    """An attachment from its creation to its end, in versions; infinite for what has not come. attached: the spans in
+    which it was.
+    """
 
     name: str
     node: str
@@ -118,7 +122,9 @@ class Observer:
                 )
 
     def _torn(self, life: Life) -> Iterator[str]:
-        """Its deletion found the volume in the report of the node, or in use there ever since the report had let go of it."""
+        """Its deletion found the volume in the report of the node, or in use there ever since the report had let go of
+        it.
+        """
         if math.isinf(life.ended):
             return
         volume, states = unique_name(DRIVER, life.handle), self.nodes[life.node]
@@ -145,7 +151,9 @@ class Observer:
 
 
 def _since_told(states: Sequence[NodeState], volume: str, made: float) -> Sequence[NodeState]:
-    """The states since the report let go of the volume; since the attachment was made, where the report never had it."""
+    """The states since the report let go of the volume; since the attachment was made, where the report never had
+    it.
+    """
     for number in range(len(states) - 1, 0, -1):
         if volume in states[number - 1].attached and volume not in states[number].attached:
             return states[number:]

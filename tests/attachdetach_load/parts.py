@@ -1,4 +1,6 @@
-"""The programs of a load run: the real control plane without its attach/detach controller; ours, an attacher and a driver beside it."""
+"""The programs of a load run: the real control plane without its attach/detach controller; ours, an attacher and a
+driver beside it.
+"""
 
 from __future__ import annotations
 

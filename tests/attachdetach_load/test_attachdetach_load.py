@@ -1,4 +1,6 @@
-"""Pods that move on a real control plane lose nothing when controllers are killed. The whole run: `make attachdetach-load`."""
+"""Pods that move on a real control plane lose nothing when controllers are killed. The whole run:
+`make attachdetach-load`.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from tests.attachdetach_load.observer import Observer
 from tests.attachdetach_load.parts import Parts
 from tests.support.builders import DRIVER, Json, a_node, a_va, typed
 from tests.support.control_plane import ControlPlane
+from tests.support.rows import each_row
 from tests.support.unreliable_driver import PUBLISH, UNPUBLISH, Journal
 
 SMALL = Size(pods=30, nodes=4, seconds=20, moves=3, kill_every_s=4, seed=1)
@@ -82,7 +85,7 @@ def _journal(path: Path, *effects: tuple[float, str, str, list[str]]) -> Journal
     return journal
 
 
-@pytest.mark.parametrize(
+@each_row(
     "seen",
     [
         (
@@ -103,7 +106,7 @@ def test_the_observer_finds_nothing_where_the_rules_held(seen: Any, tmp_path: Pa
     assert [] == _observed(*seen).broken(_journal(tmp_path / "journal"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seen", "text"),
     [
         ((*ATTACHED, _node(4, told=True), _va(5, deleting=True)), "was told that it is attached"),
@@ -138,7 +141,7 @@ def test_the_observer_finds_a_broken_rule(seen: Any, text: str, tmp_path: Path) 
 PUBLISHED = (1.0, PUBLISH, "a", ["a"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("effects", "mount", "text"),
     [
         ((PUBLISHED, (4.0, UNPUBLISH, "a", [])), Mount(H, "a", 2.0, 3.0), ""),

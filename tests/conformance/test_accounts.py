@@ -15,6 +15,7 @@ from tests.support.paths import ACCOUNTS, PODS
 from tests.support.pod_specs import FORBIDDEN, INVALID, REQUIRED
 from tests.support.real import kubectl
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 
 ISSUER = "https://kubernetes.default.svc"
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -88,7 +89,7 @@ REFUSED: dict[str, tuple[Json, int, str, list[tuple[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("row", REFUSED)
+@each_row("row", REFUSED)
 def test_a_token_is_refused(api: Rest, name: str, row: str) -> None:
     spec, status, reason, causes = REFUSED[row]
     an_account(api, name)
@@ -190,7 +191,7 @@ UNCLEAR: dict[str, tuple[str, Json, tuple[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("row", UNCLEAR)
+@each_row("row", UNCLEAR)
 def test_an_unclear_question_gets_no_answer(api: Rest, row: str) -> None:
     path, spec, cause = UNCLEAR[row]
     api.post(f"{ACCESS}/{path}", {"spec": spec}).refused(422, "Invalid", cause)

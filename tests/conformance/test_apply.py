@@ -11,6 +11,7 @@ from tests.support.applying import APPLY_PATCH, PODS, SHAPE_DEFINITION, SHAPES, 
 from tests.support.customkinds import a_definition, a_version
 from tests.support.paths import CSI_NODES, NODES, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import JSON_PATCH, Answer, Rest
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 CLASS = {"provisioner": "d.example.com"}
@@ -168,8 +169,9 @@ def test_an_update_by_kubectl_that_leaves_its_note_takes_only_what_it_changes(sc
     assert [rest] == [fields for manager, fields in found.items() if manager != f"{BY_KUBECTL}*"]
 
 
-@pytest.mark.parametrize("empty", [[{}], []], ids=["one empty entry", "an empty list"])
-def test_a_client_can_end_the_record(sc: Applying, empty: list[object]) -> None:
+@each_row("empty", [[{}], []], ids=["one empty entry", "an empty list"])
+def test_a_client_can_end_the_record(api: Rest, name: str, empty: list[object]) -> None:
+    sc = Applying(api, STORAGE_CLASSES, name)
     sc.apply("one", {**CLASS, "mountOptions": ["a"]}).ok(201)
     assert {} == owners(sc.api.patch(sc.path, {"metadata": {"managedFields": empty}}).ok())
     assert {} == owners(sc.api.patch(sc.path, {"metadata": {"labels": {"a": "b"}}}).ok())
@@ -285,7 +287,7 @@ def test_an_apply_without_a_manager_is_refused(sc: Applying) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "status", "says"),
     [
         ({"kind": "CSINode"}, 400, "invalid object type: storage.k8s.io/v1, Kind=CSINode"),
@@ -304,8 +306,9 @@ def test_an_apply_without_a_manager_is_refused(sc: Applying) -> None:
     ],
 )
 def test_what_is_no_config_of_the_kind_is_refused(
-    sc: Applying, change: dict[str, object], status: int, says: str
+    api: Rest, name: str, change: dict[str, object], status: int, says: str
 ) -> None:
+    sc = Applying(api, STORAGE_CLASSES, name)
     metadata = change.get("metadata")
     body = {**CLASS, **change, **({"metadata": {"name": sc.name, **metadata}} if isinstance(metadata, dict) else {})}
     answer = sc.apply("one", body)
@@ -332,7 +335,7 @@ ODD: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("place", "value", "says"), ODD)
+@each_row(("place", "value", "says"), ODD)
 def test_what_has_the_wrong_type_is_told_in_the_words_of_kube_apiserver(
     api: Rest, name: str, place: str, value: Any, says: str
 ) -> None:
@@ -340,7 +343,7 @@ def test_what_has_the_wrong_type_is_told_in_the_words_of_kube_apiserver(
     assert (500, True) == (answer.status, answer.json["message"].endswith(says)), answer
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "fields"),
     [
         ("pods", {"spec": {"terminationGracePeriodSeconds": 1.5, "containers": [{"name": "c", "image": "i"}]}}),
@@ -361,7 +364,10 @@ def test_what_cannot_be_converted_names_the_kind(api: Rest, name: str, kind: str
     applying = Applying(api, PODS if kind == "pods" else SECRETS, name)
     answer = applying.apply("m", {**fields, "metadata": {"namespace": "default", **fields.get("metadata", {})}})
     said = f"/v1, Kind={'Pod' if kind == 'pods' else 'Secret'}"
-    start = f"failed to convert new object (default/{name}; {said}) to proper version: unable to convert unstructured object to {said}: "
+    start = (
+        f"failed to convert new object (default/{name}; {said}) to proper version: unable to convert unstructured "
+        f"object to {said}: "
+    )
     assert (500, start) == (answer.status, answer.json["message"][: len(start)])
     api.get(applying.path).refused(404, "NotFound")
 
@@ -380,7 +386,7 @@ TWICE: dict[str, tuple[str, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("row", TWICE)
+@each_row("row", TWICE)
 def test_a_key_said_twice_is_told_with_its_line(api: Rest, name: str, row: str) -> None:
     body, lines = TWICE[row][0].format(name).encode(), [(text.split()[0], text.split()[1]) for text in TWICE[row][1]]
     said = [f'line {line}: key "{key}" already set in map' for line, key in lines]
@@ -404,7 +410,7 @@ def test_a_type_error_comes_before_what_is_said_twice(api: Rest, name: str) -> N
     assert (500, []) == (answer.status, answer.warnings)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "says"),
     [
         (b'{"a": [}', "yaml: did not find expected node content"),
@@ -434,8 +440,9 @@ def test_a_part_without_declared_fields_takes_any(api: Rest, name: str) -> None:
     assert 201 == api.patch(path, body, APPLY_PATCH, fieldManager="m", dryRun="All").status
 
 
-@pytest.mark.parametrize("body", [b"a: [", b"[]", b"text"])
-def test_a_body_that_is_no_map_is_refused(sc: Applying, body: bytes) -> None:
+@each_row("body", [b"a: [", b"[]", b"text"])
+def test_a_body_that_is_no_map_is_refused(api: Rest, name: str, body: bytes) -> None:
+    sc = Applying(api, STORAGE_CLASSES, name)
     sc.api.patch(sc.path, body, APPLY_PATCH, fieldManager="one").refused(
         400, "BadRequest", says="error decoding YAML: "
     )

@@ -1,7 +1,10 @@
-"""The embedded server and the real one, given the same applies and updates by chance: object and owners agree after each step."""
+"""The embedded server and the real one, given the same applies and updates by chance: object and owners agree after
+each step.
+"""
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +15,7 @@ from tests.conformance.conftest import Server
 from tests.support.applying import PODS, SHAPE_DEFINITION, SHAPES, Applying
 from tests.support.paths import CSI_NODES, STORAGE_CLASSES
 from tests.support.rest import Answer
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -91,18 +95,22 @@ BODIES: dict[str, Callable[[random.Random], Json]] = {
 }
 
 
+def _serves_shapes(server: Server) -> bool:
+    return server.api.get(SHAPES).status == 200
+
+
 @pytest.fixture
 def pair(servers: Callable[[str], Server]) -> list[Server]:
     both = [servers("embedded"), servers("real")]
     for server in both:
         made = server.api.post(DEFINITIONS, SHAPE_DEFINITION)
         assert made.status in (201, 409), made
-        eventually(lambda server=server: server.api.get(SHAPES).status == 200, 30, "the kind is served")  # type: ignore[misc]
+        eventually(functools.partial(_serves_shapes, server), 30, "the kind is served")
     return both
 
 
-@pytest.mark.parametrize("kind", BODIES, ids=lambda path: path.rpartition("/")[2])
-@pytest.mark.parametrize("seed", range(4))
+@each_row("kind", BODIES, ids=lambda path: path.rpartition("/")[2], parts=2)
+@each_row("seed", range(4))
 def test_both_servers_agree_after_every_step(pair: list[Server], name: str, kind: str, seed: int) -> None:
     targets = [Applying(server.api, kind, name) for server in pair]
     randomness = random.Random(seed)
@@ -120,7 +128,9 @@ def test_both_servers_agree_after_every_step(pair: list[Server], name: str, kind
 
 
 def trips_over_null(answer: Answer) -> bool:
-    """True where the real server refuses what it has made itself: null of a map or list of a custom object that an apply has emptied."""
+    """True where the real server refuses what it has made itself: null of a map or list of a custom object that an
+    apply has emptied.
+    """
     return answer.status == 422 and ': \\"null\\""' in answer.body.decode()
 
 

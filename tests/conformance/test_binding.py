@@ -28,6 +28,7 @@ from tests.support.builders import (
     an_ephemeral_volume,
 )
 from tests.support.control_plane import ControlPlane
+from tests.support.rows import each_row
 from tests.support.virtual_loop import run_virtual
 
 Life = Callable[[Tenant], Awaitable[None]]
@@ -348,7 +349,10 @@ async def b45_volume_lands_elsewhere(world: Tenant) -> None:
     pod = await world.make_waiting_pod()
     await world.selected(world("claim"), node)
     await world.provision(await world.asked(world("claim")), affinity={"zone": "b"})
-    text = f'running PreBind plugin "VolumeBinding": binding volumes: pv "{world("pv")}" node affinity doesn\'t match node "{node}"'
+    text = (
+        f'running PreBind plugin "VolumeBinding": binding volumes: pv "{world("pv")}" node affinity doesn\'t match '
+        f'node "{node}"'
+    )
     await world.told(pod, "Warning", "FailedScheduling", text)
     await world.rejected(world("pod"), "1 node(s) didn't match PersistentVolume's node affinity")
 
@@ -422,7 +426,7 @@ async def b56_claim_for_one_pod_alone(world: Tenant) -> None:
 # -- run
 
 
-@pytest.mark.parametrize("name", LIVES)
+@each_row("name", LIVES)
 def test_ours(name: str) -> None:
     async def main() -> None:
         async with BinderWorld().binding() as world:

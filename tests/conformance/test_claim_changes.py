@@ -1,4 +1,6 @@
-"""PersistentVolumeClaims after creation: what may change, what admission forbids, what a status may say, on both servers."""
+"""PersistentVolumeClaims after creation: what may change, what admission forbids, what a status may say, on both
+servers.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import pytest
 from tests.support.builders import Json, a_claim, a_class
 from tests.support.paths import PVCS, STORAGE_CLASSES
 from tests.support.rest import STRATEGIC_PATCH, Rest
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 INVALID, REQUIRED, FORBIDDEN, UNSUPPORTED = (
@@ -51,8 +54,7 @@ def _is_made(api: Rest, body: Json) -> bool:
     raise AssertionError(f"admission gives it the default class {given}")
 
 
-@pytest.fixture
-def claim(api: Rest, name: str) -> Claim:
+def claims(api: Rest, name: str) -> Claim:
     """Makes a claim, bound if asked, and gives its path. expandable: its class exists, and says so."""
 
     def make(
@@ -71,6 +73,11 @@ def claim(api: Rest, name: str) -> Claim:
         return path
 
     return make
+
+
+@pytest.fixture
+def claim(api: Rest, name: str) -> Claim:
+    return claims(api, name)
 
 
 BOTH: Json = {"requests": {"storage": "1Gi"}, "limits": {"storage": "1Gi"}}
@@ -151,8 +158,9 @@ CHANGES: dict[str, tuple[Json, Json, list[Cause]]] = {
 }
 
 
-@pytest.mark.parametrize("row", CHANGES)
-def test_change_is_refused_or_made(api: Rest, claim: Claim, row: str) -> None:
+@each_row("row", CHANGES)
+def test_change_is_refused_or_made(api: Rest, name: str, row: str) -> None:
+    claim = claims(api, name)
     made, spec, causes = CHANGES[row]
     path = claim(**made)
     before = api.get(path).ok()
@@ -166,9 +174,10 @@ def test_change_is_refused_or_made(api: Rest, claim: Claim, row: str) -> None:
         assert wanted.items() <= answer.ok()["spec"].items()
 
 
-@pytest.mark.parametrize("bound", [False, True])
-@pytest.mark.parametrize("text", ["1024Mi", "1048576Ki", "1073741824", "1073741824.0", "1073741824000m"])
-def test_a_request_written_another_way_is_the_same_request(api: Rest, claim: Claim, text: str, bound: bool) -> None:
+@each_row("bound", [False, True])
+@each_row("text", ["1024Mi", "1048576Ki", "1073741824", "1073741824.0", "1073741824000m"])
+def test_a_request_written_another_way_is_the_same_request(api: Rest, name: str, text: str, bound: bool) -> None:
+    claim = claims(api, name)
     path = claim(bound=bound)
     stored = api.patch(path, request(text)).ok()["spec"]["resources"]["requests"]["storage"]
     assert stored in ("1Gi", "1073741824")
@@ -184,10 +193,11 @@ def test_AO18_a_bound_claim_grows_and_shrinks_to_above_its_capacity(api: Rest, c
     assert {"storage": "2Gi"} == api.get(path).ok()["spec"]["resources"]["requests"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "row", ["AO17_forbidden_by_its_class", "AO17_class_missing", "AO17_no_class", "AO17_class_only_in_an_annotation"]
 )
-def test_growth_is_forbidden_unless_the_class_allows_it(api: Rest, claim: Claim, row: str) -> None:
+def test_growth_is_forbidden_unless_the_class_allows_it(api: Rest, name: str, row: str) -> None:
+    claim = claims(api, name)
     path = {
         "AO17_forbidden_by_its_class": lambda: claim(bound=True, expandable=False),
         "AO17_class_missing": lambda: claim(bound=True),
@@ -210,8 +220,9 @@ def test_who_names_a_class_and_grows_at_once_is_forbidden(api: Rest, claim: Clai
     api.patch(path, change).refused(403, "Forbidden", says=NOT_EXPANDABLE)
 
 
-@pytest.mark.parametrize("old", ["", "old"])
-def test_the_old_annotation_may_become_the_field_and_nothing_else(api: Rest, claim: Claim, old: str) -> None:
+@each_row("old", ["", "old"])
+def test_the_old_annotation_may_become_the_field_and_nothing_else(api: Rest, name: str, old: str) -> None:
+    claim = claims(api, name)
     path, field = claim(storageClassName=None, old_class=old), f"metadata.annotations.{OLD_CLASS}"
     api.patch(path, {"metadata": {"annotations": {OLD_CLASS: "new"}}}).invalid((INVALID, field, "field is immutable"))
     if old:
@@ -285,14 +296,16 @@ STATUS_REFUSED: dict[str, tuple[Json, list[Cause]]] = {
 }
 
 
-@pytest.mark.parametrize("row", STATUS_REFUSED)
-def test_status_is_refused(api: Rest, claim: Claim, row: str) -> None:
+@each_row("row", STATUS_REFUSED)
+def test_status_is_refused(api: Rest, name: str, row: str) -> None:
+    claim = claims(api, name)
     status, causes = STATUS_REFUSED[row]
     api.patch(f"{claim()}/status", {"status": status}).invalid(*causes)
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_every_state_of_a_resize_is_taken(api: Rest, claim: Claim, state: str) -> None:
+@each_row("state", STATES)
+def test_every_state_of_a_resize_is_taken(api: Rest, name: str, state: str) -> None:
+    claim = claims(api, name)
     status = {
         "allocatedResourceStatuses": {"storage": state, "example.com/x": state},
         "allocatedResources": {"storage": "2Gi"},

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.builders import Json, a_claim, a_class
 from tests.support.paths import PVCS, STORAGE_CLASSES
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 INVALID, REQUIRED, FORBIDDEN, UNSUPPORTED = (
@@ -71,7 +70,7 @@ REFUSED: dict[str, tuple[Json, list[Cause]]] = {
 }
 
 
-@pytest.mark.parametrize("row", REFUSED)
+@each_row("row", REFUSED)
 def test_creation_is_refused(api: Rest, name: str, row: str) -> None:
     spec, causes = REFUSED[row]
     api.post(PVCS, a_claim(name, **spec)).invalid(*causes)
@@ -132,7 +131,7 @@ SOURCES: dict[str, tuple[Json, Json]] = {
 }
 
 
-@pytest.mark.parametrize("row", SOURCES)
+@each_row("row", SOURCES)
 def test_the_two_sources_are_one_or_dropped(api: Rest, name: str, row: str) -> None:
     spec, wanted = SOURCES[row]
     api.post(PVCS, a_claim(name, **spec)).ok(201)
@@ -149,7 +148,7 @@ AMOUNTS = [
 ]
 
 
-@pytest.mark.parametrize(("sent", "kept", "fractional"), AMOUNTS)
+@each_row(("sent", "kept", "fractional"), AMOUNTS)
 def test_requests_are_rounded_up_to_thousandths(api: Rest, name: str, sent: str, kept: str, fractional: bool) -> None:
     answer = api.post(PVCS, a_claim(name, resources={"requests": {"storage": sent}}))
     assert {"storage": kept} == answer.ok(201)["spec"]["resources"]["requests"]

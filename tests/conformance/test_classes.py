@@ -1,14 +1,15 @@
-"""StorageClass, VolumeAttributesClass and CSIStorageCapacity: what is filled in, refused and frozen, on both servers."""
+"""StorageClass, VolumeAttributesClass and CSIStorageCapacity: what is filled in, refused and frozen, on both
+servers.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.support.builders import Json, a_capacity, a_class, an_attributes_class
 from tests.support.paths import ATTRIBUTES_CLASSES, CAPACITIES, STORAGE_CLASSES
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 
 INVALID, REQUIRED, FORBIDDEN = "FieldValueInvalid", "FieldValueRequired", "FieldValueForbidden"
 UNSUPPORTED, DUPLICATE, TOO_LONG = "FieldValueNotSupported", "FieldValueDuplicate", "FieldValueTooLong"
@@ -111,7 +112,7 @@ REFUSED: dict[str, tuple[Row, list[Cause]]] = {
 }
 
 
-@pytest.mark.parametrize("row", REFUSED)
+@each_row("row", REFUSED)
 def test_creation_is_refused(api: Rest, name: str, row: str) -> None:
     (path, body), causes = REFUSED[row]
     api.post(path, {**body, "metadata": {"name": name}}).invalid(*causes)
@@ -151,7 +152,7 @@ CHANGES: dict[str, tuple[Row, Json, list[Cause]]] = {
 }
 
 
-@pytest.mark.parametrize("row", CHANGES)
+@each_row("row", CHANGES)
 def test_change_is_refused_or_made(api: Rest, name: str, row: str) -> None:
     (path, body), change, causes = CHANGES[row]
     made = api.post(path, {**body, "metadata": {"name": name}}).ok(201)
@@ -196,7 +197,7 @@ KEPT: dict[str, tuple[Row, Json]] = {
 }
 
 
-@pytest.mark.parametrize("row", KEPT)
+@each_row("row", KEPT)
 def test_what_is_kept_and_filled_in(api: Rest, name: str, row: str) -> None:
     (path, body), wanted = KEPT[row]
     made = api.post(path, {**body, "metadata": {"name": name}}).ok(201)

@@ -1,4 +1,6 @@
-"""Our own client speaks to both servers: each verb, each refusal that controllers act on, and watches from every start."""
+"""Our own client speaks to both servers: each verb, each refusal that controllers act on, and watches from every
+start.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What every `Cluster` must do: in process, over HTTP on the embedded server, over HTTP on the real one. One body each."""
+"""What every `Cluster` must do: in process, over HTTP on the embedded server, over HTTP on the real one. One body
+each.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +44,7 @@ from mooring.kube.patch import add_finalizer, remove_finalizer
 from tests.conformance.conftest import EMBEDDED_HISTORY, Server
 from tests.support.builders import a_csi_node, a_lease, a_pv, a_secret, a_va
 from tests.support.relay import Relay, relay_to
+from tests.support.rows import each_row
 
 Event = WatchEvent[Any]
 HOLD, OTHERS_HOLD = "example.com/hold", "example.com/others-hold"
@@ -193,7 +196,7 @@ def unserved(
     return Kind(group, version, "NoSuch", plural, namespaced, dict)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "kind",
     [
         unserved(),
@@ -222,7 +225,7 @@ async def test_a_kind_that_is_not_served_is_no_object_that_is_gone(cluster: Clus
     assert not await cluster.serves(kind)
 
 
-@pytest.mark.parametrize("kind", [VOLUME_ATTACHMENTS, SECRETS])
+@each_row("kind", [VOLUME_ATTACHMENTS, SECRETS])
 async def test_discovery_has_what_is_served(cluster: Cluster, kind: Kind[Any]) -> None:
     assert await cluster.serves(kind)
 
@@ -313,7 +316,7 @@ async def test_a_lease_may_be_created_by_replacing_it(cluster: Cluster, name: st
     assert (await cluster.replace(LEASES, a_lease(name), "default")).metadata.uid
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "body"),
     [
         (PatchType.MERGE, {"metadata": {"labels": {"a": None, "b": "2"}}}),
@@ -328,6 +331,31 @@ async def test_a_lease_may_be_created_by_replacing_it(cluster: Cluster, name: st
 async def test_each_patch_type_is_applied(cluster: Cluster, name: str, kind: PatchType, body: Any) -> None:
     await cluster.create(VOLUME_ATTACHMENTS, a_va(name, labels={"a": "1"}))
     assert {"b": "2"} == (await cluster.patch(VOLUME_ATTACHMENTS, name, Patch(kind, body))).metadata.labels
+
+
+async def test_an_apply_makes_what_is_not_there_and_leaves_what_others_own(cluster: Cluster, name: str) -> None:
+    def labelled(labels: dict[str, str]) -> dict[str, Any]:
+        return {"metadata": {"name": name, "labels": labels}, "spec": a_lease(name)["spec"]}
+
+    async def applied(labels: dict[str, str], manager: str, *, force: bool = False) -> dict[str, str] | None:
+        body = labelled(labels)
+        lease = await cluster.apply(LEASES.whole(), body, "default", manager=manager, force=force)
+        found: dict[str, str] | None = lease["metadata"].get("labels")
+        return found
+
+    assert {"a": "1", "b": "1"} == await applied({"a": "1", "b": "1"}, "one")
+    assert {"a": "1", "b": "1", "c": "1"} == await applied({"c": "1"}, "two")
+    assert {"a": "1", "c": "1"} == await applied({"a": "1"}, "one"), "what it leaves out is gone"
+    with pytest.raises(Conflict, match="one"):
+        await applied({"a": "2"}, "two")
+    assert {"a": "2"} == await applied({"a": "2"}, "two", force=True)
+
+
+async def test_an_apply_to_the_status_leaves_the_rest(cluster: Cluster, name: str) -> None:
+    await cluster.create(VOLUME_ATTACHMENTS, a_va(name, labels={"a": "1"}))
+    body = {"metadata": {"name": name}, "status": {"attached": True}}
+    applied = await cluster.apply(VOLUME_ATTACHMENTS, body, manager="one", subresource="status")
+    assert (True, {"a": "1"}) == (applied.status.attached, applied.metadata.labels)
 
 
 async def test_a_status_patch_changes_status_alone(cluster: Cluster, name: str) -> None:
@@ -487,7 +515,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("row", REFUSALS)
+@each_row("row", REFUSALS)
 async def test_a_refusal_has_its_class_its_reason_and_its_words(cluster: Cluster, name: str, row: str) -> None:
     await cluster.create(VOLUME_ATTACHMENTS, a_va(name))
     refusal = REFUSALS[row]

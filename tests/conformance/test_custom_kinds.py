@@ -9,6 +9,7 @@ import pytest
 from tests.support.applying import APPLY_PATCH
 from tests.support.customkinds import a_definition, a_version, an_object, installed, spec_of
 from tests.support.rest import MERGE_PATCH, STRATEGIC_PATCH, Rest
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 INVALID, TYPE, REQUIRED = "FieldValueInvalid", "FieldValueTypeInvalid", "FieldValueRequired"
@@ -125,7 +126,7 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("row", REFUSED)
+@each_row("row", REFUSED)
 def test_a_value_that_the_schema_does_not_allow_is_refused(api: Rest, things: str, name: str, row: str) -> None:
     spec, cause, says = REFUSED[row]
     body = spec_with(**spec)
@@ -148,7 +149,7 @@ JOINED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("row", JOINED)
+@each_row("row", JOINED)
 def test_schemas_of_a_schema_are_joined(api: Rest, things: str, name: str, row: str) -> None:
     spec, says = JOINED[row]
     place = next(iter(spec))
@@ -184,14 +185,14 @@ KEPT: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("row", KEPT)
+@each_row("row", KEPT)
 def test_a_value_is_kept_as_the_schema_says(api: Rest, things: str, name: str, row: str) -> None:
     given, wanted = KEPT[row]
     made = api.post(things, an_object(PLURAL, name, spec=given), fieldValidation="Ignore").ok(201)
     assert {**wanted, "filled": {"mode": "fast"}} == made["spec"] == api.get(f"{things}/{name}").ok()["spec"]
 
 
-@pytest.mark.parametrize("validation", ["Strict", "Warn"])
+@each_row("validation", ["Strict", "Warn"])
 def test_unknown_fields_are_told(api: Rest, things: str, name: str, validation: str) -> None:
     body = an_object(PLURAL, name, spec={"items": [{"y": 1}]}, odd=1)
     body["metadata"]["strange"] = 1

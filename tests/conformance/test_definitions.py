@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,7 @@ from tests.support.customkinds import (
     spec_of,
 )
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 INVALID, REQUIRED, FORBIDDEN, UNSUPPORTED = (
@@ -199,6 +202,22 @@ REFUSED: dict[str, tuple[Change, tuple[str, str], str]] = {
         (FORBIDDEN, f"{SPEC}.not.default"),
         "must be undefined to be structural",
     ),
+    "rules_below_allof": (
+        place({**OBJECT, "allOf": [{"x-kubernetes-validations": [{"rule": "true"}]}]}),
+        (FORBIDDEN, f"{SPEC}.allOf[0].x-kubernetes-validations"),
+        "must be empty to be structural",
+    ),
+    "rules_of_a_property_below_allof": (
+        place(
+            {
+                **OBJECT,
+                "properties": {"a": TEXT},
+                "allOf": [{"properties": {"a": {"x-kubernetes-validations": [{"rule": "true"}]}}}],
+            }
+        ),
+        (FORBIDDEN, f"{SPEC}.allOf[0].properties[a].x-kubernetes-validations"),
+        "must be empty to be structural",
+    ),
     "empty_object": (
         place({**OBJECT, "x-kubernetes-embedded-resource": True}),
         (REQUIRED, f"{SPEC}.properties"),
@@ -233,7 +252,7 @@ REFUSED: dict[str, tuple[Change, tuple[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("row", REFUSED)
+@each_row("row", REFUSED)
 def test_a_definition_that_can_not_be_one_is_refused(api: Rest, name: str, row: str) -> None:
     change, cause, says = REFUSED[row]
     body = a_definition(plural_of(name), a_version({"type": "object"}))
@@ -264,9 +283,75 @@ def test_a_whole_number_is_one_however_it_is_written(api: Rest, name: str) -> No
     assert b'"spec":{"a":1,"b":3}' in api.get(f"{things}/x").body.replace(b" ", b"")
 
 
+FORMATS: dict[str, tuple[list[str], list[str]]] = {
+    "bsonobjectid": (["507f1f77bcf86cd799439011"], ["zz", ""]),
+    "byte": (["YQ==", "YWJj"], ["", "YQ", "YW\nJj", "_-_-"]),
+    "cidr": (["010.0.0.0/08", "::1/64", "00001::/64"], ["10.0.0.0", "10.0.0.0/33", "10.0.0.0/255.0.0.0"]),
+    "creditcard": (["4111 1111 1111 1111", "34-0000000000009"], ["4111 1111 1111 1112", "1"]),
+    "date": (["2024-02-29", "0000-01-01"], ["2023-02-29", "2024-w01-1".upper(), ""]),
+    "date-time": (["2024-01-01t00:00:00.1+01:00", "2024-01-01T00:00:00ZTx"], ["2024-01-01", "2024-01-01T24:00:00Z"]),
+    "duration": (["1h2.5m", "22 nanos", "a 3 WEEKS", "-0"], ["", "1", "1 fortnight", "9999999999.h"]),
+    "email": (["a@b", '"A B" <a@[::1]> (c)', "g: a@b;"], ["a", "a@", "a@b, c@d", "a..b@c", "a@[x]"]),
+    "hexcolor": (["#fff", "ABCDEF"], ["#ffff", "zz"]),
+    "hostname": (
+        ["a-b", "x.my-host.com", "ü.öö", "☃.com"],
+        ["", "ab-c", "a.b", "a_b.com", "a.com.", f"{'x' * 64}.com"],
+    ),
+    "ipv4": (["01.2.3.4", "::ffff:1.2.3.4"], ["1.2.3", "256.1.1.1", "::"]),
+    "ipv6": (["::", "1:2:3:4:5:6:7::"], ["1.2.3.4", "00001::", "::1%eth0"]),
+    "isbn": (["0321751043", "978-0321751041"], ["zz", "0321751044"]),
+    "isbn10": (["0-8044-2957-X"], ["978-0321751041"]),
+    "isbn13": (["978-0321751041"], ["0321751043", "978-0321751042"]),
+    "k8s-long-name": (["a.b-c"], ["A", "a..b", f"{'x' * 254}"]),
+    "k8s-short-name": (["a-b"], ["a.b", "-a", f"{'x' * 64}"]),
+    "mac": (["01-23-45-67-89-ab", "0123.4567.89ab", "0123456789ab"], ["01:23-45:67:89:ab", "01:23:45"]),
+    "password": (["", "x"], []),
+    "rgbcolor": (["rgb( 255,0 ,9)"], ["rgb(256,0,0)", "rgb(01,0,0)"]),
+    "ssn": (["123-45 6789"], ["123456789", "1"]),
+    "uri": (["/", "mailto:a", "http://u:p@[::1%25x]:80/?%zz", "*"], ["", "a", "http://a b", "/%zz", "http://a:1:2/"]),
+    "uuid": (["123E4567e89b-12d3-a456-426614174000"], ["123e4567"]),
+    "uuid3": (["123e4567-e89b-32d3-0456-426614174000"], ["123e4567-e89b-42d3-a456-426614174000"]),
+    "uuid4": (["123e4567-e89b-42d3-a456-426614174000"], ["123e4567-e89b-42d3-c456-426614174000"]),
+    "uuid5": (["123e4567-e89b-52d3-b456-426614174000"], ["123e4567-e89b-52d3-0456-426614174000"]),
+}
+"""Texts that each format takes, and texts that it refuses."""
+
+
+def test_formats_are_checked(api: Rest) -> None:
+    lists = {name: {"type": "array", "items": {**TEXT, "format": name}} for name in FORMATS}
+    things = installed(api, a_definition("formatted", a_version(spec_of(**lists))))
+    taken = {name: good for name, (good, _) in FORMATS.items()}
+    api.post(things, an_object("formatted", "x", spec=taken), dryRun="All").ok(201)
+    texts = {name: good + bad for name, (good, bad) in FORMATS.items()}
+    refused = api.post(things, an_object("formatted", "x", spec=texts), dryRun="All").refused(422, "Invalid")
+    wrong = {
+        f"spec.{name}[{len(good) + number}]" for name, (good, bad) in FORMATS.items() for number in range(len(bad))
+    }
+    assert wrong == {cause["field"] for cause in refused["details"]["causes"]}
+
+
+def test_formats_of_numbers_are_checked(api: Rest) -> None:
+    kinds = {"int32": "integer", "int64": "integer", "float": "number", "double": "number"}
+    fields = {name: {"type": kind, "format": name} for name, kind in kinds.items()}
+    things = installed(api, a_definition("numbered", a_version(spec_of(**fields, text={**TEXT, "format": "int32"}))))
+    most = {"int32": 2**31 - 1, "int64": 2**63 - 1, "float": 3.4e38, "double": 1e300, "text": "x"}
+    api.post(things, an_object("numbered", "x", spec=most), dryRun="All").ok(201)
+    more = an_object("numbered", "x", spec={"int32": 2**31, "float": -3.5e38})
+    status = api.post(things, more, dryRun="All").refused(
+        422, "Invalid", says="integer with format int32 in spec.int32"
+    )
+    assert 2 == len(status["details"]["causes"])
+    assert "number with format float in spec.float" in status["message"]
+
+
+UNCHECKED = [("string", "odd"), ("string", "int32"), ("integer", "double"), ("number", "int64"), ("boolean", "date")]
+
+
 def test_a_format_that_nobody_checks_earns_a_warning(api: Rest, name: str) -> None:
-    body = a_definition(plural_of(name), a_version(spec_of(a={**TEXT, "format": "odd"}, b={**TEXT, "format": "date"})))
-    assert ['299 - "unrecognized format \\"odd\\""'] == api.post(DEFINITIONS, body, dryRun="All").warnings
+    fields = {f"x{place}": {"type": kind, "format": form} for place, (kind, form) in enumerate(UNCHECKED)}
+    body = a_definition(plural_of(name), a_version(spec_of(**fields, known={**TEXT, "format": "date"})))
+    wanted = [f'299 - "unrecognized format \\"{form}\\""' for _, form in UNCHECKED]
+    assert sorted(wanted) == sorted(api.post(DEFINITIONS, body, dryRun="All").warnings)
 
 
 # -- its life
@@ -360,7 +445,7 @@ FROZEN: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize("row", FROZEN)
+@each_row("row", FROZEN)
 def test_what_objects_depend_on_stays(api: Rest, row: str) -> None:
     change, field = FROZEN[row]
     installed(api, a_definition("stayers", a_version(OBJECT)))
@@ -386,6 +471,44 @@ def test_a_version_that_objects_may_be_stored_in_stays(api: Rest, name: str) -> 
     changed(api, place, lambda body: body["spec"].update(versions=moved[1:])).ok()
     eventually(lambda: api.get(path_of(plural)).status == 404, 30, "the old version is not served any more")
     api.delete(f"{DEFINITIONS}/{place}").ok()
+
+
+def test_an_object_keeps_what_the_version_knows_that_it_is_stored_in(api: Rest, name: str) -> None:
+    plural, default = plural_of(name), {**TEXT, "default": "new"}
+    old, new = a_version(spec_of(a=TEXT, b=TEXT)), a_version(spec_of(a=TEXT, c=default), "v2")
+    one, place = installed(api, a_definition(plural, old, new)), f"{plural}.{GROUP}"
+    two, given = path_of(plural, "v2"), {"a": "1", "b": "2"}
+    for each in ("left", "written", "migrated"):
+        api.post(one, an_object(plural, each, spec=given)).ok(201)
+
+    def stored_in(**storage: bool) -> None:
+        versions = [{**version, "storage": storage[version["name"]]} for version in (old, new)]
+        changed(api, place, lambda body: body["spec"].update(versions=versions)).ok()
+
+    stored_in(v1=False, v2=True)
+    # (A written object tells which version the server stores in: it takes up the change when it has read it.)
+    eventually(lambda: _rewritten(api, plural), 30, "objects are stored as v2")
+    (kind,) = [found for found in api.get(f"/apis/{GROUP}/v1").ok()["resources"] if plural == found["name"]]
+    stored_as = hashlib.sha256(f"{GROUP}/v2/{kind['kind']}".encode()).digest()[:8]
+    assert base64.b64encode(stored_as).decode() == kind["storageVersionHash"]
+    assert [given, given] == [api.get(f"{one}/{each}").ok()["spec"] for each in ("left", "migrated")]
+    assert {"a": "1"} == api.get(f"{two}/left").ok()["spec"], "defaults are those of the version that it is stored in"
+    api.patch(f"{two}/written", {"metadata": {"labels": {"x": "y"}}}).ok()
+    before = api.get(f"{two}/migrated").ok()
+    after = api.put(f"{two}/migrated", before).ok()
+    assert before["metadata"]["resourceVersion"] != after["metadata"]["resourceVersion"], "it is stored as v2 now"
+    assert [{"a": "1", "c": "new"}] * 2 == [api.get(f"{two}/{each}").ok()["spec"] for each in ("written", "migrated")]
+    stored_in(v1=True, v2=False)
+    assert [given, {"a": "1"}] == [api.get(f"{one}/{each}").ok()["spec"] for each in ("left", "written")]
+    api.delete(f"{DEFINITIONS}/{place}").ok()
+
+
+def _rewritten(api: Rest, plural: str) -> bool:
+    """Whether a new object is stored as v2, which fills in a default that v1 does not know."""
+    probe = f"{path_of(plural, 'v2')}/probe"
+    api.delete(probe)
+    api.post(path_of(plural), an_object(plural, "probe", spec={"b": "lost"})).ok(201)
+    return api.get(f"{path_of(plural)}/probe").ok()["spec"] == {}
 
 
 # -- several versions, and the scale

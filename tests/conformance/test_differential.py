@@ -1,4 +1,6 @@
-"""Random requests to both servers: two minutes of them, from the same seed on each time. An hour: `make differential`."""
+"""Random requests to both servers: two minutes of them, from the same seed on each time. An hour: `make
+differential`.
+"""
 
 from __future__ import annotations
 

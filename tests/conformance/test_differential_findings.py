@@ -14,6 +14,7 @@ from tests.support.applying import APPLY_PATCH, SHAPE_DEFINITION, SHAPES
 from tests.support.builders import a_class, a_job, a_node, a_pod, a_secret, a_va, a_workload
 from tests.support.paths import CSI_DRIVERS, EVENTS, JOBS, LEASES, NODES, PODS, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
+from tests.support.rows import each_row
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 from tests.support.waiting import eventually
 
@@ -47,7 +48,7 @@ def test_all_that_is_wrong_with_a_match_is_told(api: Rest) -> None:
     assert [(FORBIDDEN, MATCH), (FORBIDDEN, MATCH), (UNSUPPORTED, MATCH)] == told
 
 
-@pytest.mark.parametrize("query", ["limit", "timeoutSeconds"])
+@each_row("query", ["limit", "timeoutSeconds"])
 def test_an_empty_number_is_no_number(api: Rest, query: str) -> None:
     api.get(SECRETS, **{query: ""}).refused(400, "BadRequest", says='strconv.ParseInt: parsing "": invalid syntax')
 
@@ -81,8 +82,8 @@ def test_custom_objects_outside_of_namespaces_are_not_selected_by_them(api: Rest
 # -- paths
 
 
-@pytest.mark.parametrize(("segment", "why"), [("a%25b", "may not contain '%'"), ("%2e", "may not be '.'")])
-@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+@each_row(("segment", "why"), [("a%25b", "may not contain '%'"), ("%2e", "may not be '.'")])
+@each_row("method", ["GET", "DELETE", "PUT"])
 def test_a_name_that_cannot_be_one_is_refused_at_once(api: Rest, method: str, segment: str, why: str) -> None:
     name = unquote(segment)
     body = a_secret(name) if method == "PUT" else None
@@ -120,7 +121,7 @@ def test_a_patch_of_no_known_type_is_refused_before_anything_else(api: Rest, nam
     assert {} == status["details"]
 
 
-@pytest.mark.parametrize("body", [{"provisioner": 5}, {"noSuchField": 1}])
+@each_row("body", [{"provisioner": 5}, {"noSuchField": 1}])
 def test_what_a_patch_makes_unreadable_names_no_object(api: Rest, name: str, body: dict[str, Any]) -> None:
     api.post(STORAGE_CLASSES, a_class(name)).ok(201)
     status = api.patch(f"{STORAGE_CLASSES}/{name}", body, fieldValidation="Strict").refused(
@@ -147,7 +148,7 @@ def test_an_unknown_field_that_is_there_twice_is_told_once(api: Rest, name: str)
     assert ['299 - "unknown field \\"x\\""'] == api.post(SECRETS, body, dryRun="All").warnings
 
 
-@pytest.mark.parametrize("kind", [JSON_PATCH, STRATEGIC_PATCH])
+@each_row("kind", [JSON_PATCH, STRATEGIC_PATCH])
 def test_a_patch_of_null_changes_nothing(api: Rest, name: str, kind: str) -> None:
     made = api.post(SECRETS, a_secret(name)).ok(201)
     assert (
@@ -156,7 +157,7 @@ def test_a_patch_of_null_changes_nothing(api: Rest, name: str, kind: str) -> Non
     )
 
 
-@pytest.mark.parametrize("kind", [MERGE_PATCH, STRATEGIC_PATCH])
+@each_row("kind", [MERGE_PATCH, STRATEGIC_PATCH])
 def test_what_a_patch_says_twice_is_told(api: Rest, name: str, kind: str) -> None:
     api.post(SECRETS, a_secret(name)).ok(201)
     patch = b'{"type":"Opaque","type":"Opaque"}'
@@ -170,7 +171,7 @@ def test_what_a_patch_says_twice_is_told(api: Rest, name: str, kind: str) -> Non
 LONG = "9" * 400
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "patch", "wrong"),
     [
         (JSON_PATCH, "5", "number into Go value of type []handlers.jsonPatchOp"),
@@ -207,7 +208,7 @@ def test_a_patch_is_read_before_it_is_applied(api: Rest, name: str, kind: str, p
         assert told == answer.refused(400, "BadRequest")["message"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "patch", "status"),
     [
         (JSON_PATCH, '[{"op":"test","path":"/x","value":1e400}]', 422),
@@ -285,7 +286,7 @@ def test_items_with_keys_are_maps(api: Rest, name: str) -> None:
         assert message.endswith(f".secrets: element 0: associative list with keys {why}"), message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("item", "why"),
     [
         ({"a": "b"}, "associative list without keys has an element that's a map type"),
@@ -299,13 +300,6 @@ def test_items_of_sets_are_values(api: Rest, name: str, item: Any, why: str) -> 
     assert message.endswith(f".metadata.finalizers: element 0: {why}"), message
 
 
-def test_an_item_may_lack_keys_where_another_has_a_default(api: Rest, name: str) -> None:
-    container = {"name": "a", "image": "b", "ports": [{"protocol": "UDP"}]}
-    config = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
-    applied = api.patch(f"{PODS}/{name}", config, APPLY_PATCH, fieldManager="m")
-    applied.invalid(("FieldValueRequired", "spec.containers[0].ports[0].containerPort", "Required"))
-
-
 def test_an_apply_that_creates_names_no_uid(api: Rest, name: str) -> None:
     config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "uid": "x"}}
     refused = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m")
@@ -317,7 +311,7 @@ def test_an_apply_that_creates_names_no_uid(api: Rest, name: str) -> None:
 # -- deletions
 
 
-@pytest.mark.parametrize("condition", ["uid", "resourceVersion"])
+@each_row("condition", ["uid", "resourceVersion"])
 def test_an_empty_precondition_is_one(api: Rest, name: str, condition: str) -> None:
     api.post(SECRETS, a_secret(name)).ok(201)
     api.delete(f"{SECRETS}/{name}", {"preconditions": {condition: ""}}).refused(409, "Conflict", says="precondition ()")
@@ -393,7 +387,7 @@ def test_the_long_name_of_a_feature_is_told_of_its_length(api: Rest, name: str) 
     wrong.invalid((INVALID, "status.declaredFeatures[0]", "must be no more than 253 characters"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("image", "policy"),
     [
         ("a" * 247, "Always"),
@@ -415,7 +409,7 @@ def test_null_is_no_amount(api: Rest, name: str) -> None:
     assert {"cpu": "0"} == made["status"]["capacity"]
 
 
-@pytest.mark.parametrize(("text", "place"), [("AAEC=", 4), ("AA==AA==", 4), ("AAE", 0), ("AA EC", 2)])
+@each_row(("text", "place"), [("AAEC=", 4), ("AA==AA==", 4), ("AAE", 0), ("AA EC", 2)])
 def test_base64_ends_where_it_ends(api: Rest, name: str, text: str, place: int) -> None:
     wrong = api.post(SECRETS, {**a_secret(name), "data": {"a": text}})
     wrong.refused(400, "BadRequest", says=f"illegal base64 data at input byte {place}")
@@ -437,7 +431,7 @@ def test_owners_without_a_version(api: Rest, name: str) -> None:
     wrong.invalid(*[(INVALID, "metadata.ownerReferences.apiVersion", "version must not be empty")] * 2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "obj"),
     [(LEASES, {"spec": {"holderIdentity": "a"}}), (EVENTS, {"involvedObject": {"namespace": "default"}})],
 )
@@ -455,7 +449,7 @@ def test_accounts_keep_the_names_of_their_secrets(api: Rest, name: str) -> None:
     assert [{"name": "a"}, {}] == changed["secrets"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("image", "policy"),
     [
         ("a", "Always"),
@@ -480,32 +474,7 @@ def test_when_images_are_pulled(api: Rest, name: str, image: str, policy: str) -
     assert policy == pod["spec"]["containers"][0]["imagePullPolicy"]
 
 
-def a_file(name: str, **fields: str) -> dict[str, Any]:
-    return {"name": name, "valueFrom": {"fileKeyRef": {"volumeName": "v", "key": "K", "path": "p", **fields}}}
-
-
-def test_variables_from_files(api: Rest, name: str) -> None:
-    files = [
-        a_file("a"),
-        a_file("b", volumeName="", key="", path=""),
-        a_file("c", key="a=b", path="../p"),
-        a_file("d", volumeName="w"),
-    ]
-    volumes = [{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/x"}}]
-    spec = {"containers": [{"name": "c", "image": "i", "env": files}], "volumes": volumes}
-    of = "spec.containers[0].env[{}].valueFrom.fileKeyRef.{}"
-    api.post(PODS, {"metadata": {"name": name}, "spec": spec}, dryRun="All").invalid(
-        ("FieldValueRequired", of.format(1, "key"), ""),
-        ("FieldValueRequired", of.format(1, "volumeName"), ""),
-        ("FieldValueRequired", of.format(1, "path"), ""),
-        (INVALID, of.format(2, "key"), "a valid environment variable name"),
-        (INVALID, of.format(2, "path"), "must not contain '..'"),
-        ("FieldValueNotFound", of.format(1, "volumeName"), 'Not found: ""'),
-        (INVALID, of.format(3, "volumeName"), "referenced volume must be of type emptyDir"),
-    )
-
-
-@pytest.mark.parametrize("part", ["matchLabelKeys", "mismatchLabelKeys"])
+@each_row("part", ["matchLabelKeys", "mismatchLabelKeys"])
 def test_keys_of_labels_that_pods_are_matched_by(api: Rest, name: str, part: str) -> None:
     terms = [{"topologyKey": "z", part: ["a"]}, {"topologyKey": "z", "labelSelector": {}, part: ["a b"]}]
     spec = {
@@ -583,7 +552,8 @@ def test_labels_of_a_new_pod_go_into_its_selectors_by_their_keys(api: Rest, name
     spec = {"containers": [{"name": "c", "image": "i"}], "topologySpreadConstraints": [spread], "affinity": affinity}
     made = api.post(PODS, {"metadata": {"name": name, "labels": {"a": "x", "b": "y"}}, "spec": spec}).ok(201)["spec"]
     wanted = {"key": "b", "operator": "In", "values": ["y"]}
-    merged = {**term["labelSelector"], "matchExpressions": [wanted, {"key": "a", "operator": "NotIn", "values": ["x"]}]}  # type: ignore[dict-item]
+    added = {"key": "a", "operator": "NotIn", "values": ["x"]}
+    merged = {**term["labelSelector"], "matchExpressions": [wanted, added]}  # type: ignore[dict-item]
     assert {"matchExpressions": [wanted]} == made["topologySpreadConstraints"][0]["labelSelector"]
     near = made["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"]
     far = made["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
@@ -634,7 +604,7 @@ def test_nobody_keeps_the_configuration_of_nodes(api: Rest, name: str) -> None:
     assert "configSource" not in made["spec"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("features", "wrong"),
     [
         (["A", "A/b", "B1"], []),
@@ -698,7 +668,7 @@ def test_the_first_item_of_a_map_that_is_no_object_is_told(api: Rest, shapes: st
     assert "Duplicate" not in str(told)
 
 
-@pytest.mark.parametrize("spec", [{"size": 2**63}, {"items": [{"port": 2**63}]}, {"text": 2**63}])
+@each_row("spec", [{"size": 2**63}, {"items": [{"port": 2**63}]}, {"text": 2**63}])
 def test_whole_numbers_of_custom_objects_have_64_bits(api: Rest, shapes: str, name: str, spec: dict[str, Any]) -> None:
     status = api.post(shapes, a_shape(name, spec=spec)).refused(422, "Invalid", says='"number"')
     assert "FieldValueTypeInvalid" == status["details"]["causes"][0]["reason"]
@@ -741,7 +711,7 @@ def test_bookmarks_are_empty_objects_of_the_kind(api: Rest) -> None:
     assert {"resourceVersion", "annotations"} >= set(last["object"]["metadata"])
 
 
-@pytest.mark.parametrize("number", [1.5, 2**63, -(2**63) - 1, 1e20])
+@each_row("number", [1.5, 2**63, -(2**63) - 1, 1e20])
 def test_a_number_that_is_no_integer_of_64_bits_is_told_twice(api: Rest, shapes: str, name: str, number: float) -> None:
     wrong = ("FieldValueTypeInvalid", "spec.items[0].port"), (INVALID, "<nil>")
     api.post(shapes, a_shape(name, spec={"items": [{"port": number}]})).refused(422, "Invalid", *wrong)
@@ -758,7 +728,7 @@ BARE, CONTAINERS = "must be a standard resource type or fully qualified", "must 
 EXTENDED = "doesn't follow extended resource name standard"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("resource", "amount", "wrong"),
     [
         ("/a", "100m", ["prefix part must be non-empty", EXTENDED]),
@@ -791,7 +761,7 @@ OF_MANY = "must be less than or equal to 10000 when completions are above 100000
 FAILED, PARALLEL = "spec.maxFailedIndexes", "spec.parallelism"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "wrong"),
     [
         (
@@ -911,7 +881,7 @@ def test_another_kind_is_told_with_the_rules_that_are_broken_and_nothing_else(
     api.put(f"{contents}/{name}", body).refused(409, "Conflict")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("time", "wrong"),
     [([{}], ""), ([], ""), (5, '"int64"'), (True, '""'), ({}, '""'), ("x", '"x"'), (5.5, '"float64"')],
 )
@@ -926,7 +896,7 @@ def test_a_list_passes_for_a_text_with_a_format(api: Rest, contents: str, name: 
         assert time == answer.ok()["status"]["error"]["time"]
 
 
-@pytest.mark.parametrize(("size", "found"), [("x", "string"), (True, ""), ({}, ""), ([], "array"), (1.5, "float64")])
+@each_row(("size", "found"), [("x", "string"), (True, ""), ({}, ""), ([], "array"), (1.5, "float64")])
 def test_a_number_with_a_format_is_told_with_it(api: Rest, contents: str, name: str, size: Any, found: str) -> None:
     api.post(contents, a_raw_content(name)).ok(201)
     status = api.patch(f"{contents}/{name}/status", {"status": {"restoreSize": size}}, MERGE_PATCH).refused(
@@ -936,64 +906,7 @@ def test_a_number_with_a_format_is_told_with_it(api: Rest, contents: str, name: 
     assert status["details"]["causes"][0]["message"].endswith(f'must be of type {wanted}: "{found}"'), status
 
 
-def test_the_status_of_a_claim_of_a_pod_is_of_one_that_it_has(api: Rest, name: str) -> None:
-    body = copy.deepcopy(a_pod(name))
-    body["spec"]["resourceClaims"] = [{"name": "one", "resourceClaimName": "x"}]
-    api.post(PODS, body).ok(201)
-    status = {
-        "resourceClaimStatuses": [{"name": "one", "resourceClaimName": "-"}, {"name": "two"}],
-        "nominatedNodeName": "-",
-    }
-    put = {**api.get(f"{PODS}/{name}").ok(), "status": status}
-    field = "status.resourceClaimStatuses"
-    told = api.put(f"{PODS}/{name}/status", put).refused(422, "Invalid")
-    found = [(cause["field"], cause["message"].split(":")[0]) for cause in told["details"]["causes"]]
-    assert [
-        ("status.nominatedNodeName", "Invalid value"),
-        (f"{field}[0].resourceClaimName", "Invalid value"),
-        (f"{field}[1].name", "Invalid value"),
-    ] == found
-
-
-def test_the_status_of_extended_resources_is_of_requests_that_a_pod_has(api: Rest, name: str) -> None:
-    body = copy.deepcopy(a_pod(name))
-    amounts = {"example.com/x": "1"}
-    body["spec"]["containers"][0].update(name="c", resources={"limits": amounts, "requests": amounts})
-    api.post(PODS, body).ok(201)
-    right = {"containerName": "c", "resourceName": "example.com/x", "requestName": "r"}
-    told = {"requestMappings": [right], "resourceClaimName": "claim"}
-    api.patch(f"{PODS}/{name}/status", {"status": {"extendedResourceClaimStatus": told}}).ok()
-    wrong = [
-        {**right, "containerName": "none", "resourceName": "\0"},
-        {**right, "resourceName": "cpu", "requestName": "/"},
-        right,
-        right,
-    ]
-    told = {"requestMappings": wrong, "resourceClaimName": "A"}
-    field = "status.extendedResourceClaimStatus"
-    api.patch(f"{PODS}/{name}/status", {"status": {"extendedResourceClaimStatus": told}}).invalid(
-        (
-            INVALID,
-            f"{field}.requestMappings[0].containerName",
-            "the name of an entry in spec.initContainers.name or spec.containers.name",
-        ),
-        (
-            INVALID,
-            f"{field}.requestMappings[1].resourceName",
-            "must match the extended resource name of an entry in spec.initContainers.res",
-        ),
-        (INVALID, f"{field}.requestName", "a lowercase RFC 1123 label"),
-        *(("FieldValueDuplicate", f"{field}.requestMappings[3].{part}", "Duplicate value") for part in right),
-        (INVALID, f"{field}.resourceClaimName", "a lowercase RFC 1123 subdomain"),
-    )
-    told = {"requestMappings": [], "resourceClaimName": ""}
-    api.patch(f"{PODS}/{name}/status", {"status": {"extendedResourceClaimStatus": told}}).invalid(
-        ("FieldValueRequired", f"{field}.requestMappings", "at least one request mapping is required"),
-        ("FieldValueRequired", f"{field}.resourceClaimName", "Required value"),
-    )
-
-
-@pytest.mark.parametrize("how", ["POST", "apply"])
+@each_row("how", ["POST", "apply"])
 def test_a_schema_of_null_is_an_empty_one(api: Rest, name: str, how: str) -> None:
     version = {"name": "v1", "served": True, "storage": True}
     version["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"status": None}}}
@@ -1014,75 +927,9 @@ def test_a_schema_of_null_is_an_empty_one(api: Rest, name: str, how: str) -> Non
 
 
 REQUESTS, SUPPORTED = "must match one of the container's resource requests", '"Healthy", "Unhealthy", "Unknown"'
-CLAIMS = "must match one of the container's resource claims"
 
 
-@pytest.mark.parametrize(
-    ("told", "wrong"),
-    [
-        ([{"name": "cpu"}, {"name": "claim:one"}, {"name": "claim:two/part"}], []),
-        ([{"name": "memory"}, {"name": ""}], [(INVALID, "[0].name", REQUESTS), (INVALID, "[1].name", REQUESTS)]),
-        ([{"name": "claim:x"}, {"name": "claim:two"}], [(INVALID, "[0].name", CLAIMS), (INVALID, "[1].name", CLAIMS)]),
-        (
-            [{"name": "cpu", "resources": [{"resourceID": "a", "health": "b"}]}],
-            [(UNSUPPORTED, "[0].resources[0].health", SUPPORTED)],
-        ),
-        ([{"name": "cpu", "resources": [{"resourceID": "a"}]}], [(UNSUPPORTED, "[0].resources[0].health", SUPPORTED)]),
-        ([{"name": "cpu", "resources": [{"resourceID": "a", "health": "Healthy"}]}], []),
-        (
-            [{"name": "cpu", "resources": [{"resourceID": "a", "health": "Unknown"}] * 2}],
-            [("FieldValueDuplicate", "[0].resources[1].resourceID", "a")],
-        ),
-    ],
-)
-def test_what_is_told_of_resources_is_of_those_that_the_container_has(
-    api: Rest, name: str, told: list[dict[str, Any]], wrong: list[tuple[str, str, str]]
-) -> None:
-    body = copy.deepcopy(a_pod(name))
-    body["spec"]["resourceClaims"] = [
-        {"name": "one", "resourceClaimName": "x"},
-        {"name": "two", "resourceClaimName": "y"},
-    ]
-    claims = [{"name": "one"}, {"name": "two", "request": "part"}]
-    body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}, "claims": claims}
-    api.post(PODS, body).ok(201)
-    field = "status.containerStatuses[0].allocatedResourcesStatus"
-    answer = api.patch(f"{PODS}/{name}/status", {"status": {"containerStatuses": [a_state(body, told)]}}, MERGE_PATCH)
-    if wrong:
-        answer.invalid(*((reason, field + at, text) for reason, at, text in wrong))
-    else:
-        answer.ok()
-
-
-def test_containers_that_come_later_say_nothing_of_resources_and_those_that_are_not_there_anything(
-    api: Rest, name: str
-) -> None:
-    body = copy.deepcopy(a_pod(name))
-    api.post(PODS, body).ok(201)
-    parts = ("initContainerStatuses", "ephemeralContainerStatuses")
-    answer = api.patch(
-        f"{PODS}/{name}/status", {"status": {part: [a_state(body, [{"name": "x"}])] for part in parts}}, MERGE_PATCH
-    )
-    answer.invalid(
-        (FORBIDDEN, f"status.{parts[1]}[0].allocatedResourcesStatus", "must not be specified in container status")
-    )
-
-
-def a_state(pod: dict[str, Any], told: list[dict[str, Any]]) -> dict[str, Any]:
-    name = pod["spec"]["containers"][0]["name"]
-    return {
-        "name": name,
-        "image": "i",
-        "imageID": "",
-        "ready": True,
-        "restartCount": 0,
-        "allocatedResourcesStatus": told,
-    }
-
-
-@pytest.mark.parametrize(
-    ("operator", "supported"), [("Lt", '"Equal", "Exists", "Lt", "Gt"'), ("Less", '"Equal", "Exists"')]
-)
+@each_row(("operator", "supported"), [("Lt", '"Equal", "Exists", "Lt", "Gt"'), ("Less", '"Equal", "Exists"')])
 def test_what_a_toleration_may_be_is_told(api: Rest, name: str, operator: str, supported: str) -> None:
     body = copy.deepcopy(a_pod(name))
     body["spec"]["tolerations"] = [{"key": "a", "operator": operator, "value": "5"}]
@@ -1108,7 +955,7 @@ def test_a_negative_grace_of_a_pod_becomes_one_second_and_that_of_a_template_sta
     )
 
 
-@pytest.mark.parametrize("image", [" ", " x", "x\t"])
+@each_row("image", [" ", " x", "x\t"])
 def test_an_image_with_space_around_it_is_refused_in_a_pod_and_not_in_a_template(
     api: Rest, name: str, image: str
 ) -> None:
@@ -1131,17 +978,6 @@ def test_shares_that_are_none_count_as_zero(api: Rest, name: str) -> None:
     )
 
 
-def test_a_rule_of_restarts_names_exit_codes_and_there_are_twenty_at_the_most(api: Rest, name: str) -> None:
-    body, field = copy.deepcopy(a_pod(name)), "spec.containers[0].restartPolicyRules"
-    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": []}}
-    body["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [{"action": "Restart"}]}
-    api.post(PODS, body).invalid(("FieldValueRequired", f"{field}[0].exitCodes", "must be specified"))
-    body["spec"]["containers"][0]["restartPolicyRules"] = [rule] * 21
-    api.post(PODS, body).invalid(("FieldValueTooMany", field, "Too many: 21: must have at most 20 items"))
-    body["spec"]["containers"][0]["restartPolicyRules"] = [rule] * 20
-    api.post(PODS, body).ok(201)
-
-
 def test_the_scheduling_group_of_pods_is_dropped(api: Rest, name: str) -> None:
     """Its feature is off: with it the template changes nothing."""
     body, group = copy.deepcopy(a_pod(name)), {"podGroupName": "25%"}
@@ -1153,8 +989,8 @@ def test_the_scheduling_group_of_pods_is_dropped(api: Rest, name: str) -> None:
     assert 1 == api.put(f"{path}/{name}", workload).ok()["metadata"]["generation"]
 
 
-@pytest.mark.parametrize("how", ["POST", "apply"])
-@pytest.mark.parametrize("items", ["x", 5, True, []])
+@each_row("how", ["POST", "apply"])
+@each_row("items", ["x", 5, True, []])
 def test_items_that_are_no_schema_are_none(api: Rest, name: str, items: Any, how: str) -> None:
     by_name = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
     schema = {
@@ -1179,7 +1015,7 @@ def test_items_that_are_no_schema_are_none(api: Rest, name: str, items: Any, how
     answer.refused(422, "Invalid", ("FieldValueRequired", f"{field}[list].items"), (INVALID, f"{field}[map].items"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "parts"),
     [
         ("ReplicaSet", ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"]),
@@ -1195,7 +1031,7 @@ def test_the_counts_of_a_kind_are_held_against_its_replicas(api: Rest, name: str
     answer.invalid((INVALID, "status.replicas", "must be greater than or equal to 0"), *causes)
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+@each_row("kind", ["Deployment", "StatefulSet"])
 def test_a_count_of_collisions_only_grows(api: Rest, name: str, kind: str) -> None:
     path = f"/apis/apps/v1/namespaces/default/{kind.lower()}s"
     api.post(path, a_workload(kind, name)).ok(201)
@@ -1215,19 +1051,10 @@ def a_container_status(name: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "image": "i", "imageID": "", "ready": False, "restartCount": 0, **fields}
 
 
-@pytest.mark.parametrize("part", ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"])
-def test_users_of_containers_have_ids_of_users(api: Rest, name: str, part: str) -> None:
-    api.post(PODS, a_pod(name)).ok(201)
-    status = a_container_status("e", user={"linux": {"uid": -1, "gid": -2, "supplementalGroups": [1, -3]}})
-    field, text = f"status.{part}[0].user.linux", "must be between 0 and 2147483647, inclusive"
-    answer = api.patch(f"{PODS}/{name}/status", {"status": {part: [status]}}, MERGE_PATCH)
-    answer.invalid(*((INVALID, f"{field}.{each}", text) for each in ("uid", "gid", "supplementalGroups[1]")))
-
-
 RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [5]}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("part", "policy", "fields", "code", "comes_back"),
     [
         ("containerStatuses", "Always", {}, 0, True),
@@ -1266,9 +1093,9 @@ def test_a_container_that_has_ended_for_good_stays_so(
         answer.invalid((FORBIDDEN, f"status.{part}[0].state", "may not be transitioned to non-terminated state"))
 
 
-@pytest.mark.parametrize("how", ["POST", "apply"])
-@pytest.mark.parametrize("part", ["additionalProperties", "additionalItems"])
-@pytest.mark.parametrize("value", ["x", 5, [None]])
+@each_row("how", ["POST", "apply"])
+@each_row("part", ["additionalProperties", "additionalItems"])
+@each_row("value", ["x", 5, [None]])
 def test_others_are_said_by_a_boolean_or_a_schema(api: Rest, name: str, part: str, value: Any, how: str) -> None:
     schema = {"type": "object", "properties": {"spec": {"type": "object", part: value}}}
     names = {"plural": "others", "singular": "other", "kind": "Other", "listKind": "OtherList"}
@@ -1289,7 +1116,7 @@ def test_others_are_said_by_a_boolean_or_a_schema(api: Rest, name: str, part: st
     assert answer.json["message"].endswith(": boolean or JSON schema expected")
 
 
-@pytest.mark.parametrize("items", ["x", [], None])
+@each_row("items", ["x", [], None])
 def test_items_of_a_text_that_are_no_schema_are_dropped(api: Rest, name: str, items: Any) -> None:
     schema = {"type": "object", "properties": {"spec": {"type": "string", "items": items}}}
     names = {"plural": "texts", "singular": "text", "kind": "Text", "listKind": "TextList"}
@@ -1304,7 +1131,7 @@ def test_items_of_a_text_that_are_no_schema_are_dropped(api: Rest, name: str, it
     assert {"type": "string"} == made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 
 
-@pytest.mark.parametrize("endpoint", ["", "/status"])
+@each_row("endpoint", ["", "/status"])
 def test_a_node_may_begin_with_one_address_twice_but_not_go_on_so(api: Rest, name: str, endpoint: str) -> None:
     address = {"type": "InternalIP", "address": "10.0.0.1"}
     api.post(NODES, a_node(name) | {"status": {"addresses": [address, address]}}).ok(201)
@@ -1316,7 +1143,7 @@ def test_a_node_may_begin_with_one_address_twice_but_not_go_on_so(api: Rest, nam
 ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "after", "same"),
     [(OLD_ZONE, ZONE, True), (ZONE, OLD_ZONE, False), (OLD_ZONE, OLD_ZONE, True), ("a", "b", False), ("a", "", True)],
 )
@@ -1353,21 +1180,9 @@ def test_ephemeral_containers_of_a_template_are_looked_at_before_they_are_refuse
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "why"),
     [
-        (
-            {"hostnameOverride": "a" * 65},
-            [("FieldValueTooLong", "spec.hostnameOverride", "may not be more than 64 bytes")],
-        ),
-        (
-            {"hostnameOverride": "a", "hostNetwork": True},
-            [(FORBIDDEN, "spec.hostnameOverride", "may not be specified when hostNetwork is true")],
-        ),
-        (
-            {"hostnameOverride": "a", "setHostnameAsFQDN": True},
-            [(FORBIDDEN, "spec.hostnameOverride", "may not be specified when setHostnameAsFQDN is true")],
-        ),
         (
             {"resources": {"limits": {"ephemeral-storage": "1"}}},
             [
@@ -1384,9 +1199,7 @@ def test_ephemeral_containers_of_a_template_are_looked_at_before_they_are_refuse
         ),
     ],
 )
-def test_a_pods_own_resources_and_names(
-    api: Rest, name: str, fields: dict[str, Any], why: list[tuple[str, str, str]]
-) -> None:
+def test_a_pods_own_resources(api: Rest, name: str, fields: dict[str, Any], why: list[tuple[str, str, str]]) -> None:
     body = a_pod(name)
     body["spec"] |= fields
     api.post(PODS, body).invalid(*why)
@@ -1437,14 +1250,14 @@ def test_each_label_of_a_job_of_another_uid_is_named(api: Rest, name: str) -> No
     assert {"metadata.uid", *labels, "spec.selector"} == {cause["field"] for cause in status["details"]["causes"]}
 
 
-@pytest.mark.parametrize(("said", "stored"), [("Guaranteed", "Guaranteed"), ("", "BestEffort")])
+@each_row(("said", "stored"), [("Guaranteed", "Guaranteed"), ("", "BestEffort")])
 def test_a_creation_may_say_the_quality_of_a_pod(api: Rest, name: str, said: str, stored: str) -> None:
     status = {"phase": "Running", "qosClass": said}
     answer = api.post(PODS, {**a_pod(name), "status": status}).ok(201)
     assert {"phase": "Pending", "qosClass": stored} == answer["status"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "value", "agrees"),
     [("/spec/replicas", 1, True), ("/spec/replicas", 1.0, False), ("/spec", {"replicas": 1.0}, False)],
 )
@@ -1461,7 +1274,7 @@ def test_a_number_of_a_test_is_compared_as_it_is_written(
         answer.refused(422, "Invalid", says="the server rejected our request due to an error in our request")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "value"),
     [
         *(("generation", 1.5), ("deletionGracePeriodSeconds", 1.5)),
@@ -1486,7 +1299,7 @@ def test_metadata_that_cannot_be_read_in_an_apply(api: Rest, shapes: str, name: 
     )
 
 
-@pytest.mark.parametrize("entries", ["x", 5, {}, {"a": "b"}, ["x"], [None]])
+@each_row("entries", ["x", 5, {}, {"a": "b"}, ["x"], [None]])
 def test_what_is_no_record_in_an_apply(api: Rest, name: str, entries: Any) -> None:
     """A null among the entries is no record either, but has no wrong type."""
     config = {
@@ -1504,14 +1317,14 @@ def test_what_is_no_record_in_an_apply(api: Rest, name: str, entries: Any) -> No
         assert f".metadata.managedFields{wanted}, got " in answer.json["message"]
 
 
-@pytest.mark.parametrize("entries", [[], [{}], [{"manager": "x"}]])
+@each_row("entries", [[], [{}], [{"manager": "x"}]])
 def test_an_apply_brings_no_record(api: Rest, name: str, entries: Any) -> None:
     config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "managedFields": entries}}
     answer = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m")
     answer.refused(400, "BadRequest", says="metadata.managedFields must be nil")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("metadata", "called"),
     [
         ({"generateName": "a-"}, "a-"),
@@ -1520,7 +1333,7 @@ def test_an_apply_brings_no_record(api: Rest, name: str, entries: Any) -> None:
         ({"name": "b", "generateName": "a-"}, "b"),
     ],
 )
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "why"),
     [
         ({"preemptionPolicy": "Never"}, "the string value of PreemptionPolicy (Never) must not be provided"),
@@ -1540,8 +1353,8 @@ def test_what_a_pod_without_a_name_is_called(
     assert {"name": called, "kind": "pods"} == status["details"]
 
 
-@pytest.mark.parametrize("query", ["newest", "not older", "exact", "legacy"])
-@pytest.mark.parametrize(
+@each_row("query", ["newest", "not older", "exact", "legacy"])
+@each_row(
     ("selected", "limit", "pages"),
     [
         ({"labelSelector": "kind={name}"}, 1, [["a"], ["c"], []]),
@@ -1557,7 +1370,9 @@ def test_what_a_pod_without_a_name_is_called(
 def test_a_page_that_is_full_does_not_know_what_follows(
     api: Rest, name: str, selected: dict[str, str], limit: int, pages: list[list[str]], query: str
 ) -> None:
-    """It has a token where any object follows, selected or not. An index knows more: that of pods by node, at the newest state."""
+    """It has a token where any object follows, selected or not. An index knows more: that of pods by node, at the
+    newest state.
+    """
     api.post("/api/v1/namespaces", {"metadata": {"name": name}}).ok(201)
     path, version = f"/api/v1/namespaces/{name}/pods", ""
     for each, fields in (("a", {}), ("b", {"schedulerName": name, "nodeName": name}), ("c", {}), ("d", {})):
@@ -1579,7 +1394,7 @@ def test_a_page_that_is_full_does_not_know_what_follows(
     assert [pages[0]] if by_index else pages == found
 
 
-@pytest.mark.parametrize(("allocatable", "is_checked"), [({}, False), (None, True), ({"a": -2}, True)])
+@each_row(("allocatable", "is_checked"), [({}, False), (None, True), ({"a": -2}, True)])
 def test_an_empty_allocatable_is_shown_as_the_capacity_and_not_checked(
     api: Rest, name: str, allocatable: dict[str, Any] | None, *, is_checked: bool
 ) -> None:
@@ -1595,7 +1410,7 @@ def test_an_empty_allocatable_is_shown_as_the_capacity_and_not_checked(
         assert {"a": "2"} == patched["status"]["allocatable"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "then", "left"),
     [
         (None, -1, 1),
@@ -1630,7 +1445,7 @@ def test_a_pod_whose_time_is_over_still_gets_a_second(api: Rest, name: str) -> N
     api.delete(f"{PODS}/{name}", gracePeriodSeconds=0)
 
 
-@pytest.mark.parametrize("field", ["firstTimestamp", "lastTimestamp", "reportingComponent"])
+@each_row("field", ["firstTimestamp", "lastTimestamp", "reportingComponent"])
 def test_who_empties_a_field_of_an_event_owns_it(api: Rest, name: str, field: str) -> None:
     value = "2024-01-02T03:04:05Z" if field.endswith("Timestamp") else "c"
     head = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "involvedObject": {"namespace": "default"}}
@@ -1642,7 +1457,7 @@ def test_who_empties_a_field_of_an_event_owns_it(api: Rest, name: str, field: st
     assert value == api.patch(path, {**head, field: value}, APPLY_PATCH, fieldManager="one", force="true").ok()[field]
 
 
-@pytest.mark.parametrize("how", ["POST", "PUT", MERGE_PATCH, JSON_PATCH])
+@each_row("how", ["POST", "PUT", MERGE_PATCH, JSON_PATCH])
 def test_an_object_of_another_kind_is_not_held_against_the_schema(api: Rest, shapes: str, name: str, how: str) -> None:
     """Only its metadata is what it would be."""
     path, fields = f"{shapes}/{name}", {"noSuchField": 1, "spec": {"noSuchField": 1}}
@@ -1674,7 +1489,7 @@ def a_sourced_claim(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("before", ["dataSource", "dataSourceRef", ""])
+@each_row("before", ["dataSource", "dataSourceRef", ""])
 def test_a_claim_that_had_a_source_may_get_an_unusual_one_to_be_refused(api: Rest, name: str, before: str) -> None:
     """It is dropped from others, as long ago."""
     source = {"kind": "PersistentVolumeClaim", "name": "a"}
@@ -1698,7 +1513,7 @@ def test_no_resource_of_a_claim_is_free_to_change(api: Rest, name: str) -> None:
         answer.invalid((FORBIDDEN, "spec", "spec is immutable after creation"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("resources", "merged"),
     [({"limits": {"cpu": None}}, {}), ({"limits": {"cpu": None, "memory": "1"}}, {"limits": {"memory": "1"}})],
 )
@@ -1731,8 +1546,8 @@ def test_a_merge_patch_of_a_map_by_a_list_keeps_what_is_null_in_it(api: Rest, sh
     assert {"a": [{"x": None}, None], "b": [{}, None]} == patched["spec"]["any"]
 
 
-@pytest.mark.parametrize("match", [None, "NotOlderThan"])
-@pytest.mark.parametrize(("plural", "is_limited"), [("secrets", False), ("events", True)])
+@each_row("match", [None, "NotOlderThan"])
+@each_row(("plural", "is_limited"), [("secrets", False), ("events", True)])
 def test_version_0_knows_a_limit_only_where_there_is_no_cache(
     api: Rest, name: str, plural: str, *, is_limited: bool, match: str | None
 ) -> None:
@@ -1752,7 +1567,7 @@ def test_version_0_knows_a_limit_only_where_there_is_no_cache(
         assert is_limited is ("continue" in page["metadata"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "status"),
     [
         *(({"kind": kind}, 404) for kind in (None, "", "DeleteOptions")),
@@ -1768,7 +1583,7 @@ def test_version_0_knows_a_limit_only_where_there_is_no_cache(
     ],
     ids=str,
 )
-@pytest.mark.parametrize("many", [False, True])
+@each_row("many", [False, True])
 def test_what_calls_itself_options_of_a_deletion(
     api: Rest, name: str, given: dict[str, Any], status: int, many: bool
 ) -> None:
@@ -1783,12 +1598,12 @@ def test_what_calls_itself_options_of_a_deletion(
         assert wrong in answer.json["message"]
 
 
-@pytest.mark.parametrize("many", [False, True])
+@each_row("many", [False, True])
 def test_a_deletion_knows_no_empty_dry_run(api: Rest, name: str, many: bool) -> None:
     api.delete(SECRETS if many else f"{SECRETS}/{name}", dryRun="").refused(422, "Invalid", (UNSUPPORTED, "dryRun"))
 
 
-@pytest.mark.parametrize("accept", ["application/json", "application/yaml"])
+@each_row("accept", ["application/json", "application/yaml"])
 def test_a_pod_without_a_node_has_no_log(api: Rest, name: str, accept: str) -> None:
     two = [{"name": each, "image": "i"} for each in "cd"]
     init = [{"name": "i", "image": "i"}]
@@ -1807,7 +1622,7 @@ def test_a_pod_without_a_node_has_no_log(api: Rest, name: str, accept: str) -> N
 NOT_A_NAME, NOT_A_PATH = "must consist of lower case alphanumeric characters", "may not contain '/'"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "body", "endpoints"),
     [
         (SECRETS, a_secret("x"), [""]),
@@ -1840,9 +1655,9 @@ def test_how_an_update_looks_at_the_beginning_of_a_name(
         assert (422 if is_full else 200) == refused.status
 
 
-@pytest.mark.parametrize("part", ["kind", "apiVersion"])
-@pytest.mark.parametrize("value", [{}, [], 5, False])
-@pytest.mark.parametrize("how", ["POST", "PUT", MERGE_PATCH, JSON_PATCH])
+@each_row("part", ["kind", "apiVersion"])
+@each_row("value", [{}, [], 5, False])
+@each_row("how", ["POST", "PUT", MERGE_PATCH, JSON_PATCH])
 def test_a_kind_that_is_no_text(api: Rest, name: str, part: str, value: Any, how: str) -> None:
     """Nothing of it counts as nothing."""
     if how != "POST":
@@ -1856,9 +1671,7 @@ def test_a_kind_that_is_no_text(api: Rest, name: str, part: str, value: Any, how
     assert "couldn't get version/kind; json parse error: json: cannot unmarshal" in answer.json["message"]
 
 
-@pytest.mark.parametrize(
-    ("path", "is_there"), [("0", True), ("1", False), ("-", False), ("x", False), ("-1", True), ("-2", False)]
-)
+@each_row(("path", "is_there"), [("0", True), ("1", False), ("-", False), ("x", False), ("-1", True), ("-2", False)])
 def test_a_test_for_null_beyond_a_list_fails(api: Rest, name: str, path: str, *, is_there: bool) -> None:
     api.post(SECRETS, a_secret(name, finalizers=["example.com/hold"])).ok(201)
     wanted = "example.com/hold" if is_there else None
@@ -1931,7 +1744,7 @@ def test_the_data_of_a_revision_has_one_owner(api: Rest, name: str) -> None:
     assert [".data"] == [cause["field"] for cause in status["details"]["causes"]]
 
 
-@pytest.mark.parametrize("data", ["x", 5, [], None, {}])
+@each_row("data", ["x", 5, [], None, {}])
 def test_the_data_of_a_revision_may_be_anything_to_an_apply(api: Rest, name: str, data: Any) -> None:
     path = f"/apis/apps/v1/namespaces/default/controllerrevisions/{name}"
     config = {
@@ -1964,7 +1777,7 @@ def test_the_labels_of_a_deployment_are_not_its_status_to_own(api: Rest, name: s
     assert [{"f:metadata": {"f:annotations": {"f:x": {}}}}] == owned_by(applied, "two")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [("\u0000", "\\x00"), ("\u0007\u000b\n\t", "\\a\\v\\n\\t"), ("\\u0000", "\\\\u0000"), ('ü"\u001f', 'ü\\"\\x1f')],
 )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.support.builders import Json
 from tests.support.paths import EVENTS
 from tests.support.rest import STRATEGIC_PATCH, Rest
+from tests.support.rows import each_row
 
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 TIME, MICRO, LATER = "2024-05-06T07:08:09Z", "2024-05-06T07:08:09.123456Z", "2024-05-06T08:00:00.000001Z"
@@ -125,12 +124,13 @@ def test_each_watch_has_its_own_shape(api: Rest, name: str) -> None:
             assert [("ADDED", version, "a test"), ("DELETED", version, "a test")] == told
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "selector"),
     [
         (
             EVENTS,
-            "involvedObject.name={0},involvedObject.kind=Pod,reason=Tested,type=Normal,reportingComponent=example.com/x,source=example.com/x",
+            "involvedObject.name={0},involvedObject.kind=Pod,reason=Tested,type=Normal,"
+            "reportingComponent=example.com/x,source=example.com/x",
         ),
         (
             NEW_EVENTS,
@@ -146,9 +146,7 @@ def test_each_api_selects_by_its_own_names(api: Rest, name: str, path: str, sele
     assert [] == api.get(path, fieldSelector=selector.format("other")).ok()["items"]
 
 
-@pytest.mark.parametrize(
-    ("path", "field"), [(EVENTS, "regarding.name"), (NEW_EVENTS, "involvedObject.name"), (NEW_EVENTS, "note")]
-)
+@each_row(("path", "field"), [(EVENTS, "regarding.name"), (NEW_EVENTS, "involvedObject.name"), (NEW_EVENTS, "note")])
 def test_fields_of_the_other_api_select_nothing(api: Rest, path: str, field: str) -> None:
     api.get(path, fieldSelector=f"{field}=x").refused(400, "BadRequest", says="field label not supported")
 
@@ -174,7 +172,7 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("row", REFUSED)
+@each_row("row", REFUSED)
 def test_the_new_api_asks_for_more(api: Rest, name: str, row: str) -> None:
     fields, (reason, field, says) = REFUSED[row]
     if row == "other_namespace":
@@ -190,7 +188,7 @@ def test_the_old_api_lets_pass_what_the_new_one_refuses(api: Rest, name: str) ->
     api.post(EVENTS, an_event(name, type="Odd", series={"count": 1, "lastObservedTime": MICRO})).ok(201)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "value", "told"),
     [
         ("note", "other", "message"),

@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
-import pytest
-
-from tests.support.builders import Json, a_node, a_pod, a_pv, a_secret, a_va
-from tests.support.paths import NODES, PODS, PVS, SECRETS, VAS
+from tests.support.builders import Json, a_node, a_pv, a_secret, a_va
+from tests.support.paths import NODES, PVS, SECRETS, VAS
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 
 INVALID, REQUIRED, FORBIDDEN, LONG = (
     "FieldValueInvalid",
@@ -36,7 +35,7 @@ def secret(kind: str, **data: str) -> Json:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "fits"), [("5", False), ("[]", False), ('"a"', False), ("{", False), ("null", True), ('{"a":1}', True)]
 )
 def test_the_logins_of_registries_are_objects(api: Rest, text: str, fits: bool) -> None:
@@ -56,7 +55,7 @@ def test_the_length_of_keys_is_that_of_their_bytes(api: Rest) -> None:
     assert 2 == len(told), told
 
 
-@pytest.mark.parametrize("path", ["/", "//", "/.", "/./"])
+@each_row("path", ["/", "//", "/.", "/./"])
 def test_the_root_is_not_recycled_however_it_is_spelled(api: Rest, path: str) -> None:
     field = "spec.persistentVolumeReclaimPolicy"
     obj = a_pv("judged", source={"hostPath": {"path": path}}, persistentVolumeReclaimPolicy="Recycle")
@@ -66,7 +65,7 @@ def test_the_root_is_not_recycled_however_it_is_spelled(api: Rest, path: str) ->
 INLINE: Final = "spec.source.inlineVolumeSpec"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "causes"),
     [
         ({"nodeAffinity": {}}, [(FORBIDDEN, f"{INLINE}.nodeAffinity")]),
@@ -136,7 +135,7 @@ ZEROS, MAPPED, BITS, NO_NETWORK, NO_ADDRESS, TWO = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("networks", "field", "why"),
     [
         (["1.2.3.0/24", "fd00::/64"], "", ""),
@@ -158,23 +157,3 @@ def test_networks_of_a_node(api: Rest, networks: list[str], field: str, why: str
         answer.invalid((INVALID, f"spec.podCIDRs{field}", why))
     else:
         answer.ok(201)
-
-
-@pytest.mark.parametrize(
-    ("addresses", "field", "why"),
-    [
-        (["10.0.0.1", "fd00::1"], "", ""),
-        (["010.0.0.1"], "[0]", ZEROS),
-        (["::ffff:1.2.3.4"], "[0]", MAPPED),
-        (["fe80::1%a"], "[0]", NO_ADDRESS),
-        (["1.2.3"], "[0]", NO_ADDRESS),
-        (["10.0.0.1", "10.0.0.2"], "", TWO),
-    ],
-)
-def test_addresses_of_a_pod(api: Rest, name: str, addresses: list[str], field: str, why: str) -> None:
-    api.post(PODS, a_pod(name)).ok(201)
-    answer = api.patch(f"{PODS}/{name}/status", {"status": {"podIPs": [{"ip": ip} for ip in addresses]}})
-    if why:
-        answer.invalid((INVALID, f"status.podIPs{field}", why))
-    else:
-        answer.ok()

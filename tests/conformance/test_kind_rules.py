@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.customkinds import DEFINITIONS, a_definition, a_version, an_object, installed, spec_of
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 
 INVALID, REQUIRED, FORBIDDEN, TYPE = (
     "FieldValueInvalid",
@@ -122,7 +123,7 @@ BROKEN: dict[str, tuple[Any, tuple[str, str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("row", BROKEN)
+@each_row("row", BROKEN)
 def test_a_broken_rule_is_told(api: Rest, things: str, name: str, row: str) -> None:
     value, cause = BROKEN[row]
     api.post(things, an_object(PLURAL, name, spec={row.partition("_")[0]: value})).invalid(cause)
@@ -222,7 +223,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("text", WRONG)
+@each_row("text", WRONG)
 def test_a_rule_that_does_not_fit_the_schema_is_refused(api: Rest, name: str, text: str) -> None:
     body = a_definition(
         f"k{name.replace('-', '')}s", a_version({"type": "object", "properties": {"spec": ruled(OBJECT, text)}})
@@ -265,7 +266,7 @@ RIGHT = [
 ]
 
 
-@pytest.mark.parametrize("text", RIGHT)
+@each_row("text", RIGHT)
 def test_a_rule_that_fits_the_schema_is_taken(api: Rest, name: str, text: str) -> None:
     body = a_definition(
         f"k{name.replace('-', '')}s", a_version({"type": "object", "properties": {"spec": ruled(OBJECT, text)}})
@@ -297,7 +298,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("row", ODD)
+@each_row("row", ODD)
 def test_what_stands_beside_a_rule_must_mean_something(api: Rest, name: str, row: str) -> None:
     spec, (reason, part), says = ODD[row]
     body = a_definition(

@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.conftest import Server
 from tests.support.builders import a_pv, a_va
 from tests.support.real import kubectl, run_kubectl
+from tests.support.rows import each_row
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -64,9 +65,7 @@ def test_kubectl_shows_why_an_object_is_refused(config: Path, name: str) -> None
     assert 'strict decoding error: unknown field "spec.odd"' in unknown.stderr
 
 
-@pytest.mark.parametrize(
-    "kind", ["pv", "no", "ns", "secrets", "leases", "events", "csinodes", "csidrivers", "volumeattachments"]
-)
+@each_row("kind", ["pv", "no", "ns", "secrets", "leases", "events", "csinodes", "csidrivers", "volumeattachments"])
 def test_kubectl_finds_each_kind(config: Path, kind: str) -> None:
     assert json.loads(kubectl(config, "get", kind, "--all-namespaces", "-o", "json"))["kind"] == "List"
 

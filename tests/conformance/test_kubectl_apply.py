@@ -1,4 +1,6 @@
-"""The real kubectl about what the server says of itself, and applying on the server's side. The same words from both servers."""
+"""The real kubectl about what the server says of itself, and applying on the server's side. The same words from both
+servers.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from tests.conformance.conftest import Server
 from tests.support.applying import SHAPE_DEFINITION, owners
 from tests.support.builders import a_class
 from tests.support.real import kubectl, run_kubectl
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -69,7 +72,7 @@ def test_kubectl_moves_from_its_own_side_to_the_servers_and_back(config: Path, n
     assert ["c"] == stored(config, name)["mountOptions"]
 
 
-@pytest.mark.parametrize("side", [[], ["--server-side"]], ids=["client side", "server side"])
+@each_row("side", [[], ["--server-side"]], ids=["client side", "server side"])
 def test_kubectl_shows_differences(config: Path, name: str, side: list[str]) -> None:
     kubectl(config, "apply", *side, "-f", "-", stdin=class_text(name, mountOptions=["a"]))
     same = run_kubectl(config, "diff", *side, "-f", "-", stdin=class_text(name, mountOptions=["a"]))
@@ -129,7 +132,7 @@ protocol	<string>""",
 }
 
 
-@pytest.mark.parametrize("path", EXPLAINED)
+@each_row("path", EXPLAINED)
 def test_kubectl_explains_fields(config: Path, path: str) -> None:
     """But for the descriptions, which are ours."""
     told = kubectl(config, "explain", path, "--recursive")

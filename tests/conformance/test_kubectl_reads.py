@@ -1,6 +1,7 @@
 """The real kubectl as a user types it, when he looks: the same lines on both servers, and the same words from both.
 
-What differs knowingly is not typed here: docs/apiserver.md names it, and the last tests say what the embedded server says instead.
+What differs knowingly is not typed here: docs/apiserver.md names it, and the last tests say what the embedded server
+says instead.
 """
 
 from __future__ import annotations
@@ -183,10 +184,22 @@ def test_what_is_not_served_is_refused_in_kubectls_words(embedded: Path) -> None
     refused = {
         "get daemonsets": 'the server doesn\'t have a resource type "daemonsets"',
         "create quota q": "failed to create quota: the server could not find the requested resource",
-        "cluster-info": 'the server doesn\'t have a resource type "services"',
     }
     for line, words in refused.items():
         assert words in run_kubectl(embedded, *line.split()).stderr
+
+
+def test_kubectl_shows_the_server_and_the_services(embedded: Path, name: str) -> None:
+    """cluster-info asks for the Services of kube-system that name themselves parts of the cluster."""
+    server = kubectl(embedded, "config", "view", "-o", "jsonpath={.clusters[0].cluster.server}")
+    info = run_kubectl(embedded, "cluster-info")
+    assert (0, True) == (info.returncode, f"is running at {server}" in info.stdout.replace("\x1b[0;33m", "")), (
+        info.stdout
+    )
+    kubectl(embedded, "create", "service", "nodeport", name, "--tcp=80:8080", "--node-port=30001")
+    (shown,) = [line.split() for line in kubectl(embedded, "get", "svc").splitlines() if line.startswith(name)]
+    assert [name, "NodePort", "<none>", "<none>", "80:30001/TCP"] == shown[:5]
+    assert "8080/TCP" in kubectl(embedded, "describe", "service", name)
 
 
 def test_the_embedded_server_says_who_it_is_and_what_it_checks(embedded: Path) -> None:

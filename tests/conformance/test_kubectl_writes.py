@@ -1,4 +1,6 @@
-"""The real kubectl as a user types it, when he changes something: the same lines on both servers, and the same words from both."""
+"""The real kubectl as a user types it, when he changes something: the same lines on both servers, and the same words
+from both.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,8 @@ def test_objects_are_changed(agree: Agree) -> None:
             !patch be nobody --type=merge -p '{}'
             !patch be berth --type=merge --subresource=nothing -p '{}'
             patch pod pod -p '{"spec":{"containers":[{"name":"c","image":"j"}]}}'
-            patch pod pod --subresource=status -p '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'
+            patch pod pod --subresource=status \
+                -p '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'
             !patch pod pod -p '{"spec":{"containers":[{"name":"c","$patch":"delete"}]}}'
             !patch pod pod --type=merge -p '{"metadata":{"name":"other"}}'
             !patch pod pod --type=merge -p '{"metadata":{"uid":"other"}}'

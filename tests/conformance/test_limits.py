@@ -10,6 +10,7 @@ from tests.support.applying import APPLY_PATCH
 from tests.support.customkinds import GROUP, a_definition, a_version, an_object, installed, spec_of
 from tests.support.paths import LEASES, SECRETS
 from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
+from tests.support.rows import each_row
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
@@ -60,7 +61,7 @@ def test_the_operations_of_a_json_patch_are_counted(api: Rest, path: str) -> Non
         assert text == api.patch(path, operations, JSON_PATCH).refused(413, "RequestEntityTooLarge")["message"]
 
 
-@pytest.mark.parametrize("kind", [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH, "POST", "PUT"])
+@each_row("kind", [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH, "POST", "PUT"])
 def test_a_body_has_a_largest_size(api: Rest, path: str, kind: str) -> None:
     large = "x" * BODY_BYTES_MAX
     body: Any = [{"op": "add", "path": "/data/b", "value": large}] if kind == JSON_PATCH else {"data": {"b": large}}
@@ -75,8 +76,8 @@ def test_a_body_has_a_largest_size(api: Rest, path: str, kind: str) -> None:
 # -- depth
 
 
-@pytest.mark.parametrize("kind", [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH, "POST", "YAML"])
-@pytest.mark.parametrize("levels", [b"[]", b"{}"])
+@each_row("kind", [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH, "POST", "YAML"])
+@each_row("levels", [b"[]", b"{}"])
 def test_what_is_nested_too_deeply_is_refused(api: Rest, path: str, kind: str, levels: bytes) -> None:
     """Differs from kube-apiserver in how deep that is: 128 levels here, 10,000 there."""
     begin, end = (b"[", b"]") if levels == b"[]" else (b'{"a":', b"}")
@@ -115,7 +116,7 @@ def test_long_warnings_are_cut(api: Rest, name: str) -> None:
 # -- numbers
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "kept"),
     [
         ('"12345678901234567890"', "12345678901234567890"),
@@ -142,16 +143,14 @@ def test_a_large_quantity_keeps_its_text(api: Rest, name: str, written: str, kep
     assert kept == api.post(CAPACITIES, body, dryRun="All").ok(201)["capacity"]
 
 
-@pytest.mark.parametrize("written", ['"1e"', "true", "[]", '"0x10"'])
+@each_row("written", ['"1e"', "true", "[]", '"0x10"'])
 def test_what_is_no_quantity_is_refused(api: Rest, name: str, written: str) -> None:
     body = f'{{"metadata":{{"name":"{name}"}},"storageClassName":"x","capacity":{written}}}'.encode()
     says = "" if written == '"1e"' else PATTERN
     api.post(CAPACITIES, body).refused(400, "BadRequest", says=says)
 
 
-@pytest.mark.parametrize(
-    "number", ["1e400", "-1E400", "2147483648", "1.5", "99999999999999999999999999", LONG, f"-{LONG}"]
-)
+@each_row("number", ["1e400", "-1E400", "2147483648", "1.5", "99999999999999999999999999", LONG, f"-{LONG}"])
 def test_a_number_that_does_not_fit_is_told_as_it_was_written(api: Rest, name: str, number: str) -> None:
     """Differs from kube-apiserver, which names Go's struct before the field."""
     body = f'{{"metadata":{{"name":"{name}"}},"spec":{{"leaseDurationSeconds":{number}}}}}'.encode()
@@ -168,7 +167,7 @@ def test_a_number_in_place_of_a_text_is_not_told(api: Rest, name: str) -> None:
     api.post(SECRETS, body).refused(400, "BadRequest", says="json: cannot unmarshal number into Go struct field ")
 
 
-@pytest.mark.parametrize("number", [LONG, f"-{LONG}", "1e400"])
+@each_row("number", [LONG, f"-{LONG}", "1e400"])
 def test_an_applied_number_that_no_float_holds_is_text(api: Rest, name: str, number: str) -> None:
     """Since an apply is YAML, also one in JSON."""
     body = f'{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","generation":{number}}}}}'.encode()
@@ -177,11 +176,13 @@ def test_an_applied_number_that_no_float_holds_is_text(api: Rest, name: str, num
     assert answer.json["message"].endswith(".metadata.generation: expected numeric (int or float), got string"), answer
 
 
-@pytest.mark.parametrize("number", [LONG, f"-{LONG}", "1e400"])
-@pytest.mark.parametrize("member", ["number", "half", "whole", "either", "open"])
+@each_row("number", [LONG, f"-{LONG}", "1e400"])
+@each_row("member", ["number", "half", "whole", "either", "open"])
 def test_a_custom_object_has_no_number_that_no_float_holds(api: Rest, name: str, number: str, member: str) -> None:
     numbers = installed(api, a_definition("numbers", a_version(spec_of(**NUMBERS))))
-    whole = f'{{"apiVersion":"{GROUP}/v1","kind":"Number","metadata":{{"name":"{name}"}},"spec":{{"{member}":{number}}}}}'.encode()
+    whole = (
+        f'{{"apiVersion":"{GROUP}/v1","kind":"Number","metadata":{{"name":"{name}"}},"spec":{{"{member}":{number}}}}}'
+    ).encode()
     says = f"cannot unmarshal number {number} into Go value of type float64"
     api.post(numbers, whole).refused(400, "BadRequest", says=says)
     api.post(numbers, an_object("numbers", name)).ok(201)
@@ -197,7 +198,7 @@ def test_a_custom_object_has_no_number_that_no_float_holds(api: Rest, name: str,
 # -- YAML
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "read"),
     [
         ("1:30", "1:30"),
@@ -212,14 +213,14 @@ def test_yaml_has_no_numbers_that_go_has_not(api: Rest, name: str, written: str,
     assert {"a": read} == api.request("POST", CONFIG_MAPS, body, "application/yaml", dryRun="All").ok(201)["data"]
 
 
-@pytest.mark.parametrize("written", ["0o777", "0777", "1_000", "1e3", "08", ".5", "0b11", "y", "off", "YES"])
+@each_row("written", ["0o777", "0777", "1_000", "1e3", "08", ".5", "0b11", "y", "off", "YES"])
 def test_yaml_has_the_numbers_and_words_that_go_has(api: Rest, name: str, written: str) -> None:
     body = f"metadata: {{name: {name}}}\ndata: {{a: {written}}}\n".encode()
     says = "cannot unmarshal number" if written[0] in "01." else "cannot unmarshal bool"
     api.request("POST", CONFIG_MAPS, body, "application/yaml").refused(400, "BadRequest", says=says)
 
 
-@pytest.mark.parametrize("written", [".inf", "-.Inf", ".nan", "!!int 1:30", "!!float x", "!!bool maybe"])
+@each_row("written", [".inf", "-.Inf", ".nan", "!!int 1:30", "!!float x", "!!bool maybe"])
 def test_what_is_no_json_in_yaml_is_refused(api: Rest, name: str, written: str) -> None:
     body = f"metadata: {{name: {name}}}\nx: {written}\n".encode()
     api.request("POST", CONFIG_MAPS, body, "application/yaml").refused(400, "BadRequest")

@@ -12,6 +12,7 @@ from tests.support.builders import a_secret, a_va
 from tests.support.customkinds import a_definition, a_version, an_object, installed
 from tests.support.paths import SECRETS, VAS
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 END = "k8s.io/initial-events-end"
@@ -38,7 +39,7 @@ def test_AO27_a_watch_from_a_forgotten_version_ends_with_an_error(server: Server
     assert status["message"].startswith("too old resource version: 1 (")
 
 
-@pytest.mark.parametrize("version", ["", "0"])
+@each_row("version", ["", "0"])
 def test_AO28_a_list_by_watch_is_closed_by_its_bookmark(api: Rest, name: str, version: str) -> None:
     secrets(api, name, 3)
     listed = lambda: api.get(SECRETS, resourceVersion="0", labelSelector=f"set={name}").json["items"]  # noqa: E731
@@ -95,7 +96,7 @@ def test_AO32_a_version_far_ahead_times_out(api: Rest) -> None:
     assert ["ResourceVersionTooLarge"] == [cause["reason"] for cause in status["details"]["causes"]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "field"),
     [
         ({"resourceVersionMatch": "NotOlderThan"}, "resourceVersionMatch"),
@@ -120,12 +121,12 @@ def test_a_list_of_an_exact_version_shows_that_moment(api: Rest, name: str) -> N
     assert version == found["metadata"]["resourceVersion"]
 
 
-@pytest.mark.parametrize("token", ["nonsense", "eyJ2IjogIm1ldGEuazhzLmlvL3YxIiwgInJ2IjogMX0"])
+@each_row("token", ["nonsense", "eyJ2IjogIm1ldGEuazhzLmlvL3YxIiwgInJ2IjogMX0"])
 def test_a_bad_continue_token_is_400(api: Rest, token: str) -> None:
     api.get(SECRETS, limit=1, **{"continue": token}).refused(400, "BadRequest", says="continue key is not valid")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("selector", "found"),
     [
         ("n=1", "1"),
@@ -145,12 +146,12 @@ def test_label_selectors_select(api: Rest, name: str, selector: str, found: str)
     assert found == "".join(item["metadata"]["labels"]["n"] for item in items)
 
 
-@pytest.mark.parametrize("selector", ["n in 1", "=x", "a b", "n in (a", "n=a b", "/x=1", "n>x"])
+@each_row("selector", ["n in 1", "=x", "a b", "n in (a", "n=a b", "/x=1", "n>x"])
 def test_bad_label_selectors_are_400(api: Rest, selector: str) -> None:
     api.get(SECRETS, labelSelector=selector).refused(400, "BadRequest")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "selector", "says"),
     [
         (SECRETS, "data=x", "field label not supported: data"),
@@ -248,9 +249,7 @@ def test_lists_of_custom_kinds_always_have_a_token_and_their_items_their_kinds(a
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "part", "empty"), [("Table", "rows", []), ("PartialObjectMetadataList", "items", None)]
-)
+@each_row(("kind", "part", "empty"), [("Table", "rows", []), ("PartialObjectMetadataList", "items", None)])
 def test_an_empty_list(api: Rest, name: str, kind: str, part: str, empty: list[Any] | None) -> None:
     accept = {"Accept": f"application/json;as={kind};v=v1;g=meta.k8s.io"}
     found = api.request("GET", SECRETS, headers=accept, labelSelector=f"set={name}").ok()

@@ -1,5 +1,6 @@
-"""Namespaces that are deleted: what may be deleted, what is refused meanwhile, how they get empty. On both servers, the real one with
-its namespace controller."""
+"""Namespaces that are deleted: what may be deleted, what is refused meanwhile, how they get empty. On both servers, the
+real one with its namespace controller.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pytest
 from tests.support.builders import a_lease, a_secret
 from tests.support.paths import NAMESPACES
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 Json = dict[str, Any]
@@ -75,14 +77,20 @@ def test_deleted_namespaces_are_emptied_and_go(api: Rest, name: str) -> None:
     eventually(full.is_gone, WAIT_S, "the full namespace is gone")
     assert [404, 404] == [api.get(path).status for path in (f"{full.secrets}/a", f"{full.leases}/b")]
 
-    text = "Some resources are remaining: leases.coordination.k8s.io has 1 resource instances, secrets. has 2 resource instances"
+    text = (
+        "Some resources are remaining: leases.coordination.k8s.io has 1 resource instances, secrets. has 2 "
+        "resource instances"
+    )
     remaining = ("True", "SomeResourcesRemain", text)
     eventually(
         lambda: held.condition("NamespaceContentRemaining") == remaining,
         WAIT_S,
         "the held namespace tells what it holds",
     )
-    text = f"Some content in the namespace has finalizers remaining: {HOLD} in 2 resource instances, {OTHER} in 2 resource instances"
+    text = (
+        f"Some content in the namespace has finalizers remaining: {HOLD} in 2 resource instances, {OTHER} in 2 "
+        "resource instances"
+    )
     assert ("True", "SomeFinalizersRemain", text) == held.condition("NamespaceFinalizersRemaining")
     assert all("deletionTimestamp" in item["metadata"] for item in api.get(held.secrets).ok()["items"])
 
@@ -136,9 +144,9 @@ def test_a_namespace_is_marked_without_a_grace_period(space: Space) -> None:
 REFUSED_WRITES = ["post", "generated", "dry_run", "put", "event"]
 
 
-@pytest.mark.parametrize("row", REFUSED_WRITES)
-def test_nothing_new_comes_into_a_namespace_that_goes(space: Space, row: str) -> None:
-    api = space.api
+@each_row("row", REFUSED_WRITES)
+def test_nothing_new_comes_into_a_namespace_that_goes(api: Rest, name: str, row: str) -> None:
+    space = Space(api, name)
     space.secret("held", HOLD)
     space.delete().ok()
     answer = {
@@ -157,7 +165,7 @@ def test_nothing_new_comes_into_a_namespace_that_goes(space: Space, row: str) ->
     space.release(f"{space.secrets}/held")
 
 
-@pytest.mark.parametrize("name_", ["default", "kube-system", "kube-public"])
+@each_row("name_", ["default", "kube-system", "kube-public"])
 def test_a_namespace_that_everybody_needs_stays(api: Rest, name_: str) -> None:
     says = f'namespaces "{name_}" is forbidden: this namespace may not be deleted'
     api.delete(f"{NAMESPACES}/{name_}").refused(403, "Forbidden", says=says)
@@ -168,7 +176,7 @@ def test_the_namespace_of_the_nodes_leases_may_be_deleted(api: Rest) -> None:
     assert "Active" == api.get(f"{NAMESPACES}/kube-node-lease").ok()["status"]["phase"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "value", "says"),
     [
         ("uid", NO_UID, f"Precondition failed: UID in precondition: {NO_UID}, UID in object meta: "),
@@ -179,12 +187,13 @@ def test_the_namespace_of_the_nodes_leases_may_be_deleted(api: Rest) -> None:
         ),
     ],
 )
-def test_preconditions_are_told_in_words_of_their_own(space: Space, field: str, value: str, says: str) -> None:
+def test_preconditions_are_told_in_words_of_their_own(api: Rest, name: str, field: str, value: str, says: str) -> None:
+    space = Space(api, name)
     space.delete(preconditions={field: value}).refused(409, "Conflict", says=says)
     assert "Active" == space.now()["status"]["phase"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "status", "finalizers"),
     [
         ({"propagationPolicy": "Foreground"}, 200, {HOLD, "foregroundDeletion"}),
@@ -221,8 +230,9 @@ def test_other_endpoints_leave_the_finalizers(space: Space) -> None:
     assert ["kubernetes"] == space.now()["spec"]["finalizers"]
 
 
-@pytest.mark.parametrize("method", ["GET", "PATCH", "POST", "DELETE"])
-def test_finalize_is_written_by_put_alone(space: Space, method: str) -> None:
+@each_row("method", ["GET", "PATCH", "POST", "DELETE"])
+def test_finalize_is_written_by_put_alone(api: Rest, name: str, method: str) -> None:
+    space = Space(api, name)
     body = {"spec": {"finalizers": []}} if method in ("PATCH", "POST") else None
     content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
     space.api.request(method, f"{space.path}/finalize", body, content_type).refused(405, "MethodNotAllowed")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import json
 
-import pytest
 import yaml
 
 from tests.support.builders import a_lease, a_va
 from tests.support.paths import LEASES, VAS
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -21,7 +23,7 @@ def kind_of(api: Rest, path: str, accept: str) -> str:
     return str(answer.ok()["kind"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "accept",
     [
         *("*/*", " ", "application/json; charset=utf-8", "application/json;odd=1", "application/json;stream=watch"),
@@ -35,7 +37,7 @@ def test_whoever_can_read_json_gets_it(api: Rest, accept: str) -> None:
     assert "VolumeAttachmentList" == kind_of(api, VAS, accept)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "accept",
     [
         f"{TABLE},application/json",
@@ -47,7 +49,7 @@ def test_whoever_asks_for_tables_gets_them(api: Rest, accept: str) -> None:
     assert "Table" == kind_of(api, VAS, accept)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "accept",
     [
         *(
@@ -102,3 +104,27 @@ def test_long_answers_are_packed_for_those_who_can_unpack_them(api: Rest, name: 
 def test_short_answers_are_sent_as_they_are(api: Rest, name: str) -> None:
     api.post(LEASES, a_lease(name)).ok(201)
     assert api.request("GET", f"{LEASES}/{name}", headers={"Accept-Encoding": "gzip"}).ok()["metadata"]["name"] == name
+
+
+@each_row(
+    ("path", "names"),
+    [
+        ("/api/v1/watch/namespaces/kube-system?timeoutSeconds=1", ["kube-system"]),
+        ("/api/v1/watch/namespaces/default?timeoutSeconds=1&watch=false", ["default"]),
+    ],
+)
+def test_old_paths_of_watches_are_watches(api: Rest, path: str, names: list[str]) -> None:
+    lines = [json.loads(line) for line in api.request("GET", path).body.splitlines()]
+    assert [("ADDED", name) for name in names] == [(one["type"], one["object"]["metadata"]["name"]) for one in lines]
+
+
+@each_row("group", ["", "storage.k8s.io", "apps", "batch", "coordination.k8s.io", "events.k8s.io"])
+def test_a_kind_says_by_a_hash_as_what_it_is_stored(api: Rest, group: str) -> None:
+    """Events of both groups are stored as those of core."""
+    found = api.get(f"/apis/{group}/v1" if group else "/api/v1").ok()["resources"]
+    stored_in = "" if group == "events.k8s.io" else group
+    kinds = ("Pod", "Secret", "StorageClass", "VolumeAttachment", "Deployment", "Job", "Lease", "Event")
+    seen = {one["kind"]: one["storageVersionHash"] for one in found if "/" not in one["name"] and one["kind"] in kinds}
+    assert seen
+    for kind, value in seen.items():
+        assert base64.b64encode(hashlib.sha256(f"{stored_in}/v1/{kind}".encode()).digest()[:8]).decode() == value

@@ -1,7 +1,9 @@
-"""One course of events after another, on our node health and on kube-controller-manager's three controllers: both come to the same.
+"""One course of events after another, on our node health and on kube-controller-manager's three controllers: both come
+to the same.
 
-HealthWorld runs in process and in virtual time. The real ones, and ours on the real API server, live through all courses at once, on a
-control plane of their own: each course has zones of its own, with a node that stays alive, so that no zone is taken for disrupted.
+HealthWorld runs in process and in virtual time. The real ones, and ours on the real API server, live through all
+courses at once, on a control plane of their own: each course has zones of its own, with a node that stays alive, so
+that no zone is taken for disrupted.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from mooring.kube.client.kubeconfig import load
 from tests.support.builders import Json, a_pod
 from tests.support.control_plane import ControlPlane
 from tests.support.health import CONDITIONS, NOT_READY, OUT_OF_SERVICE, UNREACHABLE, HealthWorld, NodeTenant
+from tests.support.rows import each_row
 from tests.support.virtual_loop import run_virtual
 
 Life = Callable[[NodeTenant], Awaitable[None]]
@@ -260,7 +263,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", LIVES)
+@each_row("name", LIVES)
 def test_ours(name: str) -> None:
     async def main() -> None:
         world = HealthWorld(**OPTIONS)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.builders import a_csi_node, a_node, a_pv, a_va
 from tests.support.paths import CSI_DRIVERS, CSI_NODES, NODES, PVS, VAS
 from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
+from tests.support.rows import each_row
 
 HOLD = "example.com/hold"
 
@@ -34,7 +33,7 @@ def test_AO03_the_main_endpoint_ignores_status(api: Rest, name: str) -> None:
         assert [{"a": "b"}] == [event["object"]["metadata"].get("labels") for event in watch.take(1)]
 
 
-@pytest.mark.parametrize("patch", ["merge", "strategic"])
+@each_row("patch", ["merge", "strategic"])
 def test_AO04_the_status_endpoint_of_an_attachment_changes_status_alone(api: Rest, name: str, patch: str) -> None:
     made = api.post(VAS, a_va(name, labels={"a": "1"}, finalizers=[HOLD])).ok(201)
     change = {
@@ -52,7 +51,7 @@ def test_AO04_the_status_endpoint_of_an_attachment_changes_status_alone(api: Res
     )
 
 
-@pytest.mark.parametrize(("patch", "kept"), [(MERGE_PATCH, []), (STRATEGIC_PATCH, [HOLD])], ids=["merge", "strategic"])
+@each_row(("patch", "kept"), [(MERGE_PATCH, []), (STRATEGIC_PATCH, [HOLD])], ids=["merge", "strategic"])
 def test_a_merge_patch_replaces_the_finalizers_and_a_strategic_one_adds_to_them(
     api: Rest, name: str, patch: str, kept: list[str]
 ) -> None:
@@ -65,7 +64,7 @@ def test_a_merge_patch_replaces_the_finalizers_and_a_strategic_one_adds_to_them(
         assert len(kept) + 1 == len(answer["metadata"]["finalizers"])
 
 
-@pytest.mark.parametrize("error", ["attachError", "detachError"])
+@each_row("error", ["attachError", "detachError"])
 def test_AO05_an_error_text_has_1024_bytes_at_the_most(api: Rest, name: str, error: str) -> None:
     api.post(VAS, a_va(name)).ok(201)
     path, text = f"{VAS}/{name}/status", "ü" * 512

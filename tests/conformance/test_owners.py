@@ -1,4 +1,6 @@
-"""Owners and dependents: what deletions say, and what follows. On both servers, the real one with its garbage collector."""
+"""Owners and dependents: what deletions say, and what follows. On both servers, the real one with its garbage
+collector.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import pytest
 from tests.support.builders import a_job, a_lease, a_node, a_secret, a_va
 from tests.support.paths import EVENTS, JOBS, LEASES, NAMESPACES, NODES, SECRETS, VAS
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 Json = dict[str, Any]
@@ -61,7 +64,9 @@ class Family:
         eventually(lambda: self.left() == set(shorts), WAIT_S, f"of the family are left: {', '.join(shorts) or 'none'}")
 
     def is_known(self) -> None:
-        """Waits until the garbage collector knows all that were made: it frees only the dependents that it has seen, and sees in turn."""
+        """Waits until the garbage collector knows all that were made: it frees only the dependents that it has seen,
+        and sees in turn.
+        """
         others = self.left()
         self.make("sign", never())
         self.comes_to(*others)
@@ -85,8 +90,9 @@ ANSWERS: dict[str, tuple[Json, int, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("row", ANSWERS)
-def test_a_policy_is_a_finalizer(family: Family, row: str) -> None:
+@each_row("row", ANSWERS)
+def test_a_policy_is_a_finalizer(api: Rest, name: str, row: str) -> None:
+    family = Family(api, name)
     options, status, finalizers = ANSWERS[row]
     family.make("it", finalizers=[HOLD])
     answer = family.delete("it", **options).ok(status)
@@ -94,7 +100,7 @@ def test_a_policy_is_a_finalizer(family: Family, row: str) -> None:
     assert ("dryRun" in options) is ("deletionTimestamp" not in family.meta("it"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("own", "options", "left"),
     [
         ("orphan", {}, ["orphan"]),
@@ -106,8 +112,9 @@ def test_a_policy_is_a_finalizer(family: Family, row: str) -> None:
     ],
 )
 def test_an_objects_own_finalizer_is_its_default_policy(
-    family: Family, own: str, options: Json, left: list[str] | None
+    api: Rest, name: str, own: str, options: Json, left: list[str] | None
 ) -> None:
+    family = Family(api, name)
     family.make("it", finalizers=[own])
     answer = family.delete("it", **options).ok()
     assert left == answer["metadata"].get("finalizers")
@@ -134,8 +141,9 @@ def test_events_own_nothing(api: Rest, name: str) -> None:
     api.get(f"{EVENTS}/{name}").refused(404, "NotFound")
 
 
-@pytest.mark.parametrize("where", ["body", "query"])
-def test_a_policy_that_is_none_is_refused(api: Rest, family: Family, where: str) -> None:
+@each_row("where", ["body", "query"])
+def test_a_policy_that_is_none_is_refused(api: Rest, name: str, where: str) -> None:
+    family = Family(api, name)
     family.make("it")
     wrong = {"propagationPolicy": "Sideways"}
     answer = api.delete(family.path("it"), wrong) if where == "body" else api.delete(family.path("it"), **wrong)
@@ -317,8 +325,9 @@ def test_of_a_collection_one_page_may_be_deleted(api: Rest, family: Family, name
     assert {"c"} == family.left()
 
 
-@pytest.mark.parametrize("where", ["body", "query"])
-def test_a_dry_run_deletes_no_collection(api: Rest, family: Family, name: str, where: str) -> None:
+@each_row("where", ["body", "query"])
+def test_a_dry_run_deletes_no_collection(api: Rest, name: str, where: str) -> None:
+    family = Family(api, name)
     family.make("a")
     body, query = ({"dryRun": ["All"]}, {}) if where == "body" else (None, {"dryRun": "All"})
     assert 1 == len(api.delete(SECRETS, body, labelSelector=selected(name), **query).ok()["items"])
@@ -342,8 +351,9 @@ COLLECTION_REFUSALS: dict[str, tuple[Json | None, Json, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("row", COLLECTION_REFUSALS)
-def test_a_collection_is_selected_as_a_list_is(api: Rest, family: Family, name: str, row: str) -> None:
+@each_row("row", COLLECTION_REFUSALS)
+def test_a_collection_is_selected_as_a_list_is(api: Rest, name: str, row: str) -> None:
+    family = Family(api, name)
     body, query, status, reason = COLLECTION_REFUSALS[row]
     family.make("a")
     api.delete(SECRETS, body, **{"labelSelector": selected(name), **query}).refused(status, reason)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tests.conformance.conftest import Server
 from tests.support.builders import CONTAINER, Json, a_pod
 from tests.support.paths import NODES, PODS
 from tests.support.pod_specs import FORBIDDEN, INVALID, NOT_FOUND, REQUIRED
 from tests.support.rest import STRATEGIC_PATCH, Rest
+from tests.support.rows import each_row
 
 DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
@@ -24,7 +23,7 @@ def conditions(pod: Json) -> list[tuple[str, str]]:
     return [(condition["type"], condition["status"]) for condition in pod["status"].get("conditions", [])]
 
 
-@pytest.mark.parametrize("way", ["sub-resource", "collection"])
+@each_row("way", ["sub-resource", "collection"])
 def test_a_binding_gives_a_pod_its_node(api: Rest, name: str, way: str) -> None:
     api.post(PODS, a_pod(name)).ok(201)
     path = f"{PODS}/{name}/binding" if way == "sub-resource" else PODS.replace("pods", "bindings")
@@ -86,6 +85,14 @@ def test_an_eviction_names_its_pod(api: Rest, name: str) -> None:
     answer.refused(400, "BadRequest", says="does not match name in Eviction object")
 
 
+def test_an_eviction_names_a_policy_that_there_is(api: Rest, name: str) -> None:
+    api.post(PODS, a_pod(name)).ok(201)
+    body = {"metadata": {"name": name}, "deleteOptions": {"propagationPolicy": "Sideways"}}
+    answer = api.post(f"{PODS}/{name}/eviction", body)
+    answer.refused(422, "Invalid", ("FieldValueNotSupported", "propagationPolicy"))
+    assert "deletionTimestamp" not in api.get(f"{PODS}/{name}").ok()["metadata"]
+
+
 def test_an_eviction_keeps_to_its_preconditions(servers: Callable[[str], Server], name: str) -> None:
     """The real one does too, after ten seconds of trying."""
     api = servers("embedded").api
@@ -112,7 +119,7 @@ EPHEMERAL: dict[str, tuple[Json, list[tuple[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("row", EPHEMERAL)
+@each_row("row", EPHEMERAL)
 def test_a_container_for_debugging_is_added_and_stays(api: Rest, name: str, row: str) -> None:
     api.post(PODS, a_pod(name)).ok(201)
     path, (change, causes) = f"{PODS}/{name}/ephemeralcontainers", EPHEMERAL[row]
@@ -128,7 +135,7 @@ def test_a_container_for_debugging_is_added_and_stays(api: Rest, name: str, row:
         assert ["f", "e"] == [one["name"] for one in answer.ok()["spec"]["ephemeralContainers"]]
 
 
-@pytest.mark.parametrize("endpoint", ["ephemeralcontainers", "resize"])
+@each_row("endpoint", ["ephemeralcontainers", "resize"])
 def test_an_endpoint_for_a_part_leaves_the_rest_alone(api: Rest, name: str, endpoint: str) -> None:
     made = api.post(PODS, a_pod(name)).ok(201)
     change = {
@@ -149,7 +156,7 @@ RESIZED: dict[str, tuple[Json, list[tuple[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("row", RESIZED)
+@each_row("row", RESIZED)
 def test_a_pod_is_resized_in_its_place(api: Rest, name: str, row: str) -> None:
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
     api.post(PODS, a_pod(name, containers=[{**CONTAINER, "resources": resources}])).ok(201)
@@ -163,7 +170,7 @@ def test_a_pod_is_resized_in_its_place(api: Rest, name: str, row: str) -> None:
         assert 2 == answer.ok()["metadata"]["generation"]
 
 
-@pytest.mark.parametrize("door", ["exec", "attach", "portforward", "log"])
+@each_row("door", ["exec", "attach", "portforward", "log"])
 def test_nobody_looks_into_a_pod_whose_node_is_gone(api: Rest, name: str, door: str) -> None:
     api.post(PODS, a_pod(name, nodeName=f"{name}-gone")).ok(201)
     refused = api.get(f"{PODS}/{name}/{door}", command="x").refused(
@@ -172,7 +179,7 @@ def test_nobody_looks_into_a_pod_whose_node_is_gone(api: Rest, name: str, door: 
     assert {"kind": "pods", "name": f"{name}-gone"} == refused["details"]
 
 
-@pytest.mark.parametrize("door", ["exec", "attach", "portforward"])
+@each_row("door", ["exec", "attach", "portforward"])
 def test_nobody_looks_into_a_pod_without_a_node(api: Rest, name: str, door: str) -> None:
     api.post(PODS, a_pod(name)).ok(201)
     api.get(f"{PODS}/{name}/{door}", command="x").refused(

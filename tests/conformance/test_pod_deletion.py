@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import datetime
 
-import pytest
-
 from tests.support.builders import a_pod
 from tests.support.paths import PODS
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 
 HOLD = "example.com/hold"
 
@@ -37,7 +36,7 @@ def test_AO36_a_scheduled_pod_is_given_time(api: Rest, name: str) -> None:
     api.get(path).refused(404, "NotFound")
 
 
-@pytest.mark.parametrize("how", ["unscheduled", "finished", "forced"])
+@each_row("how", ["unscheduled", "finished", "forced"])
 def test_AO36_a_pod_that_nobody_runs_is_marked_and_goes(api: Rest, name: str, how: str) -> None:
     api.post(PODS, a_pod(name, **({} if how == "unscheduled" else {"nodeName": "n"}))).ok(201)
     if how == "finished":
@@ -94,7 +93,7 @@ def test_a_deleted_collection_gives_each_pod_its_own_time(api: Rest, name: str) 
     api.delete(f"{PODS}/{name}-bound", gracePeriodSeconds=0).ok()
 
 
-@pytest.mark.parametrize("grace_s", [2**40, 2**34, 2**62])
+@each_row("grace_s", [2**40, 2**34, 2**62])
 def test_a_time_may_be_longer_than_any_calendar(api: Rest, name: str, grace_s: int) -> None:
     """The moment is counted in 64 bits of nanoseconds, the grace is kept as it was said."""
     api.post(PODS, a_pod(name, nodeName="n")).ok(201)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.pod_specs import (
     DUPLICATE,
     FORBIDDEN,
@@ -18,6 +16,7 @@ from tests.support.pod_specs import (
     volume,
 )
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 
 JUDGED: dict[str, Row] = {
     "noname": (pod(volumes=[{"emptyDir": {}}]), [(REQUIRED, ".name")]),
@@ -191,6 +190,6 @@ JUDGED: dict[str, Row] = {
 }
 
 
-@pytest.mark.parametrize("row", JUDGED)
+@each_row("row", JUDGED)
 def test_both_judge_alike(api: Rest, row: str) -> None:
     check(api, JUDGED[row], at="spec.volumes[0]")

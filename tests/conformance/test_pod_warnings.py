@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.builders import Json
 from tests.support.paths import PODS
 from tests.support.pod_specs import claim, container, pod, volume
 from tests.support.rest import STRATEGIC_PATCH, Rest
+from tests.support.rows import each_row
 
 ZONE = "failure-domain.beta.kubernetes.io/zone"
 ZONE_NOW = 'deprecated since v1.17; use \\"topology.kubernetes.io/zone\\" instead'
@@ -31,19 +30,7 @@ def spread(**constraint: object) -> Json:
 
 TOLD: dict[str, tuple[Json, list[str]]] = {
     "nothing": (pod(terminationGracePeriodSeconds=-5), []),
-    "variable": (
-        container(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]),
-        ['spec.containers[0].env[1]: hides previous definition of \\"A\\", which may be dropped when using apply'],
-    ),
     "variable_goes_on": (container(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}]), []),
-    "port": (
-        container(ports=[{"containerPort": 80}, {"containerPort": 80, "name": "x"}]),
-        ["spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]"],
-    ),
-    "port_of_the_host": (
-        container(ports=[{"containerPort": 80, "hostPort": 5}, {"containerPort": 80}]),
-        ["spec.containers[0].ports[1]: overlapping port definition with spec.containers[0].ports[0]"],
-    ),
     "memory": (
         container(resources={"limits": {"memory": "0.5"}}),
         [f"spec.containers[0].resources.{part}[memory]: {FRACTION}" for part in ("limits", "requests")],
@@ -66,17 +53,6 @@ TOLD: dict[str, tuple[Json, list[str]]] = {
         pod(affinity={"podAffinity": {REQUIRED: [{"topologyKey": "z"}]}}),
         [f"spec.affinity.podAffinity.{REQUIRED}[0].{NULL}"],
     ),
-    "secrets": (
-        pod(imagePullSecrets=[{}, {"name": "a"}, {"name": "a"}]),
-        [
-            'spec.imagePullSecrets[0].name: invalid empty name \\"\\"',
-            'spec.imagePullSecrets[2].name: duplicate name \\"a\\"',
-        ],
-    ),
-    "alias": (
-        pod(hostAliases=[{"ip": "10.0.0.1", "hostnames": ["a"]}, {"ip": "10.0.0.1", "hostnames": ["b"]}]),
-        ['spec.hostAliases[1].ip: duplicate ip \\"10.0.0.1\\"'],
-    ),
     "old_volume": (
         volume(glusterfs={"endpoints": "e", "path": "p"}),
         ["spec.volumes[0].glusterfs: deprecated in v1.25, non-functional in v1.26+"],
@@ -92,7 +68,7 @@ TOLD: dict[str, tuple[Json, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("row", TOLD)
+@each_row("row", TOLD)
 def test_an_odd_pod_is_taken_with_a_warning(api: Rest, row: str) -> None:
     spec, told = TOLD[row]
     answer = api.post(PODS, {"metadata": {"name": "odd"}, "spec": spec}, dryRun="All")
@@ -107,17 +83,3 @@ def test_a_name_that_makes_no_host_name_is_warned_of_once(api: Rest, name: str) 
     assert "[must not contain dots]" in warning
     changed = api.patch(f"{PODS}/{name}.dotted", {"metadata": {"labels": {"a": "b"}}}, STRATEGIC_PATCH)
     assert (200, []) == (changed.status, changed.warnings)
-
-
-@pytest.mark.parametrize(
-    "annotation",
-    [
-        "scheduler.alpha.kubernetes.io/critical-pod",
-        "seccomp.security.alpha.kubernetes.io/pod",
-        "container.apparmor.security.beta.kubernetes.io/c",
-    ],
-)
-def test_an_annotation_that_has_become_a_field_is_warned_of(api: Rest, annotation: str) -> None:
-    body = {"metadata": {"name": "odd", "annotations": {annotation: "runtime/default"}}, "spec": pod()}
-    (warning,) = api.post(PODS, body, dryRun="All").warnings
-    assert f"metadata.annotations[{annotation}]: " in warning

@@ -1,11 +1,11 @@
-"""Bodies in protobuf, as Go clients send them: every field of every kind means what it means in JSON, on both servers."""
+"""Bodies in protobuf, as Go clients send them: every field of every kind means what it means in JSON, on both
+servers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS as DEFINITIONS
 from mooring.apiserver.metadata import META_MESSAGES as META
@@ -17,6 +17,7 @@ from tests.support.builders import a_lease, a_secret, a_va
 from tests.support.paths import LEASES, SECRETS, VAS
 from tests.support.protobuf import PROTOBUF, body, chunk, encode, envelope, number
 from tests.support.rest import Answer, Rest
+from tests.support.rows import each_row
 from tests.support.samples import Sample, samples
 from tests.support.waiting import eventually
 
@@ -44,7 +45,7 @@ def compared(answer: Answer, status: int) -> dict[str, Any]:
     return obj
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@each_row("sample", SAMPLES, ids=str)
 def test_AO39_protobuf_and_json_bodies_mean_the_same(api: Rest, name: str, sample: Sample) -> None:
     """Also what the field numbers of our declarations are held against: the real server reads them."""
     resource, obj = sample.resource, sample.make(name)
@@ -60,7 +61,7 @@ def without_new_times(obj: dict[str, Any]) -> dict[str, Any]:
     return obj
 
 
-@pytest.mark.parametrize("sample", WITH_STATUS, ids=str)
+@each_row("sample", WITH_STATUS, ids=str)
 def test_statuses_may_be_protobuf(api: Rest, name: str, sample: Sample) -> None:
     resource, obj = sample.resource, sample.make(name)
     made = api.post(path_of(resource), {part: value for part, value in obj.items() if part != "status"}).ok(201)
@@ -83,7 +84,7 @@ def test_AO39_a_lease_lives_in_protobuf(api: Rest, name: str) -> None:
     api.request("PUT", f"{LEASES}/{name}", body(LEASE, made), PROTOBUF).refused(409, "Conflict")
 
 
-@pytest.mark.parametrize("api_version", ["v1", "meta.k8s.io/v1", "storage.k8s.io/v1"])
+@each_row("api_version", ["v1", "meta.k8s.io/v1", "storage.k8s.io/v1"])
 def test_deletions_may_have_their_options_in_protobuf(api: Rest, name: str, api_version: str) -> None:
     uid = api.post(VAS, a_va(name)).ok(201)["metadata"]["uid"]
 
@@ -135,7 +136,7 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize("content", MALFORMED, ids=["empty", "magic", "junk", "json", "length", "cut"])
+@each_row("content", MALFORMED, ids=["empty", "magic", "junk", "json", "length", "cut"])
 def test_malformed_bodies_are_bad_requests(api: Rest, content: bytes) -> None:
     assert "BadRequest" == api.request("POST", SECRETS, content, PROTOBUF).refused(400, "BadRequest")["reason"]
 

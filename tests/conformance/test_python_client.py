@@ -1,4 +1,6 @@
-"""The official Python client on both servers: typed calls, watches, patches, errors, custom kinds, dynamic discovery."""
+"""The official Python client on both servers: typed calls, watches, patches, errors, custom kinds, dynamic
+discovery.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,17 @@ import contextlib
 import datetime
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from kubernetes import client, config, dynamic, watch
-from kubernetes.client.rest import ApiException
 
 from tests.conformance.conftest import Server
 from tests.support.builders import a_claim, a_node, a_pv, a_secret, a_va
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 from tests.support.waiting import eventually
+
+if TYPE_CHECKING:  # it takes half a second, which only the tests here pay
+    from kubernetes import client
 
 pytestmark = pytest.mark.slow
 
@@ -25,16 +28,22 @@ WAIT_S = 30.0
 
 @pytest.fixture
 def kube(server: Server) -> Iterator[client.ApiClient]:
+    from kubernetes import config
+
     with config.new_client_from_config(str(server.kubeconfig)) as found:
         yield found
 
 
 @pytest.fixture
 def core(kube: client.ApiClient) -> client.CoreV1Api:
+    from kubernetes import client
+
     return client.CoreV1Api(kube)
 
 
 def test_a_claims_life(core: client.CoreV1Api, name: str) -> None:
+    from kubernetes.client.rest import ApiException
+
     made = core.create_namespaced_persistent_volume_claim("default", a_claim(name))
     assert (name, "Pending", {"storage": "1Gi"}) == (
         made.metadata.name,
@@ -59,6 +68,9 @@ def test_a_claims_life(core: client.CoreV1Api, name: str) -> None:
 
 
 def test_refusals_are_api_exceptions(core: client.CoreV1Api, name: str) -> None:
+    from kubernetes import client
+    from kubernetes.client.rest import ApiException
+
     core.create_persistent_volume(a_pv(name))
     for status, call in (
         (409, lambda: core.create_persistent_volume(a_pv(name))),
@@ -92,6 +104,8 @@ def test_patches_are_strategic_or_what_they_look_like(core: client.CoreV1Api, na
 
 
 def test_a_watch_goes_on_from_a_version(core: client.CoreV1Api, name: str) -> None:
+    from kubernetes import watch
+
     label = f"set={name}"
     start = core.list_namespaced_secret("default", label_selector=label).metadata.resource_version
     for number in range(3):
@@ -112,6 +126,8 @@ def test_a_watch_goes_on_from_a_version(core: client.CoreV1Api, name: str) -> No
 def test_a_watch_without_a_version_lists_first_and_follows(
     core: client.CoreV1Api, kube: client.ApiClient, name: str
 ) -> None:
+    from kubernetes import client, watch
+
     storage = client.StorageV1Api(kube)
     storage.create_volume_attachment(a_va(name))
     watching = watch.Watch()
@@ -131,6 +147,9 @@ def test_a_watch_without_a_version_lists_first_and_follows(
 
 
 def test_a_forgotten_version_is_gone(server: Server, kube: client.ApiClient) -> None:
+    from kubernetes import client, watch
+    from kubernetes.client.rest import ApiException
+
     _, _, group, version, plural = server.forget().split("/")
     objects = client.CustomObjectsApi(kube)
     options = {"resource_version": "1", "timeout_seconds": 5}
@@ -154,6 +173,8 @@ def test_pages_follow_each_other(core: client.CoreV1Api, name: str) -> None:
 
 
 def test_owners_and_policies(core: client.CoreV1Api, name: str) -> None:
+    from kubernetes import client
+
     owner = core.create_namespaced_secret("default", client.V1Secret(metadata=client.V1ObjectMeta(name=name)))
     ref = client.V1OwnerReference(
         api_version="v1", kind="Secret", name=name, uid=owner.metadata.uid, block_owner_deletion=True
@@ -170,6 +191,9 @@ def test_owners_and_policies(core: client.CoreV1Api, name: str) -> None:
 
 
 def test_custom_kinds_as_plain_objects(kube: client.ApiClient, name: str) -> None:
+    from kubernetes import client
+    from kubernetes.client.rest import ApiException
+
     definitions, objects = client.ApiextensionsV1Api(kube), client.CustomObjectsApi(kube)
     definition = SNAPSHOT_CRDS[0]
     group, version, plural = definition["spec"]["group"], "v1", definition["spec"]["names"]["plural"]
@@ -193,6 +217,8 @@ def _is_established(definitions: client.ApiextensionsV1Api, name: str) -> bool:
 
 
 def test_the_dynamic_client_finds_kinds_by_itself(kube: client.ApiClient, name: str) -> None:
+    from kubernetes import dynamic
+
     found = dynamic.DynamicClient(kube)
     secrets = found.resources.get(api_version="v1", kind="Secret")
     secrets.create(a_secret(name), namespace="default")

@@ -54,9 +54,17 @@ def test_the_go_attacher_starts_and_waits_for_its_driver(control_plane: ControlP
         attacher.stop()
 
 
-def test_a_controller_manager_makes_attachments_for_pods(new_control_plane: Callable[..., ControlPlane]) -> None:
+def test_a_controller_manager_makes_attachments_for_pods_and_a_scheduler_finds_a_node(
+    new_control_plane: Callable[..., ControlPlane],
+) -> None:
     plane = new_control_plane()
     plane.start_controllers("persistentvolume-binder-controller", "persistentvolume-attach-detach-controller")
+    plane.start_scheduler()
+    _makes_an_attachment(plane)
+    _finds_a_node(plane)
+
+
+def _makes_an_attachment(plane: ControlPlane) -> None:
     plane.kubectl(
         "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": _a_pod_with_a_volume()})
     )
@@ -69,18 +77,16 @@ def test_a_controller_manager_makes_attachments_for_pods(new_control_plane: Call
     ]
 
 
-def test_a_scheduler_finds_a_node(new_control_plane: Callable[..., ControlPlane]) -> None:
-    plane = new_control_plane()
-    plane.start_scheduler()
+def _finds_a_node(plane: ControlPlane) -> None:
     room = {"pods": "10", "cpu": "1", "memory": "1Gi"}
     node = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": "n1"},
+        "metadata": {"name": "roomy"},
         "status": {"capacity": room, "allocatable": room},
     }
     plane.kubectl("create", "-f", "-", stdin=json.dumps(node))
-    plane.kubectl("taint", "node", "n1", "node.kubernetes.io/not-ready:NoSchedule-")
+    plane.kubectl("taint", "node", "roomy", "node.kubernetes.io/not-ready:NoSchedule-")
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -88,7 +94,7 @@ def test_a_scheduler_finds_a_node(new_control_plane: Callable[..., ControlPlane]
         "spec": {"containers": [{"name": "c", "image": "i"}]},
     }
     plane.kubectl("create", "-f", "-", stdin=json.dumps(pod))
-    assert "n1" == eventually(
+    assert "roomy" == eventually(
         lambda: plane.kubectl("get", "pod", "p", "-o", "jsonpath={.spec.nodeName}"), 60, "the pod has a node"
     )
 
@@ -97,7 +103,10 @@ def test_a_scheduler_finds_a_node(new_control_plane: Callable[..., ControlPlane]
 @pytest.mark.slow
 def test_nothing_outlives_tests_that_are_killed(tmp_path: Path) -> None:
     binary("kube-apiserver")
-    code = "from tests.support.control_plane import ControlPlane as C; p = C.start(); print(*[x.pid for x in p._programs.values()]); input()"
+    code = (
+        "from tests.support.control_plane import ControlPlane as C; p = C.start(); print(*[x.pid for x in "
+        "p._programs.values()]); input()"
+    )
     root = Path(__file__).resolve().parents[2]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     tests = subprocess.Popen(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pytest
-
 from tests.conformance.conftest import Server
 from tests.support.builders import a_lease, a_va
 from tests.support.customkinds import GROUP, a_definition, a_version, installed
 from tests.support.paths import LEASES, SECRETS, VAS
 from tests.support.rest import MERGE_PATCH, Answer, Rest
+from tests.support.rows import each_row
 
 WRONG_UID = "11111111-2222-3333-4444-555555555555"
 
@@ -32,7 +31,7 @@ def test_AO34_a_second_object_of_a_name_is_refused(api: Rest, name: str) -> None
     assert {"name": name, "group": "storage.k8s.io", "kind": "volumeattachments"} == status["details"]
 
 
-@pytest.mark.parametrize("api_version", ["v1", "meta.k8s.io/v1", "storage.k8s.io/v1"])
+@each_row("api_version", ["v1", "meta.k8s.io/v1", "storage.k8s.io/v1"])
 def test_AO35_deletion_with_a_wrong_uid_is_a_conflict(api: Rest, name: str, api_version: str) -> None:
     made = api.post(VAS, a_va(name)).ok(201)
     options = {"kind": "DeleteOptions", "apiVersion": api_version}
@@ -49,7 +48,7 @@ def test_AO37_strict_validation_refuses_unknown_fields(api: Rest, name: str) -> 
     api.get(f"{VAS}/{name}").refused(404, "NotFound")
 
 
-@pytest.mark.parametrize("validation", [None, "Warn"])
+@each_row("validation", [None, "Warn"])
 def test_AO38_lenient_validation_warns_of_unknown_fields(api: Rest, name: str, validation: str | None) -> None:
     body = a_va(name)
     body["spec"]["odd"] = 1
@@ -58,9 +57,7 @@ def test_AO38_lenient_validation_warns_of_unknown_fields(api: Rest, name: str, v
     assert ['299 - "unknown field \\"spec.odd\\""'] == answer.warnings
 
 
-@pytest.mark.parametrize(
-    "accept", ["application/vnd.kubernetes.protobuf, */*", "text/html, application/json;q=0.9", "*/*"]
-)
+@each_row("accept", ["application/vnd.kubernetes.protobuf, */*", "text/html, application/json;q=0.9", "*/*"])
 def test_AO40_whoever_can_read_json_gets_it_or_what_they_prefer(server: Server, accept: str) -> None:
     answer = server.api.request("GET", VAS, headers={"Accept": accept})
     assert 200 == answer.status
@@ -84,7 +81,7 @@ def test_AO43_a_dry_run_stores_nothing(api: Rest, name: str) -> None:
         assert [stored["metadata"]["uid"]] == [event["object"]["metadata"]["uid"] for event in watch.take(1)]
 
 
-@pytest.mark.parametrize("verb", ["put", "patch", "delete"])
+@each_row("verb", ["put", "patch", "delete"])
 def test_dry_runs_of_changes_change_nothing(api: Rest, name: str, verb: str) -> None:
     made = api.post(VAS, a_va(name)).ok(201)
     change = {**made, "metadata": {**made["metadata"], "labels": {"dry": "run"}}}
@@ -98,7 +95,7 @@ def test_dry_runs_of_changes_change_nothing(api: Rest, name: str, verb: str) -> 
     assert made["metadata"]["resourceVersion"] == api.get(path).ok()["metadata"]["resourceVersion"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path"),
     [("PUT", VAS), ("POST", f"{VAS}/x"), ("PATCH", VAS), ("POST", "/api/v1/secrets"), ("DELETE", "/api/v1/secrets")],
 )
@@ -126,24 +123,22 @@ def asked_of(api: Rest, path: str) -> Iterator[Answer]:
     yield api.patch(path, {"metadata": {"labels": {"a": "b"}}})
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("root", ["/api/v1", "/api/v9", "/apis/storage.k8s.io/v1", "/apis/storage.k8s.io/v9"])
+@each_row("place", PLACES)
+@each_row("root", ["/api/v1", "/api/v9", "/apis/storage.k8s.io/v1", "/apis/storage.k8s.io/v9"])
 def test_a_resource_that_a_built_in_group_has_not_is_404(api: Rest, root: str, place: str) -> None:
     """So it is for a version that the group has not."""
     for answer in asked_of(api, f"{root}/{place}"):
         assert {} == answer.refused(404, "NotFound", says="the server could not find the requested resource")["details"]
 
 
-@pytest.mark.parametrize(
-    "path", [f"{VAS}/x/nosuch", "/apis/storage.k8s.io/v1/namespaces/default/volumeattachments", "/api/v9"]
-)
+@each_row("path", [f"{VAS}/x/nosuch", "/apis/storage.k8s.io/v1/namespaces/default/volumeattachments", "/api/v9"])
 def test_a_path_that_a_built_in_group_has_not_is_404(api: Rest, path: str) -> None:
     for answer in asked_of(api, path):
         assert {} == answer.refused(404, "NotFound", says="the server could not find the requested resource")["details"]
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("root", ["/apis/nosuch.test/v1", f"/apis/{GROUP}/v1", f"/apis/{GROUP}/v9"])
+@each_row("place", PLACES)
+@each_row("root", ["/apis/nosuch.test/v1", f"/apis/{GROUP}/v1", f"/apis/{GROUP}/v9"])
 def test_a_resource_that_no_built_in_group_would_have_is_404_in_text(api: Rest, root: str, place: str) -> None:
     """An unknown group, and what a group of custom kinds leaves out: clients meet that before a definition comes."""
     installed(api, a_definition("gulls", a_version({"type": "object"})))
@@ -151,9 +146,7 @@ def test_a_resource_that_no_built_in_group_would_have_is_404_in_text(api: Rest, 
         assert is_page(answer), answer
 
 
-@pytest.mark.parametrize(
-    "path", ["/no/such/path", "/apis/nosuch.test", "/apis/nosuch.test/v1", "/apis//v1/x", "/apis/nosuch.test//x"]
-)
+@each_row("path", ["/no/such/path", "/apis/nosuch.test", "/apis/nosuch.test/v1", "/apis//v1/x", "/apis/nosuch.test//x"])
 def test_a_path_that_does_not_exist_is_404_in_text(api: Rest, path: str) -> None:
     for answer in asked_of(api, path):
         assert is_page(answer), answer
@@ -168,7 +161,7 @@ def test_a_wrong_token_is_401(api: Rest) -> None:
     api.request("GET", VAS, headers={"Authorization": "Bearer wrong"}).refused(401, "Unauthorized", says="Unauthorized")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "says"),
     [
         (
@@ -224,7 +217,7 @@ def test_a_body_of_more_than_three_mebibytes_is_413(api: Rest, name: str) -> Non
     api.get(f"{VAS}/{name}").refused(404, "NotFound")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "cause"),
     [
         ({"dryRun": "Some"}, ("FieldValueNotSupported", "dryRun")),
@@ -237,8 +230,8 @@ def test_options_that_do_not_exist_are_422(api: Rest, name: str, query: dict[str
     api.post(VAS, a_va(name), **query).refused(422, "Invalid", cause)
 
 
-@pytest.mark.parametrize("path", [VAS, "/version", "/livez", "/api/v1/nope", "/nope"])
-@pytest.mark.parametrize(
+@each_row("path", [VAS, "/version", "/livez", "/api/v1/nope", "/nope"])
+@each_row(
     ("timeout", "says"),
     [
         ("abc", 'time: invalid duration "abc"'),
@@ -253,7 +246,7 @@ def test_a_timeout_that_is_no_duration_is_400(api: Rest, path: str, timeout: str
     )
 
 
-@pytest.mark.parametrize("timeout", ["", "-1s", "0s", "0", "1h", ".5s", "1h1m"])
+@each_row("timeout", ["", "-1s", "0s", "0", "1h", ".5s", "1h1m"])
 def test_a_timeout_that_is_a_duration_is_taken(api: Rest, timeout: str) -> None:
     api.get(VAS, timeout=timeout).ok()
 

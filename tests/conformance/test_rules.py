@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
-
 from tests.support.builders import Json, a_csi_node, a_lease, a_node, a_pv, a_secret, a_va
 from tests.support.paths import CSI_DRIVERS, CSI_NODES, EVENTS, LEASES, NAMESPACES, NODES, PVS, SECRETS, VAS
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 
 INVALID, REQUIRED, FORBIDDEN = "FieldValueInvalid", "FieldValueRequired", "FieldValueForbidden"
 UNSUPPORTED, DUPLICATE, TOO_LONG = "FieldValueNotSupported", "FieldValueDuplicate", "FieldValueTooLong"
@@ -258,7 +257,7 @@ REFUSED: dict[str, tuple[tuple[str, Json], list[Cause]]] = {
 }
 
 
-@pytest.mark.parametrize("row", REFUSED)
+@each_row("row", REFUSED)
 def test_creation_is_refused(api: Rest, name: str, row: str) -> None:
     (path, body), causes = REFUSED[row]
     body = copy.deepcopy(body)
@@ -346,7 +345,7 @@ CHANGES: dict[str, tuple[str, Json, Json, list[Cause]]] = {
 }
 
 
-@pytest.mark.parametrize("row", CHANGES)
+@each_row("row", CHANGES)
 def test_change_is_refused_or_made(api: Rest, name: str, row: str) -> None:
     path, body, change, causes = CHANGES[row]
     body = copy.deepcopy(body)
@@ -377,7 +376,7 @@ WARNED: dict[str, tuple[tuple[str, Json], str]] = {
 }
 
 
-@pytest.mark.parametrize("row", WARNED)
+@each_row("row", WARNED)
 def test_what_is_odd_is_taken_with_a_warning(api: Rest, name: str, row: str) -> None:
     (path, body), text = WARNED[row]
     body = copy.deepcopy(body)
@@ -445,7 +444,7 @@ DEFAULTS: dict[str, tuple[tuple[str, Json], Json]] = {
 }
 
 
-@pytest.mark.parametrize("row", DEFAULTS)
+@each_row("row", DEFAULTS)
 def test_what_is_left_out_is_filled_in(api: Rest, name: str, row: str) -> None:
     (path, body), wanted = DEFAULTS[row]
     body = copy.deepcopy(body)

@@ -9,6 +9,7 @@ import pytest
 from tests.support.builders import Json, a_new_content, a_new_snapshot
 from tests.support.customkinds import DEFINITIONS
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 from tests.support.waiting import eventually
 
@@ -66,7 +67,7 @@ CREATED: dict[str, tuple[str, Json, str]] = {
 }
 
 
-@pytest.mark.parametrize("row", CREATED)
+@each_row("row", CREATED)
 def test_S61_a_wrong_object_is_refused(kinds: Rest, name: str, row: str) -> None:
     path, body, says = CREATED[row]
     answer = kinds.post(path, {**body, "metadata": {**body["metadata"], "name": name}})
@@ -81,7 +82,7 @@ CHANGED: dict[str, tuple[Json, str]] = {
 }
 
 
-@pytest.mark.parametrize("row", CHANGED)
+@each_row("row", CHANGED)
 def test_S61_what_a_content_is_of_does_not_change(kinds: Rest, name: str, row: str) -> None:
     change, says = CHANGED[row]
     body = a_content_with(sourceVolumeMode="Filesystem")

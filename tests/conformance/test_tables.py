@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from tests.support.builders import a_lease, a_va
 from tests.support.paths import LEASES, PVS, VAS
 from tests.support.real import kubectl
 from tests.support.rest import STRATEGIC_PATCH, Rest
+from tests.support.rows import each_row
 from tests.support.table_objects import CAPACITIES, LONG_AGO, OBJECTS
 from tests.support.waiting import eventually
 
@@ -83,16 +83,14 @@ def _ageless(column: str, cell: Any) -> Any:
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_AO41_both_servers_show_the_same_table(servers: Callable[[str], Server], name: str, case: str) -> None:
     embedded, real = servers("embedded").api, servers("real").api
     with put_for_now(real, case, name) as there, put_for_now(embedded, case, name) as here:
         assert shown(real, there) == shown(embedded, here)
 
 
-@pytest.mark.parametrize(
-    ("case", "column"), [("volume", 4), ("claim-bound", 1), ("pod-scheduled", 2), ("pod-reason", 2)]
-)
+@each_row(("case", "column"), [("volume", 4), ("claim-bound", 1), ("pod-scheduled", 2), ("pod-reason", 2)])
 def test_what_is_being_deleted_says_so(api: Rest, name: str, case: str, column: int) -> None:
     """But for a pod that is over: it says what became of it."""
     path = put(api, case, name)
@@ -123,7 +121,7 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("path", COLUMNS)
+@each_row("path", COLUMNS)
 def test_AO41_a_list_is_a_table_when_asked_for_one(api: Rest, path: str) -> None:
     table = api.request("GET", path, headers=KUBECTL).ok()
     assert COLUMNS[path] == [column["name"] for column in table["columnDefinitions"]]
@@ -142,7 +140,7 @@ def test_pages_of_a_table_go_on(api: Rest, name: str) -> None:
     assert [f"{name}-{number}" for number in range(3)] == [row["cells"][0] for row in first["rows"] + rest["rows"]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("include", "kind"),
     [(None, "PartialObjectMetadata"), ("Metadata", "PartialObjectMetadata"), ("Object", "Lease"), ("None", None)],
 )
@@ -204,9 +202,7 @@ def test_metadata_alone_when_asked_for(api: Rest, name: str) -> None:
         assert {"type": "ADDED", "object": one} == watch.next()
 
 
-@pytest.mark.parametrize(
-    ("path", "headers"), [(VAS, METADATA), (f"{VAS}/x", METADATA_LIST)], ids=["one of a list", "a list of one"]
-)
+@each_row(("path", "headers"), [(VAS, METADATA), (f"{VAS}/x", METADATA_LIST)], ids=["one of a list", "a list of one"])
 def test_metadata_of_the_other_number_is_not_acceptable(api: Rest, path: str, headers: dict[str, str]) -> None:
     api.post(VAS, a_va("x"))
     api.request("GET", path, headers=headers).refused(406, "NotAcceptable")
@@ -218,13 +214,15 @@ WIDE = {OBJECTS[case][0]: case for case in CASES}
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.parametrize("case", WIDE.values())
-def test_kubectl_prints_the_same(servers: Callable[[str], Server], name: str, case: str, tmp_path: Path) -> None:
+@each_row("case", WIDE.values())
+def test_kubectl_prints_the_same(
+    servers: Callable[[str], Server], name: str, case: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     printed = []
     for which in ("embedded", "real"):
         server = servers(which)
-        config = tmp_path / which / "kubeconfig"
-        config.parent.mkdir()
+        config = tmp_path_factory.getbasetemp() / f"tables-{which}" / "kubeconfig"
+        config.parent.mkdir(exist_ok=True)  # beside it is kubectl's cache of what the server has
         config.write_bytes(server.kubeconfig.read_bytes())
         with put_for_now(server.api, case, name) as path:
             place, _, found = path.rpartition("/")
@@ -305,7 +303,7 @@ def a_printed_kind(api: Rest, plural: str, columns: list[Json]) -> str:
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.parametrize("plural", ["printeds", "plains"])
+@each_row("plural", ["printeds", "plains"])
 def test_custom_kinds_show_what_their_definitions_declare(
     servers: Callable[[str], Server], name: str, plural: str
 ) -> None:

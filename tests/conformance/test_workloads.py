@@ -1,15 +1,16 @@
-"""Deployments, ReplicaSets, StatefulSets and Jobs as objects: defaults, refusals, scale, generations, on both servers."""
+"""Deployments, ReplicaSets, StatefulSets and Jobs as objects: defaults, refusals, scale, generations, on both
+servers.
+"""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
-import pytest
-
 from tests.support.builders import APP, Json, a_claim, a_job, a_template, a_workload
 from tests.support.paths import APPS, JOBS
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 
 INVALID, REQUIRED, FORBIDDEN, UNSUPPORTED = (
     "FieldValueInvalid",
@@ -164,13 +165,13 @@ REFUSED: dict[str, tuple[str, Json, list[tuple[str, str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each_row("case", REFUSED)
 def test_what_is_wrong_is_refused(api: Rest, name: str, case: str) -> None:
     kind, spec, causes = REFUSED[case]
     api.post(path_of(kind), body_of(kind, name, **spec)).invalid(*causes)
 
 
-@pytest.mark.parametrize("kind", [*PLURALS, "Job"])
+@each_row("kind", [*PLURALS, "Job"])
 def test_what_is_left_out_is_filled_in(api: Rest, name: str, kind: str) -> None:
     policy = "Never" if kind == "Job" else "Always"
     spec: Json = {"template": a_template(labels={} if kind == "Job" else APP, containers=SIZED, restartPolicy=policy)}
@@ -236,7 +237,7 @@ def test_a_job_gets_its_selector_and_labels(api: Rest, name: str) -> None:
     assert wanted == made["spec"]["template"]["metadata"]["labels"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "spec", [{}, {"template": a_template(labels={"app": "web"}, restartPolicy="Never")}], ids=["bare", "labelled"]
 )
 def test_a_job_has_the_labels_of_its_template(api: Rest, name: str, spec: Json) -> None:
@@ -266,13 +267,13 @@ STATUSES = {
 }
 
 
-@pytest.mark.parametrize("kind", STATUSES)
+@each_row("kind", STATUSES)
 def test_the_first_answer_has_a_status_that_clients_can_read(api: Rest, name: str, kind: str) -> None:
     made = api.post(path_of(kind), {**body_of(kind, name), "status": {"replicas": 7}}).ok(201)
     assert STATUSES[kind] == made["status"] == api.get(f"{path_of(kind)}/{name}").ok()["status"]
 
 
-@pytest.mark.parametrize("kind", PLURALS)
+@each_row("kind", PLURALS)
 def test_a_deletion_of_what_makes_pods_answers_a_status(api: Rest, name: str, kind: str) -> None:
     made = api.post(path_of(kind), body_of(kind, name)).ok(201)
     gone = api.delete(f"{path_of(kind)}/{name}").ok()
@@ -295,12 +296,12 @@ def test_the_status_endpoint_of_a_deployment_writes_no_labels(api: Rest, name: s
 REVISIONS = f"{APPS}/controllerrevisions"
 
 
-@pytest.mark.parametrize("data", [{}, {"a": 1}, {"spec": {"x": [1.5]}}])
+@each_row("data", [{}, {"a": 1}, {"spec": {"x": [1.5]}}])
 def test_the_data_of_a_revision_are_any_object(api: Rest, name: str, data: Json) -> None:
     assert data == api.post(REVISIONS, {"metadata": {"name": name}, "data": data, "revision": 1}).ok(201)["data"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "says"), [(None, "mandatory"), (0, "valid JSON object"), ("x", "valid JSON"), ([], "valid JSON object")]
 )
 def test_the_data_of_a_revision_are_an_object(api: Rest, name: str, data: Any, says: str) -> None:
@@ -423,7 +424,7 @@ JUDGED: dict[str, tuple[str, Json, list[tuple[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("case", JUDGED)
+@each_row("case", JUDGED)
 def test_the_same_is_wrong_for_both(api: Rest, name: str, case: str) -> None:
     kind, spec, causes = JUDGED[case]
     answer = api.post(path_of(kind), body_of(kind, name, **spec), dryRun="All")
@@ -464,7 +465,7 @@ STATUS: dict[str, tuple[str, Json, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", STATUS)
+@each_row("case", STATUS)
 def test_the_numbers_of_a_status_fit_together(api: Rest, name: str, case: str) -> None:
     kind, status, wrong = STATUS[case]
     api.post(path_of(kind), body_of(kind, name, **({"suspend": True} if kind == "Job" else {}))).ok(201)
@@ -483,12 +484,13 @@ def test_an_indexed_job_changes_its_completions_with_its_parallelism(api: Rest, 
 
 
 ORPHANING = (
-    '299 - "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set '
+    '299 - "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to '
+    "remove them or set "
     'propagationPolicy=Orphan to suppress this warning"'
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "warnings", "finalizers"),
     [
         ({}, [ORPHANING], ["a.b/c", "orphan"]),
@@ -511,7 +513,7 @@ def test_the_pods_of_a_job_stay_unless_its_deletion_says_otherwise(
     api.patch(f"{JOBS}/{name}", {"metadata": {"finalizers": None}}).ok()
 
 
-@pytest.mark.parametrize("kind", PLURALS)
+@each_row("kind", PLURALS)
 def test_a_scale_is_read_and_written(api: Rest, name: str, kind: str) -> None:
     path = f"{path_of(kind)}/{name}"
     api.post(path_of(kind), body_of(kind, name)).ok(201)
@@ -526,9 +528,11 @@ def test_a_scale_is_read_and_written(api: Rest, name: str, kind: str) -> None:
     assert 422 == api.patch(f"{path}/scale", {"spec": {"replicas": -1}}).status
 
 
-@pytest.mark.parametrize("kind", PLURALS)
+@each_row("kind", PLURALS)
 def test_what_counts_as_a_change(api: Rest, name: str, kind: str) -> None:
-    """The generation counts changes of the spec, of a Deployment also those of its annotations, never those of the status."""
+    """The generation counts changes of the spec, of a Deployment also those of its annotations, never those of the
+    status.
+    """
     path = f"{path_of(kind)}/{name}"
     api.post(path_of(kind), body_of(kind, name)).ok(201)
     changes = (
@@ -612,7 +616,7 @@ def a_waiting_job(name: str, **pods: Any) -> Json:
     return job
 
 
-@pytest.mark.parametrize("before", [{}, {"affinity": {}}, {"affinity": NEAR}], ids=["none", "empty", "near"])
+@each_row("before", [{}, {"affinity": {}}, {"affinity": NEAR}], ids=["none", "empty", "near"])
 def test_the_pods_of_a_job_that_waits_may_run_elsewhere_and_ask_for_more(api: Rest, name: str, before: Json) -> None:
     api.post(JOBS, a_waiting_job(name, **before)).ok(201)
     path = f"{JOBS}/{name}"
@@ -629,7 +633,7 @@ def test_the_pods_of_a_job_that_waits_may_run_elsewhere_and_ask_for_more(api: Re
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "spec", [{"containers": [{"name": "d", "image": "i"}]}, {"affinity": APART}, {"terminationGracePeriodSeconds": 1}]
 )
 def test_the_pods_of_a_job_that_waits_are_what_they_are(api: Rest, name: str, spec: Json) -> None:
@@ -649,7 +653,7 @@ STARTED = {"startTime": "2024-01-02T03:04:05Z"}
 SUSPENDED = {"conditions": [{"type": "Suspended", "status": "True"}]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("is_suspended", "status", "may"),
     [(False, {}, False), (True, STARTED, False), (True, {"active": 1}, False), (True, SUSPENDED, True)],
     ids=["runs", "was started", "has pods", "is told to wait"],

@@ -1,7 +1,7 @@
 """Many seeds, or one: `python -m tests.differential --seeds 1000`, `python -m tests.differential --seed 7`.
 
-Exit code 1 when the servers differ where they shall not; the shortest sequence that shows it and its replay command are on standard
-output. Needs the real Kubernetes parts, but for --alone.
+Exit code 1 when the servers differ where they shall not; the shortest sequence that shows it and its replay command are
+on standard output. Needs the real Kubernetes parts, but for --alone.
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import textwrap
 from collections.abc import Callable
 from typing import Any, Final
 
+from tests.differential.schemas import UNREAD
 from tests.differential.steps import APPLY_PATCH, STRATEGIC_PATCH, Ref, Step
 
 _FORTY_DIGITS: Final = re.compile(r"[0-9]{40}")
@@ -32,7 +34,9 @@ class Seen:
         return any(word in str(self.theirs["value"]) for word in words)
 
     def causes_differ_in(self, *words: str) -> bool:
-        """Both name causes, or the real one alone does; each that only one of them names has some of these words in its field."""
+        """Both name causes, or the real one alone does; each that only one of them names has some of these words in its
+        field.
+        """
         ours, theirs = (
             {*(answer["value"] or {}).get("causes", ())} if isinstance(answer["value"], dict) else set()
             for answer in (self.ours, self.theirs)
@@ -50,7 +54,9 @@ class Seen:
         return ours < theirs and all(why in text for _, _, text in theirs - ours)
 
     def only_theirs_is_null(self) -> bool:
-        """What only the real one refuses are nulls, so that ours judges an object without them, and the real one checks no rules."""
+        """What only the real one refuses are nulls, so that ours judges an object without them, and the real one checks
+        no rules.
+        """
         values = (answer["value"] if isinstance(answer["value"], dict) else {} for answer in (self.ours, self.theirs))
         ours, theirs = ({*value.get("causes", ())} for value in values)
         null = {
@@ -110,6 +116,7 @@ _GATED: Final = (
     "resourceVersion",
     "nodeAllocatableResourceClaimStatuses",
 )
+_UNREAD: Final = tuple(field for fields in UNREAD.values() for field in fields)
 _OWNS_LOST: Final = (
     *(f"value.metadata.finalizers: ['kubernetes.io/{kind}-protection'] / absent" for kind in ("pv", "pvc", "vac")),
     "value.spec.taints: [{'effect': 'NoSchedule', 'key': 'node.kubernetes.io/not-ready'}] / absent",
@@ -181,19 +188,23 @@ KNOWN: Final = (
     ),
     Known(
         "a list of one object",
-        "a list by metadata.name obeys limit and resourceVersion like any other list; the real server then shows the newest state",
+        "a list by metadata.name obeys limit and resourceVersion like any other list; the real server then "
+        "shows the newest state",
         lambda seen: any(name == "fieldSelector" and "metadata.name=" in str(value) for name, value in seen.step.query),
     ),
     Known(
         "500 for the client's mistake",
-        "the real server answers some mistakes of a client with 500 and no reason (a version that is not a number, a version in a "
-        "creation, an item without its merge key, an apply after an object without keys); ours answers 400 or 422, or carries out the "
+        "the real server answers some mistakes of a client with 500 and no reason (a version that is not a "
+        "number, a version in a "
+        "creation, an item without its merge key, an apply after an object without keys); ours answers 400 or "
+        "422, or carries out the "
         "request",
         lambda seen: seen.codes[1] == 500 and (seen.codes[0] != 500 or not seen.theirs["value"]["message"]),
     ),
     Known(
         "a claim's first update",
-        "the real server writes the first update of a claim or account, even one that changes nothing; ours then writes nothing",
+        "the real server writes the first update of a claim or account, even one that changes nothing; ours "
+        "then writes nothing",
         lambda seen: (
             any(kind in seen.step.path for kind in ("persistentvolumeclaims", "serviceaccounts"))
             and seen.at_most("value.metadata.resourceVersion")
@@ -202,7 +213,8 @@ KNOWN: Final = (
     ),
     Known(
         "empty metadata of custom objects",
-        "an apply of an empty list or text in the metadata of a custom object applies nothing; the real server stores it without showing "
+        "an apply of an empty list or text in the metadata of a custom object applies nothing; the real server "
+        "stores it without showing "
         "it, so the next write counts as a change",
         lambda seen: (
             _is_custom(seen.step) and seen.at_most("value.metadata.resourceVersion") and seen.has_applied_nothing()
@@ -211,7 +223,8 @@ KNOWN: Final = (
     ),
     Known(
         "an empty allocatable",
-        "of a node without allocatable both servers show its capacity; only the real one knows whether that was written, so a patch that "
+        "of a node without allocatable both servers show its capacity; only the real one knows whether that "
+        "was written, so a patch that "
         "empties the allocatable, or fills it with the same, is a change",
         lambda seen: (
             "/nodes" in seen.step.path
@@ -254,14 +267,16 @@ KNOWN: Final = (
     ),
     Known(
         "directives without a target",
-        "a directive of a strategic patch means the same where there is nothing to merge; the real server drops it, or takes it for a "
+        "a directive of a strategic patch means the same where there is nothing to merge; the real server "
+        "drops it, or takes it for a "
         "field",
         lambda seen: seen.step.content_type == STRATEGIC_PATCH and "$patch" in str(seen.step.body),
         ends=True,
     ),
     Known(
         "numbers that are too large",
-        "ours refuses a number that does not fit, also in an apply; the real server keeps its lowest bits, or the largest number that fits",
+        "ours refuses a number that does not fit, also in an apply; the real server keeps its lowest bits, or "
+        "the largest number that fits",
         lambda seen: (
             (
                 seen.codes[0] in (422, 500)
@@ -292,11 +307,6 @@ KNOWN: Final = (
         lambda seen: seen.only_theirs_says("Checked value must be of type"),
     ),
     Known(
-        "empty claims of a pod's own resources",
-        "an empty list counts as none; the real server refuses it like a full one",
-        lambda seen: seen.only_theirs_says("claims may not be set for Resources at pod-level"),
-    ),
-    Known(
         "empty lists in a claim template's metadata",
         "an empty list counts as none; the real server refuses empty owners and finalizers like others",
         lambda seen: (
@@ -308,7 +318,8 @@ KNOWN: Final = (
     ),
     Known(
         "quantities beyond the largest suffix",
-        "a quantity of 1000E or more keeps its value; of a longer one the real server keeps some first digits, and in a refusal it takes "
+        "a quantity of 1000E or more keeps its value; of a longer one the real server keeps some first digits, "
+        "and in a refusal it takes "
         "2^63 for less than nothing",
         lambda seen: (
             all(_OVER_1000E.fullmatch(text) for text in seen.differences)
@@ -318,8 +329,10 @@ KNOWN: Final = (
     ),
     Known(
         "who owned a field",
-        "until the first apply ours does not record who wrote a field: all earlier writes, also the server's own, belong to "
-        "before-first-apply, those of the status only if that apply is one of the status; nobody owns what somebody has emptied",
+        "until the first apply ours does not record who wrote a field: all earlier writes, also the server's "
+        "own, belong to "
+        "before-first-apply, those of the status only if that apply is one of the status; nobody owns what "
+        "somebody has emptied",
         lambda seen: (
             (seen.codes == (409, 409) and "FieldManagerConflict" in str(seen.theirs["value"]))
             or (seen.codes[0] == 409 and "FieldManagerConflict" in str(seen.ours["value"]))
@@ -345,7 +358,8 @@ KNOWN: Final = (
     ),
     Known(
         "the server's own fields",
-        "only the server writes deletionTimestamp, deletionGracePeriodSeconds and selfLink: neither a creation nor a dry run can",
+        "only the server writes deletionTimestamp, deletionGracePeriodSeconds and selfLink: neither a creation "
+        "nor a dry run can",
         lambda seen: seen.at_most(
             *(f"value.metadata.{name}" for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"))
         ),
@@ -353,7 +367,8 @@ KNOWN: Final = (
     ),
     Known(
         "numbers of more than 64 bits",
-        "if a custom kind accepts any whole number, ours keeps it to the last digit; the real server makes a fraction of it",
+        "if a custom kind accepts any whole number, ours keeps it to the last digit; the real server makes a "
+        "fraction of it",
         lambda seen: all("9223372036854775808" in text for text in seen.differences),
         ends=True,
     ),
@@ -408,7 +423,8 @@ KNOWN: Final = (
     ),
     Known(
         "the largest generation",
-        "a generation that can't grow stays; in the real server it turns negative, and the object can't be changed any more",
+        "a generation that can't grow stays; in the real server it turns negative, and the object can't be "
+        "changed any more",
         lambda seen: "9223372036854775807" in str(seen.step) and "generation" in str(seen.step),
         ends=True,
     ),
@@ -431,7 +447,8 @@ KNOWN: Final = (
     ),
     Known(
         "a revision's data as text",
-        "ours compares the data of a ControllerRevision as values; the real server compares the text, so it refuses a patch of another "
+        "ours compares the data of a ControllerRevision as values; the real server compares the text, so it "
+        "refuses a patch of another "
         "field if the text had blanks or another order",
         lambda seen: (
             "/controllerrevisions" in seen.step.path
@@ -445,7 +462,8 @@ KNOWN: Final = (
     ),
     Known(
         "maxUnavailable of a StatefulSet",
-        "ours keeps it, and it counts as a change; the real server drops it where its feature is off, as it is by default",
+        "ours keeps it, and it counts as a change; the real server drops it where its feature is off, as it is "
+        "by default",
         lambda seen: (
             "/statefulsets" in seen.step.path
             and any("rollingUpdate.maxUnavailable" in text for text in seen.differences)
@@ -454,7 +472,8 @@ KNOWN: Final = (
     ),
     Known(
         "no answer at all",
-        "the real server cuts the connection at some patches of lists with keys, and at a ControllerRevision with a number that no float "
+        "the real server cuts the connection at some patches of lists with keys, and at a ControllerRevision "
+        "with a number that no float "
         "holds",
         lambda seen: (
             seen.codes[1] == 0
@@ -467,13 +486,15 @@ KNOWN: Final = (
     ),
     Known(
         "replaced volume sources",
-        "of the sources that CSI drivers have replaced, ours checks only the required names, and of several sources only the first",
+        "of the sources that CSI drivers have replaced, ours checks only the required names, and of several "
+        "sources only the first",
         lambda seen: seen.causes_differ_in(*_REPLACED, "persistentvolumesource"),
         ends=True,
     ),
     Known(
         "a Job's status",
-        "ours checks the numbers of a Job's status, but not which numbers go with which condition: the controller that writes them "
+        "ours checks the numbers of a Job's status, but not which numbers go with which condition: the "
+        "controller that writes them "
         "ensures that",
         lambda seen: (
             "/jobs/" in seen.step.path and seen.step.path.endswith("/status") and seen.causes_differ_in("status.")
@@ -482,7 +503,8 @@ KNOWN: Final = (
     ),
     Known(
         "unreadable managedFields",
-        "if an object's managedFields can't be read, ours reports the mistakes of an apply itself; the real server reports the "
+        "if an object's managedFields can't be read, ours reports the mistakes of an apply itself; the real "
+        "server reports the "
         "managedFields first",
         lambda seen: seen.codes[1] == 500 and seen.says_any("manager for existing fields"),
         ends=True,
@@ -502,6 +524,13 @@ KNOWN: Final = (
         ),
     ),
     Known(
+        "fields of a pod that nothing here reads",
+        "ours checks them by their types alone, and warns of none: variables, ports, probes, security, DNS, devices, "
+        "addresses; the comparison leaves them out, but for values that a patch moves there",
+        lambda seen: seen.causes_differ_in(*_UNREAD),
+        ends=True,
+    ),
+    Known(
         "unserved kinds that pods name",
         "RuntimeClasses are not served: ours does not check their names in pods",
         lambda seen: seen.causes_differ_in("runtimeClassName"),
@@ -519,18 +548,21 @@ KNOWN: Final = (
     ),
     Known(
         "a patch of a missing object",
-        "ours does not read a strategic patch of a missing object; the real server may first report that its values have other types",
+        "ours does not read a strategic patch of a missing object; the real server may first report that its "
+        "values have other types",
         lambda seen: seen.codes == (404, 422) and seen.step.content_type == STRATEGIC_PATCH,
     ),
     Known(
         "addresses",
-        "of several addresses or networks, one of which can't be read, the real server also reports that it can't tell their families",
-        lambda seen: seen.causes_differ_in("podCIDRs", "podIPs", "hostIPs") and seen.says_any("dual stack"),
+        "of several addresses or networks, one of which can't be read, the real server also reports that it "
+        "can't tell their families",
+        lambda seen: seen.causes_differ_in("podCIDRs") and seen.says_any("dual stack"),
         ends=True,
     ),
     Known(
         "warnings about certificates",
-        "ours does not look into the certificate of a Secret for TLS; the real server warns of one that can't be read, or does not fit its "
+        "ours does not look into the certificate of a Secret for TLS; the real server warns of one that can't "
+        "be read, or does not fit its "
         "key",
         lambda seen: seen.at_most("warnings") and "/secrets" in seen.step.path and "tls." in str(seen.step),
     ),
@@ -542,12 +574,14 @@ KNOWN: Final = (
     ),
     Known(
         "mistakes in an object of another kind",
-        "both refuse an object that names another kind; only the real server may report how its values break the schema's rules",
+        "both refuse an object that names another kind; only the real server may report how its values break "
+        "the schema's rules",
         lambda seen: seen.codes == (422, 422) and seen.is_of_another_kind() and seen.at_most("value.causes"),
     ),
     Known(
         "a token of another list",
-        "a continue token is valid only for the list that gave it: ours refuses a token of namespaced objects elsewhere, and the other "
+        "a continue token is valid only for the list that gave it: ours refuses a token of namespaced objects "
+        "elsewhere, and the other "
         "way round",
         lambda seen: (
             seen.codes == (400, 200)
@@ -556,7 +590,8 @@ KNOWN: Final = (
     ),
     Known(
         "mistakes in a definition",
-        "both refuse the same definitions; they differ in how many mistakes they report at once, and whether a type or a rule comes first",
+        "both refuse the same definitions; they differ in how many mistakes they report at once, and whether a "
+        "type or a rule comes first",
         lambda seen: {*seen.codes} <= {400, 422} and "/customresourcedefinitions" in seen.step.path,
     ),
     Known(
@@ -580,8 +615,10 @@ KNOWN: Final = (
 
 
 def page() -> str:
-    """All of them, as docs/apiserver.md tells them."""
-    return "\n".join(f"- {known.name}: {known.reason}." for known in KNOWN)
+    """All of them, as docs/apiserver.md has them."""
+    items = (f"- {known.name}: {known.reason}." for known in KNOWN)
+    way = {"width": 120, "subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
+    return "\n".join(textwrap.fill(item, **way) for item in items)  # type: ignore[arg-type]
 
 
 def known_in(seen: Seen) -> Known | None:

@@ -1,4 +1,6 @@
-"""Answers brought into a form in which the same is equal: ids, versions and times become what they are to each other."""
+"""Answers brought into a form in which the same is equal: ids, versions and times become what they are to each
+other.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,12 @@ _SHOWN: Final = re.compile(r"((?:Invalid|Duplicate|Unsupported) value|Not found)
 _LONG_VALUE: Final = re.compile(r'"[^"]{118,}"')
 """Ours cuts it."""
 _PARSERS_WORDS: Final = re.compile(
-    r"unmarshal|strict decoding error|cannot be handled as|quantities must match|parsing time|illegal base64|unrecognized|continue key is"
-    r"|does not match the expected API version|no kind \".*registered|resourceVersion: Invalid value|error decoding|can't be read"
-    r"|not JSON|cannot restore|invalid character|cannot convert|Invalid JSON Patch|unexpected end of|the request has no body"
+    r"unmarshal|strict decoding error|cannot be handled as|quantities must match|parsing time|illegal "
+    r"base64|unrecognized|continue key is"
+    r"|does not match the expected API version|no kind \".*registered|resourceVersion: Invalid value|error "
+    r"decoding|can't be read"
+    r"|not JSON|cannot restore|invalid character|cannot convert|Invalid JSON Patch|unexpected end of|the "
+    r"request has no body"
 )
 """What servers written in two languages say of what they can't read."""
 
@@ -187,7 +192,9 @@ class Version:
 
 
 def settled(value: Any, ranks: dict[int, int]) -> Any:
-    """Versions of objects become their rank among all that were seen, versions of lists how many objects' they cover."""
+    """Versions of objects become their rank among all that were seen, versions of lists how many objects' they
+    cover.
+    """
     if isinstance(value, Version):
         if value.number == 0:
             return "<version 0>"

@@ -1,4 +1,6 @@
-"""Values and places by the OpenAPI documents of a server: every field that the real one has may be written to, whatever ours knows."""
+"""Values and places by the OpenAPI documents of a server: every field that the real one has may be written to, whatever
+ours knows.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,28 @@ _PART_OF: Final = "#/components/schemas/"
 _KIND: Final = "x-kubernetes-group-version-kind"
 _NOT_HERE: Final = ("apiVersion", "kind", "metadata")
 """At the root: `edge_values.metadata_edit` has the metadata, and what an object is stays."""
+UNREAD: Final = {
+    "PodSpec": (
+        *("dnsConfig", "dnsPolicy", "hostAliases", "hostIPC", "hostPID", "hostUsers", "hostnameOverride", "os"),
+        *("readinessGates", "resourceClaims", "setHostnameAsFQDN", "shareProcessNamespace", "imagePullSecrets"),
+    ),
+    "Container": (
+        *("env", "envFrom", "lifecycle", "livenessProbe", "ports", "readinessProbe", "resizePolicy"),
+        *("restartPolicyRules", "startupProbe"),
+    ),
+    "PodSecurityContext": (
+        *("appArmorProfile", "runAsGroup", "runAsUser", "seLinuxOptions", "seccompProfile", "supplementalGroups"),
+        *("supplementalGroupsPolicy", "sysctls", "windowsOptions"),
+    ),
+    "SecurityContext": (
+        *("allowPrivilegeEscalation", "appArmorProfile", "procMount", "runAsGroup", "runAsUser", "seccompProfile"),
+        "windowsOptions",
+    ),
+    "ResourceRequirements": ("claims",),
+    "PodStatus": ("extendedResourceClaimStatus", "hostIP", "hostIPs", "podIP", "podIPs", "resourceClaimStatuses"),
+    "ContainerStatus": ("allocatedResourcesStatus", "user"),
+}
+"""Fields of a pod that ours checks by their types alone, since nothing here reads them: they are not compared."""
 _USUAL: Final = (
     "a",
     "b",
@@ -42,6 +66,9 @@ class Schemas:
         self._parts: dict[str, Json] = {}
         for document in documents:
             self._parts.update(document["components"]["schemas"])
+        for name, part in self._parts.items():
+            for field in UNREAD.get(name.rpartition(".")[2], ()):
+                part.get("properties", {}).pop(field, None)
         self._kinds = {
             (f"{kind['group']}/{kind['version']}" if kind["group"] else kind["version"], kind["kind"]): part
             for part in self._parts.values()

@@ -80,8 +80,9 @@ def _has(obj: Any, part: str | int) -> bool:
 class Step:
     """One request. number: its own in the sequence, whatever is left out of it.
 
-    body: bytes as they are, else a JSON value, in which and in the query `Ref`s stand for what they find. live: the body is the
-    object as the server has it at that moment at this path, with these edits. watches: events are read until they stop.
+    body: bytes as they are, else a JSON value, in which and in the query `Ref`s stand for what they find. live: the
+    body is the object as the server has it at that moment at this path, with these edits. watches: events are read
+    until they stop.
     """
 
     number: int

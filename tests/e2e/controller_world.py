@@ -1,4 +1,6 @@
-"""`mooring controller` as a program, beside a driver that makes and attaches volumes, and a user with claims and pods."""
+"""`mooring controller` as a program, beside a driver that makes and attaches volumes, and a user with claims and
+pods.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ FLAGS = ("--v=2", "--attacher-retry-interval-start=100ms", "--provisioner-retry-
 
 
 class ControllerWorld(Tenant):
-    """folder: for socket and logs. backend: the driver, which every controller of the process calls over the one socket."""
+    """folder: for socket and logs. backend: the driver, which every controller of the process calls over the one
+    socket.
+    """
 
     def __init__(self, cluster: HttpCluster, folder: Path, *, full: bool) -> None:
         super().__init__(cluster, look_s=0.02)
@@ -65,7 +69,9 @@ class ControllerWorld(Tenant):
         return node
 
     async def make_consumer(self, base: str = "pod") -> None:
-        """A pod with a claim, whose volume is made where the pod goes. Names: the pod's base, and `{base}-claim` for the claim."""
+        """A pod with a claim, whose volume is made where the pod goes. Names: the pod's base, and `{base}-claim` for
+        the claim.
+        """
         await self.create(a_claim(self(f"{base}-claim"), sc=self("sc")))
         await self.make_pod(self(f"{base}-claim"), base=base)
 
@@ -122,7 +128,9 @@ class ControllerWorld(Tenant):
         await self.until(self._can_be_watched, what="what was listed of the snapshots' kinds can be watched")
 
     async def _can_be_watched(self) -> bool:
-        """A server begins to remember the changes of a new kind a moment later: a watch from a list of before is told to list again."""
+        """A server begins to remember the changes of a new kind a moment later: a watch from a list of before is told
+        to list again.
+        """
 
         async def goes_on(kind: Kind[Any]) -> bool:
             version = (await self.users.list(kind)).resource_version
@@ -204,7 +212,7 @@ class ControllerWorld(Tenant):
 def count_of(proxy: FaultProxy, verb: str, *, without: Iterable[str] = ()) -> Counter[str]:
     """How many requests there were of this verb, by resource.
 
-    Not counted: a list of one object, by which a cache asks for the server's version if its own list took long.
+    Not counted: a list of one object, by which a cache asks for the server's version before a watch.
     """
     asked = [
         one
@@ -218,8 +226,8 @@ def count_of(proxy: FaultProxy, verb: str, *, without: Iterable[str] = ()) -> Co
 async def a_world(
     config: Path, folder: Path, *, full: bool = False, kinds: bool = True
 ) -> AsyncIterator[ControllerWorld]:
-    """On the API server that a kubeconfig leads to. full: the driver grows and modifies volumes, and makes snapshots; kinds: their kinds
-    are served.
+    """On the API server that a kubeconfig leads to. full: the driver grows and modifies volumes, and makes snapshots;
+    kinds: their kinds are served.
     """
     users = HttpCluster(load(str(config), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     async with asyncio.timeout(110), users:

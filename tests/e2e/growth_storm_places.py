@@ -1,9 +1,9 @@
 """Where storms of growths and snapshots blow, as `storm_places.py` has it for claims.
 
 | place | API server | binding | programs | array |
-|---|---|---|---|---|
-| in process | the embedded server's store | `Binder` | lives of the three sidecars; the snapshot controller | in process |
-| embedded, real | as in `storm_places.py` | as there | `mooring controller` and `snapshot-controller`, two of each | on a unix socket |
+| --- | --- | --- | --- | --- |
+| in process | the embedded server's store | `Binder` | the three sidecars, the snapshot controller | in process |
+| embedded, real | as in `storm_places.py` | the same | two `mooring controller`, `snapshot-controller` | on a socket |
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Many growths and snapshots at once: what is wished for, what must have come of it, and the programs that see to it meanwhile.
+"""Many growths and snapshots at once: what is wished for, what must have come of it, and the programs that see to it
+meanwhile.
 
-One growth in ten is too large for the array, one snapshot in ten is of a class that the array refuses, and one of a claim that nobody has:
-these fail, and an event says why. A `GrowthStorm` judges by what the API server and the array have.
+One growth in ten is too large for the array, one snapshot in ten is of a class that the array refuses, and one of a
+claim that nobody has: these fail, and an event says why. A `GrowthStorm` judges by what the API server and the array
+have.
 """
 
 from __future__ import annotations
@@ -30,10 +32,14 @@ WAY_OUT: Final = f"take the annotation {BEING_CREATED} off"
 
 
 class GrowthStorm(abc.ABC):
-    """cluster: as everybody else reaches it. count: of growths, and of snapshots. programs: how many replicas of each there are."""
+    """cluster: as everybody else reaches it. count: of growths, and of snapshots. programs: how many replicas of each
+    there are.
+    """
 
     SETTLES_BY_HAND: ClassVar[bool] = False
-    """True where there is no time for the driver's list, which counts after five minutes, to settle what an unanswered request has made."""
+    """True where there is no time for the driver's list, which counts after five minutes, to settle what an
+    unanswered request has made.
+    """
 
     def __init__(
         self,

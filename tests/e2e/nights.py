@@ -186,7 +186,9 @@ def go_plane(folder: Path) -> Iterator[Night]:
 
 
 def _without_secrets(night: Night, plane: ControlPlane) -> Path:
-    """A kubeconfig of an account that may do all that a provisioner does, but for reading secrets, as upstream's manifest has it."""
+    """A kubeconfig of an account that may do all that a provisioner does, but for reading secrets, as upstream's
+    manifest has it.
+    """
     resources = ["persistentvolumes", "persistentvolumeclaims", "persistentvolumeclaims/status", "events", "nodes"]
     storage = [
         "storageclasses",

@@ -1,4 +1,6 @@
-"""Targets with a `csi-attacher` process, a driver on a unix socket, and an API server over HTTP: the embedded one, or the real one."""
+"""Targets with a `csi-attacher` process, a driver on a unix socket, and an API server over HTTP: the embedded one, or
+the real one.
+"""
 
 from __future__ import annotations
 

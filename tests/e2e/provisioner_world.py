@@ -1,4 +1,6 @@
-"""csi-provisioner as a program with rights of its own, beside a driver, its classes and claims, and a user who sees to all the rest."""
+"""csi-provisioner as a program with rights of its own, beside a driver, its classes and claims, and a user who sees to
+all the rest.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ FLAGS = ("--retry-interval-start=100ms", "--v=2")
 
 
 class Provisioning(Tenant):
-    """A driver with zones, its classes and claims, and whatever the PV controller would do. folder: for socket and logs."""
+    """A driver with zones, its classes and claims, and whatever the PV controller would do. folder: for socket and
+    logs.
+    """
 
     def __init__(self, cluster: HttpCluster, plane: ControlPlane, folder: Path) -> None:
         super().__init__(cluster, look_s=0.02)

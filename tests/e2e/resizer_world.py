@@ -1,4 +1,6 @@
-"""csi-resizer as a program, ours or the Go one, beside a driver, its classes and claims; the nodes' part is done by hand."""
+"""csi-resizer as a program, ours or the Go one, beside a driver, its classes and claims; the nodes' part is done by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class Resizing(Tenant):
         return self(base)
 
     async def make_bound(self, base: str = "claim", size: int = 1, **csi: Any) -> Json:
-        """A claim of so many GiB with its volume, as the PV controller leaves them. csi: more of the volume's source."""
+        """A claim of so many GiB with its volume, as the PV controller leaves them. csi: more of the volume's
+        source.
+        """
         made = await self.create(a_claim(self(base), sc=self("sc"), size=f"{size}Gi", volume=self(base)))
         source = {"csi": {"driver": self.driver, "volumeHandle": self(base), **csi}}
         volume = a_pv(

@@ -1,4 +1,6 @@
-"""Both snapshot programs, ours or the Go ones, with rights of their own on a real cluster, beside a driver; and a user."""
+"""Both snapshot programs, ours or the Go ones, with rights of their own on a real cluster, beside a driver; and a
+user.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ class Snapshots(ClusterUser):
     async def program(
         self, name: str, kubeconfig: Path, *flags: str, go: bool = False, which: str = ""
     ) -> AsyncIterator[Program]:
-        """snapshot-controller or csi-snapshotter for the block; ours ends in good order. go: Go's. which: of several."""
+        """snapshot-controller or csi-snapshotter for the block; ours ends in good order. go: Go's. which: of
+        several.
+        """
         start = [binary(name)] if go else [sys.executable, "-m", f"mooring.cli.{MODULES[name]}"]
         address = [f"--csi-address={self.socket}"] if name == "csi-snapshotter" else []
         log = self.folder / f"{name}-{'go' if go else 'ours'}{which}"

@@ -1,7 +1,7 @@
 """Many claims at once: what is wished for, what must have come of it, and who provisions meanwhile.
 
-Half of the claims are bound at once, the other half with the pod that uses them, in the pod's zone. A `Storm` judges by what the API
-server and the driver's backend have, not by what the provisioner says.
+Half of the claims are bound at once, the other half with the pod that uses them, in the pod's zone. A `Storm` judges by
+what the API server and the driver's backend have, not by what the provisioner says.
 """
 
 from __future__ import annotations
@@ -202,7 +202,9 @@ class Storm(abc.ABC):
     # -- judging
 
     async def judge_bound(self) -> None:
-        """Each claim has one volume, each volume one claim, in the API and in the backend; and it is where its pod is."""
+        """Each claim has one volume, each volume one claim, in the API and in the backend; and it is where its pod
+        is.
+        """
         await self.world.until(self._nobody_is_too_many, what="what nobody wants any more is gone")
         claims, volumes = await self._claims(), {pv.metadata.name: pv for pv in await self._volumes()}
         assert self.count == len(claims) == len(volumes)

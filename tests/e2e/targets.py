@@ -60,7 +60,9 @@ KINDS: Final[Mapping[str, Kind[Json]]] = {
 
 
 class Target(abc.ABC):
-    """users: acts as everybody but the attacher. suffix: what makes this test's names its own. wait_s: for what must come."""
+    """users: acts as everybody but the attacher. suffix: what makes this test's names its own. wait_s: for what must
+    come.
+    """
 
     def __init__(self, users: Cluster, driver: ScriptedDriver, clock: Clock, suffix: str, wait_s: float) -> None:
         self.users = users
@@ -242,17 +244,18 @@ def _places() -> dict[str, _Maker]:
     from tests.e2e import in_process, processes  # they build on this module
 
     return {
-        "in-process": lambda folder, request: in_process.target(),
-        "in-process-reordered": lambda folder, request: in_process.target(),
+        IN_PROCESS: lambda folder, request: in_process.target(),
         "embedded": lambda folder, request: processes.on_embedded(folder),
         "real": lambda folder, request: processes.on_real(folder, request.getfixturevalue("control_plane")),
     }
 
 
-_SEEDS: Final[Mapping[str, int | None]] = {"in-process": None, "in-process-reordered": 7}
+IN_PROCESS: Final = "in-process"
+_SEEDS: Final = (None, 7)
+"""Of the loop in process: as things come, and in another order."""
+
 _PLACES: Final = [
-    "in-process",
-    "in-process-reordered",
+    IN_PROCESS,
     pytest.param("embedded", marks=pytest.mark.slow),
     pytest.param("real", marks=[pytest.mark.slow, pytest.mark.real]),
 ]
@@ -262,21 +265,25 @@ def on_every_target(body: Body) -> Callable[..., None]:
     """Makes a test for each target of a coroutine function whose first parameter is the target."""
 
     @functools.wraps(body)
-    def test(place: str, request: pytest.FixtureRequest, tmp_path: Path, **parameters: Any) -> None:
-        making = _places()[place](tmp_path, request)
+    def test(
+        place: str, request: pytest.FixtureRequest, tmp_path: Path, subtests: pytest.Subtests, **parameters: Any
+    ) -> None:
+        make = _places()[place]
 
         async def run() -> None:
-            async with asyncio.timeout(None if place in _SEEDS else 120), making as target:
+            making = make(tmp_path, request)
+            async with asyncio.timeout(None if place == IN_PROCESS else 120), making as target:
                 await body(target, **parameters)
 
-        if place in _SEEDS:
-            run_virtual(run(), _SEEDS[place])
-        else:
+        if place != IN_PROCESS:
             asyncio.run(run())
+            return
+        for seed in _SEEDS:
+            with subtests.test(seed=seed):
+                run_virtual(run(), seed)
 
-    own = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("place", "request", "tmp_path")
-    ]
+    names = ("place", "request", "tmp_path", "subtests")
+    own = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     test.__signature__ = inspect.Signature([*own, *list(inspect.signature(body).parameters.values())[1:]])  # type: ignore[attr-defined]
     marked: Callable[..., None] = pytest.mark.parametrize("place", _PLACES)(test)
     return marked

@@ -1,4 +1,6 @@
-"""`mooring apiserver` and `mooring dev` on a disk that fails: what was acknowledged is there, and the process ends with the reason."""
+"""`mooring apiserver` and `mooring dev` on a disk that fails: what was acknowledged is there, and the process ends with
+the reason.
+"""
 
 from __future__ import annotations
 

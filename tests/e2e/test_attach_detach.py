@@ -1,4 +1,6 @@
-"""Lives of attachments, from the wish to the end: the same on in-process ports, over HTTP, and under the real API server."""
+"""Lives of attachments, from the wish to the end: the same on in-process ports, over HTTP, and under the real API
+server.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +178,9 @@ async def test_what_is_missing_wakes_the_attachment_when_it_comes(target: Target
 @pytest.mark.parametrize("how", ["killed", "ended"])
 @on_every_target
 async def test_an_attacher_that_goes_leaves_nothing_undone(target: Target, how: str) -> None:
-    """Killed in the middle of a call, the next one asks again. Told to end, it lets the call end and stores its result."""
+    """Killed in the middle of a call, the next one asks again. Told to end, it lets the call end and stores its
+    result.
+    """
     pv, node = await target.volume(), await target.node()
     gate = target.driver.gate(PUBLISH)
     async with target.attaching() as attacher:

@@ -1,4 +1,6 @@
-"""`mooring attachdetach` as a program: on the embedded server over HTTPS, and two replicas with one Lease of their own name."""
+"""`mooring attachdetach` as a program: on the embedded server over HTTPS, and two replicas with one Lease of their own
+name.
+"""
 
 from __future__ import annotations
 

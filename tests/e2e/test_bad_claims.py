@@ -1,4 +1,5 @@
-"""What API servers let through, and what drivers answer: each claim tells what is wrong with it, and the backend has what the cluster has.
+"""What API servers let through, and what drivers answer: each claim tells what is wrong with it, and the backend has
+what the cluster has.
 
 All at once, under one provisioner: nobody keeps others from their volumes.
 """
@@ -45,7 +46,9 @@ WAIT_S: Final = 40.0
 
 @dataclasses.dataclass(frozen=True)
 class Bad:
-    """answer: what the driver gives back in place of a volume. text: of the event. name: the claim's, as far as it says anything."""
+    """answer: what the driver gives back in place of a volume. text: of the event. name: the claim's, as far as it says
+    anything.
+    """
 
     text: str
     answer: str = ""

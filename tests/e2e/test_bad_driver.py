@@ -1,4 +1,6 @@
-"""A driver that answers garbage, or breaks off: an error in words at the start or at the object; work goes on when it is well again."""
+"""A driver that answers garbage, or breaks off: an error in words at the start or at the object; work goes on when it
+is well again.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ STATUSES = {status.value[0]: status for status in grpc.StatusCode}
 
 
 class GarbledDriver(grpc.GenericRpcHandler):
-    """A scripted driver behind a server that sends what it is told in place of answers. instead: bytes by the RPC's name."""
+    """A scripted driver behind a server that sends what it is told in place of answers. instead: bytes by the RPC's
+    name.
+    """
 
     def __init__(self, driver: ScriptedDriver) -> None:
         self._driver = driver

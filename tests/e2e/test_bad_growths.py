@@ -1,4 +1,5 @@
-"""Growths and classes that come to nothing: each claim tells what is wrong with it, and no volume is believed to be larger than it is.
+"""Growths and classes that come to nothing: each claim tells what is wrong with it, and no volume is believed to be
+larger than it is.
 
 All at once, under one resizer: nobody keeps others from growing.
 """
@@ -34,7 +35,9 @@ LONG: Final = "sorry, " * 1000
 
 @dataclasses.dataclass(frozen=True)
 class Bad:
-    """text: of the event, "" for none at all. vac: the class that the claim asks for, in place of a size. csi, pv: fields of its volume."""
+    """text: of the event, "" for none at all. vac: the class that the claim asks for, in place of a size. csi, pv:
+    fields of its volume.
+    """
 
     text: str
     size: str = "2Gi"
@@ -64,7 +67,7 @@ BAD: Final[dict[str, Bad]] = {
     "long-error": Bad("sorry, "),
     "modify-secret": Bad('secrets "nowhere" not found', vac="gold", pv=(("annotations", _MODIFY_SECRET),)),
     "class-missing": Bad('" does not exist.', vac="missing"),
-    "class-of-another": Bad('is for driver "another.csi.test"', vac="foreign"),
+    "class-of-another": Bad("no such parameter", vac="foreign"),
     "never-modified": Bad("DeadlineExceeded", vac="gold"),
     "of-another-driver": Bad("", csi=(("driver", "another.csi.test"),)),
     "of-another-claim": Bad("", pv=(("claimRef", a_reference("another", "another-uid")),)),
@@ -92,7 +95,8 @@ class MisleadingDriver(ResizingDriver):
     async def controller_modify_volume(
         self, request: csi.ControllerModifyVolumeRequest
     ) -> csi.ControllerModifyVolumeResponse:
-        assert request.mutable_parameters["class"] != "foreign", "the class is another driver's"
+        if request.mutable_parameters["class"] == "foreign":  # a class is sent to any driver, which judges it
+            raise DriverError(Code.INVALID_ARGUMENT, "no such parameter: class")
         if request.volume_id.startswith("never-modified"):
             await asyncio.sleep(3600)
         return await super().controller_modify_volume(request)
@@ -131,7 +135,9 @@ async def _told(world: Resizing) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for event in await world.list(EVENTS):
         base, _, own = event["involvedObject"].get("name", "").rpartition("-")
-        if event.get("type") == "Warning" and world(base) == f"{base}-{own}":
+        # A binder that another test has started on the same server may tell of the claims, too.
+        is_ours = world.driver in (event.get("source") or {}).get("component", "")
+        if is_ours and event.get("type") == "Warning" and world(base) == f"{base}-{own}":
             assert event["reason"] == (names.MODIFY_FAILED if BAD[base].vac else names.RESIZE_FAILED)
             assert len(event["message"].encode()) <= 1024
             found.setdefault(base, []).append(event["message"])

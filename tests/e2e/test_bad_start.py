@@ -15,8 +15,11 @@ from typing import Any
 import pytest
 import trustme
 
+from mooring.cli import csi_attacher
 from tests.e2e.processes import CSI_ATTACHER, Attacher, ProcessTarget, embedded_server, on_server
+from tests.support.in_process import in_process
 from tests.support.programs import free_ports
+from tests.support.rows import each_row
 
 pytestmark = pytest.mark.slow
 
@@ -67,10 +70,10 @@ FLAGS: dict[str, tuple[list[str], int, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", FLAGS)
+@each_row("case", FLAGS)
 def test_a_command_line_that_can_not_be(case: str) -> None:
     words, code, texts = FLAGS[case]
-    ended = _ended(*words)
+    ended = _said(*words)
     assert code == ended.returncode, ended.stderr
     assert [] == [text for text in texts if text not in ended.stderr], ended.stderr
     assert "Traceback" not in ended.stderr
@@ -85,13 +88,23 @@ def test_HT02_a_port_that_is_taken(tmp_path: Path) -> None:
         config.write_text(json.dumps(_kubeconfig(server="https://127.0.0.1:1")))
         ended = _ended(f"--http-endpoint={address}", f"--kubeconfig={config}")
     assert 1 == ended.returncode
+    assert "Traceback" not in ended.stderr
     assert address in ended.stderr
     assert "in use" in ended.stderr
 
 
+ALONE = {"PATH": "/usr/bin:/bin"}
+"""No cluster around us."""
+
+
+def _said(*words: str) -> subprocess.CompletedProcess[str]:
+    ended = in_process(lambda words: csi_attacher.run(words, "csi-attacher"), *words, environ=ALONE)
+    ended.stderr = _unquoted(ended.stderr)
+    return ended
+
+
 def _ended(*words: str) -> subprocess.CompletedProcess[str]:
-    environ = {"PATH": "/usr/bin:/bin"}  # no cluster around us
-    ended = subprocess.run([CSI_ATTACHER, *words], env=environ, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run([CSI_ATTACHER, *words], env=ALONE, capture_output=True, text=True, timeout=30, check=False)
     ended.stderr = _unquoted(ended.stderr)
     return ended
 
@@ -149,13 +162,13 @@ UNUSABLE: dict[str, tuple[str | dict[str, Any] | None, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", UNUSABLE)
+@each_row("case", UNUSABLE)
 def test_a_kubeconfig_that_can_not_be_used(tmp_path: Path, case: str) -> None:
     content, texts = UNUSABLE[case]
     config = tmp_path / "kubeconfig"
     if content is not None:
         config.write_text(content if isinstance(content, str) else json.dumps(content))
-    ended = _ended(f"--kubeconfig={config}", f"--csi-address={tmp_path}/none.sock")
+    ended = _said(f"--kubeconfig={config}", f"--csi-address={tmp_path}/none.sock")
     assert 1 == ended.returncode, ended.stderr
     assert [] == [text for text in (str(config), *texts) if text not in ended.stderr], ended.stderr
     assert "Traceback" not in ended.stderr

@@ -1,4 +1,6 @@
-"""`mooring binder` as a program: on the embedded server over HTTPS, and two replicas with one Lease. Rights: `test_rights_binder.py`."""
+"""`mooring binder` as a program: on the embedded server over HTTPS, and two replicas with one Lease. Rights:
+`test_rights_binder.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The chart of deploy/chart is what kustomize builds of the other folders, object by object; and each value of it does something."""
+"""The chart of deploy/chart is what kustomize builds of the other folders, object by object; and each value of it does
+something.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ import yaml
 
 from hack.chart.__main__ import chart
 from hack.chart.parts import PARTS
+from mooring.cli.driver import run as new_driver
 from tests.e2e.test_second_driver import BESIDE_A_DRIVER, built, second, workload_of
 from tests.support.builders import Json
-from tests.support.helm import CHART, by_name, only, rendered, run_helm
+from tests.support.helm import CHART, DRIVER, by_name, only, rendered, run_helm
 from tests.support.real import binary
+from tests.support.rows import each_row
 from tests.unit.test_deploy import DEPLOY
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -39,7 +43,7 @@ def test_no_folder_of_deploy_is_missing() -> None:
     assert folders - {"infra-nodes", "secrets", "monitoring"} == set(PARTS)  # these three: below
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each_row("part", PARTS)
 def test_a_part_alone_is_its_kustomization(part: str, tmp_path: Path) -> None:
     ours = by_name(rendered(tmp_path, only(part)))
     assert ours
@@ -52,9 +56,11 @@ def test_by_default_it_is_the_three_that_a_driver_takes(tmp_path: Path) -> None:
     assert by_name(list(unique.values())) == by_name(rendered(tmp_path))
 
 
-@pytest.mark.parametrize("part", BESIDE_A_DRIVER)
+@each_row("part", BESIDE_A_DRIVER)
 def test_a_second_driver_is_a_prefix_and_a_name(part: str, tmp_path: Path) -> None:
-    """As the comments of the kustomizations say; but for the driver's own folder on a node, which has its name there by hand."""
+    """As the comments of the kustomizations say; but for the driver's own folder on a node, which has its name there by
+    hand.
+    """
     ours = rendered(tmp_path, {**only(part), "namePrefix": "second-", "driver": {"name": "second.example.com"}})
     theirs = yaml.safe_load_all(
         yaml.safe_dump_all(built(second(part, tmp_path))).replace("csi.example.com", "second.example.com")
@@ -62,7 +68,7 @@ def test_a_second_driver_is_a_prefix_and_a_name(part: str, tmp_path: Path) -> No
     assert by_name(list(theirs)) == by_name(ours)
 
 
-@pytest.mark.parametrize("part", ["attacher", "controller", "statefulset"])
+@each_row("part", ["attacher", "controller", "statefulset"])
 def test_infrastructure_nodes_are_two_values(part: str, tmp_path: Path) -> None:
     shutil.copytree(DEPLOY, tmp_path / "deploy")
     for file in (tmp_path / "deploy").rglob("kustomization.yaml"):
@@ -92,6 +98,7 @@ def test_the_right_to_some_secrets_is_that_of_deploy_secrets(tmp_path: Path) -> 
     assert role["metadata"]["name"] == binding["roleRef"]["name"]
 
 
+WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet")
 MONITORING = {"rules": "PrometheusRule", "dashboards": "ConfigMap"}
 
 
@@ -105,6 +112,14 @@ def test_alerts_and_dashboards_are_those_of_deploy_monitoring(tmp_path: Path) ->
         rendered(tmp_path, {**only(), "monitoring": {name: {"enabled": True} for name in offered}})
     )
     assert {} == by_name(rendered(tmp_path, only()))
+
+
+def test_the_runbooks_are_where_the_value_says(tmp_path: Path) -> None:
+    rules = {"enabled": True, "runbooks": "https://git.test/mooring/"}
+    (found,) = rendered(tmp_path, {**only(), "monitoring": {"rules": rules}})
+    urls = [one["annotations"]["runbook_url"] for group in found["spec"]["groups"] for one in group["rules"]]
+    assert len(urls) > 5
+    assert {"https://git.test/mooring/docs/runbooks/"} == {url.rpartition("/")[0] + "/" for url in urls}
 
 
 def test_another_socket_and_another_kubelet_are_meant_everywhere(tmp_path: Path) -> None:
@@ -236,9 +251,10 @@ def test_no_value_is_there_that_no_template_reads() -> None:
     assert set() == known - read
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "said"),
     [
+        ({}, "which driver? --set driver.image=IMAGE --set driver.name=NAME"),
         ({"driver": {"nmae": "x"}}, "additional properties 'nmae' not allowed"),
         ({"controller": {"resources": {"csi-atacher": {}}}}, "additional properties 'csi-atacher' not allowed"),
         ({"driver": {"name": "no name"}}, "does not match pattern"),
@@ -255,12 +271,13 @@ def test_no_value_is_there_that_no_template_reads() -> None:
     ],
 )
 def test_what_can_not_be_meant_is_refused(values: Json, said: str, tmp_path: Path) -> None:
-    done = run_helm(tmp_path, "template", "release", CHART, values=values)
+    named = {"driver": {"image": DRIVER}, **values} if values else {}
+    done = run_helm(tmp_path, "template", "release", CHART, values=named)
     assert 0 != done.returncode
     assert said in done.stderr
 
 
-@pytest.mark.parametrize(
+@each_row(
     "values",
     [
         {},
@@ -280,7 +297,27 @@ def test_helm_finds_nothing_to_say(values: Json, tmp_path: Path) -> None:
     assert "[WARNING]" not in done.stdout
 
 
-@pytest.mark.parametrize(
+@each_row(("language", "kinds"), [("python", {"DaemonSet"}), ("go", {"DaemonSet", "Deployment"})])
+def test_the_values_of_a_new_driver_put_it_beside_the_sidecars(language: str, kinds: set[str], tmp_path: Path) -> None:
+    """What `mooring driver new` writes, as it is; and the doctor has nothing to object to."""
+    assert 0 == new_driver(["new", "shelf", f"--folder={tmp_path / language}", f"--language={language}"], "driver")
+    values = yaml.safe_load((tmp_path / language / "values.yaml").read_text())
+    objects = rendered(tmp_path, values)
+    assert by_name(objects)["CSIDriver", "shelf.example.com"]
+    pods = {one["kind"]: one["spec"]["template"]["spec"] for one in objects if one["kind"] in WORKLOADS}
+    assert kinds == pods.keys()
+    for kind, pod in pods.items():
+        images = {one["name"]: one["image"] for one in pod["containers"]}
+        assert "REGISTRY/shelf:0.1.0" == images.pop("driver")
+        assert images
+        assert all(image.startswith("REGISTRY/mooring/mooring") for image in images.values())
+        part = "allInOne" if language == "python" else {"DaemonSet": "node", "Deployment": "controller"}[kind]
+        (driver,) = (one for one in pod["containers"] if one["name"] == "driver")
+        assert values[part]["driver"]["args"] == driver["args"]
+    doctored(objects)
+
+
+@each_row(
     "parts", [("csidriver", "node", "controller"), ("csidriver", "node", "one-process"), ("csidriver", "all-in-one")]
 )
 def test_the_doctor_finds_nothing_wrong_with_it(parts: tuple[str, ...], tmp_path: Path) -> None:
@@ -290,7 +327,12 @@ def test_the_doctor_finds_nothing_wrong_with_it(parts: tuple[str, ...], tmp_path
         "driver": {"image": "registry.test/d:1"},
         "monitoring": {"serviceMonitor": {"enabled": True}},
     }
-    text = yaml.safe_dump_all(rendered(tmp_path, values))
+    doctored(rendered(tmp_path, values))
+
+
+def doctored(objects: list[Json]) -> None:
+    """Asks `mooring doctor`, which may have notes and no more."""
+    text = yaml.safe_dump_all(objects)
     command = [Path(sys.executable).parent / "mooring", "doctor", "-f", "-", "-o", "json"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
     assert 0 == done.returncode, done.stdout + done.stderr

@@ -1,4 +1,6 @@
-"""The chart on servers: taken under the Pod Security Standard `restricted`, installed, upgraded, rolled back and taken away by helm."""
+"""The chart on servers: taken under the Pod Security Standard `restricted`, installed, upgraded, rolled back and taken
+away by helm.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,10 @@ from tests.e2e.test_second_driver import workload_of
 from tests.support.builders import Json
 from tests.support.control_plane import ControlPlane
 from tests.support.embedded import EmbeddedServer
-from tests.support.helm import CHART, only, rendered, run_helm
+from tests.support.helm import CHART, DRIVER, only, rendered, run_helm
 from tests.support.monitoring_kinds import MONITORING_CRDS
 from tests.support.real import run_kubectl
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 from tests.unit.test_deploy import DEPLOY, NEEDS_PRIVILEGE
 from tests.unit.test_images import VERSION
@@ -37,7 +40,9 @@ STANDING = ("controller", "snapshot-controller", "attachdetach", "binder")
 
 
 def restrict(plane: ControlPlane, *also: Json) -> None:
-    """Makes the namespace and what else is given. Tests beside this one may be making the same: whoever is second tries again."""
+    """Makes the namespace and what else is given. Tests beside this one may be making the same: whoever is second tries
+    again.
+    """
     labels = {f"{STANDARD}/enforce": "restricted", f"{STANDARD}/warn": "restricted"}
     text = yaml.safe_dump_all(
         [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}, *also]
@@ -62,7 +67,7 @@ def dry_run(plane: ControlPlane, objects: list[Json]) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if part not in NEEDS_PRIVILEGE])
+@each_row("part", [part for part in PARTS if part not in NEEDS_PRIVILEGE])
 def test_the_server_takes_it_without_a_warning(
     control_plane: ControlPlane, namespace: str, part: str, tmp_path: Path
 ) -> None:
@@ -76,7 +81,7 @@ def test_the_server_takes_it_without_a_warning(
     ]
 
 
-@pytest.mark.parametrize("part", sorted(NEEDS_PRIVILEGE))
+@each_row("part", sorted(NEEDS_PRIVILEGE))
 def test_what_mounts_is_taken_with_a_warning_and_needs_another_namespace(
     control_plane: ControlPlane, namespace: str, part: str, tmp_path: Path
 ) -> None:
@@ -156,7 +161,9 @@ def _tag(plane: ControlPlane) -> set[str]:
 def test_a_release_lives_in_a_restricted_namespace(
     new_control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:
-    """Its pods are admitted, a drain leaves one of two, and install, upgrade, rollback and uninstall do what they say."""
+    """Its pods are admitted, a drain leaves one of two, and install, upgrade, rollback and uninstall do what they
+    say.
+    """
     plane = new_control_plane()
     plane.start_controllers(*CONTROLLERS)
     restrict(plane)
@@ -168,7 +175,7 @@ def test_a_release_lives_in_a_restricted_namespace(
         assert "restricted" not in done.stderr, done.stderr
         return done.stdout
 
-    values = only(*STANDING)
+    values = {**only(*STANDING), "driver": {"image": DRIVER}}
     helm("install", "release", CHART, values=values)
     eventually(lambda: len(pods(plane)) == 2 * len(STANDING), 60, "all pods are admitted")
     _run_all(plane)
@@ -218,7 +225,9 @@ def test_the_part_that_the_embedded_server_has_kinds_for_is_installed_there(tmp_
     """A laptop's server has no DaemonSets, NetworkPolicies and roles: helm says so, and installs the CSIDriver."""
     with EmbeddedServer(tmp_path / "server") as server:
         to_it = [f"--kubeconfig={server.kubeconfig}", "--namespace=storage"]
-        refused = run_helm(tmp_path, "install", "whole", CHART, *to_it, "--create-namespace", values={})
+        refused = run_helm(
+            tmp_path, "install", "whole", CHART, *to_it, "--create-namespace", values={"driver": {"image": DRIVER}}
+        )
         assert 'no matches for kind "NetworkPolicy"' in refused.stderr
         for verb, has_room in (("install --create-namespace", True), ("upgrade", False)):
             values = {**only("csidriver"), "driver": {"name": "chart.test"}, "storageCapacity": has_room}

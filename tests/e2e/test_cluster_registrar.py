@@ -1,6 +1,7 @@
 """`cluster-driver-registrar` as a process, on the real API server: each sentence of its contract, and its rights.
 
-The object's two minutes are those of tests/unit/cluster_registrar, in virtual time; here an object is changed before the program starts.
+The object's two minutes are those of tests/unit/cluster_registrar, in virtual time; here an object is changed before
+the program starts.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from typing import Any
 
 import pytest
 
+from mooring.cli import cluster_registrar
 from mooring.csi.errors import DriverError
 from mooring.driver.server import serving
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import Json
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy, Refuse, Reset, fault_proxy
+from tests.support.in_process import in_process
 from tests.support.programs import Program
 from tests.support.rights import Manifest, acting_as, just, refused
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC, ScriptedDriver
 
 SCRIPT = Path(sys.executable).with_name("cluster-driver-registrar")
@@ -344,7 +348,7 @@ async def test_CDR1_without_the_right_to_read_a_present_object_that_is_said(cont
         assert before == await world.found()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flags", "code", "text"),
     [
         (["--version"], 0, "v"),
@@ -356,9 +360,14 @@ async def test_CDR1_without_the_right_to_read_a_present_object_that_is_said(cont
     ids=["version", "unknown", "deprecated", "no-socket", "no-cluster"],
 )
 def test_CDR1_the_exit_codes_of_flags(flags: list[str], code: int, text: str) -> None:
-    done = subprocess.run([SCRIPT, *flags], capture_output=True, text=True, timeout=60, check=False)
+    done = in_process(lambda words: cluster_registrar.run(words, "cluster-driver-registrar"), *flags)
     assert code == done.returncode
     assert text in done.stdout + done.stderr
+
+
+def test_CDR1_the_exit_code_is_that_of_the_process() -> None:
+    done = subprocess.run([SCRIPT, "--no-such"], capture_output=True, text=True, timeout=60, check=False)
+    assert 2 == done.returncode
 
 
 async def _asked(world: World, verb: str) -> None:

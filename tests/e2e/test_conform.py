@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,13 +12,20 @@ from xml.etree import ElementTree
 
 import pytest
 
+from mooring.cli import mooring as command
 from tests.support import mount_driver
+from tests.support.in_process import in_process
 from tests.support.mooring_dev import needs_mounts
+from tests.support.programs import PYTHON
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.slow]
 
-PLAIN = f"{sys.executable} -c 'from tests.support import broken_drivers, mount_driver; mount_driver.main(broken_drivers.PlainFolder)'"
+PLAIN = (
+    f"{PYTHON} -c 'from tests.support import broken_drivers, mount_driver; "
+    "mount_driver.main(broken_drivers.PlainFolder)'"
+)
 MOORING = [sys.executable, "-m", "mooring.cli.mooring"]
 
 
@@ -35,7 +43,7 @@ def hostpath(folder: Path, *flags: str) -> str:
         "--node-id={node}",
         *flags,
     ]
-    return " ".join(words)
+    return shlex.join(words)
 
 
 @pytest.mark.long
@@ -52,9 +60,7 @@ def test_a_driver_that_forgets_its_volumes_when_it_is_killed_is_caught(tmp_path:
     """Each of its processes begins with an empty folder."""
     needs_mounts()
     script = tmp_path / "forgets"
-    program = " ".join(
-        [*MOORING, "driver", "hostpath", '--endpoint="unix://$1"', f'--state="{tmp_path}/$$"', "--node-id=n"]
-    )
+    program = f'{shlex.join(MOORING)} driver hostpath --endpoint="unix://$1" --state="{tmp_path}/$$" --node-id=n'
     script.write_text(f"#!/bin/sh\nexec {program}\n")
     script.chmod(0o755)
     done = conform(
@@ -81,7 +87,7 @@ def test_the_drivers_disk_is_full_for_a_while_and_nothing_is_lost(tmp_path: Path
         name: one["result"] for name, one in checks.items()
     }
     assert "busy" in checks["readonly-disk"]["note"]
-    assert [] == list((tmp_path / "state").iterdir()), "what is below the disk stayed as it was"
+    assert not (tmp_path / "state").exists(), "the folder below the disk was this run's own"
 
 
 def test_many_volumes_tell_how_far_they_are(tmp_path: Path) -> None:
@@ -99,9 +105,7 @@ def test_a_driver_that_does_not_start_again_is_caught_with_its_last_words(tmp_pa
     """As csi-driver-host-path 1.18 after a kill that cut its state file short. The later checks don't wait for it."""
     needs_mounts()
     script = tmp_path / "once"
-    program = " ".join(
-        [*MOORING, "driver", "hostpath", '--endpoint="unix://$1"', f'--state="{tmp_path}/state"', "--node-id=n"]
-    )
+    program = f'{shlex.join(MOORING)} driver hostpath --endpoint="unix://$1" --state="{tmp_path}/state" --node-id=n'
     script.write_text(
         f"#!/bin/sh\nmkdir {tmp_path}/started || {{ echo the state file ends too early; exit 3; }}\nexec {program}\n"
     )
@@ -155,7 +159,7 @@ def test_a_seed_is_an_order_of_its_own_and_repeats(tmp_path: Path) -> None:
     assert first != order(8)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("output", "sign"), [("tap", "not ok "), ("junit", "<failure"), ("json", '"CSI511"'), ("text", "By hand: mkdir -p")]
 )
 def test_a_driver_that_does_not_mount_is_caught(
@@ -170,12 +174,15 @@ def test_a_driver_that_does_not_mount_is_caught(
         assert "1" == ElementTree.fromstring(done.stdout).get("failures")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "said"),
     [
         ((), "name one driver"),
         (("nonsense",), "none of the three forms"),
         (("unix:///nowhere.sock", "--data-folder=/nowhere"), "this run must start the driver"),
+        (("unix:///nowhere.sock", "--node-name=n1"), "node-name: name two nodes, as in --node-name n1 --node-name n2"),
+        (("unix:///nowhere.sock", "--node-name=n1,n1"), "node-name: name two nodes"),
+        (("unix:///nowhere.sock", "--node-name=n1,n2"), "node-name: this run has not started the driver"),
         (("unix:///nowhere.sock", "--access-type=file"), "access-type: must be mount or block, got 'file'"),
         (
             ("unix:///nowhere.sock", "--only=no-such-check"),
@@ -187,9 +194,13 @@ def test_a_driver_that_does_not_mount_is_caught(
     ],
 )
 def test_wrong_use_is_told_with_exit_code_2(words: tuple[str, ...], said: str) -> None:
-    done = conform(*words)
+    done = in_process(command.run, "conform", *words)
     assert 2 == done.returncode
     assert said in done.stderr
+
+
+def test_a_process_that_was_used_wrongly_ends_with_2() -> None:
+    assert 2 == conform("nonsense").returncode
 
 
 def test_the_list_of_checks_is_json_for_programs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from tests.support import ill_drivers
 from tests.support.mooring_dev import needs_mounts
 from tests.support.mount_driver import FOLDER
+from tests.support.programs import PYTHON
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.slow]
 
@@ -26,7 +29,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def conform(driver: str, *words: str) -> subprocess.CompletedProcess[str]:
-    command = f"{sys.executable} -m tests.support.ill_drivers {driver} --endpoint unix://{{socket}} --node {{node}}"
+    command = f"{PYTHON} -m tests.support.ill_drivers {driver} --endpoint unix://{{socket}} --node {{node}}"
     return subprocess.run(
         [*MOORING, "conform", command, "--volume-mib=1", *words],
         capture_output=True,
@@ -109,8 +112,41 @@ def test_a_fault_that_only_a_process_with_mounts_shows_is_named_by_its_rule_and_
     assert [] == found["notDeleted"]
 
 
+def test_a_driver_that_looks_its_nodes_up_is_asked_about_two_that_it_knows() -> None:
+    checks = "--only=unpublish-from-another-node,unpublish-from-second-node,publish-to-two-nodes"
+    assert "node conform-node not found" in conform("LooksItsNodesUp", checks).stderr
+    found = report("LooksItsNodesUp", checks, "--node-name=worker-1", "--node-name=worker-2")
+    assert {"unpublish-from-another-node": "kept", "unpublish-from-second-node": "broken"} | {
+        "publish-to-two-nodes": "kept"
+    } == {one["name"]: one["result"] for one in found["checks"]}
+    assert {"CSI310"} == numbers(found)
+    done = conform("LooksItsNodesUp", checks, "--node-name=worker-1,worker-7")
+    assert "publish-to-two-nodes  no second process of the driver answers" in done.stdout
+    assert "needs the names of two: --node-name" in done.stdout
+
+
+def test_nothing_stays_in_tmp_however_a_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no volume is emptied through a mount that the driver has left."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    found = report("LeavesItsMounts", "--only=life,long-paths")
+    assert {"CSI525"} == numbers(found)
+    assert ["hello"] == [page.read_text() for page in (tmp_path / "volumes").rglob("page")][:1]
+    assert [] == list(temporary.iterdir())
+    assert 2 == subprocess.run([*MOORING, "conform", "false {socket}"], capture_output=True, check=False).returncode
+    assert [] == list(temporary.iterdir())
+    command = f"{PYTHON} -m tests.support.ill_drivers LeavesItsMounts --endpoint unix://{{socket}} --node {{node}}"
+    with subprocess.Popen([*MOORING, "conform", command], stdout=subprocess.PIPE, text=True) as running:
+        eventually(lambda: list(temporary.glob("conform-*/pods/2")), 60, "a path is made")
+        running.send_signal(signal.SIGINT)
+        output, _ = running.communicate(timeout=100)
+    assert (1, True) == (running.returncode, "the run did not come to its end" in output)
+    assert [] == list(temporary.iterdir())
+
+
 def test_a_command_that_does_not_name_its_node_is_no_fault_of_the_driver() -> None:
-    command = f"{sys.executable} -m tests.support.ill_drivers SameIdOnEachNode --endpoint unix://{{socket}}"
+    command = f"{PYTHON} -m tests.support.ill_drivers SameIdOnEachNode --endpoint unix://{{socket}}"
     words = [*MOORING, "conform", command, "--only=node-id-of-another-node"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert 0 == done.returncode, done.stdout

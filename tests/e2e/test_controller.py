@@ -1,4 +1,6 @@
-"""`mooring controller`: the life of a claim and its attachment by one process, on the embedded API server and on the real one."""
+"""`mooring controller`: the life of a claim and its attachment by one process, on the embedded API server and on the
+real one.
+"""
 
 from __future__ import annotations
 
@@ -71,21 +73,6 @@ async def test_one_watch_of_a_kind_serves_all_controllers(config: Path, folder: 
             await world.whole_life("pod", node)
         assert dict.fromkeys(READ_ONCE, 1) == count_of(proxy, "watch")
         assert dict.fromkeys(READ_ONCE - ASKED_ANEW, 1) == count_of(proxy, "list", without={"", *ASKED_ANEW})
-
-
-async def test_an_attachment_takes_one_write_less_than_of_two_processes(config: Path, folder: Path) -> None:
-    """It is made with the attacher's finalizer and the node's id. Of a node without the driver, or for another driver, it is not."""
-    async with fault_proxy(config, folder / "proxy") as proxy, a_world(config, folder) as world:
-        node = await world.make_place()
-        async with world.controller(proxy.kubeconfig, "log", ALL):
-            await world.make_consumer()
-            pv = await world.in_use("pod", node)
-            about = [(one.verb, one.resource) for one in proxy.writes() if one.resource.startswith("volumeattachments")]
-            assert [("create", "volumeattachments"), ("patch", "volumeattachments/status")] == about
-            made = await world.get(VOLUME_ATTACHMENTS, world.attachment(pv, node))
-            assert [f"external-attacher/{world.driver.replace('.', '-')}"] == made["metadata"]["finalizers"]
-            assert {"csi.alpha.kubernetes.io/node-id": f"id-of-{node}"} == made["metadata"]["annotations"]
-            await world.end_of("pod", node)
 
 
 async def test_of_a_foreign_drivers_volume_the_attachment_is_left_to_its_own_attacher(

@@ -1,4 +1,6 @@
-"""`mooring controller` with all sidecars of a driver: growth, classes and snapshots beside attachments and volumes, in one process."""
+"""`mooring controller` with all sidecars of a driver: growth, classes and snapshots beside attachments and volumes, in
+one process.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ ASKED = ASKED_ANEW | {"volumesnapshots"}
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.long])])
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A kubeconfig with a token, for an API server of the test's own: it gets the kinds of snapshots, which others have to miss."""
+    """A kubeconfig with a token, for an API server of the test's own: it gets the kinds of snapshots, which others have
+    to miss.
+    """
     if request.param == "real":
         start: Callable[..., ControlPlane] = request.getfixturevalue("new_control_plane")
         yield start().token_kubeconfig()

@@ -64,12 +64,16 @@ def pod_runs(node: str) -> list[str]:
     ]
 
 
+def in_any_order(one: str, other: str) -> str:
+    """Both, which happen at once."""
+    return rf"(?s:{one}.*?{other}|{other}.*?{one})"
+
+
 def leaves(node: str) -> list[str]:
     """A volume, a node that runs."""
     return [
         rf"CSI → {node} +NodeUnpublishVolume .*→ OK",
-        rf"{node} → API +delete pods/{POD}",
-        rf"CSI → {node} +NodeUnstageVolume .*→ OK",
+        in_any_order(rf"{node} → API +delete pods/{POD}", rf"CSI → {node} +NodeUnstageVolume [^\n]*→ OK"),
         rf"attach-detach → API +delete volumeattachments/{VA}",
         rf"CSI → driver +ControllerUnpublishVolume node_id={node} .*→ OK",
         rf"attacher → API +patch volumeattachments/{VA}: remove",
@@ -77,9 +81,13 @@ def leaves(node: str) -> list[str]:
     ]
 
 
-EVICTED = "no call failed|status.phase=Failed|FailedAttachVolume: Multi-Attach error for volume|(Controller|Node)ResizeError|ModifyVolumeError"
-"""No failures: the count at the end, the pod that did not live as long as its node, one that comes before its volume is free, and
-conditions that are taken off."""
+EVICTED = (
+    "no call failed|status.phase=Failed|FailedAttachVolume: Multi-Attach error for "
+    "volume|(Controller|Node)ResizeError|ModifyVolumeError|^NOT SHOWN: .*"
+)
+"""No failures: the count at the end, the pod that did not live as long as its node, one that comes before its volume is
+free, conditions that are taken off, and what this user may not have.
+"""
 READ = r'ok: greeting.txt says "written by the first pod"'
 EMPTY = r"ok: nothing is mounted below the folder of [\w-]+'s agent, and no folder of a pod or a volume is left in it"
 
@@ -113,7 +121,9 @@ def changes(node: str) -> list[str]:
 
 
 def story(first: str, other: str) -> list[str]:
-    """first: the node that the scheduler chose for the first pod. Together what happens at once, one after the other what follows."""
+    """first: the node that the scheduler chose for the first pod. Together what happens at once, one after the other
+    what follows.
+    """
     return [
         r"server +answers on https://127\.0\.0\.1:\d+",
         r"attacher → API +watches .*volumeattachments",
@@ -133,6 +143,7 @@ def story(first: str, other: str) -> list[str]:
         r"n1 → API +create csinodes/n1",
         r"CSI → n2 +NodeGetInfo +→ node_id=n2",
         r"ok: the CSINodes of n1 and n2 name the driver hostpath.csi.mooring",
+        r"A claim asks for a volume: the binder says .*, the provisioner has it made, the binder binds",
         r"demo → API +create persistentvolumeclaims/demo-claim",
         r"binder → API +replace persistentvolumeclaims/demo-claim ",
         rf"CSI → driver +CreateVolume .*name={PVC} .*→ .*volume_id=vol-",
@@ -154,7 +165,10 @@ def story(first: str, other: str) -> list[str]:
         rf"power +{other} is off: its agent and its driver are gone, and nothing is mounted there",
         rf"node-health → API +patch nodes/{other}/status: .*Unknown",
         rf"node-health → API +patch nodes/{other}: add /spec/taints .*unreachable",
-        rf"ok: {other} is Unknown and unreachable, \d+ ms after the cut \(here --node-monitor-grace-period=2s, not the usual 50s\)",
+        (
+            rf"ok: {other} is Unknown and unreachable, \d+ ms after the cut \(here --node-monitor-grace-period=2s, "
+            r"not the usual 50s\)"
+        ),
         rf"ok: the driver, its state file and its folder agree: the volume is on {other}",
         rf"demo → API +patch nodes/{other}: .*node.kubernetes.io/out-of-service",
         rf"node-health → API +delete pods/{POD}",
@@ -179,7 +193,10 @@ def story(first: str, other: str) -> list[str]:
         rf"provisioner → API +delete persistentvolumes/{PVC}",
         r"ok: the claim and the PersistentVolume are gone",
         r"ok: the driver, its state file and its folders agree: there is no volume",
-        r"ok: the API server has no Deployment, no ReplicaSet, no Pod, no PersistentVolumeClaim, no PersistentVolume, no VolumeAttach",
+        (
+            r"ok: the API server has no Deployment, no ReplicaSet, no Pod, no PersistentVolumeClaim, no "
+            r"PersistentVolume, no VolumeAttach"
+        ),
         EMPTY,
         EMPTY,
         r"ok: /proc/self/mountinfo is as it was before the first pod",

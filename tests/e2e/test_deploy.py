@@ -1,4 +1,6 @@
-"""What deploy/ offers stands beside each other in one cluster, and works there: the real server, controllers and scheduler roll it out."""
+"""What deploy/ offers stands beside each other in one cluster, and works there: the real server, controllers and
+scheduler roll it out.
+"""
 
 from __future__ import annotations
 

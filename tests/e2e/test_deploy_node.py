@@ -1,4 +1,5 @@
-"""What deploy/node offers works on a node as it stands: the real server and controllers roll it out, and the driver is registered.
+"""What deploy/node offers works on a node as it stands: the real server and controllers roll it out, and the driver is
+registered.
 
 The kubelet's containers are those of tests/support/kubelet.py, its registration of plugins is that of Mooring's agent.
 """

@@ -1,4 +1,6 @@
-"""Issue 27, A.4: the other ways to stand that the design documents recommend, as kubectl builds them and the real server takes them."""
+"""Issue 27, A.4: the other ways to stand that the design documents recommend, as kubectl builds them and the real
+server takes them.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from tests.e2e.test_second_driver import built, workload_of
 from tests.support.builders import Json
 from tests.support.control_plane import ControlPlane
 from tests.support.real import run_kubectl
+from tests.support.rows import each_row
 from tests.unit.test_deploy import DEPLOY
 from tests.unit.test_images import workload
 
@@ -39,7 +42,7 @@ def namespaces(control_plane: ControlPlane) -> None:
 
 
 @pytest.mark.usefixtures("namespaces")
-@pytest.mark.parametrize("part", ["all-in-one", "csidriver", "secrets", "statefulset"])
+@each_row("part", ["all-in-one", "csidriver", "secrets", "statefulset"])
 def test_the_server_takes_it(control_plane: ControlPlane, part: str) -> None:
     done = run_kubectl(control_plane.kubeconfig(), "apply", "-k", str(DEPLOY / part), "--dry-run=server")
     assert 0 == done.returncode, done.stderr
@@ -67,7 +70,7 @@ def test_the_all_in_one_takes_of_the_controller_the_account_with_its_rights() ->
     assert "csi-controller" == workload_of(ours)["spec"]["template"]["spec"]["serviceAccountName"]
 
 
-@pytest.mark.parametrize("part", [*HAVE_A_PLACE, "statefulset"])
+@each_row("part", [*HAVE_A_PLACE, "statefulset"])
 def test_a_line_places_it_on_infrastructure_nodes(part: str, tmp_path: Path) -> None:
     """The line that stands there as a comment; that of the controller counts for its variants."""
     shutil.copytree(DEPLOY, tmp_path / "deploy")

@@ -1,4 +1,6 @@
-"""Issue 27, A.4: the StatefulSet and the DaemonSet with all in it are rolled out on a node, serve a claim, and publish capacity."""
+"""Issue 27, A.4: the StatefulSet and the DaemonSet with all in it are rolled out on a node, serve a claim, and publish
+capacity.
+"""
 
 from __future__ import annotations
 

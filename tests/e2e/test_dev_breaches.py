@@ -1,4 +1,6 @@
-"""`mooring dev` names the rules of CSI that a driver breaks, as soon as it breaks them, and a good driver breaks none."""
+"""`mooring dev` names the rules of CSI that a driver breaks, as soon as it breaks them, and a good driver breaks
+none.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mooring.conform.book.rule import verdict
+from mooring.conform.book.watcher import BOOK
 from tests.e2e.test_dev_drivers import CLASS, OWN_CLAIM
 from tests.e2e.test_dev_pods import Kubectl, pod
 from tests.support import mount_driver
@@ -70,7 +74,7 @@ def test_a_breach_is_told_with_what_follows_from_it_and_how_to_mend_it(
     assert {broken.breaks} == broken_rules(output)
     assert "Kubernetes: " in output
     assert "Mend: " in output
-    assert "The driver broke 1 rule of CSI:\n" in output
+    assert f"The driver {verdict([BOOK[broken.breaks]])}:\n" in output
 
 
 @pytest.mark.parametrize("flags", [(), ("--browser",)], ids=["alone", "behind proxies"])

@@ -1,4 +1,6 @@
-"""`mooring dev --browser` in a real browser: it shows nodes, volumes and calls; its buttons kill nodes, make faults, speed up time."""
+"""`mooring dev --browser` in a real browser: it shows nodes, volumes and calls; its buttons kill nodes, make faults,
+speed up time.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from mooring.conform.book.watcher import BOOK
+from tests.e2e.test_dev_drivers import OWN_CLAIM
 from tests.e2e.test_dev_pods import CLAIM, Kubectl, pod
+from tests.support import mount_driver
+from tests.support.broken_drivers import NotIdempotent
 from tests.support.browser import Page, page_of
 from tests.support.mooring_dev import dev, needs_mounts, page_address
 from tests.support.waiting import eventually
@@ -16,7 +22,7 @@ from tests.support.waiting import eventually
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 NODE = "[...document.querySelectorAll('#nodes tr')].find(row => row.cells[0].textContent === '{name}')"
-CALLS = "return [...document.querySelectorAll('.arrow span')].map(one => one.title.split(' ')[0])"
+CALLS = "return [...document.querySelectorAll('.arrow button')].map(one => one.title.split(' ')[0])"
 AT_S = "return parseFloat(document.getElementById('time').textContent)"
 
 
@@ -54,6 +60,29 @@ def test_the_page_shows_the_plane_kills_a_node_and_lets_a_minute_pass_in_a_secon
         kubectl("delete", "pod", "pod", "--timeout=20s")
         kubectl("delete", "pvc", "claim", "--timeout=20s")
         eventually(lambda: not kubectl.left(), 20, "no pod, no attachment, no volume")
+
+
+def test_a_call_opens_to_its_full_text_and_a_broken_rule_leads_to_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(mount_driver.FOLDER, str(tmp_path / "volumes"))
+    driver = f"--driver=tests.support.broken_drivers:{NotIdempotent.__name__}"
+    with dev(tmp_path, "--browser", driver) as (program, config), page_of(page_address(program), tmp_path) as page:
+        Kubectl(config).apply(OWN_CLAIM)
+        broken = NotIdempotent.breaks
+        page.until(f"return document.querySelector('#breaches a')?.textContent === '{broken}'", 30, "it is shown")
+        page.run("document.querySelector('#breaches a').click()")
+        rule = page.run("return document.querySelector('dt:target').nextSibling.textContent")
+        assert BOOK[broken].asks in rule
+        assert BOOK[broken].mend in rule
+        assert BOOK[broken].source == page.run("return document.querySelector('#rules dd a').href")
+        call = "[...document.querySelectorAll('.arrow button')].find(one => one.title.startsWith('CreateVolume'))"
+        page.run(f"{call}.click()")
+        full = page.run("return document.querySelector('.full').textContent")
+        assert '"required_bytes": 16777216' in full
+        assert '\n→ {\n  "volume"' in full
+        page.run(f"{call}.click()")
+        assert page.run("return document.querySelector('.full')") is None
 
 
 def six_minutes_pass_in_seconds(page: Page) -> None:

@@ -1,4 +1,6 @@
-"""`mooring dev --driver`: somebody's own driver in each of its forms has pods on its volumes; what is wrong with one is told at once."""
+"""`mooring dev --driver`: somebody's own driver in each of its forms has pods on its volumes; what is wrong with one is
+told at once.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from mooring.cli import mooring as command
 from tests.e2e.test_dev_pods import CLAIM, Kubectl, mounts_seen_by, pod
 from tests.support import mount_driver
 from tests.support.folder_driver import FolderDriver
+from tests.support.in_process import in_process
 from tests.support.mooring_dev import MOORING, Within, as_it_is, dev, dev_to_kill, needs_mounts
 from tests.support.mount_namespace import MountNamespace
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -176,7 +181,7 @@ def test_a_driver_without_a_node_service_has_volumes_and_no_running_pods(tmp_pat
 SLOW = f"{shlex.join([mount_driver.COMMAND[0], '-c', 'import time; time.sleep(60)'])} {{socket}}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flags", "code", "problem"),
     [
         (["--driver=tests.support.mount_driver:MountDrive"], 1, "has no class 'MountDrive': did you mean MountDriver?"),
@@ -206,7 +211,10 @@ SLOW = f"{shlex.join([mount_driver.COMMAND[0], '-c', 'import time; time.sleep(60
         (
             ["--driver=./driver"],
             2,
-            "'./driver' is none of the three forms: unix:///path/of.sock (or the path alone), module:Class (or ./file.py:Class), or a",
+            (
+                "'./driver' is none of the three forms: unix:///path/of.sock (or the path alone), module:Class (or "
+                "./file.py:Class), or a"
+            ),
         ),
         (["--driver=unix:///a.sock", "--nodes=2"], 2, "one socket is one node's, and there are 2: take --nodes=1"),
         (
@@ -237,14 +245,18 @@ SLOW = f"{shlex.join([mount_driver.COMMAND[0], '-c', 'import time; time.sleep(60
         ),
         (["--nodes=1000"], 2, "nodes: must be between 1 and 100"),
     ],
+    parts=4,
+    fresh=[folder],
 )
 def test_what_is_wrong_is_told_in_a_line_with_the_next_step(
     tmp_path: Path, flags: list[str], code: int, problem: str
 ) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [*MOORING, "dev", *flags], capture_output=True, text=True, timeout=60, check=False, env=environment
-    )
+    if code == 2:  # of its flags alone
+        done = in_process(command.run, "dev", *flags, environ=environment)
+    else:
+        words = [*MOORING, "dev", *flags]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert (code, True) == (done.returncode, problem in done.stderr), done.stdout + done.stderr
     assert ("Broken" in flags[0]) is ("Traceback" in done.stderr), "an author's own error has its place"
     assert [] == [name for name in os.listdir(tmp_path) if name != "volumes"], "nothing of dev is left"

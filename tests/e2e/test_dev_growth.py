@@ -1,4 +1,6 @@
-"""Growth and snapshots in `mooring dev`: sizes that come back, a folder that is used again, and a plane without snapshots."""
+"""Growth and snapshots in `mooring dev`: sizes that come back, a folder that is used again, and a plane without
+snapshots.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,8 @@ class Bare(Plugin):
     name = "bare.csi.test"
 
     async def create_volume(self, request):
-        return csi.CreateVolumeResponse(volume={"volume_id": request.name, "capacity_bytes": request.capacity_range.required_bytes})
+        size = request.capacity_range.required_bytes
+        return csi.CreateVolumeResponse(volume={"volume_id": request.name, "capacity_bytes": size})
 
     async def delete_volume(self, request):
         return csi.DeleteVolumeResponse()

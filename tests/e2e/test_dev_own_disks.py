@@ -1,4 +1,6 @@
-"""Disks that a pod itself names, in `mooring dev` under the driver that took over (27 A1): attached, staged, mounted, and taken back."""
+"""Disks that a pod itself names, in `mooring dev` under the driver that took over (27 A1): attached, staged, mounted,
+and taken back.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Nodes of `mooring dev` that die and come back, from another terminal: volumes follow by rule, and nothing is attached twice."""
+"""Nodes of `mooring dev` that die and come back, from another terminal: volumes follow by rule, and nothing is attached
+twice.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from mooring.cli import mooring as command
 from mooring.driver.hostpath.statefile import read_state
 from tests.e2e.test_dev_drivers import COMMAND, OWN_CLAIM, processes_with
 from tests.e2e.test_dev_pods import (
@@ -26,7 +29,9 @@ from tests.e2e.test_dev_pods import (
     pods_volume,
 )
 from tests.support import mount_driver
+from tests.support.in_process import in_process
 from tests.support.mooring_dev import dev, needs_mounts, turned
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -191,10 +196,10 @@ def _said(answer: tuple[int, str], text: str) -> tuple[int, bool]:
     return code, True
 
 
-NOBODY: Final = "no mooring dev is found: set KUBECONFIG as its start says, or give its folder, as in --state DIR"
+NOBODY: Final = "no mooring dev is found: set KUBECONFIG as its start says"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "code", "problem"),
     [
         (["n1"], 1, NOBODY),
@@ -206,13 +211,30 @@ NOBODY: Final = "no mooring dev is found: set KUBECONFIG as its start says, or g
         (["n1", "--states=x"], 2, "did you mean --state?"),
     ],
 )
-@pytest.mark.parametrize("word", ["kill-node", "revive-node"])
+@each_row("word", ["kill-node", "revive-node"])
 def test_who_asks_for_what_is_not_there_is_told(
     tmp_path: Path, word: str, words: list[str], code: int, problem: str
 ) -> None:
-    found, text = turned(word, *words, tmp=tmp_path)
-    assert (code, True) == (found, problem in text), text
+    alone = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    done = in_process(command.run, "dev", word, *words, environ={**alone, "TMPDIR": str(tmp_path)})
+    text = done.stdout + done.stderr
+    assert (code, True) == (done.returncode, problem in text), text
     assert re.match(rf"mooring dev {word}: ", text)
+
+
+def test_a_call_by_hand_finds_the_driver_of_the_node_and_the_pods_volume(tmp_path: Path) -> None:
+    needs_mounts()
+    with dev(tmp_path, "--nodes=2") as (_, config):
+        kubectl = Kubectl(config)
+        kubectl.apply(CLAIM, pod(node="n2"))
+        kubectl.ready("pod")
+        handle = kubectl("get", "pv", "-o", "jsonpath={.items[0].spec.csi.volumeHandle}")
+        words = ("call", "NodeGetVolumeStats", f"volume_id={handle}", "--node=n2")
+        environ = {name: value for name, value in os.environ.items() if name != "CSI_ENDPOINT"}
+        done = in_process(command.run, *words, environ={**environ, "KUBECONFIG": str(config)})
+        assert (0, True) == (done.returncode, "unit: BYTES" in done.stdout), done.stdout + done.stderr
+        uid = kubectl("get", "pod", "pod", "-o", "jsonpath={.metadata.uid}")
+        assert f"# volume_path: {config.parent}/nodes/n2/pods/{uid}/volumes/" in done.stderr
 
 
 def test_a_dev_that_was_killed_is_not_there(tmp_path: Path) -> None:
@@ -220,7 +242,8 @@ def test_a_dev_that_was_killed_is_not_there(tmp_path: Path) -> None:
     stale = tmp_path / "run" / "power"
     _left_behind(stale)
     code, text = turned("kill-node", "n1", f"--state={tmp_path}")
-    assert (1, f"mooring dev kill-node: no mooring dev runs on '{tmp_path}'\n") == (code, text)
+    problem = f"mooring dev kill-node: no mooring dev runs on '{tmp_path}': give the folder of one that runs\n"
+    assert (1, problem) == (code, text)
     with dev(tmp_path, f"--state={tmp_path}"):
         assert 0 == turned("kill-node", "n1", f"--state={tmp_path}")[0], "a new one takes its place"
 

@@ -1,4 +1,6 @@
-"""What people paste, in `mooring dev`: Deployments, StatefulSets with their claims, Jobs; and all of it after a kill of the whole."""
+"""What people paste, in `mooring dev`: Deployments, StatefulSets with their claims, Jobs; and all of it after a kill of
+the whole.
+"""
 
 from __future__ import annotations
 

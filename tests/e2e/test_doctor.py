@@ -1,4 +1,5 @@
-"""`mooring doctor` (issue 29) on a real control plane: a set that is broken on purpose is healed by what the findings say.
+"""`mooring doctor` (issue 29) on a real control plane: a set that is broken on purpose is healed by what the findings
+say.
 
 An audit log shows that it only reads, and that the API server sent no data of a secret.
 """
@@ -50,7 +51,9 @@ def worth(findings: list[Json]) -> dict[str, Json]:
 
 
 def sick() -> list[Json]:
-    """The attacher lacks a right, the snapshot kinds are missing, and classes name a driver and a secret that nobody has."""
+    """The attacher lacks a right, the snapshot kinds are missing, and classes name a driver and a secret that nobody
+    has.
+    """
     objects = [
         one for one in healthy() if one["kind"] not in ("CustomResourceDefinition", "StorageClass", "Deployment")
     ]

@@ -1,4 +1,5 @@
-"""Many growths and snapshots at once, an array that cannot be trusted, leaders that are killed: each ends well, or says why not.
+"""Many growths and snapshots at once, an array that cannot be trusted, leaders that are killed: each ends well, or says
+why not.
 
 200 of each in process. On the servers 20 in the suite, and 200 by `make storm` or with STORM_GROWTHS=200.
 """

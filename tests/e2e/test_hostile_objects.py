@@ -1,4 +1,6 @@
-"""Objects and drivers that say outrageous things: carried faithfully or refused in words, on every road, and everybody else is served."""
+"""Objects and drivers that say outrageous things: carried faithfully or refused in words, on every road, and everybody
+else is served.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tests.support.builders import a_csi_node, a_held_pv, a_secret, a_va
 from tests.support.scripted_driver import PUBLISH, Fail
 
 SOON = "--retry-interval-start=100ms"
-STRANGE = "\x00\x01\x1b[31m\r\n\t\"'\\`$(x)%s{} \u202e\ufdfa\u2603\U0001f6a2 e\u0301"  # control, quotes, right to left, wide, combined
+# control, quotes, right to left, wide, combined
+STRANGE = "\x00\x01\x1b[31m\r\n\t\"'\\`$(x)%s{} \u202e\ufdfa\u2603\U0001f6a2 e\u0301"
 MEBIBYTE = 2**20
 
 

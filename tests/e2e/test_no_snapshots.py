@@ -1,4 +1,6 @@
-"""The provisioner on a real cluster that lacks the kinds of snapshots at first: all else works, and what comes later is noticed."""
+"""The provisioner on a real cluster that lacks the kinds of snapshots at first: all else works, and what comes later is
+noticed.
+"""
 
 from __future__ import annotations
 
@@ -39,4 +41,7 @@ def _missing(world: Provisioning) -> str:
     """In external-provisioner's words, to the last letter."""
     name = world("snapshot")
     why = f"the server could not find the requested resource (get volumesnapshots.{SNAPSHOT_GROUP} {name})"
-    return f"error getting handle for DataSource Type VolumeSnapshot by Name {name}: error getting snapshot {name} from api server: {why}"
+    return (
+        f"error getting handle for DataSource Type VolumeSnapshot by Name {name}: error getting snapshot {name} "
+        f"from api server: {why}"
+    )

@@ -1,4 +1,6 @@
-"""Item A10 of issue 27: nodes without an attach/detach controller, on the real API server, with the attacher and a driver that mounts."""
+"""Item A10 of issue 27: nodes without an attach/detach controller, on the real API server, with the attacher and a
+driver that mounts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Mounts that hang or are dead: the volumes of other pods go on, an agent that begins takes them up, and they can be taken away."""
+"""Mounts that hang or are dead: the volumes of other pods go on, an agent that begins takes them up, and they can be
+taken away.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_a_pod_on_a_mount_that_does_not_answer_holds_up_no_other(
 
 
 def test_a_change_of_owner_that_hangs_holds_up_no_other_pod_and_no_end(control_plane: ControlPlane) -> None:
-    """More pods than the driver has threads: the files of the driver's other volumes are worked on by the rest of them."""
+    """More pods than the driver has threads: the files of the driver's other volumes are worked on by the rest of
+    them.
+    """
     with a_node_cluster(control_plane, attaches=False) as cluster:
         node = cluster.nodes[0]
         stuck, others = f"fuse-stops-{cluster.suffix}", [f"v{number}-{cluster.suffix}" for number in range(8)]

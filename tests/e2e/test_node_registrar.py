@@ -1,4 +1,6 @@
-"""The Go registrar with Mooring's agent: it registers a driver whose volume a pod gets, and takes it off when it ends."""
+"""The Go registrar with Mooring's agent: it registers a driver whose volume a pod gets, and takes it off when it
+ends.
+"""
 
 from __future__ import annotations
 

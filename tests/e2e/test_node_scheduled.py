@@ -1,4 +1,6 @@
-"""Item C.7 of issue 27: the real kube-scheduler places pods on the Node of `mooring node-agent`, as far as there is room."""
+"""Item C.7 of issue 27: the real kube-scheduler places pods on the Node of `mooring node-agent`, as far as there is
+room.
+"""
 
 from __future__ import annotations
 

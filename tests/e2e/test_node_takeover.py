@@ -1,4 +1,6 @@
-"""The real kubelet and Mooring's agent on one root folder: after a kill -9 each goes on with the other's mounts, none is made twice."""
+"""The real kubelet and Mooring's agent on one root folder: after a kill -9 each goes on with the other's mounts, none
+is made twice.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +145,9 @@ def _publishes(cluster: NodeCluster) -> Counter[str]:
 
 
 def _until_published_again(cluster: NodeCluster, before: Counter[str], *volumes: str) -> None:
-    """What a start finds is published once more, for the driver to say that it is there; that is the sign of the takeover."""
+    """What a start finds is published once more, for the driver to say that it is there; that is the sign of the
+    takeover.
+    """
 
     def published() -> bool:
         waiting = [volume for volume in volumes if not (_publishes(cluster) - before)[volume]]

@@ -1,4 +1,6 @@
-"""`mooring orphans` as a program: the reference driver on its socket, embedded and real servers without the kinds of snapshots."""
+"""`mooring orphans` as a program: the reference driver on its socket, embedded and real servers without the kinds of
+snapshots.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Disks that pods name themselves (27 A1), on the real API server: our attachments are those of kube-controller-manager, to the letter."""
+"""Disks that pods name themselves (27 A1), on the real API server: our attachments are those of
+kube-controller-manager, to the letter.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Every command in a page's code block does what the page promises, typed in the order of the page.
 
-A page has a folder of its own: what it says of `/tmp` and `./` is in there, and ports are free ones. Programs that last go on until the
-page ends, and end well then. `PRELUDES` has the pages that are typed; of each other command `ELSEWHERE` says who types it.
+A page has a folder of its own: what it says of `/tmp` and `./` is in there, and ports are free ones. Programs that last
+go on until the page ends, and end well then. `PRELUDES` has the pages that are typed; of each other command `ELSEWHERE`
+says who types it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -60,6 +62,8 @@ class Desk:
         self.kubeconfig = folder / "kubeconfig"
         self._ports: dict[str, int] = {}
         self._logs = itertools.count()
+        (folder / "venv").symlink_to(BIN.parent)  # a path without blanks, wherever the project lies
+        self.programs = folder / "venv" / BIN.name
         (folder / "tmp").mkdir()
         (folder / "bin").mkdir()
         (folder / "bin" / "kubectl").symlink_to(binary("kubectl"))
@@ -122,10 +126,10 @@ class Desk:
         """The text with this desk's places."""
         parts = text.replace("/run/csi/socket", "/tmp/csi.sock").split(str(ROOT))  # (which may be in /tmp itself)
         text = str(ROOT).join(part.replace("/tmp/", f"{self.folder}/tmp/") for part in parts)
-        text = re.sub(r"(?<![\w/])\.venv/bin/", f"{BIN}/", text)
+        text = re.sub(r"(?<![\w/])\.venv/bin/", f"{self.programs}/", text)
         if re.match(r"(csi-\w|snapshot-controller)", text):
             text += " --kubeconfig FILE"  # the page has a pod with an account of its own
-        text = re.sub(r"^(csi-\w|snapshot-controller|mooring )", rf"{BIN}/\1", text)
+        text = re.sub(r"^(csi-\w|snapshot-controller|mooring )", rf"{self.programs}/\1", text)
         text = text.replace("$HOME/.kube/config", str(self.kubeconfig)).replace(
             "--kubeconfig FILE", f"--kubeconfig {self.kubeconfig}"
         )
@@ -147,7 +151,7 @@ class Desk:
         pod = {"POD_NAME": "typed", "POD_NAMESPACE": "default", "NAMESPACE": "default"}
         places = {
             "KUBECONFIG": str(self.kubeconfig),
-            "PATH": f"{self.folder / 'bin'}:{BIN}:{os.environ['PATH']}",
+            "PATH": f"{self.folder / 'bin'}:{self.programs}:{os.environ['PATH']}",
             "TMPDIR": str(self.folder / "tmp"),
         }
         return {**os.environ, **pod, **places}
@@ -184,12 +188,15 @@ OWN_DRIVER: Final = """cat > my-driver <<'EOF' && chmod +x my-driver
 exec mooring driver hostpath --state /tmp/state --node-id "$NODE_ID" --endpoint "$CSI_ENDPOINT"
 EOF
 """
-MANIFESTS: Final = f"cp -r {ROOT / 'deploy' / 'attacher'} manifests"
+MANIFESTS: Final = f"cp -r {shlex.quote(str(ROOT / 'deploy' / 'attacher'))} manifests"
 
 
 def with_files(desk: Desk) -> None:
     """What the pages let people save, and drivers of their own: one in the place of Go's, and my_driver:MyDriver."""
-    serve = f'exec {BIN}/mooring driver hostpath --state "{desk.folder}/tmp/$$" --node-id "$NODE_ID" --endpoint "$CSI_ENDPOINT"\n'
+    serve = (
+        f'exec {desk.programs}/mooring driver hostpath --state "{desk.folder}/tmp/$$" --node-id "$NODE_ID" --endpoint '
+        '"$CSI_ENDPOINT"\n'
+    )
     program = desk.folder / "bin" / "go"
     program.write_text(f"#!/bin/sh\n{serve}")
     program.chmod(0o755)
@@ -230,7 +237,6 @@ PRELUDES: Final[dict[str, tuple[str, ...]]] = {
     "docs/package.md": (SERVER, DRIVER),
     "docs/provisioner.md": (DEV,),
     "docs/proxy.md": (DRIVER, FAULTS),
-    "docs/release.md": (SERVER,),
     "docs/resizer.md": (SERVER, DRIVER),
     "docs/snapshots.md": (SERVER, DRIVER),
     "docs/timeline.md": (DEV,),
@@ -257,8 +263,8 @@ ONE_AT_A_TIME: Final = (r"\.venv/bin/mooring dev(?! (kill|revive))", r"\.venv/bi
 ELSEWHERE: Final[dict[str, str]] = {
     r"make (demo|test|check)\b": ".ci/run",
     r"make (dev|venv|docs)\b": "Makefile",
+    r"make images\b": "tests/in_images.py",
     r"podman (build|pull|inspect)": "tests/unit/test_images.py",
-    r"\.venv/bin/mooring (record|replay (?!.*--driver))|kubectl exec -n storage csi-attacher-0": "tests/e2e/test_flight_recorder.py",
     r"\.venv/bin/mooring (unstick|fence|unfence)": "tests/e2e/test_unstick_nights.py",
     r"curl -s 127\.0\.0\.1:8080/metrics \| grep workqueue": "tests/unit/monitoring/test_pages.py",
     r"pip install": "hack/lowest",
@@ -269,8 +275,9 @@ ELSEWHERE: Final[dict[str, str]] = {
     r"kubectl patch pod sum-": "tests/support/workload_course.py",
     r"\.venv/bin/python -m tests\.sim\.points": "Makefile",
 }
-"""Who types the other commands, by the words that they begin with. No engine of containers is here, the package is not published, and
-no image is pulled: the images' recipes, the wheel's extras and the manifests are what can be tested of these.
+"""Who types the other commands, by the words that they begin with. No engine of containers is here, the package is not
+published, and no image is pulled: the images' recipes, the wheel's extras and the manifests are what can be tested of
+these.
 """
 
 

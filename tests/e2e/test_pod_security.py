@@ -1,4 +1,6 @@
-"""Issue 27, C.3: what deploy/ offers is admitted where the Pod Security Standard `restricted` is enforced, all but the nodes' part."""
+"""Issue 27, C.3: what deploy/ offers is admitted where the Pod Security Standard `restricted` is enforced, all but the
+nodes' part.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from tests.e2e.test_second_driver import built, workload_of
 from tests.support.builders import Json
 from tests.support.control_plane import ControlPlane
 from tests.support.real import run_kubectl
+from tests.support.rows import each_row
 from tests.unit.test_deploy import DEPLOY, NEEDS_PRIVILEGE, PARTS
 from tests.unit.test_images import workloads
 
@@ -25,7 +28,9 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All"
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane) -> str:
-    """One that warns of workloads whose pods would be refused, and refuses them by the line that docs/attacher.md has for that."""
+    """One that warns of workloads whose pods would be refused, and refuses them by the line that docs/attacher.md has
+    for that.
+    """
     labels = {"pod-security.kubernetes.io/warn": "restricted"}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
     control_plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
@@ -44,7 +49,7 @@ def a_pod(workload: Json) -> Json:
     }
 
 
-@pytest.mark.parametrize("part", [*(part for part in PARTS if part not in NEEDS_PRIVILEGE), "statefulset"])
+@each_row("part", [*(part for part in PARTS if part not in NEEDS_PRIVILEGE), "statefulset"])
 def test_the_server_takes_it_without_a_warning(
     control_plane: ControlPlane, namespace: str, part: str, tmp_path: Path
 ) -> None:
@@ -60,7 +65,7 @@ def test_the_server_takes_it_without_a_warning(
     assert 201 == status, answer
 
 
-@pytest.mark.parametrize("part", sorted(NEEDS_PRIVILEGE))
+@each_row("part", sorted(NEEDS_PRIVILEGE))
 def test_what_mounts_is_refused_there(control_plane: ControlPlane, namespace: str, part: str) -> None:
     """So the namespace does what it is for."""
     (workload,) = workloads(DEPLOY / part)

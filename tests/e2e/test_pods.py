@@ -1,4 +1,6 @@
-"""Pods on nodes of a real control plane: the attach/detach controller wants, Mooring attaches, and it shows on the nodes."""
+"""Pods on nodes of a real control plane: the attach/detach controller wants, Mooring attaches, and it shows on the
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -88,8 +90,8 @@ class Pods:
     async def attached(self, node: str, claims: set[str], *pods: str) -> None:
         """Just these volumes are shown on the node, and the backend agrees.
 
-        Pods may be touched: the controller forgets one whose first event overtakes that of its node or volume in its caches, and looks
-        again when the pod changes.
+        Pods may be touched: the controller forgets one whose first event overtakes that of its node or volume in its
+        caches, and looks again when the pod changes.
         """
         rounds = 0
 

@@ -1,4 +1,6 @@
-"""What explains a cluster only reads it: the audit log of a real API server has what `why`, `timeline` and `doctor` asked."""
+"""What explains a cluster only reads it: the audit log of a real API server has what `why`, `timeline` and `doctor`
+asked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Two replicas under the real API server, an unreliable driver, and kill -9 for the leader: nothing is lost, nothing is on two nodes."""
+"""Two replicas under the real API server, an unreliable driver, and kill -9 for the leader: nothing is lost, nothing is
+on two nodes.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,9 @@ class Wishes:
                 group.create_task(self._want(pv, node))
 
     async def move_some(self) -> None:
-        """Volumes for one node that are attached are wanted on another, both at once: the old wish ends, the new one begins."""
+        """Volumes for one node that are attached are wanted on another, both at once: the old wish ends, the new one
+        begins.
+        """
         single = {pv for pv in self.pvs if self._target.handle(pv) in self.single}
 
         async def enough() -> list[VolumeAttachment] | None:

@@ -1,4 +1,6 @@
-"""csi-resizer as a process, ours and the Go one, on the embedded API server and on the real one; and one in the other's place."""
+"""csi-resizer as a process, ours and the Go one, on the embedded API server and on the real one; and one in the other's
+place.
+"""
 
 from __future__ import annotations
 

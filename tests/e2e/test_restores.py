@@ -1,4 +1,6 @@
-"""A claim that is filled from a snapshot, on a real cluster: each provisioner, ours or Go's, beside the others' snapshot programs."""
+"""A claim that is filled from a snapshot, on a real cluster: each provisioner, ours or Go's, beside the others'
+snapshot programs.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ async def _provisioner(world: Snapshots, kubeconfig: Path, *, go: bool) -> Async
 async def test_a_claim_is_filled_from_a_snapshot_of_the_others(
     new_control_plane: Callable[..., ControlPlane], tmp_path: Path, go_provisioner: bool
 ) -> None:
-    """A claim smaller than the snapshot is refused, and one that waits for it holds the snapshot until it has its volume."""
+    """A claim smaller than the snapshot is refused, and one that waits for it holds the snapshot until it has its
+    volume.
+    """
     kubeconfig, go_pair = new_control_plane().kubeconfig(), not go_provisioner
     async with a_world(kubeconfig, tmp_path, RestoringDriver()) as world:
         await world.base()

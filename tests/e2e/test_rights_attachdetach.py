@@ -1,4 +1,6 @@
-"""The attach/detach controller with the rights of its manifest: they are enough for all that it does, and it needs every one."""
+"""The attach/detach controller with the rights of its manifest: they are enough for all that it does, and it needs
+every one.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ async def _a_pod_that_wants_a_volume(world: Tenant, base: str = "") -> tuple[Jso
 
 
 async def _after_failures(world: Tenant, proxy: FaultProxy) -> tuple[str, str]:
-    """An attachment is refused twice alike, which is told and counted up; then it may have been made, and is asked for."""
+    """An attachment is refused twice alike, which is told and counted up; then it may have been made, and is asked
+    for.
+    """
     proxy.fail("create", "volumeattachments", Refuse(422, "Invalid", "not at once"), times=2)
     proxy.fail("create", "volumeattachments", Refuse(500, "InternalError", "perhaps"), times=1)
     await world.create(a_class(world("sc"), provisioner="csi.test"))

@@ -1,4 +1,6 @@
-"""`mooring controller` with the rights of its manifest: the whole life of a claim and its attachment, by two replicas with one Lease."""
+"""`mooring controller` with the rights of its manifest: the whole life of a claim and its attachment, by two replicas
+with one Lease.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,6 @@ from mooring.control.manager import Manager
 from mooring.control.runtime import Runtime
 from tests.e2e.controller_world import ControllerWorld, a_world
 from tests.support.control_plane import ControlPlane
-from tests.support.fault_proxy import FaultProxy
 from tests.support.rights import ELECTION, acting_as, deployed, has_asked, refused
 
 CONTROLLER = deployed("one-process")
@@ -67,7 +68,6 @@ async def test_the_manifests_rights_are_enough_for_a_whole_life(
                 await world.until(
                     lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease"
                 )
-                await world.until(lambda: _watches(proxy, CONTROLLER.namespace), what="it watches the leader's pod")
                 assert 0 == await asyncio.to_thread(first.stop)
                 await world.end_of("pod", node)
         binding.cancel()
@@ -75,12 +75,6 @@ async def test_the_manifests_rights_are_enough_for_a_whole_life(
             await binding
         assert [] == refused(proxy)
         assert set() == set(CONTROLLER.unused(proxy)) - TESTED_ALONE
-
-
-async def _watches(proxy: FaultProxy, namespace: str) -> bool:
-    return any(
-        (one.verb, one.resource, one.namespace) == ("watch", "pods", namespace) and one.status for one in proxy.requests
-    )
 
 
 def _binder(world: ControllerWorld) -> Manager:

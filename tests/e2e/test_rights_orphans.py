@@ -1,4 +1,6 @@
-"""`mooring orphans` with the rights that its page says: enough, and all needed, on a real server without the kinds of snapshots."""
+"""`mooring orphans` with the rights that its page says: enough, and all needed, on a real server without the kinds of
+snapshots.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The provisioner with the rights of its manifest, all of which it needs; with those of upstream's; and with none to Leases."""
+"""The provisioner with the rights of its manifest, all of which it needs; with those of upstream's; and with none to
+Leases.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ async def test_the_manifests_rights_are_enough_and_all_are_needed(
 async def test_nothing_is_refused_under_the_rights_of_upstreams_manifest(
     new_control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:
-    """The image alone is exchanged. Only a claim's VolumeAttributesClass is out of reach there, for the Go provisioner as well."""
+    """The image alone is exchanged. Only a claim's VolumeAttributesClass is out of reach there, for the Go provisioner
+    as well.
+    """
     plane = new_control_plane(apiserver_flags=[OWNERS_ARE_CHECKED])
     rights = just("upstream", UPSTREAM["provisioner"], (*UPSTREAM_ELECTION, *UPSTREAM_CAPACITY))
     async with acting_as(rights, plane, tmp_path) as proxy, a_world(plane, tmp_path) as world:
@@ -87,8 +91,6 @@ async def _everything_happens(world: Provisioning, proxy: FaultProxy, rights: Ma
         await world.until(
             lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease"
         )
-        if rights is PROVISIONER:
-            await world.until(lambda: has_asked(proxy, "watch", "pods"), what="it watches the leader's pod, too")
     async with world.provisioner(proxy, "node", "--node-deployment", NODE_NAME=node, POD_NAMESPACE=NAMESPACE):
         await world.until(lambda: has_asked(proxy, "get", "nodes"), what="the node's journal is given to the node")
 

@@ -1,4 +1,6 @@
-"""`mooring unstick` and `mooring fence` (issue 29) with the rights that their page says, on a real server: enough, and all needed."""
+"""`mooring unstick` and `mooring fence` (issue 29) with the rights that their page says, on a real server: enough, and
+all needed.
+"""
 
 from __future__ import annotations
 
@@ -118,6 +120,29 @@ async def test_the_rights_of_its_page_are_enough_for_unstick_and_all_are_needed(
         assert 0 == forced[0], json.dumps(forced[1], indent=1)
         assert [] == refused(proxy)
         assert ["list persistentvolumes"] == rights.unused(proxy), "only a driver that is asked needs it"
+
+
+async def test_the_rights_of_its_page_are_enough_for_all_that_a_removed_driver_left(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    rights, _ = from_the_page()
+    gone, finalizer = "gone.rights.test", "external-attacher/gone-rights-test"
+    volume = a_pv("left", source={"csi": {"driver": gone, "volumeHandle": "h"}}, finalizers=[finalizer])
+    attachment = an_attached_va("left-gone", "left", "gone", attacher=gone, finalizers=[finalizer])
+    paths = {"/api/v1/persistentvolumes": volume, "/apis/storage.k8s.io/v1/volumeattachments": attachment}
+    for path, body in paths.items():
+        status, answer = control_plane.request("POST", path, body)
+        assert 201 == status, answer
+        assert 200 == control_plane.request("DELETE", f"{path}/{body['metadata']['name']}")[0]
+    async with acting_as(rights, control_plane, tmp_path) as proxy:
+        _, report = await command(proxy, "unstick", f"--driver={gone}", "--finalizer", finalizer, typed=f"{gone}\n")
+        assert ["volumeattachment left-gone", "pv left"] == [one["object"] for one in report["objects"]]
+        ours = [one for each in report["objects"] for one in each["finalizers"] if one["name"] == finalizer]
+        assert [True, True] == [one["takenOff"] for one in ours], json.dumps(report, indent=1)
+        assert [] == refused(proxy)
+    for path, body in paths.items():
+        status, answer = control_plane.request("GET", f"{path}/{body['metadata']['name']}")
+        assert status == 404 or finalizer.encode() not in answer, answer
 
 
 async def test_the_rights_of_its_page_are_enough_for_fence_and_all_are_needed(

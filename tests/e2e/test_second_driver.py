@@ -1,4 +1,6 @@
-"""Issue 27, C.5: two drivers with the manifests of deploy/ in one namespace do not mean each other's pods, by kubectl's own kustomize."""
+"""Issue 27, C.5: two drivers with the manifests of deploy/ in one namespace do not mean each other's pods, by kubectl's
+own kustomize.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import yaml
 
 from tests.support.builders import Json
 from tests.support.real import run_kubectl
+from tests.support.rows import each_row
 from tests.unit.test_deploy import DEPLOY, PARTS
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -62,7 +65,7 @@ def workload_of(objects: list[Json]) -> Json:
     return found
 
 
-@pytest.mark.parametrize("part", BESIDE_A_DRIVER)
+@each_row("part", BESIDE_A_DRIVER)
 def test_each_driver_selects_its_own_pods_and_takes_no_object_of_the_other(part: str, tmp_path: Path) -> None:
     one, other = built(DEPLOY / part), built(second(part, tmp_path))
     names = [{(each["kind"], each["metadata"]["name"]) for each in objects} for objects in (one, other)]

@@ -1,7 +1,7 @@
 """An API server that hangs, resets, refuses or talks nonsense for a while, on each verb that the attacher uses.
 
-The process lives, the user sees why where a user looks, and when the server is well again everything that was wanted happens, once.
-Mostly on the embedded server: the faults are the proxy's own.
+The process lives, the user sees why where a user looks, and when the server is well again everything that was wanted
+happens, once. Mostly on the embedded server: the faults are the proxy's own.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ async def test_requests_that_fail_for_a_while(tmp_path: Path, fault: str) -> Non
                 assert "attachError" not in (await target.attached(va))["status"]
             assert [{target.node_id(node)}] * 4 == [target.where(pv) for pv in pvs.values()]
 
-            # what the cache lacks is asked for: without an answer the cache decides, and what comes late is seen by the watch
+            # what the cache lacks is asked for: without an answer the cache decides, and what comes late is seen by the
+            # watch
             rules = [proxy.fail("get", resource, how) for resource in ("persistentvolumes", "csinodes")]
             late = await target.want(target.name("late"), target.name("late-node"))
             assert f'persistentvolume "{target.name("late")}" not found' == (await target.error(late))["message"]
@@ -173,7 +174,9 @@ async def test_a_server_that_asks_to_come_back_later_is_obeyed(tmp_path: Path) -
 async def test_a_server_that_never_answers_is_given_up_and_asked_again(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Every verb hangs until the client's own limit, all at the same time; two minutes, which lists have, most of it spent waiting."""
+    """Every verb hangs until the client's own limit, all at the same time; two minutes, which lists have, most of it
+    spent waiting.
+    """
     folder = tmp_path_factory.mktemp("start")
     async with a_target(tmp_path) as (target, proxy):
         secret, node = await target.secret({"a": "Yg=="}), await target.node()

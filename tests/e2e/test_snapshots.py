@@ -1,8 +1,9 @@
-"""The snapshot programs on a real cluster: each beside the other's Go program, and both with no more than the rights of their manifests."""
+"""The snapshot programs on a real cluster: each beside the other's Go program, and both with no more than the rights of
+their manifests.
+"""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +22,6 @@ from tests.support.rights import (
     WAY_BACK,
     acting_as,
     deployed,
-    has_asked,
     just,
     refused,
 )
@@ -99,10 +99,6 @@ async def test_the_manifests_rights_are_enough_and_all_are_needed(
         ):
             await _everything_is_missing_at_first(world)
             await _a_life(world)
-            for proxy in (controller, snapshotter):
-                await world.until(
-                    functools.partial(has_asked, proxy, "watch", "pods"), what="who stands by watches the leader's pod"
-                )
         for name, part, proxy in ((CONTROLLER, CONTROLLER, controller), (SNAPSHOTTER, "snapshotter", snapshotter)):
             assert [] == refused(proxy), name
             assert WAY_BACK[part] == set(rights[name].unused(proxy)), name

@@ -1,4 +1,6 @@
-"""SIGSTOP and SIGCONT for a leader: what lay ready when it was stopped is neither written nor followed by a call once its Lease is over."""
+"""SIGSTOP and SIGCONT for a leader: what lay ready when it was stopped is neither written nor followed by a call once
+its Lease is over.
+"""
 
 from __future__ import annotations
 

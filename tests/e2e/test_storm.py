@@ -1,4 +1,5 @@
-"""Many claims at once, a driver that cannot be trusted, leaders that are killed: each claim gets its volume, and nothing is ever left.
+"""Many claims at once, a driver that cannot be trusted, leaders that are killed: each claim gets its volume, and
+nothing is ever left.
 
 500 claims in process. On the servers 100 in the suite, and 500 by `make storm` or with STORM_CLAIMS=500.
 """

@@ -1,4 +1,6 @@
-"""`mooring timeline` of a volume that the Go programs made and attached: who did what, in order, from a real API server's own record."""
+"""`mooring timeline` of a volume that the Go programs made and attached: who did what, in order, from a real API
+server's own record.
+"""
 
 from __future__ import annotations
 

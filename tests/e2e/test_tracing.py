@@ -1,4 +1,6 @@
-"""One volume's way through all programs is one trace: in memory for a whole plane, and over the wire from real processes."""
+"""One volume's way through all programs is one trace: in memory for a whole plane, and over the wire from real
+processes.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,9 @@ def collector() -> Iterator[Receiver]:
 
 
 async def test_real_processes_send_one_trace_over_the_wire(tmp_path: Path, collector: Receiver) -> None:
-    """csi-provisioner, csi-attacher and the binder on `mooring apiserver`, with a secret for the driver: all come to the claim's trace."""
+    """csi-provisioner, csi-attacher and the binder on `mooring apiserver`, with a secret for the driver: all come to
+    the claim's trace.
+    """
     config, socket = tmp_path / "kubeconfig", tmp_path / "csi.sock"
     environ = {
         **os.environ,

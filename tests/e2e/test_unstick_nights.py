@@ -1,7 +1,8 @@
-"""`mooring unstick` and `mooring fence` (issue 29) on a real control plane with the Go sidecars, and on the embedded one.
+"""`mooring unstick` and `mooring fence` (issue 29) on a real control plane with the Go sidecars, and on the embedded
+one.
 
-A node dies with a volume, and so does the attacher: what is in use is refused, what is proved goes, what changes meanwhile is judged anew,
-and what nobody knows goes by force alone, with an Event.
+A node dies with a volume, and so does the attacher: what is in use is refused, what is proved goes, what changes
+meanwhile is judged anew, and what nobody knows goes by force alone, with an Event.
 """
 
 from __future__ import annotations
@@ -166,7 +167,8 @@ def unfenced(night: Night) -> None:
 
 
 async def raced(night: Night) -> None:
-    """Somebody writes to the object between the look and the write: the server refuses the write, and the object is judged anew.
+    """Somebody writes to the object between the look and the write: the server refuses the write, and the object is
+    judged anew.
 
     It was made while the attacher lived: else that one's silent Lease would tell nothing of it.
     """

@@ -1,7 +1,8 @@
-"""Issue 27, C.1: each sidecar and its Go program take each other's place under the rights of deploy/, with volumes in mid-life.
+"""Issue 27, C.1: each sidecar and its Go program take each other's place under the rights of deploy/, with volumes in
+mid-life.
 
-In each course one begins a thing and is killed while the driver works on it; the next one ends that, does a thing of its own, begins
-another, and is killed as well; the first one's kind ends that.
+In each course one begins a thing and is killed while the driver works on it; the next one ends that, does a thing of
+its own, begins another, and is killed as well; the first one's kind ends that.
 """
 
 from __future__ import annotations
@@ -273,7 +274,9 @@ async def _two_of_a_group(world: snapshot_world.Snapshots) -> None:
 
 
 async def _held(world: snapshot_world.Snapshots, name: str) -> None:
-    """The group snapshot is ready, and protected with both its members. Go's controller writes finalizers after it has said "ready"."""
+    """The group snapshot is ready, and protected with both its members. Go's controller writes finalizers after it has
+    said "ready".
+    """
     group = await world.shown(
         GROUP_SNAPSHOTS, name, lambda body: _is_ready(body) and _has(body, GROUP_FINALIZER), "is ready and protected"
     )

@@ -1,4 +1,6 @@
-"""Issue 27, C.1: `mooring attachdetach` and kube-controller-manager's own controller take each other's place, with volumes in mid-life."""
+"""Issue 27, C.1: `mooring attachdetach` and kube-controller-manager's own controller take each other's place, with
+volumes in mid-life.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ async def _running(plane: ControlPlane, ours: FaultProxy, log: Path, *, is_go: b
 async def test_attachments_of_pods_change_hands(
     new_control_plane: Callable[..., ControlPlane], tmp_path: Path, go_between: bool
 ) -> None:
-    """One wants an attachment and dies; the next one reports it, wants another, begins to detach the first and dies; the third ends it."""
+    """One wants an attachment and dies; the next one reports it, wants another, begins to detach the first and dies;
+    the third ends it.
+    """
     plane = new_control_plane()
     async with (
         acting_as(deployed("attachdetach"), plane, tmp_path) as ours,

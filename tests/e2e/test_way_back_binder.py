@@ -1,4 +1,6 @@
-"""Issue 27, C.1: `mooring binder`, and kube-controller-manager with kube-scheduler, take each other's place with claims in mid-life."""
+"""Issue 27, C.1: `mooring binder`, and kube-controller-manager with kube-scheduler, take each other's place with claims
+in mid-life.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +59,8 @@ async def _running(plane: ControlPlane, ours: FaultProxy, log: Path, *, is_go: b
 async def test_claims_and_pods_change_hands(
     new_control_plane: Callable[..., ControlPlane], tmp_path: Path, go_between: bool
 ) -> None:
-    """One has chosen a node and waits for the volume; the next one binds it and places the pod, holds back its claim's deletion, and has
-    chosen a node for another; the third one ends both.
+    """One has chosen a node and waits for the volume; the next one binds it and places the pod, holds back its claim's
+    deletion, and has chosen a node for another; the third one ends both.
     """
     plane = new_control_plane()
     async with (

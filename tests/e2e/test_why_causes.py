@@ -1,4 +1,5 @@
-"""`mooring why` beside faults that a seed chooses (issue 29): twenty causes, each made in the driver or in the cluster, each named.
+"""`mooring why` beside faults that a seed chooses (issue 29): twenty causes, each made in the driver or in the cluster,
+each named.
 
 The judge is the cause that was made: its code and message, the step at which it stands, and whose move it is.
 """
@@ -66,7 +67,8 @@ class Scene:
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What the driver refuses. make: brings an object to the refused call, and gives what is asked about. step: the link's name begins so.
+    """What the driver refuses. make: brings an object to the refused call, and gives what is asked about. step: the
+    link's name begins so.
 
     in_log: the Go sidecar tells users that it failed, and writes the driver's error to its log alone.
     """

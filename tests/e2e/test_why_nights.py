@@ -1,7 +1,8 @@
-"""`mooring why` in the ten night-time situations (issue 29), on a real control plane with the Go sidecars, and on the embedded one.
+"""`mooring why` in the ten night-time situations (issue 29), on a real control plane with the Go sidecars, and on the
+embedded one.
 
-In each the cause is made, `why` names it and whose move it is, and the command that it gives is typed, after which all is well. What
-only looks is followed by what a person would do then.
+In each the cause is made, `why` names it and whose move it is, and the command that it gives is typed, after which all
+is well. What only looks is followed by what a person would do then.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def finalizer_left(night: Night) -> None:
     link = night.names("pv/left", lambda one: f"the driver {gone} is gone" in one["text"])
     assert ("operator", f"finalizer {finalizer}") == (link["mover"], link["name"])
     assert 3 == night.code_of(link["commands"][0]["line"])
-    night.type(link["commands"][1]["line"] + " --yes")
+    night.type(link["commands"][0]["line"].replace("--dry-run", "--yes"))
     eventually(lambda: "left" not in night.kubectl("get", "pv", "-o", "name"), 30, "the volume is gone")
 
 

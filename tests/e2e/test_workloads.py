@@ -19,6 +19,7 @@ from mooring.kube.cluster import Cluster
 from tests.support.builders import Json, a_job, a_template, a_workload
 from tests.support.control_plane import HOUSEKEEPING, ControlPlane
 from tests.support.embedded import EmbeddedServer
+from tests.support.real import binary
 from tests.support.workload_course import Course, course_on
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -39,6 +40,7 @@ async def working(cluster: Cluster) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def embedded(folder: Path) -> AsyncIterator[Course]:
     """Our controllers on the embedded server, over HTTPS."""
+    binary("kubectl")  # a test that lacks it ends before anything is open
     server = EmbeddedServer(folder)
     await asyncio.to_thread(server.__enter__)
     try:

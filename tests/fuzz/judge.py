@@ -1,6 +1,7 @@
 """The judge: the server's answer, the dearest turn of its loop, and the peak of the process's memory.
 
-A dear turn counts when the sequence has one each time that it is lived: a machine with much else to do makes one dear now and then.
+A dear turn counts when the sequence has one each time that it is lived: a machine with much else to do makes one dear
+now and then.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class Judge:
         self.requests, self.most_bytes, self.dearest_s = 0, 0, 0.0
 
     def __str__(self) -> str:
-        return f"{self.requests} requests, dearest turn {self.dearest_s:.3f} s, most memory of one {self.most_bytes / 2**20:.0f} MiB"
+        return (
+            f"{self.requests} requests, dearest turn {self.dearest_s:.3f} s, most memory of one "
+            f"{self.most_bytes / 2**20:.0f} MiB"
+        )
 
     def finding(self, steps: tuple[Step, ...]) -> str:
         """What a sequence shows; "" for nothing."""

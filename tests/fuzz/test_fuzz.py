@@ -11,6 +11,7 @@ import pytest
 from tests.differential.steps import Step
 from tests.fuzz.attacks import attacks
 from tests.fuzz.judge import Judge, judging
+from tests.support.rows import each_row
 
 TIME_S = 60.0
 SEEDS_MIN = 40
@@ -41,7 +42,7 @@ def test_the_judge_sees_memory_that_is_too_much(tmp_path: Path, monkeypatch: pyt
         assert "MiB for a request of" in _seen_by(judge)
 
 
-@pytest.mark.parametrize("letter", ["e", "ü"])
+@each_row("letter", ["e", "ü"])
 def test_every_name_that_is_taken_has_room_in_a_path(tmp_path: Path, letter: str) -> None:
     """Only Events may have very long names. This one is held until its finalizer is taken off."""
     with judging(tmp_path) as judge:

@@ -1,4 +1,6 @@
-"""Hundreds of kills: `python -m tests.kill_apiserver --kills 300`. Exit code 1, and the folder kept, when the server broke its word."""
+"""Hundreds of kills: `python -m tests.kill_apiserver --kills 300`. Exit code 1, and the folder kept, when the server
+broke its word.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What clients were told, and whether a server that came back may be in the state that it is in.
 
-Each object has one writer, who asks for one thing at a time. So after a kill an object is as its writer was last told, or as the one
-request made it whose answer never came; and if anybody has seen the latter, it must be that.
+Each object has one writer, who asks for one thing at a time. So after a kill an object is as its writer was last told,
+or as the one request made it whose answer never came; and if anybody has seen the latter, it must be that.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class Facts:
             self.highest = max(self.highest, version)
 
     def judge(self, found: Mapping[str, Fact], version: int) -> None:
-        """found: what the server has after a restart, as of this version. Raises Broken. From here on, that is what is known."""
+        """found: what the server has after a restart, as of this version. Raises Broken. From here on, that is what is
+        known.
+        """
         if version < self.highest:
             raise Broken(f"the server is at version {version}, and has shown {self.highest}")
         for name in self._now.keys() | self._asked.keys() | self._shown.keys() | found.keys():
@@ -91,7 +93,10 @@ class Facts:
 
     def _judge(self, name: str, found: Fact | None) -> None:
         told, shown, value = self._now.get(name), self._shown.get(name), "" if found is None else found.value
-        story = f"found {found}; its writer was told {told}, and asked for {self._asked.get(name)!r}; the latest shown was {shown}"
+        story = (
+            f"found {found}; its writer was told {told}, and asked for {self._asked.get(name)!r}; the latest shown "
+            f"was {shown}"
+        )
         if value == (told.value if told else ""):
             if found is not None and found != told:
                 raise Broken(f"{name} is another one: {story}")

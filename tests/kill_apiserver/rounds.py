@@ -41,7 +41,8 @@ class Rounds:
     def summary(self) -> str:
         facts = self.facts
         return (
-            f"{self.kills} kills, {facts.acknowledged} writes acknowledged, {facts.unanswered} unanswered, {self.lists} lists, "
+            f"{self.kills} kills, {facts.acknowledged} writes acknowledged, {facts.unanswered} unanswered, "
+            f"{self.lists} lists, "
             f"{self.resumed} watches resumed, version {facts.highest}, slowest start {self.slowest_start_s:.2f} s"
         )
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.kill_apiserver.facts import Broken, Fact, Facts
 from tests.kill_apiserver.rounds import Rounds
+from tests.support.rows import each_row
 
 
 @pytest.mark.long
@@ -38,12 +39,12 @@ def after(shown: bool = False, answered: bool = False) -> Facts:
     return facts
 
 
-@pytest.mark.parametrize("found", [OLD, NEW])
+@each_row("found", [OLD, NEW])
 def test_what_was_not_answered_may_have_happened_or_not(found: Fact) -> None:
     after().judge({"a": found}, 6)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("facts", "found", "version"),
     [
         (after(answered=True), OLD, 6),

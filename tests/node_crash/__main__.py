@@ -1,7 +1,8 @@
-"""Many kills: `python -m tests.node_crash --seeds 10`. Exit code 1 when something was left, or a pod did not come or go.
+"""Many kills: `python -m tests.node_crash --seeds 10`. Exit code 1 when something was left, or a pod did not come or
+go.
 
-Each seed is a round of fifty pods on three agents. Before the first, one of the agents dies after each change that it makes on its disk,
-and agent and driver die before and after each of the driver's calls.
+Each seed is a round of fifty pods on three agents. Before the first, one of the agents dies after each change that it
+makes on its disk, and agent and driver die before and after each of the driver's calls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Kills at every step of a volume's life: after each change that the agent makes on its disk, and around each of the driver's calls."""
+"""Kills at every step of a volume's life: after each change that the agent makes on its disk, and around each of the
+driver's calls.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ CALLS = [
 
 
 class Points:
-    """One node's. Every life is that of two pods: one with a file system and an inline volume, one with a raw device."""
+    """One node's. Every life is that of two pods: one with a file system and an inline volume, one with a raw
+    device.
+    """
 
     def __init__(self, cluster: NodeCluster, node: NodePlace) -> None:
         self._cluster, self._node, self._lives = cluster, node, itertools.count(1)
@@ -30,7 +34,9 @@ class Points:
         return trace.read_text().splitlines()
 
     def die_at_change(self, number: int) -> str:
-        """A life in which the agent dies after this change, and another one takes over. Gives the change, "" where there were less."""
+        """A life in which the agent dies after this change, and another one takes over. Gives the change, "" where
+        there were less.
+        """
         pods, trace = self._pods(), self._node.folder / f"trace-{number}"
         trace.unlink(missing_ok=True)
         agent = self._start_dying(number)

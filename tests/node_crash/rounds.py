@@ -21,7 +21,9 @@ class Round:
         self.kills = 0
 
     def run(self, *, pods: int = 50, kills: int = 12) -> None:
-        """Half of the kills fall while the pods come, half while they go. Raises AssertionError for what is left, or does not come."""
+        """Half of the kills fall while the pods come, half while they go. Raises AssertionError for what is left, or
+        does not come.
+        """
         self._make(pods)
         self._strike(kills // 2, COMING, deletes=pods // 5)
         self._cluster.until_running(*self._pods, timeout_s=90)

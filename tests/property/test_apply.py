@@ -1,4 +1,6 @@
-"""Laws of server-side apply, whatever is applied to whatever is there. (That it does what the real server does is tested elsewhere.)"""
+"""Laws of server-side apply, whatever is applied to whatever is there. (That it does what the real server does is
+tested elsewhere.)
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ def test_what_nobody_says_any_more_goes(first: Json, second: Json) -> None:
 
 @given(SPECS, SPECS)
 def test_an_apply_takes_away_nothing_but_what_the_manager_had(first: Json, second: Json) -> None:
-    """The server's defaults belong to nobody, and so do uid and creation time. What says nothing of spec takes spec as a whole."""
+    """The server's defaults belong to nobody, and so do uid and creation time. What says nothing of spec takes spec as
+    a whole.
+    """
     live = applied({}, {"text": "a", **first}, "one")
     live["metadata"].update(uid="u", labels={"by": "nobody"})
     live["spec"]["size"] = 1

@@ -22,7 +22,9 @@ DOORS = ("x", "y")
 
 
 class Doors:
-    """Doors that open and close, and keys that want to go through one: they wait for it, or fail for it until it heals."""
+    """Doors that open and close, and keys that want to go through one: they wait for it, or fail for it until it
+    heals.
+    """
 
     def __init__(self, seed: int, workers: int) -> None:
         self.randomness = Random(seed)

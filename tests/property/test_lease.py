@@ -1,4 +1,6 @@
-"""Never two leaders at once, and always one again: candidates under crashes, lost answers, delays, refusals and hangs."""
+"""Never two leaders at once, and always one again: candidates under crashes, lost answers, delays, refusals and
+hangs.
+"""
 
 import asyncio
 import contextlib

@@ -10,13 +10,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.control.queue import BackOff, WorkQueue
+from tests.support.rows import each_row
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 
 KEYS = st.sampled_from(["a", "b", "c"])
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """The model: which keys are due (in order), in hand, due again, delayed until when. Delays are whole seconds and a half apart."""
+    """The model: which keys are due (in order), in hand, due again, delayed until when. Delays are whole seconds and a
+    half apart.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +109,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert len(self.queue) == len(self.ready)
         for key in "abc":
             assert self.queue.failures(key) == self.failures.get(key, 0)
-            until = self.queue.waiting_until(key)
+            until, _ = self.queue._waiting.get(key, (None, 0))
             assert (until is None) == (key not in self.delayed)
             assert until is None or until == pytest.approx(self.delayed[key])
 
@@ -116,9 +119,11 @@ TestQueue = pytest.mark.slow(QueueMachine.TestCase)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@each_row("seed", range(20))
 def test_every_change_is_worked_on_after_it_was_added(seed: int):
-    """Level-triggered work: the last add of a key is always followed by a run that began after it, and no key has two workers."""
+    """Level-triggered work: the last add of a key is always followed by a run that began after it, and no key has two
+    workers.
+    """
 
     async def scenario() -> None:
         randomness = Random(seed)

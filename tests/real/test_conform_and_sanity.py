@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -50,7 +51,8 @@ def test_conform_and_csi_sanity_agree_on_the_reference_driver(tmp_path: Path) ->
 
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """A driver of other people's. flags: `{socket}` and `{state}` stand for paths. passed: how many of csi-sanity's tests it passes.
+    """A driver of other people's. flags: `{socket}` and `{state}` stand for paths. passed: how many of csi-sanity's
+    tests it passes.
 
     beyond: checks that find it broken where csi-sanity does not, each with the rules.
     """
@@ -61,9 +63,9 @@ class Public:
 
 
 PUBLIC: Final = {
-    # csi-driver-host-path 1.18. It lists the node "" for volumes that are published to none, without LIST_VOLUMES_PUBLISHED_NODES; a page
-    # of ListVolumes is cut and has no next_token; of several snapshots of a volume ListSnapshots gives one; ControllerGetVolume answers OK
-    # for any id.
+    # csi-driver-host-path 1.18. It lists the node "" for volumes that are published to none, without
+    # LIST_VOLUMES_PUBLISHED_NODES; a page of ListVolumes is cut and has no next_token; of several snapshots of a volume
+    # ListSnapshots gives one; ControllerGetVolume answers OK for any id.
     "hostpathplugin": Public(
         "--endpoint=unix://{socket} --statedir={state} --nodeid=node-1 --enable-attach --attach-limit=2 "
         "--enable-controller-modify-volume --accepted-mutable-parameter-names=iops",
@@ -86,8 +88,7 @@ PUBLIC: Final = {
         76,
         {
             "node-capabilities": {"CSI108"},
-            "create-from-snapshot": {"CSI205"},
-            "create-from-volume": {"CSI205"},
+            "unpublish-from-another-node": {"CSI215"},  # the list has other keys while the volume is published
             "life": {"CSI511"},
             "life-with-lost-answers": {"CSI511"},
             "unmount-removes": {"CSI511"},
@@ -106,14 +107,14 @@ PUBLIC: Final = {
             "list-while-published": {"CSI215"},  # a published one has got more context
             "unpublish-everywhere": {"CSI309"},
             "long-paths": {"CSI511"},
-            "snapshot-outlives-its-volume": {"CSI205"},
         },
     ),
 }
 
 BY_CHANCE: Final = {"kill-between-calls", "kill-in-calls", "create-at-once"}
-"""csi-driver-host-path 1.18 writes its state in place: killed at the wrong moment it never starts again (CSI710). The mock driver sometimes
-makes two volumes for equal calls at once (CSI201)."""
+"""csi-driver-host-path 1.18 writes its state in place: killed at the wrong moment it never starts again (CSI710). The
+mock driver sometimes makes two volumes for equal calls at once (CSI201).
+"""
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -135,7 +136,7 @@ def test_conform_finds_what_csi_sanity_finds_in_public_drivers_and_more(tmp_path
         result = ours[check.name]["result"]
         for test in check.sanity:
             assert (result == "skipped") == (test in ended["skipped"]), f"{check.name}: {result}, {test}"
-        assert check.name not in broken_there or result == "broken"
+        assert check.name not in broken_there or result in ("broken", "warned")
     beyond = {
         one: set(ours[one]["broken"])
         for one in ours.keys() - broken_there - BY_CHANCE
@@ -166,7 +167,7 @@ def by_sanity(folder: Path, program: Path, public: Public) -> None:
 
 def conform(command: list[str], exit_code: int) -> list[dict[str, Any]]:
     """How each check ended."""
-    words = [*MOORING, "conform", " ".join(command), "-o", "json", "--mutable-parameter", "iops=3000"]
+    words = [*MOORING, "conform", shlex.join(command), "-o", "json", "--mutable-parameter", "iops=3000"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == exit_code, done.stdout[-3000:] + done.stderr[-3000:]
     found: list[dict[str, Any]] = json.loads(done.stdout)["checks"]

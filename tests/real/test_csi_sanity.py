@@ -1,7 +1,7 @@
 """The reference driver, and those of docs/driver.md, under csi-sanity, the tests that CSI drivers are measured by.
 
-The reference driver runs as the process that users start, with everything switched on, once in each way; `make sanity RUNS=20` does
-so again and again. What it mounts, it mounts in a namespace of its own.
+The reference driver runs as the process that users start, with everything switched on, once in each way;
+`make sanity RUNS=20` does so again and again. What it mounts, it mounts in a namespace of its own.
 """
 
 from __future__ import annotations

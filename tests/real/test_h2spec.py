@@ -1,7 +1,7 @@
 """h2spec's cases against our gRPC server, whose HTTP/2 is our own.
 
-h2spec speaks TCP, and sends GET and POST of texts, which are no gRPC: here a bridge leads it to the socket, and the server takes whatever
-request HTTP/2 allows for a call. All beneath that is as it is shipped.
+h2spec speaks TCP, and sends GET and POST of texts, which are no gRPC: here a bridge leads it to the socket, and the
+server takes whatever request HTTP/2 allows for a call. All beneath that is as it is shipped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from tests.support.real import binary
 pytestmark = pytest.mark.slow
 
 OURS = {
-    "closed: Sends a DATA frame after sending RST_STREAM frame": "dropped, as by grpc-go and gRPC's core: it may have been on its way",
+    "closed: Sends a DATA frame after sending RST_STREAM frame": (
+        "dropped, as by grpc-go and gRPC's core: it may have been on its way"
+    ),
     "closed: Sends a DATA frame": "the same",
     "Sends HEADERS frame that depend on itself": "RFC 9113 has no priorities any more",
     "Sends PRIORITY frame that depend on itself": "the same",

@@ -1,4 +1,6 @@
-"""The reference driver behind kube-controller-manager and the Go sidecars: a volume from its claim to a path on the node, and back."""
+"""The reference driver behind kube-controller-manager and the Go sidecars: a volume from its claim to a path on the
+node, and back.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,12 @@ from mooring.csi.wire_driver import WireDriver
 from mooring.driver.hostpath.statefile import read_state
 from mooring.wire.grpc.codes import Code
 from tests.support import folder_driver
-from tests.support.builders import a_claim
-from tests.support.paths import PVCS, PVS, VAS
 from tests.support.programs import Program
-from tests.support.storage_parts import CLASS, NODE, NODE_ID, StorageParts
-from tests.support.waiting import eventually
+from tests.support.storage_parts import NODE_ID, StorageParts, Story
 from tests.unit.driver.node_calls import a_staging, a_target, a_withdrawal, an_unstaging
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
-PODS = "/api/v1/namespaces/default/pods"
-WAIT_S = 60.0
 NAME = folder_driver.FolderDriver.name
 
 
@@ -87,66 +84,6 @@ class Node:
 @pytest.fixture
 def node(parts: HostPathParts) -> Node:
     return Node(parts.folder / "csi.sock")
-
-
-class Story:
-    """A claim and a pod with it."""
-
-    def __init__(self, parts: HostPathParts, name: str, mode: str = "ReadWriteOnce") -> None:
-        self.api, self.parts, self.name = parts.api, parts, name
-        self.claim, self.pod = f"{PVCS}/{name}", f"{PODS}/{name}"
-        self.api.post(PVCS, a_claim(name, storageClassName=CLASS, accessModes=[mode])).ok(201)
-
-    def bound(self) -> str:
-        """The handle of the claim's volume."""
-        eventually(
-            lambda: self.api.get(self.claim).ok().get("status", {}).get("phase") == "Bound",
-            WAIT_S,
-            "the claim is bound",
-        )
-        self.pv = self.api.get(self.claim).ok()["spec"]["volumeName"]
-        self.csi = self.api.get(f"{PVS}/{self.pv}").ok()["spec"]["csi"]
-        return str(self.csi["volumeHandle"])
-
-    def attached(self) -> Any:
-        """The volume's attachment, once it is attached for the pod."""
-        volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": self.name}}]
-        spec = {"nodeName": NODE, "containers": [{"name": "c", "image": "i"}], "volumes": volumes}
-        self.api.post(PODS, {"metadata": {"name": self.name}, "spec": spec}).ok(201)
-        eventually(
-            lambda: [one["status"]["attached"] for one in self.attachments()] == [True],
-            WAIT_S,
-            "the volume is attached",
-        )
-        return self.attachments()[0]
-
-    def attachments(self) -> list[Any]:
-        return [
-            one for one in self.api.get(VAS).ok()["items"] if one["spec"]["source"]["persistentVolumeName"] == self.pv
-        ]
-
-    def delete_pod(self) -> None:
-        self.api.delete(self.pod, {"gracePeriodSeconds": 0})
-
-    def refused_detach(self) -> str:
-        """The error of an attachment that could not be undone."""
-        errors: list[str] = []
-
-        def found() -> bool:
-            errors[:] = [
-                one["status"]["detachError"]["message"]
-                for one in self.attachments()
-                if "detachError" in one.get("status", {})
-            ]
-            return bool(errors)
-
-        eventually(found, WAIT_S, "the detach fails")
-        return errors[0]
-
-    def gone(self) -> None:
-        eventually(lambda: not self.attachments(), WAIT_S, "the volume is detached")
-        self.api.delete(self.claim).ok()
-        eventually(lambda: self.api.get(f"{PVS}/{self.pv}").status == 404, WAIT_S, "the volume is gone")
 
 
 def test_a_volume_goes_from_its_claim_to_a_path_on_the_node_and_back(

@@ -10,12 +10,13 @@ import pytest
 from mooring.base.errors import ConfigError
 from mooring.kube.client.kubeconfig import load
 from tests.support.real import binary
+from tests.support.rows import each_row
 from tests.unit.kube.kubeconfigs import a_config, written
 
 pytestmark = pytest.mark.real
 
 
-@pytest.mark.parametrize(
+@each_row(
     "listed",
     ["a", "b:a", "a:b", "c:a", "a:c", "empty:b", "b:missing", "a::b", "c", "empty", "missing", "list:a", "", "-"],
 )

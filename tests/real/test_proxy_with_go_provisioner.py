@@ -1,4 +1,6 @@
-"""Item 30.4: the Go csi-provisioner and the reference driver with `mooring proxy` between them: every kind of fault is seen to happen."""
+"""Item 30.4: the Go csi-provisioner and the reference driver with `mooring proxy` between them: every kind of fault is
+seen to happen.
+"""
 
 from __future__ import annotations
 

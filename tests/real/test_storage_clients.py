@@ -1,7 +1,10 @@
-"""Real clients on the embedded API server: kube-controller-manager and the Go sidecars, unchanged, carry a volume through its life."""
+"""Real clients on the embedded API server: kube-controller-manager and the Go sidecars, unchanged, carry a volume
+through its life.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,12 +93,15 @@ class Story:
             one for one in self.api.get(VAS).ok()["items"] if one["spec"]["source"]["persistentVolumeName"] == volume
         ]
 
+    def _is_gone(self, path: str) -> bool:
+        return self.api.get(path).status == 404
+
     def end(self) -> None:
         """The pod, if any, then the claim; waits until nothing is left of it."""
         self.api.delete(self.pod, {"gracePeriodSeconds": 0})
         self.api.delete(self.claim).ok()
         for path in (self.claim, self.volume):
-            eventually(lambda path=path: self.api.get(path).status == 404, WAIT_S, f"{path} is gone")  # type: ignore[misc]
+            eventually(functools.partial(self._is_gone, path), WAIT_S, f"{path} is gone")
         assert [] == self.attachments()
         assert not (self.driver.volumes / self.handle).exists()
 

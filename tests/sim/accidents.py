@@ -18,8 +18,9 @@ class Accidents(Acts):
         self._world.server.back_up()
 
     async def set_back(self) -> None:
-        """To the backup. Who does that looks after what the restored objects can't say: nodes and secrets, what attachments left behind
-        that are not in the backup as holders, and those which say that they are attached and are not.
+        """To the backup. Who does that looks after what the restored objects can't say: nodes and secrets, what
+        attachments left behind that are not in the backup as holders, and those which say that they are attached and
+        are not.
         """
         world, published = self._world, self._world.backend.published
         before = {found.uid: found for found in self._truth.attachments()}

@@ -1,7 +1,7 @@
 """The controllers beside the attacher, as it sees them: attach/detach, pv-protection, kubelets.
 
-`wanted` is who shall have which volume; `tend` brings the attachments there as the attach/detach controller does. What users and
-administrators do to it is in `acts.py`.
+`wanted` is who shall have which volume; `tend` brings the attachments there as the attach/detach controller does. What
+users and administrators do to it is in `acts.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from tests.sim.world import SimWorld
 
 
 class Actor:
-    """wanted: (volume, node). present: volumes that shall exist. twins: second attachments, by name, that shall exist."""
+    """wanted: (volume, node). present: volumes that shall exist. twins: second attachments, by name, that shall
+    exist.
+    """
 
     def __init__(self, world: SimWorld, hands: Hands) -> None:
         self._world, self._hands = world, hands
@@ -38,7 +40,9 @@ class Actor:
         await self._tend_volumes()
 
     async def inherit(self) -> None:
-        """Left by an attacher that publishes side by side: a single-node volume with finalizers on two nodes, on one being deleted."""
+        """Left by an attacher that publishes side by side: a single-node volume with finalizers on two nodes, on one
+        being deleted.
+        """
         singles = [volume for volume in self._plans.values() if volume.single_node and not volume.inline]
         if not singles:
             return
@@ -101,7 +105,9 @@ class Actor:
             self._world.backend.take_away(handle, node_id)
 
     async def _let_go_of_lost(self) -> None:
-        """Attachments that a backup brought back, and whose volume is gone meanwhile: they say so, and only a hand can help."""
+        """Attachments that a backup brought back, and whose volume is gone meanwhile: they say so, and only a hand can
+        help.
+        """
         for found in self._truth.attachments():
             if (
                 found.deleting
@@ -136,8 +142,9 @@ class Actor:
                 await self._hands.create_attachment(name, volume, node)
 
     async def _tend_former(self) -> None:
-        """Attached to the machine that had the node's name before, by an attacher that had not heard of the new one yet: its pod can't use
-        it there. Where the driver does not list what is published, nothing but the pod's end shows that to the attacher.
+        """Attached to the machine that had the node's name before, by an attacher that had not heard of the new one
+        yet: its pod can't use it there. Where the driver does not list what is published, nothing but the pod's end
+        shows that to the attacher.
         """
         if self._world.plan.lists_published:
             return
@@ -147,7 +154,9 @@ class Actor:
                 await self._hands.delete_attachment(attachment.name)
 
     def _may_attach(self, volume: str) -> bool:
-        """The attach/detach controller waits for a volume, and for the end of a single-node volume's attachment elsewhere; mostly."""
+        """The attach/detach controller waits for a volume, and for the end of a single-node volume's attachment
+        elsewhere; mostly.
+        """
         if self._world.faulty and self._randomness.happens(self._world.plan.hasty):
             return True
         if not self._plans[volume].inline and not self._truth.volume_is_there(volume):

@@ -1,12 +1,15 @@
-"""What users, administrators and accidents do to the world while it is faulty: each act is a method, drawn by its weight in the plan."""
+"""What users, administrators and accidents do to the world while it is faulty: each act is a method, drawn by its
+weight in the plan.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from mooring.api.meta import Kind, finalizers_of, is_deleting
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
+from tests.sim.acting import Acting
 from tests.sim.actor import Actor
 from tests.sim.hands import HOLDS, Hands
 from tests.sim.keeper import Keeper
@@ -14,21 +17,14 @@ from tests.sim.plan import FINALIZER, TWIN, VolumePlan
 from tests.sim.truth import Attachment
 from tests.sim.world import SimWorld
 
-T = TypeVar("T")
 
-
-class Acts:
+class Acts(Acting):
     def __init__(self, world: SimWorld, actor: Actor, hands: Hands, attachers: Sequence[Keeper]) -> None:
         self._world, self._actor, self._hands, self._attachers = world, actor, hands, attachers
         self._randomness, self._truth = world.randomness["actor"], world.truth
         self._plans = {volume.name: volume for volume in world.plan.volumes}
         self._nodes = world.plan.nodes
         self._count = 0
-
-    async def disturb(self) -> None:
-        """One act."""
-        act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._world.plan.acts))
-        await act()
 
     # -- what is wanted
 
@@ -99,7 +95,9 @@ class Acts:
             await self._tear(found)
 
     async def _tear(self, found: Attachment) -> None:
-        """What is attached is detached by hand, unless another attachment has it there; the rest is the attacher's business."""
+        """What is attached is detached by hand, unless another attachment has it there; the rest is the attacher's
+        business.
+        """
         self._hands.tell(f"tears {found.name} away")
         await self._hands.delete_attachment(found.name)
         await self._hands.merge(VOLUME_ATTACHMENTS, found.name, {"metadata": {"finalizers": None}})
@@ -137,9 +135,11 @@ class Acts:
         await self._hands.register(self._one_of(self._nodes))
 
     async def replace_machine(self) -> None:
-        """Another machine under the same name: the driver gives it another id, and nothing is published on the old one any more.
+        """Another machine under the same name: the driver gives it another id, and nothing is published on the old one
+        any more.
 
-        Only a driver that lists what is published shows this to the attacher; else the node's attachments must be deleted.
+        Only a driver that lists what is published shows this to the attacher; else the node's attachments must be
+        deleted.
         """
         await self._replace(is_dead=True)
 
@@ -195,7 +195,9 @@ class Acts:
             await self._hands.let_go(*self._one_of(objects), self._one_of(HOLDS))
 
     async def meddle(self, kind: Kind[Any], name: str) -> None:
-        """Others move their finalizers on this object, while a write to it is on its way: off it when it is being deleted."""
+        """Others move their finalizers on this object, while a write to it is on its way: off it when it is being
+        deleted.
+        """
         obj = self._truth.get(kind, name)
         others = [finalizer for finalizer in finalizers_of(obj) if finalizer != FINALIZER] if obj is not None else []
         leaving = obj is not None and is_deleting(obj)
@@ -260,6 +262,3 @@ class Acts:
             return self._attachers[0]
         working = [keeper for keeper in self._attachers if keeper.leads and self._randomness.happens(0.7)]
         return self._one_of(working or self._attachers)
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]

@@ -1,6 +1,8 @@
-"""The storage behind the driver: what is published where, one call for a volume at a time, and every way in which a call can go.
+"""The storage behind the driver: what is published where, one call for a volume at a time, and every way in which a
+call can go.
 
-A call outlives its caller: who gave up waiting finds the volume locked (Aborted) until the work has ended, and its effect may come then.
+A call outlives its caller: who gave up waiting finds the volume locked (Aborted) until the work has ended, and its
+effect may come then.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ NOT_FINAL: Final = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED, Cod
 EVERY_CODE: Final = tuple(code for code in Code if code is not Code.OK)
 PUBLISH, UNPUBLISH = "publish", "unpublish"
 FOR_EVER_S: Final = 1e6
+"""A call that takes so long is not answered."""
 ODD_SEED: Final = 11_000_027
 
 
@@ -62,8 +65,8 @@ class Operation:
 
 
 class Backend:
-    """published: volume handle -> node ids, the truth. dead: node ids of machines that are no more; former: of those that live on, under
-    no node's name.
+    """published: volume handle -> node ids, the truth. dead: node ids of machines that are no more; former: of those
+    that live on, under no node's name.
 
     removed: how often a publication ended other than by a call of ours. secrets: what a volume's calls must carry.
     """
@@ -90,7 +93,7 @@ class Backend:
 
     async def call(self, verb: str, handle: str, node_id: str, secrets: dict[str, str]) -> None:
         """Raises DriverError. Cancelling it does not end the work."""
-        self._refuse_at_once(handle, secrets)
+        self._refuse_at_once(verb, handle, node_id, secrets)
         fate = self._odd_fate(verb, handle, node_id) or self._fate()
         operation = Operation(verb, handle, node_id, fate, asyncio.get_running_loop().create_future())
         self.locks[handle] = operation
@@ -111,14 +114,21 @@ class Backend:
         if fate.error is not None:
             raise DriverError(fate.error, "as the seed says")
 
-    def _refuse_at_once(self, handle: str, secrets: dict[str, str]) -> None:
+    def _refuse_at_once(self, verb: str, handle: str, node_id: str, secrets: dict[str, str]) -> None:
         if self._clock.now() < self._down_until:
             raise DriverError(Code.UNAVAILABLE, "the driver is restarting")
         if handle in self.locks:
             raise DriverError(Code.ABORTED, f"an operation for {handle} is pending")
         wanted = self.secrets.get(handle)
         if wanted is not None and secrets != {"token": wanted}:
-            raise DriverError(Code.NOT_FOUND if self._array.tenants else Code.UNAUTHENTICATED, "wrong token")
+            hides = self._array.tenants and not self._would_lie(verb, handle, node_id)
+            raise DriverError(Code.NOT_FOUND if hides else Code.UNAUTHENTICATED, "wrong token")
+
+    def _would_lie(self, verb: str, handle: str, node_id: str) -> bool:
+        """True where NotFound would say that the volume is not there, and it is: CSI gives that word to an unpublish,
+        and the attacher believes it of a machine that the cluster does not have any more.
+        """
+        return verb == UNPUBLISH and node_id in self.published[handle]
 
     async def _work(self, operation: Operation) -> None:
         fate = operation.fate
@@ -127,7 +137,10 @@ class Backend:
             error = self._take_effect(operation) if fate.takes_effect else None
             await self._clock.sleep(fate.after_s)
             if fate.error is not None:
-                error = DriverError(fate.error, "as the seed says")
+                lies = fate.error is Code.NOT_FOUND and self._would_lie(
+                    operation.verb, operation.handle, operation.node_id
+                )
+                error = DriverError(Code.INTERNAL if lies else fate.error, "as the seed says")
             self._answer(operation, error)
         finally:
             if self.locks.get(operation.handle) is operation:
@@ -203,6 +216,15 @@ class Backend:
         self.locks.clear()
         self._down_until = self._clock.now() + away_s
 
+    def relent(self) -> None:
+        """Nothing stands in the way any more, and calls that would never be answered are."""
+        for handle, operation in list(self.locks.items()):
+            if max(operation.fate.before_s, operation.fate.after_s) >= FOR_EVER_S:
+                assert operation.task is not None
+                operation.task.cancel()
+                self._answer(operation, DriverError(Code.UNAVAILABLE, "the driver was started again"))
+                del self.locks[handle]
+
     def take_away(self, handle: str, node_id: str) -> None:
         """Somebody unpublishes behind our back."""
         if node_id in self.published[handle]:
@@ -226,7 +248,9 @@ class Backend:
         return {handle for handle, count in handles.items() if count > 1}
 
     def heal(self) -> None:
-        """No faults from now on. Calls at work end as they would have, those that hang without effect; what is stuck stays so."""
+        """No faults from now on. Calls at work end as they would have, those that hang without effect; what is stuck
+        stays so.
+        """
         self.faulty = False
         now = self._clock.now()
         self.stuck = {key: (fate, until) for key, (fate, until) in self.stuck.items() if now < until}

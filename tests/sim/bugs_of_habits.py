@@ -1,4 +1,6 @@
-"""More bugs to plant in the attacher and below it: those that show themselves under the world's habits alone (`habits.py`)."""
+"""More bugs to plant in the attacher and below it: those that show themselves under the world's habits alone
+(`habits.py`).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from mooring.control.lease.elector import LeaderElector
 from mooring.kube.cache import reflector
 from mooring.kube.cache.reflector import Reflector
 from mooring.sidecars.attacher import decide, writes
-from mooring.sidecars.attacher.telling import Telling
+from mooring.sidecars.attacher.reconcile import Telling
 from mooring.sidecars.attacher.view import BY_VOLUME, View, volume_of
 from tests.sim.planting import Bug, both, set_backs_are_not_noticed
 
@@ -81,7 +83,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         _standby_begins_behind, {"empty-write", "finalizer-twice", *_NOT_WELL}, first_seed=569
     ),
     "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=25),
-    "undos-silence-the-next": Bug(_undos_silence_the_next, {"silent"}, first_seed=915),
-    "namesakes-are-strangers": Bug(_namesakes_are_strangers, {"two-nodes", "unpublish-wanted"}, first_seed=48),
-    "contexts-kept": Bug(_contexts_are_kept, {"metadata-wrong"}, first_seed=148),
+    "undos-silence-the-next": Bug(_undos_silence_the_next, {"silent"}, first_seed=1582),
+    "namesakes-are-strangers": Bug(_namesakes_are_strangers, {"two-nodes", "unpublish-wanted"}, first_seed=51),
+    "contexts-kept": Bug(_contexts_are_kept, {"metadata-wrong"}, first_seed=258),
 }

@@ -32,8 +32,8 @@ def complaints(world: SimWorld, actor: Actor) -> list[Complaint]:
 
 
 def fingerprint(world: SimWorld) -> tuple[object, ...]:
-    """Changes with every write but to a Lease, whoever made it, and with every publication; with each unpublish, too, unless one may still
-    be undone.
+    """Changes with every write but to a Lease, whoever made it, and with every publication; with each unpublish, too,
+    unless one may still be undone.
     """
     published = tuple((handle, tuple(sorted(nodes))) for handle, nodes in sorted(world.backend.published.items()))
     counts = world.laws.counts
@@ -62,9 +62,9 @@ def _wanted_are_attached(
                 f"{volume} is wanted on {node}, the backend has it on {world.backend.published[handles[volume]]}",
             )
         if handles[volume] in world.laws.twinned and found.node_id in world.backend.dead:
-            continue  # a twin has attached the machine that took the node's place, and no report contradicts this one any more
+            continue  # a twin has attached the machine that took the node's place
         if found.name in world.server.late_names and machine != f"{node}-id0":
-            continue  # a late patch of its own may tell of the machine that was replaced: it has the uid, and no version
+            continue  # a late patch of its own may tell of the former machine
         if found.node_id != machine:
             yield "wanted-unpublished", f"{found.name} claims {found.node_id!r}, the node is {machine}"
         if found.attached and (status.attachment_metadata or {}) != device_of(
@@ -74,7 +74,9 @@ def _wanted_are_attached(
 
 
 def silent(world: SimWorld) -> Iterator[Complaint]:
-    """While the driver refuses something for ever, and nothing else goes wrong, each attachment that is not done says why."""
+    """While the driver refuses something for ever, and nothing else goes wrong, each attachment that is not done says
+    why.
+    """
     for found in world.truth.attachments():
         status = found.whole.status
         if found.deleting and found.held and status.detach_error is None:

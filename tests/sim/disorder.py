@@ -1,7 +1,7 @@
 """The habit of queues that hand out their keys in any order.
 
-Nothing that a controller decides may rest on the order of its keys: lists, watches and other controllers set that, and another release of
-one may set another. Lives from `DISORDER_FROM` on have it, so all earlier ones stay as they are.
+Nothing that a controller decides may rest on the order of its keys: lists, watches and other controllers set that, and
+another release of one may set another. Lives from `DISORDER_FROM` on have it, so all earlier ones stay as they are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _SEED: Final = 11_000_003
 
 @contextlib.contextmanager
 def disorder(seed: int) -> Iterator[None]:
-    """While a life of this seed is lived, workers take any key that is ready, some turns late, and each backlog comes in any order."""
+    """While a life of this seed is lived, workers take any key that is ready, some turns late, and each backlog comes
+    in any order.
+    """
     if seed < DISORDER_FROM:
         yield
         return

@@ -1,7 +1,9 @@
-"""The doors of the API server's habits in one line: what refuses a request, holds a watch back, or lets an answer grow old.
+"""The doors of the API server's habits in one line: what refuses a request, holds a watch back, or lets an answer grow
+old.
 
-`habits.py` says what there is. A list of ours asks for the newest state, which no server answers with an old one; but its answer may be
-long on its way. A watch may be served by a server that lags, and may resume from its old version after the server has held it back.
+`habits.py` says what there is. A list of ours asks for the newest state, which no server answers with an old one; but
+its answer may be long on its way. A watch may be served by a server that lags, and may resume from its old version
+after the server has held it back.
 """
 
 from __future__ import annotations
@@ -60,8 +62,9 @@ class Doors:
         return self._randomness.uniform(0.0, self._habits.lag_s) if self._happens(self._habits.lag) else 0.0
 
     async def is_held_up(self, event: WatchEvent[Any], kind: Kind[Any], lag_s: float) -> bool:
-        """Before an event: the server may be behind, or show nothing for a while, and then all in one burst. True when the watch has ended
-        instead: the next one resumes from its old version, or hears that it is forgotten, and a list shows only the last state.
+        """Before an event: the server may be behind, or show nothing for a while, and then all in one burst. True when
+        the watch has ended instead: the next one resumes from its old version, or hears that it is forgotten, and a
+        list shows only the last state.
         """
         history, habits = self._world.server.history, self._habits
         if lag_s and history is not None and self._world.faulty:

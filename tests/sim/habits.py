@@ -1,15 +1,17 @@
-"""The habits of the world beyond a request that fails at once: what a plan says of the API server, and of processes that stand still.
+"""The habits of the world beyond a request that fails at once: what a plan says of the API server, and of processes
+that stand still.
 
-A part turns them on in its `plan_of`, each in a field of that name: `server=server_habits(seed)`, `stops=stops(seed)`. A plan without the
-field has none of them. The draws come from sources of their own, so that no other draw of a plan moves. Whoever turns them on:
+A part turns them on in its `plan_of`, each in a field of that name: `server=server_habits(seed)`, `stops=stops(seed)`.
+A plan without the field has none of them. The draws come from sources of their own, so that no other draw of a plan
+moves. Whoever turns them on:
 
-| field                  | what the part has to do for it                                                                     |
-|------------------------|----------------------------------------------------------------------------------------------------|
-| `server`               | nothing: its `Line` has the doors. Its laws must know that a write may come late (`late-astray`)    |
-| `server.set_back`      | its acts call `back_up()` and `set_back()` of `world.server`; its laws hear of it by `on_set_back`  |
-| `stops`                | its `life.py` hands `outside(line)` to the Runtime, and `mortal.clock` in place of the world's;     |
-|                        | its endpoint calls the backend by `mortal.outside`                                                  |
-| `stops.replicas`       | it runs several `Keeper`s, each with `behind_lease(...)` (`leading.py`); endpoints: `mortal.sends` |
+| field             | what the part has to do for it |
+| --- | --- |
+| `server`          | nothing: its `Line` has the doors. Its laws must know that a write may come late (`late-astray`) |
+| `server.set_back` | its acts call `back_up()` and `set_back()` of `world.server`; laws: `on_set_back` |
+| `stops`           | its `life.py` hands `outside(line)` to the Runtime, and `mortal.clock` in place of the world's; |
+|                   | its endpoint calls the backend by `mortal.outside` |
+| `stops.replicas`  | its keepers are those of `replicas_of` (`leading.py`); endpoints: `mortal.sends` |
 """
 
 from __future__ import annotations
@@ -28,12 +30,13 @@ _ARRAY_SEED: Final = 9_000_011
 class ServerHabits:
     """Shares per request, of watch events for `held`. Times ending in _s: the longest.
 
-    late: a write is carried out after its client gave it up. odd: a request is refused, with any code that a server, a webhook or a proxy
-    may give. lasting: from here on, one verb of one kind is refused to this program, under all its lives. held: from this event on a watch
-    shows nothing for a while, and then all in one burst, to the same watch or to one that resumes from its old version; folded: of those,
-    the share of which the version is forgotten, so that a list shows only the last state. lag: of watches, the share that are served by a
-    second server, which is behind the first one all the time. old: a list's answer is long on its way, and old when it comes. set_back: of
-    all lives, whether the server is set back to a backup.
+    late: a write is carried out after its client gave it up. odd: a request is refused, with any code that a server, a
+    webhook or a proxy may give. lasting: from here on, one verb of one kind is refused to this program, under all its
+    lives. held: from this event on a watch shows nothing for a while, and then all in one burst, to the same watch or
+    to one that resumes from its old version; folded: of those, the share of which the version is forgotten, so that a
+    list shows only the last state. lag: of watches, the share that are served by a second server, which is behind the
+    first one all the time. old: a list's answer is long on its way, and old when it comes. set_back: of all lives,
+    whether the server is set back to a backup.
     """
 
     late: float = 0.0
@@ -53,10 +56,11 @@ class ServerHabits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stops:
-    """still: the probability at each point where a process may be stopped; still_s: for how long at the most; stills_max: per incarnation.
+    """still: the probability at each point where a process may be stopped; still_s: for how long at the most;
+    stills_max: per incarnation.
 
-    replicas: how many of a program stand for its Lease, 1 for a program without one. skew_s: how far the wall clocks of two processes may
-    be from the server's. kubelets: those who stand by look at the pod of who leads, of which all sorts of things are said (`kubelets.py`).
+    replicas: how many of a program stand for its Lease, 1 for a program without one. skew_s: how far the wall clocks of
+    two processes may be from the server's.
     """
 
     still: float = 0.0
@@ -64,17 +68,17 @@ class Stops:
     stills_max: int = 0
     replicas: int = 1
     skew_s: float = 0.0
-    kubelets: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArrayHabits:
     """Drivers that differ as real ones do, for publishing.
 
-    stuck: per call, the probability that all calls like it (verb, volume, machine) are answered one code from now on, before or after their
-    effect; for stuck_s at the most, and for ever if the faults end meanwhile. hangs: per call, that it hangs for ever. tenants: whoever has
-    not the volume's secret is told NotFound. strangers: lists show volumes and machines that nobody here knows. bare: some machines get no
-    publish context. forgets: a restart of the driver ends all publications.
+    stuck: per call, the probability that all calls like it (verb, volume, machine) are answered one code from now on,
+    before or after their effect; for stuck_s at the most, and for ever if the faults end meanwhile. hangs: per call,
+    that it hangs for ever. tenants: whoever has not the volume's secret is told NotFound. strangers: lists show volumes
+    and machines that nobody here knows. bare: some machines get no publish context. forgets: a restart of the driver
+    ends all publications.
     """
 
     stuck: float = 0.0
@@ -122,7 +126,6 @@ def stops(seed: int) -> Stops:
         stills_max=1 + randomness.below(4),
         replicas=1 + randomness.below(2),
         skew_s=_perhaps(randomness, 0.5, 1.0, 600.0),
-        kubelets=randomness.happens(0.5),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
@@ -13,6 +12,7 @@ from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION
+from tests.sim.acting import secret_data
 from tests.sim.plan import DRIVER, FINALIZER, VolumePlan
 from tests.sim.world import SimWorld
 from tests.support.builders import a_csi_node, a_held_pv, a_secret, a_va
@@ -110,7 +110,7 @@ class Hands:
         if self._truth.version(SECRETS, volume.secret_name, "default"):
             return
         token = self._world.backend.secrets.setdefault(volume.handle, "token0")
-        body = a_secret(volume.secret_name, {"token": base64.b64encode(token.encode()).decode()})
+        body = a_secret(volume.secret_name, secret_data(token))
         await self.do(
             f"create Secret {volume.secret_name}: {token}", self._cluster.create(SECRETS.whole(), body, "default")
         )

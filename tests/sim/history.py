@@ -1,7 +1,8 @@
 """The past of the API server: each change by its version and time, and every kind as it was at any of them.
 
-It serves a second API server that lags behind the first one, and a backup. A list of ours asks for the newest state (resourceVersion ""),
-which no kube-apiserver answers with an old one; "0" may be answered with any. A watch may come from a server that lags in either case.
+It serves a second API server that lags behind the first one, and a backup. A list of ours asks for the newest state
+(resourceVersion ""), which no kube-apiserver answers with an old one; "0" may be answered with any. A watch may come
+from a server that lags in either case.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class History:
         return self._changes[index - 1][2].rv if index else self._begin
 
     def time_of(self, version: int) -> float:
-        """The time of the change that made it, or of the last one before it; 0 for what was there from the beginning."""
+        """The time of the change that made it, or of the last one before it; 0 for what was there from the
+        beginning.
+        """
         index = self._index_after(version)
         return self._changes[index - 1][0] if index else 0.0
 

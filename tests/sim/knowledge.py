@@ -41,7 +41,9 @@ class Knowledge:
         self._attached_before.discard((process, pair))
 
     def published(self, process: int, pair: Pair, attachments: Iterable[Attachment]) -> None:
-        """The answer to a publish is here. attachments: of this pair; where one shows success already, nothing is left to write."""
+        """The answer to a publish is here. attachments: of this pair; where one shows success already, nothing is left
+        to write.
+        """
         self._answered.add((process, pair))
         if any(map(_shows_success, attachments)) and (process, pair) in self._attached_before:
             self._attached[process, pair] = self._removed[pair]

@@ -1,24 +1,25 @@
-"""What must hold at every step, whatever goes wrong. Judged on the truth: the server's store and the backend, never on a cache.
+"""What must hold at every step, whatever goes wrong. Judged on the truth: the server's store and the backend, never on
+a cache.
 
-| law                   | broken when the attacher                                                                              |
-|-----------------------|-------------------------------------------------------------------------------------------------------|
-| publish-no-finalizer  | publishes while no attachment in the API server carries finalizer and node id for it: a crash leaks it |
-| two-nodes             | publishes a single-node volume while it is published elsewhere                                         |
-| overlap               | has two calls in flight for one volume                                                                 |
-| needless-publish      | publishes again what it knows to be attached                                                           |
-| needless-unpublish    | unpublishes again what it knows to be detached                                                         |
-| unpublish-wanted      | unpublishes what an attached attachment still needs                                                    |
-| attached-unpublished  | writes attached=true and the backend has it not                                                        |
-| attached-lost         | writes attached=false while nobody has deleted the attachment                                          |
-| mark-astray           | marks an attachment that took the name of the one it was meant for                                     |
-| late-astray           | changes, by a write that it gave up long ago, an attachment that took the name since                   |
-| unpublish-mounted     | unpublishes what an attachment said to be attached, long ago, when that is torn away                   |
-| finalizer-dropped     | drops the finalizer while the volume is, or may become, published there                                |
-| volume-dropped        | drops a volume's finalizer that is in use, or not deleted                                              |
-| finalizer-twice       | leaves its finalizer twice in a list                                                                   |
-| foreign-touched       | changes what belongs to others                                                                         |
-| empty-write           | writes what changes nothing, and could have known                                                      |
-| hot-loop              | does one thing too often                                                                               |
+| law                  | broken when the attacher |
+| --- | --- |
+| publish-no-finalizer | publishes while no attachment carries finalizer and node id for it: a crash leaks it |
+| two-nodes            | publishes a single-node volume while it is published elsewhere |
+| overlap              | has two calls in flight for one volume |
+| needless-publish     | publishes again what it knows to be attached |
+| needless-unpublish   | unpublishes again what it knows to be detached |
+| unpublish-wanted     | unpublishes what an attached attachment still needs |
+| attached-unpublished | writes attached=true and the backend has it not |
+| attached-lost        | writes attached=false while nobody has deleted the attachment |
+| mark-astray          | marks an attachment that took the name of the one it was meant for |
+| late-astray          | changes, by a write that it gave up long ago, an attachment that took the name since |
+| unpublish-mounted    | unpublishes what an attachment said to be attached, long ago, when that is torn away |
+| finalizer-dropped    | drops the finalizer while the volume is, or may become, published there |
+| volume-dropped       | drops a volume's finalizer that is in use, or not deleted |
+| finalizer-twice      | leaves its finalizer twice in a list |
+| foreign-touched      | changes what belongs to others |
+| empty-write          | writes what changes nothing, and could have known |
+| hot-loop             | does one thing too often |
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ _OUR_ANNOTATIONS: Final = (NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION)
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Write:
-    """A write of the attacher. excused: a lost answer, or a later object under the same name, keeps it from knowing the object.
+    """A write of the attacher. excused: a lost answer, or a later object under the same name, keeps it from knowing the
+    object.
 
     change: what it did, None for nothing.
     """
@@ -298,7 +300,8 @@ class Laws:
 
 
 def _is_first_claim(body: Any) -> bool:
-    """Adds the finalizer to an attachment that had none when it was read: a merge patch without a version, as external-attacher sends it.
+    """Adds the finalizer to an attachment that had none when it was read: a merge patch without a version, as
+    external-attacher sends it.
 
     It undoes a finalizer that somebody has added meanwhile; the law puts up with just this one.
     """
@@ -307,7 +310,9 @@ def _is_first_claim(body: Any) -> bool:
 
 
 def _confirms(body: Any) -> bool:
-    """The write which says that the status is about this very object, by taking off the annotation that leaves it open."""
+    """The write which says that the status is about this very object, by taking off the annotation that leaves it
+    open.
+    """
     metadata = body.get("metadata", {}) if isinstance(body, dict) else {}
     annotations = metadata.get("annotations") or {}
     return STATUS_OF_ANNOTATION in annotations and annotations[STATUS_OF_ANNOTATION] is None

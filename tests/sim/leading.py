@@ -1,37 +1,33 @@
-"""A program behind a real Lease, with our own election: several replicas, of which one works; a former leader may wake beside the next.
+"""A program behind a real Lease, with our own election: several replicas, of which one works; a former leader may wake
+beside the next.
 
-    leases, numbers = Leases(world), itertools.count(1)
-    make = behind_lease(leases, "attacher", attacher, numbers)
-    keepers = [Keeper(world, "attacher", make, numbers) for _ in range(plan.stops.replicas)]
+    keepers = replicas_of(world, "attacher", attacher)
 
-Each term has a number of its own, as if it were an incarnation, for nothing is left of the memory of an earlier term. The work of the next
-term follows the API server while the process stands by (`Terms`), through a line that may be as late as any.
+Each term has a number of its own, as if it were an incarnation, for nothing is left of the memory of an earlier term.
+The work of the next term follows the API server while the process stands by (`Terms`), through a line that may be as
+late as any.
 
-| law      | broken when                                                                                                              |
-|----------|--------------------------------------------------------------------------------------------------------------------------|
-| no-lease | the work of a term sends a write or a call, and the Lease in the API server's store does not name its process, or was not  |
-|          | renewed for as long as it holds                                                                                            |
+| law      | broken when |
+| --- | --- |
+| no-lease | a term sends a write or a call, and the stored Lease names another process, or has run out |
 
-The fence promises that: it closes with the renew deadline, counted from when the last answered renewal was sent. No other candidate takes
-the Lease before it has seen it unchanged for the whole duration, which is longer, by a clock that runs as fast; or before the holder's
-kubelet has said that its process is no more (`kubelets.py`, where that is on: docs/decisions/0018). One thing is excused: a
-server that was set back to a backup names a former holder, which takes the Lease for its own at once, while the holder of a moment ago
-can't know yet; so for one duration after that nothing is said. What was sent in time and arrives later is within the promise. The
-election's own requests are no work.
+The fence promises that: it closes with the renew deadline, counted from when the last answered renewal was sent. No
+other candidate takes the Lease before it has seen it unchanged for the whole duration, which is longer, by a clock that
+runs as fast. One thing is excused: a server that was set back to a backup names a former holder, which takes
+the Lease for its own at once, while the holder of a moment ago can't know yet; so for one duration after that nothing
+is said. What was sent in time and arrives later is within the promise. The election's own requests are no work.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from prometheus_client import CollectorRegistry
 
-from mooring.api.meta import Kind
-from mooring.api.pods import PODS
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import StoredChange
 from mooring.base.randomness import Random
@@ -39,10 +35,7 @@ from mooring.control.lease.elector import LeaderElector
 from mooring.control.lease.record import Candidate, LeaseTimes, record_of
 from mooring.control.lease.reporter import LeaseMetrics
 from mooring.control.program.terms import LeasedWork, Terms
-from mooring.kube.cluster import EVERYTHING, Request, Selection, WatchEvent
-from tests.sim.keeper import Made
-from tests.sim.kubelets import Kubelets
-from tests.sim.line import what_of
+from tests.sim.keeper import Keeper, Made
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.line import WritingLine
 from tests.sim.standing import outside
@@ -59,52 +52,16 @@ _AT_WORK: Final[ContextVar[bool]] = ContextVar("at_work", default=False)
 
 
 class LeaseLine(WritingLine):
-    """The election's own connection. pods: of the replicas, None where nobody looks at them."""
+    """The election's own connection."""
 
     watched = ()
 
-    def __init__(self, world: Any, mortal: Mortal, pods: Kubelets | None) -> None:
-        super().__init__(world, mortal)
-        self._pods = pods
-
-    async def ask(self, request: Request) -> Any:
-        if self._pods is None or request.kind.plural != PODS.plural:
-            return await super().ask(request)
-        fate = await self._asked(what_of(request), request)
-        answer = await self._pods.cluster.ask(request)
-        await self._answered(fate)
-        return answer
-
-    async def watch(
-        self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
-    ) -> AsyncGenerator[WatchEvent[T], None]:
-        on_pods = self._pods is not None and kind.plural == PODS.plural
-        watch = (self._watch_pods if on_pods else super().watch)(
-            kind, selection, resource_version=resource_version, timeout_s=timeout_s
-        )
-        async with contextlib.aclosing(watch) as events:
-            async for event in events:
-                yield event
-
-    async def _watch_pods(
-        self, kind: Kind[T], selection: Selection, *, resource_version: str, timeout_s: float
-    ) -> AsyncGenerator[WatchEvent[T], None]:
-        assert self._pods is not None
-        await self._asked(f"watch {kind.plural}", None, kind)
-        watch = self._pods.cluster.watch(kind, selection, resource_version=resource_version, timeout_s=timeout_s)
-        async with contextlib.aclosing(watch) as events:
-            async for event in events:
-                if await self._is_cut(kind):
-                    return
-                yield event
-
 
 class Leases:
-    """The Leases of a world, as its store has them. One for all that stand for one. kubelets: None where nobody looks at pods."""
+    """The Leases of a world, as its store has them. One for all that stand for one."""
 
     def __init__(self, world: Any) -> None:
         self._world = world
-        self.kubelets = Kubelets(world, "replica") if world.stops.kubelets else None
         self._held: dict[str, tuple[str, float]] = {}  # lock → its holder, and when that was written
         self._set_back_at = -TIMES.lease_s
         world.store.on_change(self._changed)
@@ -193,10 +150,9 @@ class Candidacy:
         self._task: asyncio.Task[Any] | None = None
         self._stop = asyncio.Event()
         self._terms = Terms(LeasedWork(mortal.program, lock, self._next), self._stop)
-        self._kubelets = leases.kubelets
-        self._identity = mortal.who if self._kubelets is None else self._kubelets.begins(mortal)
-        candidate = Candidate(lock, NAMESPACE, self._identity, TIMES, {}, "" if self._kubelets is None else NAMESPACE)
-        line = LeaseLine(world, mortal, self._kubelets)
+        self._identity = mortal.who
+        candidate = Candidate(lock, NAMESPACE, self._identity, TIMES, {})
+        line = LeaseLine(world, mortal)
         randomness = Random(world.plan.seed * 7000 + mortal.number)
         self._metrics = LeaseMetrics(CollectorRegistry())
         self._elector = LeaderElector(
@@ -239,8 +195,6 @@ class Candidacy:
         return self._elector.is_leader
 
     def _ends_at_once(self) -> None:
-        if self._kubelets is not None:
-            self._kubelets.ended(self._mortal, self._identity)
         self._world.group.create_task(self._cancel_again(), name=f"sim/killed/{self._mortal.who}")
 
     async def _cancel_again(self) -> None:
@@ -267,10 +221,22 @@ class Candidacy:
 def behind_lease(
     leases: Leases, lock: str, make: Callable[[Any, Any], Made], numbers: Iterator[int]
 ) -> Callable[[Any, Mortal], Made]:
-    """What a Keeper makes of a program that stands for a Lease. make: the work of one term. numbers: of processes and terms."""
+    """What a Keeper makes of a program that stands for a Lease. make: the work of one term. numbers: of processes and
+    terms.
+    """
 
     def made(world: Any, mortal: Mortal) -> Made:
         candidacy = Candidacy(world, mortal, leases, lock, make, numbers)
         return candidacy, candidacy
 
     return made
+
+
+def replicas_of(world: Any, who: str, make: Callable[[Any, Any], Made]) -> list[Keeper]:
+    """One, or as many as the plan says behind a Lease."""
+    count = world.stops.replicas
+    if count == 1:
+        return [Keeper(world, who, make)]
+    numbers = itertools.count(1)
+    led = behind_lease(Leases(world), who, make, numbers)
+    return [Keeper(world, who, led, numbers) for _ in range(count)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Final
 
 from mooring.base.randomness import Random
@@ -11,8 +10,7 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.sidecars.attacher.controller import Attacher
 from mooring.sidecars.attacher.options import AttacherOptions
 from tests.sim.endpoint import Endpoint, info_of
-from tests.sim.keeper import Keeper, Made
-from tests.sim.leading import Leases, behind_lease
+from tests.sim.keeper import Made
 from tests.sim.line import Line
 from tests.sim.mortal import Mortal
 from tests.sim.plan import Plan
@@ -44,12 +42,3 @@ def attacher(world: SimWorld, mortal: Mortal) -> Made:
     mortal.at_begin(lambda: tears.begins(number, line.shown(PLURAL)))
     runtime = Runtime(outside(line), mortal.clock, Random(plan.seed * 1000 + number), world.metrics)
     return Attacher(runtime, driver, info_of(plan), options_of(plan)), line
-
-
-def attachers(world: SimWorld) -> list[Keeper]:
-    """One, or several behind a Lease."""
-    count = world.plan.stops.replicas
-    if count == 1:
-        return [Keeper(world, PROGRAM, attacher)]
-    leases, numbers = Leases(world), itertools.count(1)
-    return [Keeper(world, PROGRAM, behind_lease(leases, PROGRAM, attacher, numbers), numbers) for _ in range(count)]

@@ -1,9 +1,11 @@
 """The attacher's line to the API server, with everything that can go wrong on it.
 
-Requests are refused before they do anything, or their answer is lost after they have; both ways take time. Watch events come late, each
-watch at its own pace; watches are cut, and versions forgotten. Before and after each write the attacher can be killed.
+Requests are refused before they do anything, or their answer is lost after they have; both ways take time. Watch events
+come late, each watch at its own pace; watches are cut, and versions forgotten. Before and after each write the attacher
+can be killed.
 
-The doors of the server's other habits stand here, too, for every program: `habits.py` says what there is and how a part turns them on.
+The doors of the server's other habits stand here, too, for every program: `habits.py` says what there is and how a part
+turns them on.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ _VERBS: Final = {Verb.REPLACE: "update", Verb.POST: "create", Verb.SERVES: "disc
 
 
 def what_of(request: Request) -> str:
-    """As stories and laws call it: `patch volumeattachments/status va-1`; a creation whose name the server gives has none."""
+    """As stories and laws call it: `patch volumeattachments/status va-1`; a creation whose name the server gives has
+    none.
+    """
     verb = _VERBS.get(request.verb, request.verb.value)
     part = f"/{request.subresource}" if request.subresource and request.verb is not Verb.REPLACE else ""
     name = "" if request.verb is Verb.POST else request.name
@@ -91,7 +95,9 @@ class Line(Cluster):
         return self._seen.get(plural, 0)
 
     def shown_before_now(self, plural: str) -> int:
-        """The same before this very moment: an object that is shown while a call begins may have come after the decision to make it."""
+        """The same before this very moment: an object that is shown while a call begins may have come after the
+        decision to make it.
+        """
         at_s, before = self._seen_before.get(plural, (0.0, 0))
         return before if at_s >= self._world.clock.now() else self.shown(plural)
 

@@ -1,4 +1,6 @@
-"""A process that can be killed or stopped at any point where it touches the world, and that touches nothing any more once it is dead."""
+"""A process that can be killed or stopped at any point where it touches the world, and that touches nothing any more
+once it is dead.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class SkewedClock(LoopClock):
 class Mortal:
     """One incarnation of a controller. number: from 1. task: what dies with it. clock: of its machine.
 
-    sends: told of each write and call in the moment that it is sent; a law may stand there. killed: told of its end by force.
+    sends: told of each write and call in the moment that it is sent; a law may stand there. killed: told of its end by
+    force.
     """
 
     def __init__(self, world: SimWorld, number: int, who: str) -> None:

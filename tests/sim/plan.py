@@ -6,10 +6,11 @@ Each kind of fault is absent from many lives, so that no fault hides behind anot
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 from mooring.base.randomness import Random
-from tests.sim.habits import ArrayHabits, ServerHabits, Stops, array_habits, server_habits, stops
+from tests.sim.habits import NO_HABITS, NO_STOPS, ArrayHabits, ServerHabits, Stops, array_habits, server_habits, stops
 
 DRIVER: Final = "csi.example.com"
 FINALIZER: Final = "external-attacher/csi-example-com"
@@ -24,7 +25,9 @@ MODES: Final = ("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod", "ReadWrite
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VolumePlan:
-    """name: of the PersistentVolume; an inline volume has none, and the name only stands for it. secret: its calls need one."""
+    """name: of the PersistentVolume; an inline volume has none, and the name only stands for it. secret: its calls need
+    one.
+    """
 
     name: str
     handle: str
@@ -64,43 +67,56 @@ class DriverFaults:
     latency_s: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
-    """One life. Durations in virtual seconds.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AnyPlan:
+    """What the lives of all parts have. Durations in virtual seconds.
 
-    history_max: changes of a kind that the API server remembers. list_limit: objects a page at the most, 0 for no limit. hasty: how often
-    the attach/detach controller does not wait. crash: probability at each point where the attacher can be killed. meddling: how often
-    others move their finalizers on an object while a write of the attacher is on its way there. inherits: another attacher was here before.
-    server: the API server's habits. stops: processes that stand still. array: the driver's habits.
+    chaos_s: how long faults come. pause_s: between two acts, on average. timeout_s: of the driver's calls.
+    history_max: changes of a kind that the API server remembers. list_limit: objects a page at the most, 0 for no
+    limit. crash: probability at each point where a process can be killed; crashes_max: of its incarnations, those that
+    can be; restart_s: the longest time until the next one. api, driver: their faults. acts: of users and
+    administrators, each as often as its weight says. server: the API server's habits. stops: processes that stand
+    still.
     """
 
     seed: int
-    volumes: tuple[VolumePlan, ...]
-    nodes: tuple[str, ...]
-    lists_published: bool
-    single_node_multi_writer: bool
-    page_size: int
     chaos_s: float
     pause_s: float
     timeout_s: float
-    worker_threads: int
-    retry_start_s: float
-    retry_max_s: float
-    reconcile_s: float
-    resync_s: float
     history_max: int
     list_limit: int
-    hasty: float
     crash: float
     crashes_max: int
     restart_s: float
     api: ApiFaults
     driver: DriverFaults
     acts: tuple[str, ...]
+    server: ServerHabits = NO_HABITS
+    stops: Stops = NO_STOPS
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(AnyPlan):
+    """One life of the attacher.
+
+    hasty: how often the attach/detach controller does not wait. meddling: how often others move their finalizers on an
+    object while a write of the attacher is on its way there. inherits: another attacher was here before. array: the
+    driver's habits.
+    """
+
+    volumes: tuple[VolumePlan, ...]
+    nodes: tuple[str, ...]
+    lists_published: bool
+    single_node_multi_writer: bool
+    page_size: int
+    worker_threads: int
+    retry_start_s: float
+    retry_max_s: float
+    reconcile_s: float
+    resync_s: float
+    hasty: float
     meddling: float
     inherits: bool
-    server: ServerHabits
-    stops: Stops
     array: ArrayHabits
 
 
@@ -167,15 +183,12 @@ def plan_of(seed: int) -> Plan:
         retry_max_s=retry_start_s * 2 ** randomness.below(5),
         reconcile_s=randomness.uniform(1.0, 10.0),
         resync_s=randomness.uniform(5.0, 30.0) if randomness.happens(0.3) else 0.0,
-        history_max=8 + randomness.below(32) if randomness.happens(0.3) else 10_000,
-        list_limit=1 + randomness.below(3) if randomness.happens(0.3) else 0,
+        **memory(randomness, 0.3),
         hasty=perhaps(randomness, 0.5, 0.1, 1.0),
-        crash=perhaps(randomness, 0.6, 0.005, 0.1),
-        crashes_max=1 + randomness.below(4),
-        restart_s=randomness.uniform(0.0, 2.0),
+        **deaths(randomness, 0.005, 0.1, 4, 2.0),
         api=api_faults(randomness),
         driver=driver_faults(randomness, timeout_s),
-        acts=_acts(randomness) + _accidents(seed, server, still),
+        acts=weighted(randomness, ACTS, _ALWAYS) + _accidents(seed, server, still),
         meddling=perhaps(randomness, 0.5, 0.1, 1.0),
         inherits=randomness.happens(0.1),
         server=server,
@@ -207,6 +220,29 @@ def perhaps(randomness: Random, share: float, low: float, high: float) -> float:
     return randomness.uniform(low, high) if randomness.happens(share) else 0.0
 
 
+def memory(randomness: Random, share: float) -> dict[str, Any]:
+    """Of an API server. share: of lives in which it is short."""
+    return {
+        "history_max": 8 + randomness.below(32) if randomness.happens(share) else 10_000,
+        "list_limit": 1 + randomness.below(3) if randomness.happens(share) else 0,
+    }
+
+
+def deaths(randomness: Random, low: float, high: float, most: int, away_s: float) -> dict[str, Any]:
+    """Of processes, in most lives."""
+    return {
+        "crash": perhaps(randomness, 0.6, low, high),
+        "crashes_max": 1 + randomness.below(most),
+        "restart_s": randomness.uniform(0.0, away_s),
+    }
+
+
+def weighted(randomness: Random, weights: Mapping[str, int], always: Collection[str]) -> tuple[str, ...]:
+    """The acts of a life, each as often as its weight says. Any but those of `always` may be missing."""
+    chosen = [act for act in weights if act in always or randomness.happens(0.5)]
+    return tuple(act for act in chosen for _ in range(weights[act]))
+
+
 def api_faults(randomness: Random) -> ApiFaults:
     return ApiFaults(
         refused=perhaps(randomness, 0.4, 0.02, 0.3),
@@ -226,12 +262,6 @@ def driver_faults(randomness: Random, timeout_s: float) -> DriverFaults:
         hung=perhaps(randomness, 0.5, 0.05, 0.4),
         latency_s=randomness.uniform(0.0, timeout_s / 2),
     )
-
-
-def _acts(randomness: Random) -> tuple[str, ...]:
-    """The acts of this life, each as often as its weight says: draw one of them."""
-    chosen = [act for act in ACTS if act in _ALWAYS or randomness.happens(0.5)]
-    return tuple(act for act in chosen for _ in range(ACTS[act]))
 
 
 def _accidents(seed: int, server: ServerHabits, still: Stops) -> tuple[str, ...]:

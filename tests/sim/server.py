@@ -1,4 +1,5 @@
-"""The API server's habits beyond a request that fails: rights that are taken away for a while, writes that come late, a backup.
+"""The API server's habits beyond a request that fails: rights that are taken away for a while, writes that come late, a
+backup.
 
 Its doors stand in each line (`line.py`); what is one for all programs, and what outlives a process, is here.
 """
@@ -43,8 +44,8 @@ UNSEEN: Final = 100_000
 
 
 def refusals(verb: str, *, writes: bool) -> list[Callable[[], ApiError]]:
-    """Every code that such a request may be refused with. A 404 says that the kind is not served: one that says of an object that is there
-    that it is not is no answer of a kube-apiserver to these requests, which read the newest state.
+    """Every code that such a request may be refused with. A 404 says that the kind is not served: one that says of an
+    object that is there that it is not is no answer of a kube-apiserver to these requests, which read the newest state.
     """
     any_request: list[Callable[[], ApiError]] = [
         lambda: Unauthorized("Unauthorized", reason="Unauthorized"),
@@ -75,10 +76,11 @@ def lasting_refusals(*, writes: bool) -> list[Callable[[], ApiError]]:
 
 
 class Server:
-    """late_count: writes that were given up and are still on their way. late_names: of the objects that such writes were ever made for.
+    """late_count: writes that were given up and are still on their way. late_names: of the objects that such writes
+    were ever made for.
 
-    on_set_back: called when the server was set back, with the version that it has now. on_late: called when a write was carried out late,
-    with its process and its object's name.
+    on_set_back: called when the server was set back, with the version that it has now. on_late: called when a write was
+    carried out late, with its process and its object's name.
     """
 
     def __init__(self, world: SimWorld) -> None:
@@ -108,7 +110,9 @@ class Server:
         self._refused[right] = make, self._world.clock.now() + seconds
 
     def refusal(self, right: Right, *, writes: bool) -> ApiError | None:
-        """The error for a request that needs this right, None for none. Draws whether a lasting one begins, or this is an odd one."""
+        """The error for a request that needs this right, None for none. Draws whether a lasting one begins, or this is
+        an odd one.
+        """
         now, habits, randomness = self._world.clock.now(), self._world.habits, self._randomness
         if self.is_away:
             return Unreachable("connection refused")
@@ -133,7 +137,9 @@ class Server:
         return late > 0 and self._world.faulty and self._randomness.happens(late)
 
     def carry_out_late(self, who: str, request: Request) -> float:
-        """Begins that. Returns after how many seconds it will come; whatever it does is nobody's write of ours any more."""
+        """Begins that. Returns after how many seconds it will come; whatever it does is nobody's write of ours any
+        more.
+        """
         after_s = self._randomness.uniform(0.0, self._world.habits.late_s)
         uid = self._uid(request)
         self.late_count += 1
@@ -174,9 +180,11 @@ class Server:
     # -- a backup
 
     def back_up(self) -> None:
-        """A backup of everything as it is now; the one before it is thrown away. From then on the cluster writes much that is not seen.
+        """A backup of everything as it is now; the one before it is thrown away. From then on the cluster writes much
+        that is not seen.
 
-        Set back once in a life: a server that has given all its versions once more before somebody asks looks as if it had gone on.
+        Set back once in a life: a server that has given all its versions once more before somebody asks looks as if it
+        had gone on.
         """
         if self.set_back_count:
             return
@@ -185,7 +193,8 @@ class Server:
         self._world.story.tell("API server", f"is backed up at version {self._backup}")
 
     def set_back(self) -> bool:
-        """To the backup, with its versions: what was written since is gone, and later versions are given again. False where it can't be.
+        """To the backup, with its versions: what was written since is gone, and later versions are given again. False
+        where it can't be.
 
         The server is away for a while, and all watches end with it.
         """

@@ -75,7 +75,7 @@ def _value(before: Any, text: str) -> Any:
 
 
 def shrunk(part: Any, seed: int, bug: str | None, cuts: Sequence[str] = ()) -> tuple[str, ...]:
-    """The cuts that a failing life bears. part: its module, with plan_of and run_seed. cuts: those that are made already."""
+    """The cuts that a failing life bears. part: with plan_of and run_seed. cuts: those that are made already."""
     broken = part.run_seed(seed, bug=bug, cuts=tuple(cuts)).broken
     assert broken is not None, "only a life that fails can be made smaller"
     kept = tuple(cuts)

@@ -1,8 +1,9 @@
 """The whole enumeration, in as many sittings as it takes: `python -m tests.sim.sittings`, which `make sim-all` calls.
 
-It is cut into chunks of a minute or two. Each chunk that ran is a line of the ledger: its name, the commit, seconds, processor seconds,
-the result, and the line in which it summed up. A sitting goes on with the chunks of which no line says that they were clean, whatever the
-commit was. `--anew` begins again, `--only "lives plane"` takes the chunks whose names begin so.
+It is cut into chunks of a minute or two. Each chunk that ran is a line of the ledger: its name, the commit, seconds,
+processor seconds, the result, and the line in which it summed up. A sitting goes on with the chunks of which no line
+says that they were clean, whatever the commit was. `--anew` begins again, `--only "lives plane"` takes the chunks whose
+names begin so.
 
 Exit code 1 when a chunk of this sitting failed; what it said is on standard output.
 """
@@ -24,8 +25,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.sim.__main__ import PARTS
 from tests.sim.disorder import DISORDER_FROM
+from tests.sim.parts import PARTS
 from tests.sim.points.table import SCRIPTS
 from tests.sim.sizes.scenarios import SCENARIOS
 from tests.sim.states.shares import ROOMS

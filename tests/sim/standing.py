@@ -1,8 +1,10 @@
-"""A process that stands still, as under SIGSTOP: none of its callbacks runs, and when it goes on, all that fell due are ready at once.
+"""A process that stands still, as under SIGSTOP: none of its callbacks runs, and when it goes on, all that fell due are
+ready at once.
 
-All programs share one loop. What belongs to a process is known by its context: its tasks, its timers, and what waits for an answer. The
-loop sets aside what of a stopped one is ready; the world goes on meanwhile: requests that were sent arrive, calls take effect, and their
-answers lie ready. So everything that is the world's runs outside of a process: the tasks of `WorldGroup`, and a line behind `outside`.
+All programs share one loop. What belongs to a process is known by its context: its tasks, its timers, and what waits
+for an answer. The loop sets aside what of a stopped one is ready; the world goes on meanwhile: requests that were sent
+arrive, calls take effect, and their answers lie ready. So everything that is the world's runs outside of a process: the
+tasks of `WorldGroup`, and a line behind `outside`.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ class WorldGroup(asyncio.TaskGroup):
         return super().create_task(coro, name=name, context=context)
 
     async def apart(self, work: Callable[[], Awaitable[T]], name: str) -> T:
-        """The world's part of what a process does; whoever gives it up ends it. Once the world is being taken down, nobody is answered."""
+        """The world's part of what a process does; whoever gives it up ends it. Once the world is being taken down,
+        nobody is answered.
+        """
         part = _caught(work)
         try:
             task = self.create_task(part, name=name)

@@ -1,7 +1,7 @@
 """Attachments that were torn away, finalizer and all: what an attacher can know of it, and what it has to put right.
 
-One that said it was attached is detached by hand, by whoever tore it away. Else whoever published it has to take that back, as long as
-it lives: what may have been published is known to nobody else.
+One that said it was attached is detached by hand, by whoever tore it away. Else whoever published it has to take that
+back, as long as it lives: what may have been published is known to nobody else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ GRACE_S: Final = 10.0
 
 @dataclasses.dataclass(slots=True)
 class Tear:
-    """The last one of a volume. version: of its end in the API server. shown_at: when the attacher's watch told of it."""
+    """The last one of a volume. version: of its end in the API server. shown_at: when the attacher's watch told of
+    it.
+    """
 
     version: int
     shown_at: float | None = None
@@ -52,13 +54,15 @@ class Tears:
         return bool(self._tears)
 
     def torn(self, found: Attachment) -> None:
-        """Somebody has torn it away."""
-        self._tears[found.handle] = Tear(self._truth.newest(PLURAL))
-        if found.attached:
+        """Somebody has torn it away. What a restored server shows of it may be of before it was attached."""
+        if found.attached or self.may_precede_set_back(found.handle):
             self._by_hand.add(found.pair)
+        self._tears[found.handle] = Tear(self._truth.newest(PLURAL))
 
     def settled(self, found: Attachment) -> None:
-        """Somebody tears one away that was long known to be attached: its finalizers first, so that its end is no detach."""
+        """Somebody tears one away that was long known to be attached: its finalizers first, so that its end is no
+        detach.
+        """
         self._settled[found.pair] = self.living
 
     def was_set_back(self, version: int) -> None:
@@ -117,6 +121,8 @@ class Tears:
         return tear is not None and (tear.shown_at is None or self._now() < tear.shown_at + GRACE_S)
 
     def left_to_hands(self) -> set[Pair]:
-        """Published, and no attacher has to detach it: it was attached, or who published it is dead, and with it what it knew."""
+        """Published, and no attacher has to detach it: it was attached, or who published it is dead, and with it what
+        it knew.
+        """
         pairs = {(handle, node_id) for handle in self._tears for node_id in self._backend.published[handle]}
         return {pair for pair in pairs if pair in self._by_hand or self._publishers.get(pair) != self.living}

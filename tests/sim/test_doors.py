@@ -288,7 +288,9 @@ def test_a_watch_of_a_server_that_lags_shows_each_change_as_much_later() -> None
 
 
 def test_events_are_held_back_and_come_in_one_burst_or_after_a_list() -> None:
-    """To the same watch, or not at all there: it ends, and the next one resumes from its version or hears that it is forgotten."""
+    """To the same watch, or not at all there: it ends, and the next one resumes from its version or hears that it is
+    forgotten.
+    """
     ends = set()
     for seed in range(12):
         made: list[tuple[str, float]] = []

@@ -1,4 +1,6 @@
-"""Programs behind a real Lease: a leader that stood still does nothing beside the next one, and the law sees it where the fence is gone."""
+"""Programs behind a real Lease: a leader that stood still does nothing beside the next one, and the law sees it where
+the fence is gone.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,12 @@ from unittest import mock
 import pytest
 
 from mooring.api.core import SECRETS
-from mooring.control.lease import holder_pod, obituary
 from mooring.control.lease.elector import LeaderElector
-from mooring.control.lease.holder_pod import HolderPod
-from mooring.control.lease.obituary import note_of
-from mooring.kube.cluster import Patch, PatchType, Selection
+from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
-from tests.sim import leading
 from tests.sim.course import BoundedLoop
 from tests.sim.habits import ServerHabits, Stops
 from tests.sim.keeper import Keeper, Made
-from tests.sim.kubelets import Kubelets
 from tests.sim.leading import Leases, behind_lease
 from tests.sim.mortal import Mortal
 from tests.sim.plan import ApiFaults, plan_of
@@ -120,80 +117,4 @@ def test_a_leader_that_stood_still_sends_nothing_beside_the_next_one(still_s: fl
 def test_without_the_fence_it_does_and_the_law_tells() -> None:
     with mock.patch.object(LeaderElector, "_fence_of_term", return_value=lambda: ""):
         world = lived(60.0)
-    assert "no-lease" == world.verdict.result().invariant
-
-
-# -- issue 27, A8: the end of a holder's process is told by its kubelet
-
-
-def is_killed(keeper: Keeper, seconds: float) -> None:
-    keeper.kill()
-
-
-def taken_after_s(world: SimWorld) -> float:
-    """From the first kill to the next term."""
-    killed_at_s = next(step.at_s for step in world.story.steps if step.what.startswith("killed"))
-    return (
-        next(step.at_s for step in world.story.steps if step.what.startswith("leads") and step.at_s > killed_at_s)
-        - killed_at_s
-    )
-
-
-class TellsAtOnce(Kubelets):
-    """What is killed is told of, and nothing else is said."""
-
-    async def _told_of_the_end(self, identity: str) -> None:
-        over = {"terminated": {"exitCode": 137, "reason": "Error", "message": note_of([identity])}}
-        await self._tell(identity.rpartition("_")[0], over)
-
-    async def _mischief(self, pod: str, last: object) -> None:
-        """None."""
-
-
-def test_a_killed_leader_hands_over_when_its_kubelet_tells() -> None:
-    with mock.patch.object(leading, "Kubelets", TellsAtOnce):
-        told = lived(10.0, happens=is_killed, kubelets=True)
-    untold = lived(10.0, happens=is_killed)
-    assert not told.verdict.done(), told.verdict.result()
-    assert taken_after_s(told) < 1.0
-    assert taken_after_s(untold) > 2.0
-
-
-@pytest.mark.parametrize("still_s", [3.0, 7.0, 60.0])
-def test_whatever_else_is_said_of_its_pod_no_two_lead(still_s: float) -> None:
-    world = lived(still_s, kubelets=True)
-    assert not world.verdict.done(), world.verdict.result()
-
-
-def gone_is_dead() -> Any:
-    """The bug: a pod that has no object has no process."""
-
-    async def look(self: HolderPod, name: str, identity: str) -> None:
-        await self._clock.sleep(0.5)
-        page = await self._cluster.list(self._kind, Selection(self._namespace, field_selector=f"metadata.name={name}"))
-        if not page.items:
-            self._lock.ended = identity
-            self._wake.set()
-
-    return mock.patch.object(HolderPod, "_look", look)
-
-
-def any_end_counts() -> Any:
-    """The bug: whichever run of the container has ended, and however that is known."""
-
-    def ended(pod: Any, identity: str) -> bool:
-        return bool(list(obituary._ended_runs_in(pod)))
-
-    return mock.patch.object(holder_pod, "has_ended", ended)
-
-
-def failed_is_dead() -> Any:
-    """The bug: what a controller says of a pod is the kubelet's word."""
-    return mock.patch.object(holder_pod, "has_ended", lambda pod, identity: pod["status"].get("phase") == "Failed")
-
-
-@pytest.mark.parametrize("bug", [gone_is_dead, any_end_counts, failed_is_dead])
-def test_who_takes_less_for_a_proof_is_found_by_the_law(bug: Callable[[], Any]) -> None:
-    with bug():
-        world = lived(60.0, stop_at_s=100.0, kubelets=True)
     assert "no-lease" == world.verdict.result().invariant

@@ -1,12 +1,15 @@
-"""Every point of the scripts; a share of them in each run of the tests. `make sim` tries all, `python -m tests.sim.points` one again."""
+"""Every point of the scripts; a share of them in each run of the tests. `make sim` tries all,
+`python -m tests.sim.points` one again.
+"""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 import pytest
 
-from tests.sim.planting import planted_of
+from tests.sim.planting import assert_all_found, planted_of
 from tests.sim.points.bugs import ALL, KNOWN, found_by
 from tests.sim.points.ends import difference
 from tests.sim.points.run import all_trials, play, recorded, tried
@@ -19,22 +22,40 @@ DEAR = {"lead-attach", "lead-move"}
 """They take half a minute each."""
 
 
+TOGETHER = 8
+"""Scripts, and planted bugs, in one test."""
+LIGHT = [name for name in SCRIPTS if name not in DEAR]
+
+
+def assert_same_end(names: Iterable[str]) -> None:
+    for name in names:
+        record = recorded(SCRIPTS[name])
+        for trial in itertools.islice(all_trials(SCRIPTS[name], record), QUICK // 2, None, QUICK):
+            outcome = tried(SCRIPTS[name], record, trial)
+            assert outcome.broken is None, outcome.report()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name in DEAR else name for name in SCRIPTS]
-)
-def test_some_points_of_each_script_come_to_the_same_end(name: str) -> None:
-    record = recorded(SCRIPTS[name])
-    for trial in itertools.islice(all_trials(SCRIPTS[name], record), QUICK // 2, None, QUICK):
-        outcome = tried(SCRIPTS[name], record, trial)
-        assert outcome.broken is None, outcome.report()
+@pytest.mark.parametrize("first", range(0, len(LIGHT), TOGETHER))
+def test_some_points_of_each_script_come_to_the_same_end(first: int) -> None:
+    assert_same_end(LIGHT[first : first + TOGETHER])
 
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("name", KNOWN)
-def test_a_planted_bug_is_found(name: str) -> None:
-    assert found_by(name, KNOWN[name]) is not None
+def test_some_points_of_the_dear_scripts_come_to_the_same_end() -> None:
+    assert_same_end(sorted(DEAR))
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(0, len(KNOWN), TOGETHER))
+def test_planted_bugs_are_found(first: int) -> None:
+    assert_all_found(_search, [*KNOWN][first : first + TOGETHER])
+
+
+def _search(name: str) -> None:
+    assert found_by(name, KNOWN[name]) is not None, f"{name}: not found in {KNOWN[name]}"
 
 
 def test_a_run_repeats_step_by_step() -> None:

@@ -14,7 +14,7 @@ from tests.sim.plan import Plan as AttacherPlan
 from tests.sim.plan import plan_of as attacher_plan_of
 from tests.sim.plane.bugs import BUGS
 from tests.sim.plane.plan import Plan, plan_of
-from tests.sim.plane.run import run_seed
+from tests.sim.plane.run import PART
 from tests.sim.shrinking import cut, shrunk
 
 CULPRITS = {5, 9}
@@ -84,7 +84,7 @@ def test_the_habits_of_the_server_and_of_stopped_processes_are_cut_one_by_one() 
 @pytest.mark.slow
 def test_a_smaller_life_of_a_planted_bug_breaks_the_same_invariant_and_says_how_to_see_it() -> None:
     name = "mounts-unchecked"
-    outcome = run_seed(2, bug=name, cuts=("skip=1",))
+    outcome = PART.run_seed(2, bug=name, cuts=("skip=1",))
     assert outcome.broken is not None
     assert outcome.broken.invariant in BUGS[name].found_by
     assert (

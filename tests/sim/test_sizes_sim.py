@@ -10,6 +10,7 @@ import weakref
 import pytest
 
 from mooring.base.clock import LoopClock
+from tests.sim.planting import assert_all_found
 from tests.sim.sizes.bugs import BUGS
 from tests.sim.sizes.run import count, growth
 from tests.sim.sizes.scenarios import SCENARIOS
@@ -20,21 +21,35 @@ DEAR = {"attachments-alone", "claims", "growths", "snapshots", "volumes-on-node"
 """They take up to a quarter of a minute each."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name in DEAR else name for name in SCENARIOS]
-)
-def test_the_work_per_object_stays_the_same(name: str) -> None:
+LIGHT = [name for name in SCENARIOS if name not in DEAR]
+
+
+def assert_no_growth(name: str) -> None:
     found = growth(name)
     assert not found.wrong, found.report()
 
 
+def test_the_work_per_object_stays_the_same() -> None:
+    for name in LIGHT:
+        assert_no_growth(name)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", BUGS)
-def test_a_place_that_is_made_to_grow_is_found(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(DEAR))
+def test_the_work_per_object_stays_the_same_in_dear_scenarios(name: str) -> None:
+    assert_no_growth(name)
+
+
+@pytest.mark.long
+def test_places_that_are_made_to_grow_are_found() -> None:
+    assert_all_found(_search, BUGS)
+
+
+def _search(name: str) -> None:
     bug = BUGS[name]
     with bug.plant():
         found = growth(bug.scenario)
-    assert bug.tells in found.wrong, found.report()
+    assert bug.tells in found.wrong, f"{name}: {found.report()}"
 
 
 def test_a_count_is_the_same_each_time() -> None:

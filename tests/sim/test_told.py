@@ -1,4 +1,6 @@
-"""The laws about what the users of pods are told, with the real recorder of Events: it makes one of many that are similar."""
+"""The laws about what the users of pods are told, with the real recorder of Events: it makes one of many that are
+similar.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,7 @@ from typing import Any, Final
 from mooring.api.core import EVENTS, ObjectReference
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.control.event_correlation import COMBINED_PREFIX, SIMILAR_MAX
-from mooring.control.events import EventRecorder
+from mooring.control.events import COMBINED_PREFIX, SIMILAR_MAX, EventRecorder
 from mooring.kube.cluster import Request
 from tests.sim.node.told import NOT_ANSWERED, TOLD_S, Told
 from tests.support.virtual_loop import in_virtual_time
@@ -49,7 +50,9 @@ class Life:
         self._recorder = EventRecorder(self.line, "kubelet", clock=clock, randomness=Random(1))
 
     async def refuse(self, told_of: Callable[[str, str], bool]) -> None:
-        """With each error, each pod; then the law has had its time. told_of: whether the users of this pod are told of this error."""
+        """With each error, each pod; then the law has had its time. told_of: whether the users of this pod are told of
+        this error.
+        """
         async with asyncio.TaskGroup() as group:
             running = group.create_task(self._recorder.run())
             for error in ERRORS:

@@ -21,7 +21,9 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attachment:
-    """A VolumeAttachment as the laws look at it. node_id: of the claim, "" without one. volume: the plan's name for it."""
+    """A VolumeAttachment as the laws look at it. node_id: of the claim, "" without one. volume: the plan's name for
+    it.
+    """
 
     name: str
     uid: str

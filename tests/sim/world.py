@@ -28,11 +28,11 @@ _STREAMS: Final = ("store", "cluster", "backend", "actor", "line", "life", "habi
 
 
 class SimWorld:
-    """faulty: the faults go on. kills_count: how often an attacher was killed. verdict: set by the first law that is broken.
-    meddle: called with an object while a write of the attacher to it is on its way there, now and then.
+    """faulty: the faults go on. kills_count: how often an attacher was killed. verdict: set by the first law that is
+    broken. meddle: called with an object while a write of the attacher to it is on its way there, now and then.
 
-    group: owns the backend's calls, and late writes. randomness: independent sources by name: one part's draws don't move another's.
-    habits, stops: of the plan, if it has them. server: the API server's habits.
+    group: owns the backend's calls, and late writes. randomness: independent sources by name: one part's draws don't
+    move another's. habits, stops: of the plan, if it has them. server: the API server's habits.
     """
 
     epoch_s = EPOCH_S
@@ -76,8 +76,16 @@ class SimWorld:
     def log_line(self, line: str) -> None:
         """A line of the log."""
 
+    def whole(self, plural: str) -> list[dict[str, Any]]:
+        """The objects of a kind, as they are stored."""
+        found = [resource for resource in self.store.resources if resource.plural == plural]
+        return [stored.whole() for resource in found for stored in self.store.table(resource).items()]
+
     def heal(self) -> None:
         """The faults end."""
         self.story.tell("world", "the faults have ended")
         self.faulty = False
         self.backend.heal()
+
+    def close(self) -> None:
+        """Gives back what it has of the machine."""

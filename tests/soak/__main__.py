@@ -1,8 +1,9 @@
 """Hours in the life of `mooring apiserver`: `python -m tests.soak --minutes 30`, or `make soak`.
 
-Mixed load on a server of its own that keeps its objects on disk. Exit code 1 when memory, files on disk, open files or latency grew in the
-second half of the run, or when a request failed. A line each ten seconds says how it goes. A run of less than ten minutes says nothing
-about memory, disk and latency: the server's history of events has not come to its full length before, and a neighbour's minute would count.
+Mixed load on a server of its own that keeps its objects on disk. Exit code 1 when memory, files on disk, open files or
+latency grew in the second half of the run, or when a request failed. A line each ten seconds says how it goes. A run of
+less than ten minutes says nothing about memory, disk and latency: the server's history of events has not come to its
+full length before, and a neighbour's minute would count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Runs a program of Mooring and writes down, each few seconds, how much it has in hand: `python -m tests.soak.counted FILE PROGRAM …`.
+"""Runs a program of Mooring and writes down, each few seconds, how much it has in hand:
+`python -m tests.soak.counted FILE PROGRAM …`.
 
-Each line is a `Count` in JSON. Blocks are those of Python's allocator: they show a leak long before the process grows. What the collector
-would free is freed before they are counted: else they rise between two of its full runs, which may be long apart.
+Each line is a `Count` in JSON. Blocks are those of Python's allocator: they show a leak long before the process grows.
+What the collector would free is freed before they are counted: else they rise between two of its full runs, which may
+be long apart.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Volumes live and die while connections break: `python -m tests.soak.cut_wires --minutes 30`, or `make soak-wires`.
 
-csi-provisioner and csi-attacher stand before a real kube-apiserver and a driver's socket, each behind a relay that tears a connection at
-random, in mid-message, and now and then all of them. Exit code 1 when memory or open files of one of them grew in the second half of
-the run, when a life got stuck, when something was left, made twice or attached twice, or when a program ended badly. A line each ten
-seconds says how it goes.
+csi-provisioner and csi-attacher stand before a real kube-apiserver and a driver's socket, each behind a relay that
+tears a connection at random, in mid-message, and now and then all of them. Exit code 1 when memory or open files of one
+of them grew in the second half of the run, when a life got stuck, when something was left, made twice or attached
+twice, or when a program ended badly. A line each ten seconds says how it goes.
 """
 
 from __future__ import annotations

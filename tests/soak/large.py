@@ -1,9 +1,10 @@
 """Half an hour in a large cluster: `python -m tests.soak.large --minutes 30 --volumes 10000`, or `make soak-large`.
 
-`mooring controller` with all controllers, on `mooring apiserver`, beside a driver. Pods come and go with their volumes, claims and
-snapshots. All the time something breaks: the API server is killed, the driver is killed, the controllers are stopped for seconds. In
-the first eighth they are killed, too. From then on they live, and slopes tell whether they, the API server or the cluster grow. Exit code
-1 when something grew, or when something that was asked for was not done within three minutes. A line each ten seconds says how it goes.
+`mooring controller` with all controllers, on `mooring apiserver`, beside a driver. Pods come and go with their volumes,
+claims and snapshots. All the time something breaks: the API server is killed, the driver is killed, the controllers are
+stopped for seconds. In the first eighth they are killed, too. From then on they live, and slopes tell whether they, the
+API server or the cluster grow. Exit code 1 when something grew, or when something that was asked for was not done
+within three minutes. A line each ten seconds says how it goes.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ from tests.support.programs import Program
 
 SAMPLE_S: Final = 10.0
 LOOKS: Final = 10
-"""At open files, between two samples: what stays open is open at each of them, what comes and goes with the load is not."""
+"""At open files, between two samples: what stays open is open at each of them, what comes and goes with the load is
+not.
+"""
 FAULT_S: Final = 45.0
 STOPPED_S: Final = 5.0
 SETTLED_S: Final = 760.0
@@ -129,7 +132,9 @@ class LongLoad(ScaleLoad):
         return page
 
     async def lives(self, rate: float, end: asyncio.Event) -> None:
-        """rate: pods a second; beside every second one a claim, beside every fourth a snapshot. Returns when all have ended."""
+        """rate: pods a second; beside every second one a claim, beside every fourth a snapshot. Returns when all have
+        ended.
+        """
         async with asyncio.TaskGroup() as group:
             for number in itertools.count():
                 if end.is_set():
@@ -196,7 +201,9 @@ class Cast:
 
 
 class Samples:
-    """By measure, points from the moment on from which it is judged. Each has the age of the API server: with it, connections come anew."""
+    """By measure, points from the moment on from which it is judged. Each has the age of the API server: with it,
+    connections come anew.
+    """
 
     def __init__(self, cast: Cast, plane: EmbeddedPlane) -> None:
         self._cast, self._plane = cast, plane
@@ -266,7 +273,8 @@ async def _soak(plane: EmbeddedPlane, options: argparse.Namespace) -> list[str]:
         problems.append(f"{left} VolumeAttachments are left")
     counts = ", ".join(f"{len(took)} {kind.split(' →')[0]}" for kind, took in load.took_s.items())
     print(
-        f"{options.minutes:g} minutes with {options.volumes} volumes ({counts}): {'; '.join(problems) or 'nothing grew, nothing is left'}"
+        f"{options.minutes:g} minutes with {options.volumes} volumes ({counts}): "
+        f"{'; '.join(problems) or 'nothing grew, nothing is left'}"
     )
     return problems
 

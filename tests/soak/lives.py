@@ -1,4 +1,6 @@
-"""Lives of volumes, from claim to attachment and all the way back, and a backend that knows what must never happen to them."""
+"""Lives of volumes, from claim to attachment and all the way back, and a backend that knows what must never happen to
+them.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ class Array(UnreliableVolumes):
 
 
 class Lives:
-    """cluster: reached by a way that nobody cuts. writers: lives at a time. seconds: of each life since they were last taken."""
+    """cluster: reached by a way that nobody cuts. writers: lives at a time. seconds: of each life since they were last
+    taken.
+    """
 
     def __init__(self, cluster: Cluster, clock: Clock, randomness: Random, driver: str, *, writers: int) -> None:
         self._cluster, self._clock, self._randomness = cluster, clock, randomness

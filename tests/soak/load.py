@@ -1,4 +1,6 @@
-"""Mixed load on an API server: what a busy laptop does in a day, over and over, so that nothing is left of it but history."""
+"""Mixed load on an API server: what a busy laptop does in a day, over and over, so that nothing is left of it but
+history.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ _BLINK_S: Final = 2.0
 
 
 class Load:
-    """writers: lives of a volume at a time. followers: caches that follow all the time. rate: lives begun in a second, by all together.
+    """writers: lives of a volume at a time. followers: caches that follow all the time. rate: lives begun in a second,
+    by all together.
 
     latencies_s: of each request since they were last taken. failures: texts and how often.
     """

@@ -1,7 +1,9 @@
-"""Whether a measure grows with time, told by its slope: the median of the slopes between all pairs of points (Theil and Sen).
+"""Whether a measure grows with time, told by its slope: the median of the slopes between all pairs of points (Theil and
+Sen).
 
-Many points may be anything, so that a restart beside the measured process or a neighbour's minute changes nothing. What changes with the
-age of a process that is begun anew now and then is compared at equal ages: its rise in each life would be taken for growth.
+Many points may be anything, so that a restart beside the measured process or a neighbour's minute changes nothing. What
+changes with the age of a process that is begun anew now and then is compared at equal ages: its rise in each life would
+be taken for growth.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Bound:
 
 
 def slope_per_h(points: Sequence[Point], ages: Sequence[int] = ()) -> float:
-    """points: with at least two different times. ages: of what was measured, for each point; () where that does not matter."""
+    """points: with at least two different times. ages: of what was measured, for each point; () where that does not
+    matter.
+    """
     step = -(-len(points) // POINTS_MAX)
     thinned = list(zip(points, ages or (0,) * len(points), strict=True))[::step]
     return 3600.0 * statistics.median(

@@ -1,8 +1,10 @@
-"""Eight hours of the whole plane in minutes: `python -m tests.soak.virtual --hours 8 --volumes 10000`, or `make soak-virtual`.
+"""Eight hours of the whole plane in minutes: `python -m tests.soak.virtual --hours 8 --volumes 10000`, or
+`make soak-virtual`.
 
-All controllers, the agents of two nodes and the reference driver live in this process, in virtual time, beside many volumes that are at
-rest. Each minute a volume is made, used by two pods one after the other, grown, snapshotted and deleted, while something breaks. Slopes
-tell whether this process or the cluster grows: Python's blocks, tasks, open files, objects. Exit code 1 when something does.
+All controllers, the agents of two nodes and the reference driver live in this process, in virtual time, beside many
+volumes that are at rest. Each minute a volume is made, used by two pods one after the other, grown, snapshotted and
+deleted, while something breaks. Slopes tell whether this process or the cluster grows: Python's blocks, tasks, open
+files, objects. Exit code 1 when something does.
 """
 
 from __future__ import annotations

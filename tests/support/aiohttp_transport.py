@@ -1,4 +1,6 @@
-"""The API client's transport on aiohttp, as it was before the project spoke HTTP itself: the same tests hold both to each other."""
+"""The API client's transport on aiohttp, as it was before the project spoke HTTP itself: the same tests hold both to
+each other.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from mooring.kube.client.responses import Headers, Response
 from mooring.kube.client.retrying import Pairs
 from mooring.kube.client.tls import TlsContexts, tls_reason
 from mooring.kube.client.transport import place_of
-from mooring.kube.errors import AnswerTooLarge, Unreachable
+from mooring.kube.errors import AnswerTooLarge, NoAnswer, Unreachable
 
 BODY_BYTES_MAX: Final = 256 * 2**20
 _HEADER_BYTES_MAX: Final = 64 * 1024
@@ -69,9 +71,9 @@ class AiohttpTransport:
                 self._open.add(response)
                 return ResponseStream(response, self._place, self._open.discard)
         except TimeoutError:
-            raise Unreachable(f"no answer from {self._place} to a watch within {timeout_s:g} s") from None
+            raise NoAnswer(f"no answer from {self._place} to a watch within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(
+            raise NoAnswer(
                 _reason(error, self._place)
             ) from None  # some of aiohttp's errors carry the request's headers
 
@@ -173,7 +175,9 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _drop(response: aiohttp.ClientResponse) -> None:
-    """Ends the connection at once, if the body was not read to its end. A polite TLS farewell would linger for half a minute."""
+    """Ends the connection at once, if the body was not read to its end. A polite TLS farewell would linger for half a
+    minute.
+    """
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
@@ -185,7 +189,9 @@ class _Broken(aiohttp.ClientError):
 
 
 async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Keeps aiohttp from repeating a write when the connection breaks: a PUT that took effect would meet itself as a conflict."""
+    """Keeps aiohttp from repeating a write when the connection breaks: a PUT that took effect would meet itself as a
+    conflict.
+    """
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:
@@ -224,7 +230,10 @@ def _reason(error: Exception, place: str) -> str:
         return f"no connection to {place}: the proxy answered {error.status} {error.message}"
     if isinstance(error, aiohttp.ClientConnectorError):
         if isinstance(error.os_error, ConnectionResetError):
-            return f"no connection to {place}: the server closed it at once; if it speaks TLS, check the client certificate"
+            return (
+                f"no connection to {place}: the server closed it at once; if it speaks TLS, check the client "
+                "certificate"
+            )
         return f"no connection to {place}: {error.os_error.strerror or error.os_error}"
     if isinstance(error, aiohttp.ClientResponseError):
         return f"the answer from {place} is no HTTP"

@@ -1,9 +1,11 @@
 """What Mooring's code needs of the API: kinds, since which release they are served, and the fields that it reads.
 
-    python -m tests.support.api_needs      writes the table into docs/versions.md
+    python -m tests.support.api_needs      writes the table into docs/versions.md, and docs/api-fields.yaml
 
-Kinds and fields are those of `mooring.api`; the releases are Kubernetes' own words, in the Go module k8s.io/api that the real parts are
-built from: kinds that are older than this record have none.
+The page has the kinds, the file for machines beside it the fields of each.
+
+Kinds and fields are those of `mooring.api`; the releases are Kubernetes' own words, in the Go module k8s.io/api that
+the real parts are built from: kinds that are older than this record have none.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import yaml
 
 import mooring.api
 from mooring.api.meta import Kind, ObjectMeta
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "versions.md"
+FIELDS: Final = ROOT / "docs" / "api-fields.yaml"
 INSTALLED: Final = {"gateway.networking.k8s.io", "groupsnapshot.storage.k8s.io", "snapshot.storage.k8s.io"}
 """Groups that Kubernetes itself does not have."""
 BEGIN: Final = "<!-- what the code needs: python -m tests.support.api_needs -->\n"
@@ -95,14 +99,22 @@ def sources() -> Path | None:
 
 
 def table(folder: Path) -> str:
-    lines = ["| kind | API | served since | fields |", "|---|---|---|---|"]
+    lines = ["| kind | API | served since |", "|---|---|---|"]
     for kind in kinds():
-        group = f"{kind.group}/{kind.version}".removeprefix("/")
         is_built_in = kind.group not in INSTALLED
         since = (served_since(kind, folder) or "its beginning") if is_built_in else "its definition is installed"
-        fields = ", ".join(f"`{one}`" for one in fields_of(kind.struct))
-        lines.append(f"| {kind.name} | {group} | {since} | {fields or 'none but the metadata'} |")
+        lines.append(f"| {kind.name} | {_api_of(kind)} | {since} |")
     return "\n".join(lines) + "\n"
+
+
+def fields_file() -> str:
+    """The text of `FIELDS`: the fields of each kind, by its API and name."""
+    found = {f"{_api_of(kind)} {kind.name}": list(fields_of(kind.struct)) for kind in kinds()}
+    return f"# Made by `python -m tests.support.api_needs`.\n{yaml.safe_dump(found, sort_keys=False, width=120)}"
+
+
+def _api_of(kind: Kind[Any]) -> str:
+    return f"{kind.group}/{kind.version}".removeprefix("/")
 
 
 def with_table(page: str, folder: Path) -> str:
@@ -112,6 +124,7 @@ def with_table(page: str, folder: Path) -> str:
 
 
 if __name__ == "__main__":
+    FIELDS.write_text(fields_file())
     found = sources()
     assert found is not None, "the Go module k8s.io/api is not here: hack/kube/build brings it"
     PAGE.write_text(with_table(PAGE.read_text(), found))

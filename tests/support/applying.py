@@ -109,6 +109,7 @@ SHAPE_KIND = Resource(
     namespaced=False,
     message=META_MESSAGES.extended("Shape: 1 metadata ObjectMeta!")["Shape"],
     custom=Custom(
+        stored_in="v1",
         definition="shapes.mooring.test",
         singular="shape",
         list_kind="ShapeList",

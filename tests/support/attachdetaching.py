@@ -1,4 +1,5 @@
-"""A cluster with an attach/detach controller in virtual time; the test plays the scheduler, the kubelets and the attacher.
+"""A cluster with an attach/detach controller in virtual time; the test plays the scheduler, the kubelets and the
+attacher.
 
 async with attaching() as world:
     volume, node = await world.volume(), await world.node()
@@ -29,6 +30,7 @@ from tests.support.cluster_world import ClusterWorld
 from tests.support.recording import Request
 
 POST, DELETE, PATCH_NODE = "create volumeattachments", "delete volumeattachments", "patch nodes/status"
+FENCE = "patch volumeattachments"
 HOLD = "test/attacher"
 FORCED = "attach_detach_controller_attachdetach_controller_forced_detaches"
 
@@ -139,7 +141,9 @@ class AttachDetachWorld(ClusterWorld):
         owner: Json | None = None,
         **pv: Any,
     ) -> Vol:
-        """A PersistentVolume and its claim. uid: a wrong one in claimRef. bound: False leaves the claim Pending. owner: of the claim."""
+        """A PersistentVolume and its claim. uid: a wrong one in claimRef. bound: False leaves the claim Pending. owner:
+        of the claim.
+        """
         name = self._name("pv")
         volume = Vol(name, claim or name, driver, handle or f"h-{name}", namespace)
         owners = [owner] if owner else None

@@ -1,6 +1,7 @@
 """The attacher on in-process ports, in virtual time: the base situation of the specification, and what became of it.
 
-`story` holds requests and driver calls in one order, as short texts: `["patch volumeattachments", "ControllerPublishVolume", ...]`.
+`story` holds requests and driver calls in one order, as short texts: `["patch volumeattachments",
+"ControllerPublishVolume", ...]`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import ServerFaults
-from mooring.control.events import EventRecorder
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.session import probe_and_identify
@@ -49,7 +49,6 @@ class AttacherWorld(ClusterWorld):
         self.driver.story = self.story
         self.options = AttacherOptions(**{"default_fstype": "ext4", **options})
         self.attacher: Attacher | None = None
-        self.sender: EventRecorder | None = None
         self._call_metrics = call_metrics
 
     # -- attachers
@@ -59,9 +58,7 @@ class AttacherWorld(ClusterWorld):
         """A running attacher; cancelled at the end, as by kill -9. bodies: objects that come while it runs."""
         port = InProcessDriver(self.driver, clock=self.clock, metrics=self._call_metrics)
         info = await probe_and_identify(port, clock=self.clock)
-        component = f"external-attacher {info.name}"
-        self.sender = EventRecorder(self.users, component, clock=self.clock, randomness=self.randomness)
-        self.attacher = Attacher(self.runtime, port, info, self.options, events=self.sender)
+        self.attacher = Attacher(self.runtime, port, info, self.options)
         async with self.running(self.attacher.run()):
             await self.create(*bodies)
             yield self.attacher
@@ -97,12 +94,6 @@ class AttacherWorld(ClusterWorld):
         return found
 
     # -- what happened
-
-    async def told(self, name: str = "pv1-node1") -> list[tuple[str, str, str, int]]:
-        """As `events`, of an attachment."""
-        assert self.sender is not None
-        await self.sender.drain(10.0)
-        return await self.events(name)
 
     def bodies(self, short: str) -> list[Any]:
         return [request.body for request in self.cluster.writes(short)]

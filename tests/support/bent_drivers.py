@@ -1,4 +1,5 @@
-"""Drivers that break one rule of CSI each: the reference driver, over links in place of mounts, with one of its answers bent.
+"""Drivers that break one rule of CSI each: the reference driver, over links in place of mounts, with one of its answers
+bent.
 
 What bends it stands before the driver's own checks, as a driver in another language would have it.
 """
@@ -45,7 +46,9 @@ def reference(folder: Path) -> Iterator[HostPath]:
 
 
 class Bent:
-    """A driver with one fault. breaks: the number of the rule. timeout_s: by then its calls end on the slowest machine, or never."""
+    """A driver with one fault. breaks: the number of the rule. timeout_s: by then its calls end on the slowest machine,
+    or never.
+    """
 
     breaks: ClassVar[str] = ""
     timeout_s: ClassVar[float] = 60.0
@@ -487,7 +490,7 @@ class UnpublishesOnce(Bent):
 
     async def controller_unpublish_volume(self, request: Any) -> Any:
         answer = await self.inner.controller_unpublish_volume(request)
-        if self.again(request.volume_id):
+        if self.again((request.volume_id, request.node_id)):
             raise DriverError(Code.NOT_FOUND, "it is not published")
         return answer
 
@@ -539,6 +542,23 @@ class ForgetsEverywhere(Bent):
         if request.volume_id and not request.node_id:
             return csi.ControllerUnpublishVolumeResponse()
         return await self.inner.controller_unpublish_volume(request)
+
+
+class DetachesFromAnyNode(Bent):
+    breaks = "CSI310"
+
+    async def controller_unpublish_volume(self, request: Any) -> Any:
+        return await self.inner.controller_unpublish_volume(_changed(request, node_id=""))
+
+
+class DetachesFromAnyNodeAndListsNone(DetachesFromAnyNode):
+    """Only a publication in another way shows it."""
+
+    async def controller_get_capabilities(self, request: Any) -> Any:
+        answer = await self.inner.controller_get_capabilities(request)
+        hidden = (Controller.LIST_VOLUMES_PUBLISHED_NODES, Controller.LIST_VOLUMES)
+        kept = [one for one in answer.capabilities if one.rpc.type not in hidden]
+        return csi.ControllerGetCapabilitiesResponse(capabilities=kept)
 
 
 # -- snapshots
@@ -739,15 +759,6 @@ class TwoWriters(Bent):
             return csi.NodePublishVolumeResponse()
 
 
-class NoFigures(Bent):
-    breaks = "CSI520"
-
-    async def node_get_volume_stats(self, request: Any) -> Any:
-        answer = await self.inner.node_get_volume_stats(request)
-        del answer.usage[:]
-        return answer
-
-
 class ShortPaths(Bent):
     breaks = "CSI523"
 
@@ -867,6 +878,14 @@ class AnswersSecrets(Bent):
         answer = await self.inner.create_volume(request)
         answer.volume.volume_context["login"] = request.secrets["password"]
         return answer
+
+
+class CreatesSlowly(Bent):
+    """Where somebody has less patience than a sidecar has."""
+
+    async def create_volume(self, request: Any) -> Any:
+        await asyncio.sleep(0.3)
+        return await self.inner.create_volume(request)
 
 
 class SilentCapacity(Bent):

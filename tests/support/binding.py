@@ -1,4 +1,6 @@
-"""A cluster that binds, and what a test does to it: ours on in-process ports in virtual time, or a real one through its API server."""
+"""A cluster that binds, and what a test does to it: ours on in-process ports in virtual time, or a real one through its
+API server.
+"""
 
 from __future__ import annotations
 
@@ -188,7 +190,9 @@ class HeldWrites(ServerFaults):
             raise error
 
     def let_go(self, error: ApiError | None = None, *, late: bool = False) -> None:
-        """error: what it fails with, None for a PUT that reaches the server. late: it reaches the server, and its answer is lost."""
+        """error: what it fails with, None for a PUT that reaches the server. late: it reaches the server, and its
+        answer is lost.
+        """
         self._error, self._late = error, late
         self._go.set()
 

@@ -57,7 +57,10 @@ class Page:
 
     def press(self, text: str, within: str = "body") -> None:
         """Presses the button with this text. within: a selector of what it stands in."""
-        button = f"[...document.querySelectorAll({json.dumps(within + ' button')})].find(one => one.textContent === {json.dumps(text)})"
+        button = (
+            f"[...document.querySelectorAll({json.dumps(within + ' button')})].find(one => one.textContent === "
+            f"{json.dumps(text)})"
+        )
         assert self.run(f"const one = {button}; one?.click(); return one !== undefined"), (
             f"there is no button {text!r} in {within}"
         )

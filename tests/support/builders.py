@@ -1,8 +1,10 @@
-"""Builders of API objects for all tests, as JSON values: one function for each kind, and a few for the usual states of one.
+"""Builders of API objects for all tests, as JSON values: one function for each kind, and a few for the usual states of
+one.
 
-Each gives no more than its arguments say, with defaults that make a valid object. Further keywords are fields: those of metadata go
-there, `deleting=True` marks the object for deletion, all others go to the place that the function's docstring names. A field that is None
-is left out. A namespace is only there where it is given: `typed` and the clusters of tests put the others in `default`.
+Each gives no more than its arguments say, with defaults that make a valid object. Further keywords are fields: those of
+metadata go there, `deleting=True` marks the object for deletion, all others go to the place that the function's
+docstring names. A field that is None is left out. A namespace is only there where it is given: `typed` and the clusters
+of tests put the others in `default`.
 """
 
 from __future__ import annotations
@@ -162,7 +164,9 @@ def a_pv(
     phase: str = "",
     **spec: Any,
 ) -> Json:
-    """handle: as the name by default. source: in place of a csi source. claim: as for a reference. affinity: labels of its nodes."""
+    """handle: as the name by default. source: in place of a csi source. claim: as for a reference. affinity: labels of
+    its nodes.
+    """
     wanted: Json = {
         "capacity": {"storage": size},
         **(source or {"csi": {"driver": DRIVER, "volumeHandle": handle or name or "handle"}}),
@@ -198,7 +202,9 @@ def a_held_pv(
     spec: Mapping[str, Any] | None = None,
     **csi: Any,
 ) -> Json:
-    """A PersistentVolume for any number of nodes that the attacher holds. csi: further fields of its csi source, spec: of its spec."""
+    """A PersistentVolume for any number of nodes that the attacher holds. csi: further fields of its csi source, spec:
+    of its spec.
+    """
     own = source or {"csi": {"driver": DRIVER, "volumeHandle": handle, **csi}}
     metadata = {
         "finalizers": finalizers and list(finalizers),
@@ -269,7 +275,9 @@ def a_csi_node(
     count: int | None = None,
     keys: Iterable[str] = (),
 ) -> Json:
-    """drivers: the node's id by driver name, or whole entries. count, keys: what each driver allows, and its topology keys."""
+    """drivers: the node's id by driver name, or whole entries. count, keys: what each driver allows, and its topology
+    keys.
+    """
     if drivers is None or isinstance(drivers, Mapping):
         limit = {} if count is None else {"allocatable": {"count": count}}
         ids = {DRIVER: "nodeID1"} if drivers is None else drivers
@@ -367,7 +375,9 @@ def a_snapshot(
     status: Mapping[str, Any] | None = None,
     **metadata: Any,
 ) -> Json:
-    """claim: it is of this one. content: the name of the one it is bound to, or is to be bound to where it has no status."""
+    """claim: it is of this one. content: the name of the one it is bound to, or is to be bound to where it has no
+    status.
+    """
     bound = {} if content is None else {"boundVolumeSnapshotContentName": content}
     source = {"persistentVolumeClaimName": claim} if claim else {"volumeSnapshotContentName": content or name}
     spec = {"source": source, **({"volumeSnapshotClassName": snapshot_class} if snapshot_class else {})}
@@ -407,7 +417,9 @@ def a_new_content(
     status: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> Json:
-    """Of snapshot `snap`. handle: it was there before; else the driver is to make it of this volume. ref_uid: None for unbound."""
+    """Of snapshot `snap`. handle: it was there before; else the driver is to make it of this volume. ref_uid: None for
+    unbound.
+    """
     named, ref_uid = (
         (snapshot, ref_uid)
         if isinstance(snapshot, str)

@@ -1,8 +1,8 @@
 """Clusters, and who acts on them in tests.
 
-`ClusterUser` is everybody but the part under test, on any cluster. `ClusterWorld` has an embedded store: `users` act on it unrecorded,
-`cluster` is for the part under test, and is written down. `story` holds requests and driver calls in one order, as short texts:
-`["DeleteVolume", "delete persistentvolumes", ...]`.
+`ClusterUser` is everybody but the part under test, on any cluster. `ClusterWorld` has an embedded store: `users` act on
+it unrecorded, `cluster` is for the part under test, and is written down. `story` holds requests and driver calls in one
+order, as short texts: `["DeleteVolume", "delete persistentvolumes", ...]`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ WAIT_S = 2000.0
 
 
 class ClusterUser:
-    """Writes, reads and waits. A namespace that is not given is `default`. look_s: how often is looked whether something has come."""
+    """Writes, reads and waits. A namespace that is not given is `default`. look_s: how often is looked whether
+    something has come.
+    """
 
     def __init__(self, users: Cluster, *, wait_s: float = WAIT_S, look_s: float = 0.01) -> None:
         self.users, self.wait_s, self.look_s = users, wait_s, look_s
@@ -73,7 +75,9 @@ class ClusterUser:
     # -- waiting
 
     async def until(self, check: Callable[[], Awaitable[Any]], wait_s: float | None = None, what: str = "it") -> Any:
-        """The first truthy answer. What has not come for long is looked for less often: each 1000th of the time so far."""
+        """The first truthy answer. What has not come for long is looked for less often: each 1000th of the time so
+        far.
+        """
         loop, wait_s = asyncio.get_running_loop(), self.wait_s if wait_s is None else wait_s
         began = loop.time()
         while not (found := await check()):
@@ -202,7 +206,9 @@ class ClusterWorld(ClusterUser):
         return f"story: {self.story}"
 
     async def settle(self, seconds: float = 0.5) -> None:
-        """Lets so much time pass: enough for every event to arrive and every worker to have ended, too short for a back-off."""
+        """Lets so much time pass: enough for every event to arrive and every worker to have ended, too short for a
+        back-off.
+        """
         await asyncio.sleep(seconds)
 
 
@@ -249,8 +255,8 @@ class SlowGets(ServerFaults):
 
 
 class TornWatch(ServerFaults):
-    """From `hold` on the watches of these kinds tell nothing, until `tear`: then they are listed again, and what came and went meanwhile is
-    told by nobody. lists: the kinds that were listed.
+    """From `hold` on the watches of these kinds tell nothing, until `tear`: then they are listed again, and what came
+    and went meanwhile is told by nobody. lists: the kinds that were listed.
     """
 
     def __init__(self, *plurals: str) -> None:

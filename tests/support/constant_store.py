@@ -20,6 +20,9 @@ class ConstantStore(Generic[T]):
     def get(self, key: Key) -> T | None:
         return self._objects.get(key)
 
+    def count(self, index: str, value: str) -> int:
+        return len(self.by(index, value))
+
     def by(self, index: str, value: str) -> tuple[T, ...]:
         return tuple(o for o in self._objects.values() if value in self._indexes[index](o))
 

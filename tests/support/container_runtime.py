@@ -1,9 +1,10 @@
-"""A container runtime that runs nothing, for the real kubelet: every container that is started runs at once, until it is stopped.
+"""A container runtime that runs nothing, for the real kubelet: every container that is started runs at once, until it
+is stopped.
 
     python -m tests.support.container_runtime SOCKET FOLDER
 
-It speaks the CRI (k8s.io/cri-api, runtime/v1) without its messages: a request is taken apart into its fields, and what an answer shows
-of it, such as names and labels, is handed back as it came. FOLDER: where images would lie.
+It speaks the CRI (k8s.io/cri-api, runtime/v1) without its messages: a request is taken apart into its fields, and what
+an answer shows of it, such as names and labels, is handed back as it came. FOLDER: where images would lie.
 """
 
 from __future__ import annotations

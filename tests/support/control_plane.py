@@ -1,8 +1,9 @@
 """A real control plane for tests: etcd and kube-apiserver on loopback, controllers and a scheduler on request.
 
-About five seconds to start, so the fixture `control_plane` is shared by all tests and all workers of a run: names must be a test's
-own. Two controllers run on it, whose work the embedded server does by itself: owner references are collected, and deleted namespaces
-are emptied. No other may run there that acts on the whole cluster: who needs one takes `new_control_plane`.
+About five seconds to start, so the fixture `control_plane` is shared by all tests and all workers of a run: names must
+be a test's own. Two controllers run on it, whose work the embedded server does by itself: owner references are
+collected, and deleted namespaces are emptied. No other may run there that acts on the whole cluster: who needs one
+takes `new_control_plane`.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ class ControlPlane:
         accounts: bool = False,
         fill: Callable[[str], None] | None = None,
     ) -> Self:
-        """A control plane that answers. accounts: pods are admitted with their service account alone, as in a cluster. fill: is called
-        with etcd's URL before the API server starts."""
+        """A control plane that answers. accounts: pods are admitted with their service account alone, as in a cluster.
+        fill: is called with etcd's URL before the API server starts.
+        """
         programs = {name: binary(name) for name in ("etcd", "kube-apiserver")}  # first of all: the test may end here
         etcd_port, peer_port, port = free_ports(3)
         plane = cls(Path(tempfile.mkdtemp(prefix="mooring-plane-")), f"https://127.0.0.1:{port}")
@@ -101,7 +103,9 @@ class ControlPlane:
         return tuple(program.pid for program in self._programs.values())
 
     def is_ready(self) -> bool:
-        """True when the API server says so and its own objects are there. Raises AssertionError when a program has ended."""
+        """True when the API server says so and its own objects are there. Raises AssertionError when a program has
+        ended.
+        """
         for program in self._programs.values():
             program.assert_alive()
         try:
@@ -186,7 +190,9 @@ class ControlPlane:
     # -- access
 
     def kubeconfig(self, user: str = ADMIN, group: str = "system:masters", *, server: str = "") -> Path:
-        """A file that logs in with a client certificate of this user, made once. server: another address, such as a proxy's."""
+        """A file that logs in with a client certificate of this user, made once. server: another address, such as a
+        proxy's.
+        """
         path = self.folder / f"{_file_name(user, group, server)}.kubeconfig"
         if not path.exists():
             # The name is for nobody: Go takes no certificate with an empty list of names.
@@ -212,7 +218,9 @@ class ControlPlane:
     def request(
         self, method: str, path: str, body: Any = None, content_type: str = "application/json"
     ) -> tuple[int, bytes]:
-        """Status and body of one request as cluster admin. body: JSON values. Raises OSError when there was no answer."""
+        """Status and body of one request as cluster admin. body: JSON values. Raises OSError when there was no
+        answer.
+        """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type, "Accept": "application/json"}
         request = urllib.request.Request(self.server + path, data, headers, method=method)
@@ -315,7 +323,9 @@ def _write_whole(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def shared_control_plane(folder: Path) -> Iterator[ControlPlane]:
-    """One control plane for all processes that name the same folder: the first starts it, and ends it when nobody uses it any more."""
+    """One control plane for all processes that name the same folder: the first starts it, and ends it when nobody uses
+    it any more.
+    """
     state_file, users = folder / "control-plane.json", folder / "control-plane.users"
     own: ControlPlane | None = None
     with users.open("w") as user:

@@ -1,8 +1,10 @@
-"""The items of the design documents with the tests that stand for each: reads the record, says what is wrong with it, makes the page.
+"""The items of the design documents with the tests that stand for each: reads the record, says what is wrong with it,
+makes the page.
 
-    python -m tests.support.coverage      writes docs/coverage.md from tests/coverage/items.yaml
+    python -m tests.support.coverage      writes tests/coverage/README.md from tests/coverage/items.yaml
 
-A test is named by an id of docs/behaviours (`AT01`), by a test's own id (`tests/unit/x.py::test_y`), or by a whole file.
+A test is named by an id of docs/behaviours (`AT01`), by a test's own id (`tests/unit/x.py::test_y`), or by a whole
+file.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import yaml
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RECORD: Final = ROOT / "tests" / "coverage" / "items.yaml"
-PAGE: Final = ROOT / "docs" / "coverage.md"
+PAGE: Final = ROOT / "tests" / "coverage" / "README.md"
 BEHAVIOURS: Final = ROOT / "docs" / "behaviours"
 
 STATES: Final = ("there", "otherwise", "not applicable", "in part", "missing")
@@ -28,16 +30,18 @@ TESTED: Final = frozenset({"there", "otherwise"})
 HEAD: Final = """\
 # The design documents, item by item
 
-Mooring began with five documents of Kubernetes, which we split into items, sentence by sentence. This page gives the state of each item,
-and the tests for it. `python -m tests.support.coverage` makes the page from `tests/coverage/items.yaml`. A test compares the two, finds
-every test that is named here, and refuses an item without a state, and a state other than "there" without its reason.
+Mooring began with five documents of Kubernetes, which we split into items, sentence by sentence. This page gives the
+state of each item, and the tests for it. `python -m tests.support.coverage` makes the page from `items.yaml`. A test
+compares the two, finds every test that is named here, and refuses an item without a state, and a state other than
+"there" without its reason.
 
 - *there*: Mooring does what the document says.
 - *otherwise*: Mooring does something else on purpose, mostly what today's Go program does.
 - *not applicable*: Kubernetes has abandoned it, or it is about the inside of the Go program.
 - *in part*, *missing*: the reason says what is missing.
 
-An id such as AT01 is a line of the [behaviours](behaviours/README.md), whose tests carry it. The rest are tests by file and name.
+An id such as AT01 is a line of the [behaviours](../../docs/behaviours/README.md), whose tests carry it. The rest are
+tests by file and name.
 """
 
 
@@ -157,7 +161,9 @@ def _counted(title: str, items: Sequence[Item]) -> str:
 
 def _row(one: Item, pages: dict[str, str]) -> str:
     stands = f"{one.state}: {one.reason}" if one.reason else one.state
-    tests = ", ".join(f"[{test}](behaviours/{pages[test]})" if test in pages else f"`{test}`" for test in one.tests)
+    tests = ", ".join(
+        f"[{test}](../../docs/behaviours/{pages[test]})" if test in pages else f"`{test}`" for test in one.tests
+    )
     return f"| {one.number} | {one.text} | {stands} | {tests} |\n".replace("|  |", "| |")
 
 

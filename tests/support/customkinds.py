@@ -40,7 +40,9 @@ def path_of(plural: str, version: str = "v1") -> str:
 
 
 def installed(api: Rest, definition: Json) -> str:
-    """The path of the kind's storage version, once it is served. A definition that is there already is taken as it is."""
+    """The path of the kind's storage version, once it is served. A definition that is there already is taken as it
+    is.
+    """
     made = api.post(DEFINITIONS, definition)
     assert made.status in (201, 409), made
     spec = definition["spec"]

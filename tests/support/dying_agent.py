@@ -1,9 +1,11 @@
-"""`mooring node-agent` that dies by its own hand at a certain change of its disk: after the n-th call that changes something.
+"""`mooring node-agent` that dies by its own hand at a certain change of its disk: after the n-th call that changes
+something.
 
     python -m tests.support.dying_agent N TRACE ROOT [FLAG ...]
 
-Counted are the calls of os that make, sync, rename or remove something below ROOT. Each is written to the file TRACE before it happens, so
-that the last line is what the agent died after. N = 0: it lives, and the trace shows how many there are.
+Counted are the calls of os that make, sync, rename or remove something below ROOT. Each is written to the file TRACE
+before it happens, so that the last line is what the agent died after. N = 0: it lives, and the trace shows how many
+there are.
 """
 
 from __future__ import annotations

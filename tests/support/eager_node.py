@@ -1,4 +1,6 @@
-"""A node on any cluster that runs every pod as soon as it is there, and ends it when it is deleted: no volumes, no containers."""
+"""A node on any cluster that runs every pod as soon as it is there, and ends it when it is deleted: no volumes, no
+containers.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ from tests.support.cluster_world import ClusterUser
 
 
 class EagerNode:
-    """ready_s: until a pod is ready. end_s: until a deleted pod is gone. look_s: how often it looks. saw: is given the pods of each look.
+    """ready_s: until a pod is ready. end_s: until a deleted pod is gone. look_s: how often it looks. saw: is given the
+    pods of each look.
 
-    sick: beginnings of the names of pods that never become ready. ends: the phase in which pods end at once whose names begin so.
+    sick: beginnings of the names of pods that never become ready. ends: the phase in which pods end at once whose names
+    begin so.
     """
 
     def __init__(self, user: ClusterUser, clock: Clock, *, ready_s: float, end_s: float, look_s: float) -> None:

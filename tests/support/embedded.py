@@ -19,7 +19,9 @@ _START_S_MAX = 20.0
 
 
 class EmbeddedServer:
-    """Use it as a context manager. folder: for the identity and the kubeconfig. limits: how much history it keeps. meter: for its loop."""
+    """Use it as a context manager. folder: for the identity and the kubeconfig. limits: how much history it keeps.
+    meter: for its loop.
+    """
 
     def __init__(
         self, folder: Path, limits: HistoryLimits = DEFAULT_LIMITS, *, meter: StallMeter | None = None

@@ -29,7 +29,9 @@ class Emulator:
         self.resize(columns, lines)
 
     def resize(self, columns: int, lines: int) -> None:
-        """The window gets another size. Programs in its foreground hear of it (SIGWINCH). Lines at the bottom go, longer ones are cut."""
+        """The window gets another size. Programs in its foreground hear of it (SIGWINCH). Lines at the bottom go,
+        longer ones are cut.
+        """
         if (
             self.screen.cursor.y < lines < self.screen.lines
         ):  # pyte would take them from the top, and leave the cursor where it is
@@ -60,7 +62,9 @@ class Emulator:
         os.write(self._here, keys.encode())
 
     def draw(self, timeout_s: float = 0.0) -> bool:
-        """Takes in what was written, waiting for its first byte; False where nothing came, or the other side has closed."""
+        """Takes in what was written, waiting for its first byte; False where nothing came, or the other side has
+        closed.
+        """
         came = False
         while select.select([self._here], [], [], 0.0 if came else timeout_s)[0]:
             try:

@@ -33,12 +33,12 @@ def a_kubelet_s_node(name: str = "n1", *, ready: bool = True) -> Json:
 class WhyWorld(ClusterWorld):
     def __init__(self, faults: ServerFaults | None = None) -> None:
         super().__init__(faults)
-        self.out = io.StringIO()
+        self.out, self.err = io.StringIO(), io.StringIO()
 
     async def why(self, *words: str, **flags: Any) -> tuple[int, str]:
         """The exit code and the text; nothing is written by it."""
         self._begin()
-        code = await Why(WhyFlags(**flags), words, self.cluster, self.clock, "default", self.out).run()
+        code = await Why(WhyFlags(**flags), words, self.cluster, self.clock, "default", self.out, self.err).run()
         return code, self._shown()
 
     async def timeline(self, *words: str, **flags: Any) -> tuple[int, str]:
@@ -49,7 +49,7 @@ class WhyWorld(ClusterWorld):
 
     def _begin(self) -> None:
         self.story.clear()
-        self.out = io.StringIO()
+        self.out, self.err = io.StringIO(), io.StringIO()
 
     def _shown(self) -> str:
         """What was printed by a command that has written nothing and has read no Secret."""

@@ -1,4 +1,6 @@
-"""A mount table that tests write: the text of /proc/self/mountinfo in a file, and folders that behave like mount points."""
+"""A mount table that tests write: the text of /proc/self/mountinfo in a file, and folders that behave like mount
+points.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ CONTENT = "content"
 
 
 class FakeMounts:
-    """file: read in place of /proc/self/mountinfo. A mounted folder has a file in it, so that it can't be removed, as the kernel has it."""
+    """file: read in place of /proc/self/mountinfo. A mounted folder has a file in it, so that it can't be removed, as
+    the kernel has it.
+    """
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -59,7 +63,9 @@ class FakeMounts:
 
 
 class FakeTools:
-    """mount(8), umount(8) and losetup(8) on a fake mount table. block: in place of /sys/block. fails: names of tools that fail."""
+    """mount(8), umount(8) and losetup(8) on a fake mount table. block: in place of /sys/block. fails: names of tools
+    that fail.
+    """
 
     def __init__(self, mounts: FakeMounts, block: Path) -> None:
         self._mounts, self.block = mounts, block

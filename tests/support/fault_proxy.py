@@ -7,7 +7,8 @@
         assert rule.hits == 2
         assert [] == [request for request in proxy.requests if request.status == 403]
 
-Who talks through it logs in with the token of the kubeconfig, which the proxy passes on. Its certificate is of a CA of its own.
+Who talks through it logs in with the token of the kubeconfig, which the proxy passes on. Its certificate is of a CA of
+its own.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class Hang:
 
 @dataclasses.dataclass(frozen=True)
 class Reset:
-    """The connection is reset. after: the request got through before, only its answer is lost. middle: in the midst of the answer."""
+    """The connection is reset. after: the request got through before, only its answer is lost. middle: in the midst of
+    the answer.
+    """
 
     after: bool = False
     middle: bool = False
@@ -199,7 +202,9 @@ class FaultProxy:
             return response
 
     async def close(self) -> None:
-        """After the server's own end: a TLS connection would wait for its peer's last word, longer than the loop may live."""
+        """After the server's own end: a TLS connection would wait for its peer's last word, longer than the loop may
+        live.
+        """
         if self._session is not None:
             await self._session.close()
         for transport in list(self._connections):
@@ -258,7 +263,9 @@ def _reset(transport: asyncio.BaseTransport | None) -> web.Response:
 
 @contextlib.asynccontextmanager
 async def fault_proxy(config: Path, kubeconfig: Path) -> AsyncIterator[FaultProxy]:
-    """A proxy in this loop, before the server of a kubeconfig with one cluster and one user. kubeconfig: written, leads through it."""
+    """A proxy in this loop, before the server of a kubeconfig with one cluster and one user. kubeconfig: written, leads
+    through it.
+    """
     values: dict[str, Any] = _read(config)
     assert "token" in values["users"][0]["user"], (
         "the proxy passes a token on, and no client certificate: give it such a kubeconfig"

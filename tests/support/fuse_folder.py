@@ -1,4 +1,5 @@
-"""An empty folder that is served through /dev/fuse, without any library: stopped (SIGSTOP) it hangs, killed it is a dead mount.
+"""An empty folder that is served through /dev/fuse, without any library: stopped (SIGSTOP) it hangs, killed it is a
+dead mount.
 
     python -m tests.support.fuse_folder MOUNT_POINT
 

@@ -1,6 +1,8 @@
-"""A driver under the name of the one that took over `gcePersistentDisk`, with disks that are there already, as a command for `mooring dev`.
+"""A driver under the name of the one that took over `gcePersistentDisk`, with disks that are there already, as a
+command for `mooring dev`.
 
-Its disks are those of `MountDriver`, by the last part of their handles: as the real one it finds out by itself where a disk is.
+Its disks are those of `MountDriver`, by the last part of their handles: as the real one it finds out by itself where a
+disk is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Nodes that live and die on a cluster of tests, and node health beside them.
 
-`NodeTenant` acts on any cluster: it registers nodes as kubelets do, keeps them alive, and lets them fall silent. `HealthWorld` is one with
-Mooring's node health on an embedded store, in virtual time.
+`NodeTenant` acts on any cluster: it registers nodes as kubelets do, keeps them alive, and lets them fall silent.
+`HealthWorld` is one with Mooring's node health on an embedded store, in virtual time.
 """
 
 from __future__ import annotations

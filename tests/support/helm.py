@@ -14,6 +14,7 @@ from hack.chart.parts import PARTS, key
 from tests.support.builders import Json
 from tests.support.tools import tool
 
+DRIVER = "DRIVER:latest"
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "chart" / "mooring"
 
 
@@ -34,8 +35,9 @@ def run_helm(
 
 
 def rendered(home: Path, values: Mapping[str, Any] | None = None, namespace: str = "storage") -> list[Json]:
-    """The objects of a release with these values."""
-    done = run_helm(home, "template", "release", CHART, f"--namespace={namespace}", values=values or {})
+    """The objects of a release with these values; the driver's image is that of the kustomizations if none is given."""
+    named = {**(values or {}), "driver": {"image": DRIVER, **(values or {}).get("driver", {})}}
+    done = run_helm(home, "template", "release", CHART, f"--namespace={namespace}", values=named)
     assert 0 == done.returncode, done.stderr
     return [one for one in yaml.safe_load_all(done.stdout) if one]
 

@@ -1,4 +1,5 @@
-"""Drivers with one fault each that only a process of its own shows, on a good driver that mounts: each class says which rule it breaks.
+"""Drivers with one fault each that only a process of its own shows, on a good driver that mounts: each class says which
+rule it breaks.
 
 python -m tests.support.ill_drivers CLASS --endpoint unix://SOCKET
 """
@@ -15,6 +16,8 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
 from tests.support import mount_driver
 from tests.support.mount_driver import FOLDER, MountDriver
+
+_KNOWN_NODES = ("worker-1", "worker-2")
 
 
 class EndsInPublish(MountDriver):
@@ -105,6 +108,58 @@ class PublishesAnywhere(MountDriver):
     """A volume of one node on any number of them: MountDriver itself asks nobody."""
 
     breaks = "CSI303"
+
+
+class LooksItsNodesUp(MountDriver):
+    """On nodes that it has no record of it does not start, and it takes its volume from a node that it does know,
+    whatever node has it.
+    """
+
+    breaks = "CSI310"
+    controller_flags = (*MountDriver.controller_flags, csi.ControllerServiceCapability.RPC.PUBLISH_READONLY)
+
+    def __init__(self) -> None:
+        super().__init__()
+        if (node := sys.argv[sys.argv.index("--node") + 1]) not in _KNOWN_NODES:
+            sys.exit(f"node {node} not found")
+        self._published: dict[str, tuple[str, bool]] = {}
+
+    async def controller_publish_volume(
+        self, request: csi.ControllerPublishVolumeRequest
+    ) -> csi.ControllerPublishVolumeResponse:
+        if request.node_id not in _KNOWN_NODES:
+            raise DriverError(Code.NOT_FOUND, f"node {request.node_id} not found")
+        wanted = request.node_id, request.readonly
+        if (has := self._published.setdefault(request.volume_id, wanted)) != wanted:
+            code = Code.ALREADY_EXISTS if has[0] == request.node_id else Code.FAILED_PRECONDITION
+            raise DriverError(code, f"it is published to {has}")
+        return await super().controller_publish_volume(request)
+
+    async def controller_unpublish_volume(
+        self, request: csi.ControllerUnpublishVolumeRequest
+    ) -> csi.ControllerUnpublishVolumeResponse:
+        if request.node_id in ("", *_KNOWN_NODES):
+            self._published.pop(request.volume_id, None)
+        return csi.ControllerUnpublishVolumeResponse()
+
+
+class LeavesItsMounts(MountDriver):
+    """And then deletes no volume, since its data is mounted."""
+
+    breaks = "CSI525"
+
+    async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
+        answer = await super().node_publish_volume(request)
+        (Path(request.target_path) / "page").write_text("hello")
+        return answer
+
+    async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
+        return csi.NodeUnpublishVolumeResponse()
+
+    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
+        if (self.data(request.volume_id) / "page").exists():
+            raise DriverError(Code.FAILED_PRECONDITION, "it is mounted")
+        return await super().delete_volume(request)
 
 
 def _is_there(path: str) -> bool:

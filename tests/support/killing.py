@@ -82,7 +82,8 @@ class MortalCluster(Cluster):
 class Backend:
     """volumes: handle -> name, the truth. Calls end whatever becomes of who made them; one for a name at a time.
 
-    fates: of the next CreateVolume calls: "ok", "lost" (done, the answer is not), "slow" (later than anybody waits), "refused" (not done).
+    fates: of the next CreateVolume calls: "ok", "lost" (done, the answer is not), "slow" (later than anybody waits),
+    "refused" (not done).
     """
 
     def __init__(self, slow_s: float) -> None:

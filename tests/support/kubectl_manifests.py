@@ -1,4 +1,6 @@
-"""Manifests as people write them, for tests that type kubectl's lines; and a custom kind with everything that kubectl asks of one."""
+"""Manifests as people write them, for tests that type kubectl's lines; and a custom kind with everything that kubectl
+asks of one.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,8 @@ spec: {accessModes: [ReadWriteOnce], storageClassName: "{name}", resources: {req
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: a-claim, labels: {test: "{name}", other: "yes"}}
-spec: {accessModes: [ReadWriteMany], storageClassName: "{name}", volumeMode: Block, resources: {requests: {storage: 500M}}}
+spec: {accessModes: [ReadWriteMany], storageClassName: "{name}", volumeMode: Block, \
+resources: {requests: {storage: 500M}}}
 """,
     "pod": """
 apiVersion: v1

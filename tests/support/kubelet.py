@@ -1,8 +1,10 @@
-"""The kubelet's part for tests of manifests: containers as processes, probed as their pods say, told in the pods' status.
+"""The kubelet's part for tests of manifests: containers as processes, probed as their pods say, told in the pods'
+status.
 
-What a pod brings is used as it stands: its arguments, its variables, its volumes, a token of its account that is bound to it. In place of
-network and file system each pod has a loopback address of its own, on which its containers share the ports, and folders for its volumes;
-those of the host are below one folder of the node. A container that ends is a failed test.
+What a pod brings is used as it stands: its arguments, its variables, its volumes, a token of its account that is bound
+to it. In place of network and file system each pod has a loopback address of its own, on which its containers share the
+ports, and folders for its volumes; those of the host are below one folder of the node. A container that ends is a
+failed test.
 """
 
 from __future__ import annotations
@@ -35,11 +37,15 @@ SINCE = "2026-01-01T00:00:00Z"
 ROOM: Json = {"cpu": "8", "memory": "16Gi", "pods": "110"}
 
 Commands = Callable[[str, Path], Sequence[str | Path]]
-"""The entry point of an image, by its name and tag. Path: a kubeconfig in place of the account's files, also in $KUBECONFIG."""
+"""The entry point of an image, by its name and tag. Path: a kubeconfig in place of the account's files, also in
+$KUBECONFIG.
+"""
 
 
 class Kubelet:
-    """Of one node. `step` does what is due; call it from the thread that the processes shall live with. host: the node's root folder."""
+    """Of one node. `step` does what is due; call it from the thread that the processes shall live with. host: the
+    node's root folder.
+    """
 
     def __init__(self, plane: ControlPlane, commands: Commands, folder: Path, node: str = "node-1") -> None:
         self._plane, self._commands, self._folder, self.node = plane, commands, folder, node
@@ -61,7 +67,9 @@ class Kubelet:
         assert 200 == status
 
     def until(self, holds: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Works until it holds. Raises AssertionError naming `what` when it does not in time, and at once when a container has ended."""
+        """Works until it holds. Raises AssertionError naming `what` when it does not in time, and at once when a
+        container has ended.
+        """
         deadline = time.monotonic() + timeout_s
         while not holds():
             assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
@@ -69,7 +77,9 @@ class Kubelet:
             time.sleep(0.1)
 
     def step(self) -> None:
-        """Starts the pods that are new here, ends those that are deleted, and tells of those whose containers have become ready."""
+        """Starts the pods that are new here, ends those that are deleted, and tells of those whose containers have
+        become ready.
+        """
         found = self._ask("GET", f"{PODS}?fieldSelector=spec.nodeName%3D{self.node}")["items"]
         for pod in found:
             uid = pod["metadata"]["uid"]
@@ -97,7 +107,9 @@ class Kubelet:
         return RunningPod(pod, address, folder, self._login(pod, folder), self._commands, self.host)
 
     def _login(self, pod: Json, folder: Path) -> Path:
-        """A kubeconfig with what the pod's own projected volume would hold. For a pod that has none the file is missing."""
+        """A kubeconfig with what the pod's own projected volume would hold. For a pod that has none the file is
+        missing.
+        """
         found = [
             one["projected"]["sources"] for one in pod["spec"]["volumes"] if one["name"].startswith("kube-api-access-")
         ]

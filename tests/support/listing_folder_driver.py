@@ -1,4 +1,5 @@
-"""The driver over folders once more, on another socket, for whoever asks it where its volumes are: it lists them with their nodes.
+"""The driver over folders once more, on another socket, for whoever asks it where its volumes are: it lists them with
+their nodes.
 
 python -m tests.support.listing_folder_driver FOLDER SOCKET
 """

@@ -40,7 +40,9 @@ _ASK: Final = "from mooring.mounts.namespace import enter_private_mounts; print(
 
 @functools.cache
 def mount_obstacle() -> str:
-    """Why programs can't mount here, "" where they can. Asked by a program of its own: this process stays where it is."""
+    """Why programs can't mount here, "" where they can. Asked by a program of its own: this process stays where it
+    is.
+    """
     return subprocess.run(
         [sys.executable, "-c", _ASK], capture_output=True, text=True, timeout=30, check=True
     ).stdout.strip()
@@ -61,7 +63,9 @@ def as_it_is(*words: str) -> list[str]:
 
 @contextlib.contextmanager
 def dev(folder: Path, *flags: str, within: Within = as_it_is) -> Iterator[tuple[Program, Path]]:
-    """`mooring dev`, ready, with its kubeconfig; ended by Ctrl-C, as it should be. within: the words that run it elsewhere."""
+    """`mooring dev`, ready, with its kubeconfig; ended by Ctrl-C, as it should be. within: the words that run it
+    elsewhere.
+    """
     with dev_to_kill(folder, *flags, within=within) as (program, config):
         yield program, config
         program.send(signal.SIGINT)

@@ -1,15 +1,17 @@
-"""A mount namespace for the programs of one test: what they mount is never seen outside, and goes with the last of them."""
+"""A mount namespace for the programs of one test: what they mount is never seen outside, and goes with the last of
+them.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 from mooring.mounts.mountinfo import MountTable, parse
+from mooring.mounts.system import missing_tools
 from tests.support.layers import REAL_MOUNTS, not_tested
 
 _HOLDER: Final = "import sys; print('ready', flush=True); sys.stdin.read()"
@@ -17,10 +19,12 @@ _TOOLS: Final = ("unshare", "nsenter", "mount", "umount", "losetup")
 
 
 class MountNamespace:
-    """Held by a process of its own, which ends with the tests. Where the machine has no such thing, the test is not tested."""
+    """Held by a process of its own, which ends with the tests. Where the machine has no such thing, the test is not
+    tested.
+    """
 
     def __init__(self) -> None:
-        missing = [name for name in _TOOLS if shutil.which(name) is None]
+        missing = missing_tools(_TOOLS)
         if sys.platform != "linux" or os.geteuid() != 0 or missing:
             not_tested(REAL_MOUNTS, f"no {', '.join(missing)}" if missing else "not root on Linux")
         command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-I", "-S", "-c", _HOLDER]

@@ -33,7 +33,7 @@ from mooring.csi import registration
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
-from mooring.node.volumes.state.folders import read_mount_table
+from mooring.mounts.targets import mount_table
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.server import listening
 from mooring.wire.grpc.socket_file import make_room
@@ -224,12 +224,12 @@ class MountingDriver:
     def _mount(
         self, source: Path, target: Path, make: Callable[[Path], None] = lambda path: path.mkdir(exist_ok=True)
     ) -> None:
-        if read_mount_table().at(str(target)) is None:
+        if mount_table().at(str(target)) is None:
             make(target)
             subprocess.run(["mount", "--bind", source, target], check=True, capture_output=True)
 
     def _mount_fuse(self, volume: str, target: Path) -> None:
-        if read_mount_table().at(str(target)) is None:
+        if mount_table().at(str(target)) is None:
             command = [sys.executable, "-m", "tests.support.fuse_folder", target]
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
@@ -276,14 +276,18 @@ def _write_whole(path: Path, text: str) -> None:
 
 
 def unmount_all(point: Path) -> None:
-    """Every mount on the point, by the system's call alone: umount(8) would look into the mount, and one that hangs would hold it."""
-    for _ in [mount for mount in read_mount_table() if mount.point == str(point)]:
+    """Every mount on the point, by the system's call alone: umount(8) would look into the mount, and one that hangs
+    would hold it.
+    """
+    for _ in [mount for mount in mount_table() if mount.point == str(point)]:
         if ctypes.CDLL(None, use_errno=True).umount2(os.fsencode(point), _MNT_DETACH) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(point))
 
 
 def _stop(pid: int) -> None:
-    """Stops a server of files before it reads another request: from one that was read the kernel sets nobody free, not even by SIGKILL."""
+    """Stops a server of files before it reads another request: from one that was read the kernel sets nobody free, not
+    even by SIGKILL.
+    """
     os.kill(pid, signal.SIGSTOP)
     state = Path(f"/proc/{pid}/stat")
     eventually(

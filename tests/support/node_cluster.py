@@ -1,4 +1,5 @@
-"""Nodes on a real API server: an agent and a driver that mounts on each, all in one mount namespace, and what pods need.
+"""Nodes on a real API server: an agent and a driver that mounts on each, all in one mount namespace, and what pods
+need.
 
 Controllers attach: the real attach/detach controller, and Mooring's csi-attacher beside a driver of its own.
 """
@@ -102,10 +103,11 @@ class NodePlace:
 
 
 class NodeCluster:
-    """attaches: volumes are attached before they are mounted. registers: drivers register themselves, without a registrar.
+    """attaches: volumes are attached before they are mounted. registers: drivers register themselves, without a
+    registrar.
 
-    alone: no controller attaches, nodes ask the attacher themselves. suffix: makes the names of nodes and driver this cluster's own.
-    driver_name: another one.
+    alone: no controller attaches, nodes ask the attacher themselves. suffix: makes the names of nodes and driver this
+    cluster's own. driver_name: another one.
     """
 
     def __init__(
@@ -176,7 +178,9 @@ class NodeCluster:
         return self.program(f"driver-{node}", *command)
 
     def close(self) -> None:
-        """Ends all programs, and takes away what they have left. Mounts that hang first: a program that waits for one can't be killed."""
+        """Ends all programs, and takes away what they have left. Mounts that hang first: a program that waits for one
+        can't be killed.
+        """
         for served in self.backend.folder.glob("fuse-*"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(served.read_text()), signal.SIGKILL)
@@ -190,7 +194,9 @@ class NodeCluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def logs(self) -> str:
-        """The end of each program's output and of the driver's calls, and what threads of programs on our folder wait for in the kernel."""
+        """The end of each program's output and of the driver's calls, and what threads of programs on our folder wait
+        for in the kernel.
+        """
         logs = sorted(self.folder.glob("*.log"), key=lambda path: path.stat().st_mtime)[-8:]
         shown = [f"-- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-25:]) for log in logs]
         shown += [f"-- calls on {node.name}\n" + "\n".join(self.backend.calls(node.name)[-25:]) for node in self.nodes]
@@ -203,7 +209,9 @@ class NodeCluster:
         self.until(lambda: "Plugin registered" in agent.output(), f"the agent of {node.name} is up")
 
     def kill_in(self, node: NodePlace, who: str, method: str, when: str, timeout_s: float) -> bool:
-        """Lets the agent or the driver die in a call of this method, before or after its effect. False when there was none in time."""
+        """Lets the agent or the driver die in a call of this method, before or after its effect. False when there was
+        none in time.
+        """
         assert node.agent is not None
         self.backend.set_fate(node.name, method, when, node.agent.pid if who == "agent" else 0)
         with contextlib.suppress(AssertionError):
@@ -237,7 +245,8 @@ class NodeCluster:
         own: Sequence[Json] = (),
         **spec: Any,
     ) -> str:
-        """A pod of this node whose container uses all of its volumes. devices: the claims' are raw devices. own: whole volumes.
+        """A pod of this node whose container uses all of its volumes. devices: the claims' are raw devices. own: whole
+        volumes.
 
         Gives its uid.
         """
@@ -279,7 +288,9 @@ class NodeCluster:
         return any(entry["name"] == self.driver_name for entry in found.get("drivers") or ())
 
     def left_over(self) -> list[str]:
-        """All that must be gone once no pod is left: mounts, folders, names in the Nodes' status, attachments, the driver's own."""
+        """All that must be gone once no pod is left: mounts, folders, names in the Nodes' status, attachments, the
+        driver's own.
+        """
         left = [f"pod {name}" for name in self.pods()]
         roots = {str(node.root) for node in self.nodes}
         left += [f"mount {point}" for point in self.namespace.points(self.folder) if point not in roots]

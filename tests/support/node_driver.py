@@ -22,9 +22,9 @@ EXPAND, STATS, CAPABILITIES = "NodeExpandVolume", "NodeGetVolumeStats", "NodeGet
 class NodeDriver(ScriptedDriver):
     """able: node capabilities.
 
-    leaves_target: the folder stays when it takes a volume from a pod. leaves: makes something else in its place. lies: it
-    says that it has taken a volume back, and has not. habits: in which it differs from others: mounts_apart, leaves and knows_own.
-    usage: its answer to questions for it.
+    leaves_target: the folder stays when it takes a volume from a pod. leaves: makes something else in its place. lies:
+    it says that it has taken a volume back, and has not. habits: in which it differs from others: mounts_apart, leaves
+    and knows_own. usage: its answer to questions for it.
     """
 
     def __init__(

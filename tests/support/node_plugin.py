@@ -1,4 +1,6 @@
-"""A driver's node plugin as a program, as little of one as a kubelet registers: `node_plugin.py NAME --endpoint=… --node-id=…`."""
+"""A driver's node plugin as a program, as little of one as a kubelet registers:
+`node_plugin.py NAME --endpoint=… --node-id=…`.
+"""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import DRIVER, a_claim, a_held_pv
 from tests.support.cluster_world import ClusterWorld
+from tests.support.intents import an_entry
 from tests.support.scripted_driver import RPC
 from tests.support.volume_driver import VolumeDriver
 
@@ -28,7 +29,9 @@ PLACE = JournalLocation("default", DRIVER)
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """One orphan as the command's JSON has it. kept: why it is not deleted. object: kind and name of a content of snapshots."""
+    """One orphan as the command's JSON has it. kept: why it is not deleted. object: kind and name of a content of
+    snapshots.
+    """
 
     kind: str
     handle: str
@@ -38,7 +41,9 @@ class Found:
 
 
 class Listing(VolumeDriver):
-    """Lists two volumes a page. broken: deleting these fails. words, published: by handle. lists: how often it was asked for page 1."""
+    """Lists two volumes a page. broken: deleting these fails. words, published: by handle. lists: how often it was
+    asked for page 1.
+    """
 
     def __init__(
         self,
@@ -122,9 +127,9 @@ class OrphansWorld(ClusterWorld):
 
     async def begin(self, volume_name: str, uid: str = "u1", written_ago_s: float = 0.0, page: int = 0) -> None:
         """An open intent, alone on its page."""
-        intent = Intent(uid, "ns", "c1", volume_name, "{}", "{}")
+        entry = an_entry(Intent(uid, "ns", "c1", volume_name, "{}", "{}"))
         body = lease_codec.page_body(
-            PLACE, page, None, "somebody", [lease_codec.encoded(intent)], self.clock.wall_s() - written_ago_s
+            PLACE, page, None, "somebody", [lease_codec.encoded(entry)], self.clock.wall_s() - written_ago_s
         )
         await self.users.create(LEASES.whole(), body, "default")
 

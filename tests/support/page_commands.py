@@ -20,7 +20,9 @@ _COMMAND: Final = re.compile(
 
 
 class Command(NamedTuple):
-    """page: its path from the root. line: its number there. text: all its lines, with the document that the shell gives it."""
+    """page: its path from the root. line: its number there. text: all its lines, with the document that the shell gives
+    it.
+    """
 
     page: str
     line: int

@@ -36,11 +36,6 @@ def probe(kind: str = "livenessProbe", **fields: Any) -> Json:
     return container(**{kind: {"exec": {"command": ["x"]}, **fields}})
 
 
-def handler(**fields: Any) -> Json:
-    """A probe of nothing but these."""
-    return container(livenessProbe=fields)
-
-
 def variable(**fields: Any) -> Json:
     return container(env=[{"name": "A", **fields}])
 

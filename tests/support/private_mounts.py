@@ -1,7 +1,7 @@
 """A mount namespace of the test process' own: drivers that run in this process mount for real, and nobody else sees it.
 
-A thread that is made later is in it too, and so is every program that is started. Entered once, and never left: a kernel lets no thread go
-back that others share their folder with.
+A thread that is made later is in it too, and so is every program that is started. Entered once, and never left: a
+kernel lets no thread go back that others share their folder with.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from mooring.mounts import loops
 from mooring.mounts.system import detach_loops
 from mooring.mounts.targets import mount_table, mounting_refusal
 from tests.support.layers import REAL_MOUNTS, not_tested
@@ -49,12 +50,14 @@ def mounted_below(folder: Path) -> list[str]:
 
 def loops_below(folder: Path) -> list[str]:
     """The files in a folder that loop devices are over."""
-    files = (one.read_text().strip() for one in Path("/sys/block").glob("loop*/loop/backing_file"))
+    files = (str(loops.backing_of(device.name)) for device in loops.all_devices())  # one may go meanwhile
     return [file for file in files if file.startswith(f"{folder}/")]
 
 
 def clear_below(folder: Path) -> None:
-    """Unmounts all that is mounted in a folder, thawed where it is frozen, and gives its loop devices back: the machine has few of them."""
+    """Unmounts all that is mounted in a folder, thawed where it is frozen, and gives its loop devices back: the machine
+    has few of them.
+    """
     for point in reversed(mounted_below(folder)):
         subprocess.run(["fsfreeze", "--unfreeze", point], capture_output=True, check=False)
         subprocess.run(["umount", "--lazy", point], check=False)

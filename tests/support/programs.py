@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -12,8 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-# Becomes the program after asking the kernel to kill it when the parent is gone, even by SIGKILL. A program of its own rather than
-# a preexec_fn, which is unsafe once there are threads. The parent may have died before the request: then it ends at once.
+PYTHON: Final = shlex.quote(sys.executable)
+"""As a word of a shell's line: its path may have blanks."""
+
+# Becomes the program after asking the kernel to kill it when the parent is gone, even by SIGKILL. A program of its own
+# rather than a preexec_fn, which is unsafe once there are threads. The parent may have died before the request: then it
+# ends at once.
 _TETHER: Final = """
 import ctypes, os, signal, sys
 parent, program = int(sys.argv[1]), sys.argv[2:]
@@ -24,7 +29,9 @@ os.execvp(program[0], program)
 
 
 class Program:
-    """A running program of its own process group. Start it from the thread that lives as long as the tests: the tether is to it."""
+    """A running program of its own process group. Start it from the thread that lives as long as the tests: the tether
+    is to it.
+    """
 
     def __init__(self, command: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.command = [str(part) for part in command]

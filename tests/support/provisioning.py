@@ -79,7 +79,9 @@ class ProvisioningWorld(ClusterWorld):
 
     @contextlib.asynccontextmanager
     async def provisioning(self, calls: int = 0) -> AsyncIterator[Provisioner]:
-        """A running provisioner; cancelled at the end, as by kill -9. calls: how many CreateVolume it has made to begin with."""
+        """A running provisioner; cancelled at the end, as by kill -9. calls: how many CreateVolume it has made to begin
+        with.
+        """
         port = InProcessDriver(self.driver, clock=self.clock)
         info = await probe_and_identify(port, clock=self.clock)
         events = EventRecorder(self.users, "csi.test_host_uid", clock=self.clock, randomness=self.randomness)

@@ -40,7 +40,8 @@ def _folder() -> Path:
 
 
 def binary(name: str) -> Path:
-    """The program of this name, for a running test or fixture: one that isn't there is a layer not tested (Go peers by default).
+    """The program of this name, for a running test or fixture: one that isn't there is a layer not tested (Go peers by
+    default).
 
     What hack/kube/build does not build is looked for in the folder `extra` beside its folder, too.
     """

@@ -1,4 +1,6 @@
-"""A `Cluster` that writes down what is asked of it, and fails on demand. Stands between a controller and a real port."""
+"""A `Cluster` that writes down what is asked of it, and fails on demand. Stands between a controller and a real
+port.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,11 @@ class Request:
 
 @dataclasses.dataclass
 class Rule:
-    """Refuses matching requests. times: how many, None for all. after: the request takes effect and only its answer is lost.
+    """Refuses matching requests. times: how many, None for all. after: the request takes effect and only its answer is
+    lost.
 
-    late_s: the request takes effect so many seconds after its answer was lost, unless the server refuses it then; 0 for never.
+    late_s: the request takes effect so many seconds after its answer was lost, unless the server refuses it then; 0 for
+    never.
     """
 
     short: str
@@ -54,7 +58,9 @@ class Rule:
 
 
 NAMES_ONCE = ("events", "leases")
-"""Kinds whose patches need not say which object of the name is meant: an Event's name has its time, a node's Lease is the node's."""
+"""Kinds whose patches need not say which object of the name is meant: an Event's name has its time, a node's Lease
+is the node's.
+"""
 
 
 class NamelessError(BaseException):
@@ -62,7 +68,9 @@ class NamelessError(BaseException):
 
 
 def names_its_object(patch: Patch) -> bool:
-    """True for a patch that changes one object, and not another one that takes its name: by its uid, or by a version."""
+    """True for a patch that changes one object, and not another one that takes its name: by its uid, or by a
+    version.
+    """
     if patch.type is PatchType.JSON:
         return any(
             step["op"] == "test" and step["path"] in ("/metadata/uid", "/metadata/resourceVersion")
@@ -73,7 +81,9 @@ def names_its_object(patch: Patch) -> bool:
 
 @dataclasses.dataclass
 class Hold:
-    """Keeps matching requests from the server until `go` is set. after: it has carried them out, and their answers are kept."""
+    """Keeps matching requests from the server until `go` is set. after: it has carried them out, and their answers are
+    kept.
+    """
 
     short: str
     after: bool = False

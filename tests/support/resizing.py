@@ -1,12 +1,13 @@
-"""The resizer on in-process ports, in virtual time: claim `default/claim` on volume `pv` of driver `csi.test`, sizes in GiB.
+"""The resizer on in-process ports, in virtual time: claim `default/claim` on volume `pv` of driver `csi.test`, sizes in
+GiB.
 
     world = await ResizerWorld().volume(2, 1)
     async with world.resizing():
         await world.state_is(1, 2, NODE_PENDING, 2)
     assert [MARK, EXPAND, SAVE_PV, MARK] == world.story
 
-The nodes' part is done by hand (`node_done`). Sizes are written as in docs/behaviours/resizer.md: the one that the claim asks for, has, was
-allocated, with its state; then the volume's.
+The nodes' part is done by hand (`node_done`). Sizes are written as in docs/behaviours/resizer.md: the one that the
+claim asks for, has, was allocated, with its state; then the volume's.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def claim_status(
 
 
 class ResizingDriver(ScriptedDriver):
-    """node_step: growing needs the node as well. sizes, parameters: the truth of the backend, by handle. answers: the next, in bytes."""
+    """node_step: growing needs the node as well. sizes, parameters: the truth of the backend, by handle. answers: the
+    next, in bytes.
+    """
 
     def __init__(
         self,
@@ -177,7 +180,9 @@ class ResizerWorld(ClusterWorld):
         of_pv: Mapping[str, Any] | None = None,
         **status: Any,
     ) -> ResizerWorld:
-        """A claim and its volume, `pv` for the claim `claim`. claim_ref: fields unlike the true reference. status: the claim's."""
+        """A claim and its volume, `pv` for the claim `claim`. claim_ref: fields unlike the true reference. status: the
+        claim's.
+        """
         pv_name = "pv" if name == "claim" else f"pv-{name}"
         if await self.find(STORAGE_CLASSES, "sc") is None:
             await self.create(a_class("sc", provisioner=self.driver.name, allowVolumeExpansion=True))

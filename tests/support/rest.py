@@ -1,4 +1,6 @@
-"""A plain client for an API server: one request, one answer, everything visible. For tests of servers, not of our client."""
+"""A plain client for an API server: one request, one answer, everything visible. For tests of servers, not of our
+client.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Answer:
         return found
 
     def invalid(self, *causes: tuple[str, str, str]) -> dict[str, Any]:
-        """The Status body of a 422 with exactly these causes in this order. causes: (reason, field, part of the message)."""
+        """The Status body of a 422 with exactly these causes in this order. causes: (reason, field, part of the
+        message).
+        """
         status = self.refused(422, "Invalid")
         told = [(cause["reason"], cause["field"], cause["message"]) for cause in status["details"]["causes"]]
         assert [(reason, field) for reason, field, _ in causes] == [(reason, field) for reason, field, _ in told], self

@@ -1,4 +1,5 @@
-"""Service accounts with the rights of a manifest: who acts as one, what it was refused, and which of its rights it did not need.
+"""Service accounts with the rights of a manifest: who acts as one, what it was refused, and which of its rights it did
+not need.
 
 manifest = deployed("attacher")
 async with acting_as(manifest, plane, folder) as proxy:
@@ -35,7 +36,9 @@ ELECTION = (
     f"--leader-election-namespace={NAMESPACE}",
     "--leader-election-retry-period=300ms",
 )
-"""Flags where the manifests allow it: a quick one, with the usual time for a renewal, since a busy machine may need some of it."""
+"""Flags where the manifests allow it: a quick one, with the usual time for a renewal, since a busy machine may need
+some of it.
+"""
 
 OWNERS_ARE_CHECKED = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
 """A flag of the API server, as some clusters have it: a right is needed for each object that is made an owner."""
@@ -118,7 +121,9 @@ class Manifest:
 
 
 def deployed(part: str, feature: str = "") -> Manifest:
-    """What deploy/PART/rbac.yaml says. feature: a comment above rules that are comments themselves; with it they are none."""
+    """What deploy/PART/rbac.yaml says. feature: a comment above rules that are comments themselves; with it they are
+    none.
+    """
     text = (_DEPLOY / part / "rbac.yaml").read_text()
     return Manifest(list(yaml.safe_load_all(_with(feature, text) if feature else text)))
 
@@ -131,7 +136,10 @@ def _with(feature: str, text: str) -> str:
     words, rules = re.split(r"\n(?=  # - apiGroups)", block, maxsplit=1)
     mine = re.match(r"(?:  # (?:- apiGroups|  resources|  verbs).*\n?)+", rules)
     assert mine
-    return f"{before}  # {feature}{words}\n{re.sub('^  # ', '  ', mine[0], flags=re.MULTILINE)}{rules[mine.end() :]}{end}{after}"
+    return (
+        f"{before}  # "
+        f"{feature}{words}\n{re.sub('^  # ', '  ', mine[0], flags=re.MULTILINE)}{rules[mine.end() :]}{end}{after}"
+    )
 
 
 Rules = tuple[tuple[str, str, str], ...]
@@ -198,12 +206,7 @@ WAY_BACK: dict[str, frozenset[str]] = {
             "update volumesnapshots/status.snapshot.storage.k8s.io",
         }
     ),
-    "snapshotter": frozenset(
-        {
-            "get volumesnapshotcontents.snapshot.storage.k8s.io",
-            "update volumesnapshotcontents/status.snapshot.storage.k8s.io",
-        }
-    ),
+    "snapshotter": frozenset({"update volumesnapshotcontents/status.snapshot.storage.k8s.io"}),
 }
 """What deploy/ gives for the Go program alone, so that a change of image is the whole way back."""
 

@@ -73,6 +73,27 @@ RULES: Final[Mapping[str, Any]] = {
     "VolumeResourceRequirements.limits": {"storage": "7Gi"},
     "VolumeResourceRequirements.requests": {"storage": "5Gi"},
     "QuobyteVolumeSource.registry": "a:1",
+    "ServiceSpec.clusterIP": "10.0.0.77",
+    "ServiceSpec.clusterIPs": ["10.0.0.77"],
+    "ServiceSpec.type": "LoadBalancer",
+    "ServiceSpec.externalIPs": ["192.0.2.1"],
+    "ServiceSpec.sessionAffinity": "ClientIP",
+    "ServiceSpec.loadBalancerIP": "192.0.2.2",
+    "ServiceSpec.loadBalancerSourceRanges": ["192.0.2.0/24"],
+    "ServiceSpec.externalName": OMIT,
+    "ServiceSpec.externalTrafficPolicy": "Local",
+    "ServiceSpec.healthCheckNodePort": 31777,
+    "ServiceSpec.ipFamilyPolicy": "SingleStack",
+    "ServiceSpec.ipFamilies": ["IPv4"],
+    "ServiceSpec.loadBalancerClass": "example.com/a-class",
+    "ServiceSpec.internalTrafficPolicy": "Local",
+    "ServiceSpec.trafficDistribution": "PreferClose",
+    "ServicePort.protocol": "TCP",
+    "ServicePort.nodePort": 30777,
+    "LoadBalancerIngress.ip": "192.0.2.3",
+    "LoadBalancerIngress.ipMode": "VIP",
+    "PortStatus.protocol": "TCP",
+    "Condition.status": "True",
     "StorageClass.reclaimPolicy": "Retain",
     "StorageClass.volumeBindingMode": "WaitForFirstConsumer",
     "Secret.type": "example.com/kind",
@@ -110,7 +131,9 @@ _INLINE: Final = {
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """How an object is to be made. choose: by message, the one field that is set; its first field otherwise. rules: beside RULES."""
+    """How an object is to be made. choose: by message, the one field that is set; its first field otherwise. rules:
+    beside RULES.
+    """
 
     resource: Resource
     choose: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -1,4 +1,6 @@
-"""A CSI driver that does what a test says. Runs in process behind `InProcessDriver`, or on a socket through the SDK's server."""
+"""A CSI driver that does what a test says. Runs in process behind `InProcessDriver`, or on a socket through the SDK's
+server.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class CallRecord:
 
 
 class ScriptedDriver:
-    """published: volume handle -> node ids, the truth of the backend. story: short texts of the calls, shared with the API requests."""
+    """published: volume handle -> node ids, the truth of the backend. story: short texts of the calls, shared with the
+    API requests.
+    """
 
     def __init__(
         self,

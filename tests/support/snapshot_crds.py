@@ -1,4 +1,6 @@
-"""The custom kinds of CSI snapshots: the fields, checks and columns of the real definitions, and no word of theirs about them."""
+"""The custom kinds of CSI snapshots: the fields, checks and columns of the real definitions, and no word of theirs
+about them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ _POLICY: Final[Json] = {"type": "string", "enum": ["Delete", "Retain"]}
 _AMOUNT: Final[Json] = {
     "type": "string",
     "x-kubernetes-int-or-string": True,
-    "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+    "pattern": (
+        r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|"
+        r"(\.[0-9]+))))?$"
+    ),
 }
 
 
@@ -305,7 +310,9 @@ GROUP_CRDS: Final = (
 
 
 def group_crds_in(*versions: str) -> list[Json]:
-    """The kinds of groups as the definitions of an older snapshot controller serve them; the last version is the stored one."""
+    """The kinds of groups as the definitions of an older snapshot controller serve them; the last version is the stored
+    one.
+    """
     return [
         {
             **crd,

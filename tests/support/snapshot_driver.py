@@ -22,7 +22,8 @@ CREATED_S: Final = 1_700_000_000
 
 
 class SnapshotDriver(ScriptedDriver):
-    """snapshots: handle -> its message, the truth of the backend. ready: whether they are. answer: a snapshot that each creation gives.
+    """snapshots: handle -> its message, the truth of the backend. ready: whether they are. answer: a snapshot that each
+    creation gives.
 
     spells: the handle of a volume as answers have it.
     """

@@ -1,6 +1,7 @@
 """Both snapshot programs on one embedded store, in virtual time, with a scripted driver.
 
-`story` holds requests and driver calls in one order, as short texts: `["patch volumesnapshots", "CreateSnapshot", ...]`.
+`story` holds requests and driver calls in one order, as short texts: `["patch volumesnapshots", "CreateSnapshot",
+...]`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ WRITES: Final = ("create", "patch", "update", "delete")
 
 
 class SnapshotWorld(ClusterWorld):
-    """A driver and the two programs, which come and go. Snapshot `snap` is of claim `claim`, whose volume `pv` has the handle `vol`."""
+    """A driver and the two programs, which come and go. Snapshot `snap` is of claim `claim`, whose volume `pv` has the
+    handle `vol`.
+    """
 
     def __init__(self, driver: SnapshotDriver | None = None, faults: ServerFaults | None = None) -> None:
         super().__init__(faults)
@@ -50,7 +53,9 @@ class SnapshotWorld(ClusterWorld):
 
     @contextlib.asynccontextmanager
     async def controlling(self, *bodies: Json, **options: Any) -> AsyncIterator[SnapshotController]:
-        """A running snapshot controller; cancelled at the end, as by kill -9. bodies: objects that come while it runs."""
+        """A running snapshot controller; cancelled at the end, as by kill -9. bodies: objects that come while it
+        runs.
+        """
         controller = SnapshotController(self.runtime, SnapshotControllerOptions(**options))
         async with self.running(controller.run()):
             await self.create(*bodies)

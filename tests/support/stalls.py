@@ -1,7 +1,8 @@
 """A meter of stalls: how long the turns of an event loop are, in the processor time of its thread.
 
-Who is served by one loop waits for everybody's turn. So nothing that comes from outside may hold the loop longer than 0.1 s, whatever it
-says: that is a rule of the house. Processor time is what counts: a noisy machine makes turns longer, but not dearer.
+Who is served by one loop waits for everybody's turn. So nothing that comes from outside may hold the loop longer than
+0.1 s, whatever it says: that is a rule of the house. Processor time is what counts: a noisy machine makes turns longer,
+but not dearer.
 """
 
 from __future__ import annotations

@@ -9,7 +9,9 @@ HOURS = 3
 
 
 async def stays_visible(world: ClusterWorld, name: str, text: str) -> None:
-    """For hours, an Event about the object says so, and is counted up, or made anew, at least once in every quarter of an hour."""
+    """For hours, an Event about the object says so, and is counted up, or made anew, at least once in every quarter of
+    an hour.
+    """
     before: list[tuple[str, str, str, int]] = []
     for _ in range(int(HOURS * 3600 / QUARTER_S)):
         found = [event for event in await world.events(name) if text in event[2]]

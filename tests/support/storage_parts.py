@@ -1,10 +1,12 @@
-"""The embedded API server as a program, with the real controllers and sidecars of CSI on it: everything that a volume's life needs.
+"""The embedded API server as a program, with the real controllers and sidecars of CSI on it: everything that a volume's
+life needs.
 
     with StorageParts(folder) as parts:
         parts.api.post(...)
 
-kube-controller-manager binds claims and says which volume belongs on which node; the Go sidecars provision, attach, resize and
-snapshot, each as the leader of its lease; the driver's volumes are folders. The one node is an object: nobody runs pods on it.
+kube-controller-manager binds claims and says which volume belongs on which node; the Go sidecars provision, attach,
+resize and snapshot, each as the leader of its lease; the driver's volumes are folders. The one node is an object:
+nobody runs pods on it.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from tests.support import folder_driver
-from tests.support.builders import a_class, a_csi_node
+from tests.support.builders import a_claim, a_class, a_csi_node
 from tests.support.folder_driver import FolderDriver
-from tests.support.paths import CSI_DRIVERS, CSI_NODES, NODES, STORAGE_CLASSES
+from tests.support.paths import CSI_DRIVERS, CSI_NODES, NODES, PVCS, PVS, STORAGE_CLASSES, VAS
 from tests.support.programs import Program, free_ports
 from tests.support.real import binary
 from tests.support.rest import Rest
@@ -40,8 +42,11 @@ _CONTROLLERS: Final = (
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
 )
-_ELECTION: Final = ("--leader-election", "--leader-election-namespace=default")
+ELECTION: Final = ("--leader-election", "--leader-election-namespace=default")
+_PODS: Final = "/api/v1/namespaces/default/pods"
 START_S_MAX: Final = 60.0
+LIFE_S_MAX: Final = 60.0
+"""For each step of a volume's life."""
 
 
 class StorageParts:
@@ -65,18 +70,26 @@ class StorageParts:
             stack.callback(self._stop)
             self.start_server()
             self._make_cluster()
-            socket = self.folder / "csi.sock"
-            self._programs["driver"] = self._start_driver(socket)
+            self._programs["driver"] = self._start_driver(self.socket)
             flags = ["--leader-elect=false", "--secure-port=0", f"--controllers={','.join(_CONTROLLERS)}"]
             self._run("kube-controller-manager", *flags)
-            self._run("snapshot-controller", "-v=4", *_ELECTION)
+            self._run("snapshot-controller", "-v=4", *ELECTION)
             for sidecar in SIDECARS:
-                self._run(sidecar, f"--csi-address={socket}", "-v=4", *_ELECTION)
+                self.run_sidecar(sidecar)
             stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()
+
+    @property
+    def socket(self) -> Path:
+        """The driver's."""
+        return self.folder / "csi.sock"
+
+    def run_sidecar(self, name: str) -> None:
+        """The Go one."""
+        self._run(name, f"--csi-address={self.socket}", "-v=4", *ELECTION)
 
     def _start_driver(self, socket: Path) -> Program:
         return folder_driver.start(self.folder / "driver", socket, self.folder / "driver.log")
@@ -138,3 +151,63 @@ class StorageParts:
             self._programs.popitem()[1].kill()
         if self._rest is not None:
             self._rest.close()
+
+
+class Story:
+    """A claim and a pod with it."""
+
+    def __init__(self, parts: StorageParts, name: str, mode: str = "ReadWriteOnce") -> None:
+        self.api, self.parts, self.name = parts.api, parts, name
+        self.claim, self.pod = f"{PVCS}/{name}", f"{_PODS}/{name}"
+        self.api.post(PVCS, a_claim(name, storageClassName=CLASS, accessModes=[mode])).ok(201)
+
+    def bound(self) -> str:
+        """The handle of the claim's volume."""
+        eventually(
+            lambda: self.api.get(self.claim).ok().get("status", {}).get("phase") == "Bound",
+            LIFE_S_MAX,
+            "the claim is bound",
+        )
+        self.pv = self.api.get(self.claim).ok()["spec"]["volumeName"]
+        self.csi = self.api.get(f"{PVS}/{self.pv}").ok()["spec"]["csi"]
+        return str(self.csi["volumeHandle"])
+
+    def attached(self) -> Any:
+        """The volume's attachment, once it is attached for the pod."""
+        volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": self.name}}]
+        spec = {"nodeName": NODE, "containers": [{"name": "c", "image": "i"}], "volumes": volumes}
+        self.api.post(_PODS, {"metadata": {"name": self.name}, "spec": spec}).ok(201)
+        eventually(
+            lambda: [one["status"]["attached"] for one in self.attachments()] == [True],
+            LIFE_S_MAX,
+            "the volume is attached",
+        )
+        return self.attachments()[0]
+
+    def attachments(self) -> list[Any]:
+        return [
+            one for one in self.api.get(VAS).ok()["items"] if one["spec"]["source"]["persistentVolumeName"] == self.pv
+        ]
+
+    def delete_pod(self) -> None:
+        self.api.delete(self.pod, {"gracePeriodSeconds": 0})
+
+    def refused_detach(self) -> str:
+        """The error of an attachment that could not be undone."""
+        errors: list[str] = []
+
+        def found() -> bool:
+            errors[:] = [
+                one["status"]["detachError"]["message"]
+                for one in self.attachments()
+                if "detachError" in one.get("status", {})
+            ]
+            return bool(errors)
+
+        eventually(found, LIFE_S_MAX, "the detach fails")
+        return errors[0]
+
+    def gone(self) -> None:
+        eventually(lambda: not self.attachments(), LIFE_S_MAX, "the volume is detached")
+        self.api.delete(self.claim).ok()
+        eventually(lambda: self.api.get(f"{PVS}/{self.pv}").status == 404, LIFE_S_MAX, "the volume is gone")

@@ -1,4 +1,5 @@
-"""A sidecar and the Go program of its name, one after the other under the account that deploy/ gives, each killed in the midst of its work.
+"""A sidecar and the Go program of its name, one after the other under the account that deploy/ gives, each killed in
+the midst of its work.
 
 async with swapping("resizer", plane, folder, world.socket) as part:
     async with part.running(is_go=False):

@@ -17,6 +17,8 @@ CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
 PVCS = "/api/v1/namespaces/default/persistentvolumeclaims"
 PODS = "/api/v1/namespaces/default/pods"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+SERVICES = "/api/v1/namespaces/default/services"
+PORTS = [{"name": "a", "port": 80}, {"name": "b", "port": 53, "protocol": "UDP"}]
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS = (
     f"{APPS}/{plural}" for plural in ("deployments", "replicasets", "statefulsets")
@@ -267,6 +269,8 @@ OBJECTS: dict[str, tuple[str, Json, Json]] = {
     "secret": (SECRETS, {"stringData": {"a": "", "b": "c"}, "type": "example.com/x"}, {}),
     "config-map": (CONFIG_MAPS, {"data": {"a": "b", "c": ""}, "binaryData": {"d": "YQ=="}}, {}),
     "account": (ACCOUNTS, {"secrets": [{"name": "a"}]}, {}),
+    "service-elsewhere": (SERVICES, {"spec": {"type": "ExternalName", "externalName": "a.example.com"}}, {}),
+    "service": (SERVICES, {"spec": {"clusterIP": "None", "selector": {"b": "c", "a": "b"}, "ports": PORTS}}, {}),
     "lease": (LEASES, a_lease("x"), {}),
     "lease-free": (LEASES, {"spec": {}}, {}),
     "event": (EVENTS, {**EVENT, "count": 7, "lastTimestamp": LONG_AGO, "firstTimestamp": "2019-01-01T00:00:00Z"}, {}),

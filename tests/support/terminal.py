@@ -48,7 +48,9 @@ class Said:
 
 
 class Terminal:
-    """One server's. folder: where kubectl keeps what it has learnt. words: what stands for {name} and the like in lines and manifests."""
+    """One server's. folder: where kubectl keeps what it has learnt. words: what stands for {name} and the like in lines
+    and manifests.
+    """
 
     def __init__(self, kubeconfig: Path, folder: Path, manifests: Mapping[str, str], **words: str) -> None:
         assert "name" in words, "the namespace of all lines"
@@ -67,8 +69,8 @@ class Terminal:
     def type(self, lines: str) -> str:
         """Each line is what follows `kubectl`; gives the output of the last.
 
-        A line that begins with ! must fail, any other must not. VARIABLE=value may stand before the command; `< a,b` gives it
-        those manifests.
+        A line that begins with ! must fail, any other must not. VARIABLE=value may stand before the command; `< a,b`
+        gives it those manifests.
         """
         out = ""
         for line in filter(None, map(str.strip, lines.splitlines())):
@@ -90,7 +92,9 @@ class Terminal:
         return out
 
     def follow(self, line: str, meanwhile: str, *, first: int, count: int) -> None:
-        """A line that does not end by itself. meanwhile: typed once the first lines are out. count: it is ended after so many."""
+        """A line that does not end by itself. meanwhile: typed once the first lines are out. count: it is ended after
+        so many.
+        """
         words, environment, _ = self._understood(line)
         place = len(self.said)
         with subprocess.Popen(
@@ -130,7 +134,9 @@ class Terminal:
 
 
 def alike(text: str) -> list[str]:
-    """Lines without what two servers may say differently: ids, versions, times, ages, addresses, blanks, the order of JSON's members."""
+    """Lines without what two servers may say differently: ids, versions, times, ages, addresses, blanks, the order of
+    JSON's members.
+    """
     with contextlib.suppress(ValueError):
         value = json.loads(text)
         text = yaml.safe_dump(value) if isinstance(value, dict | list) else text

@@ -1,4 +1,6 @@
-"""What a linter can't know about our house: time, randomness and tasks have one door each, and so does each third party."""
+"""What a linter can't know about our house: time, randomness and tasks have one door each, and so does each third
+party.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,17 @@ FORBIDDEN: Final = {
 """Full names, or a module with all that is in it, and what to do instead. For every file outside of base."""
 
 
-def findings(source: str, file: str = "<text>") -> list[str]:
+@functools.cache
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a tree, which many rules go through."""
+    return tuple(ast.walk(tree))
+
+
+def findings(tree: ast.AST, file: str = "<text>") -> list[str]:
     """Every use of a forbidden name and every task without a name or an owner, as `file:line: what, what to do`."""
-    tree = ast.parse(source)
     names = _imported_names(tree)
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Attribute | ast.Name):
             found.extend(f"{file}:{node.lineno}: {full}, {instead}" for full, instead in _forbidden(node, names))
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -53,18 +60,18 @@ def findings(source: str, file: str = "<text>") -> list[str]:
 
 
 @functools.cache
-def imported_modules(source: str) -> dict[str, int]:
-    """Every module that the source imports, from wherever in it, with the line of the first time. `from a import b` gives a and a.b.
+def imported_modules(tree: ast.AST) -> dict[str, int]:
+    """Every module that the file imports, from wherever in it, with the line of the first time. `from a import b`
+    gives a and a.b.
 
     What stands below `if TYPE_CHECKING` is imported by nobody.
     """
     modules: dict[str, int] = {}
-    tree = ast.parse(source)
     for_types = [
-        node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        node for node in nodes_of(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     ]
     skipped = {inner for node in for_types for inner in ast.walk(node)}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if node not in skipped and isinstance(node, ast.Import | ast.ImportFrom):
             for name in _modules(node):
                 modules.setdefault(name, node.lineno)
@@ -82,7 +89,7 @@ def _modules(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 def _imported_names(tree: ast.AST) -> dict[str, str]:
     """What each imported name of a file stands for: {"dt": "datetime", "sleep": "asyncio.sleep"}."""
     names = {}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.partition(".")[0]

@@ -1,4 +1,6 @@
-"""A whole plane in this process, each of whose parts has traces as a program of its own would have them, sent into memory."""
+"""A whole plane in this process, each of whose parts has traces as a program of its own would have them, sent into
+memory.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,6 @@ from mooring.base.ending import Ending
 from mooring.base.randomness import Random
 from mooring.cli.node_agent import traced_client
 from mooring.conform.watched import Breaches
-from mooring.control.order import ordered
-from mooring.control.ordered_work import OrderedWork
 from mooring.control.runtime import Runtime
 from mooring.control.tracing.ports import TracingDriver, on_traced_ports
 from mooring.control.tracing.steps import Tracing
@@ -64,18 +64,18 @@ class FailsOnce(Driver):
         return await self._driver.invoke(rpc, request, call)
 
 
-def with_traces(make: Callable[..., Any], program: str, spans: SpansInMemory) -> Callable[..., OrderedWork]:
+def with_traces(make: Callable[..., Any], program: str, spans: SpansInMemory) -> Callable[..., Any]:
     """The maker of a part, which makes its traces with it."""
 
-    def made(runtime: Runtime, *rest: Any, **more: Any) -> OrderedWork:
+    def made(runtime: Runtime, *rest: Any, **more: Any) -> Any:
         tracing = Tracing(spans.of(program), LoopClock())
-        with ordered(tracing):
-            called = [
-                TracingDriver(FailsOnce(one), tracing, DRIVER_NAME) if isinstance(one, Driver) else one for one in rest
-            ]
-            if "sockets" in more:
-                more["sockets"] = AgentSockets(driver=traced_client())
-        return OrderedWork(lambda: make(on_traced_ports(runtime, tracing), *called, **more), tracing)
+        traced = on_traced_ports(runtime, tracing)
+        if "sockets" in more:
+            more["sockets"] = AgentSockets(driver=traced_client(traced))
+        called = [
+            TracingDriver(FailsOnce(one), tracing, DRIVER_NAME) if isinstance(one, Driver) else one for one in rest
+        ]
+        return make(traced, *called, **more)
 
     return made
 

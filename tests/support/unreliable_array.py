@@ -1,7 +1,8 @@
-"""Unreliable volumes that grow and have snapshots: both as unreliable as `UnreliableVolumes`, while volumes are made and deleted at once.
+"""Unreliable volumes that grow and have snapshots: both as unreliable as `UnreliableVolumes`, while volumes are made
+and deleted at once.
 
-The array refuses to grow a volume beyond `SIZE_MAX`, and a snapshot whose class has the parameter `pool`, each time and with a text. A new
-snapshot is ready after a while.
+The array refuses to grow a volume beyond `SIZE_MAX`, and a snapshot whose class has the parameter `pool`, each time and
+with a text. A new snapshot is ready after a while.
 """
 
 from __future__ import annotations

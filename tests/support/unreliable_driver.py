@@ -2,12 +2,12 @@
 
     python -m tests.support.unreliable_driver --socket PATH --journal FILE --name DRIVER --seed 1 --trouble 0.4
 
-Calls are slow, fail with every code, take effect though they fail, outlast their caller's deadline, or go on after the caller is
-gone, as a storage array does. After a final code nothing has happened. A second operation on a volume at work is Aborted. Each pair of
-volume and node sees trouble a few times at the most, so that every wish comes true at last.
+Calls are slow, fail with every code, take effect though they fail, outlast their caller's deadline, or go on after the
+caller is gone, as a storage array does. After a final code nothing has happened. A second operation on a volume at work
+is Aborted. Each pair of volume and node sees trouble a few times at the most, so that every wish comes true at last.
 
-The journal has one JSON object a line, in the order of events: `begin` and `end` of calls as their caller sees them, `effect` when the
-backend changes. t: seconds on the machine's monotonic clock, the same for all processes.
+The journal has one JSON object a line, in the order of events: `begin` and `end` of calls as their caller sees them,
+`effect` when the backend changes. t: seconds on the machine's monotonic clock, the same for all processes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class Fates:
         self._troubles: dict[tuple[str, ...], int] = defaultdict(int)
 
     def draw(self, *key: str) -> tuple[Code, bool, float]:
-        """The code that the caller gets, whether it happens, and how long it takes. key: what sees trouble a few times at the most."""
+        """The code that the caller gets, whether it happens, and how long it takes. key: what sees trouble a few times
+        at the most.
+        """
         seconds = self._randomness.uniform(0.0, self._slow_s)
         if self._troubles[key] >= TROUBLES_MAX or not self._randomness.happens(self._trouble):
             return Code.OK, True, seconds
@@ -65,7 +67,9 @@ class Fates:
 
 
 class UnreliableDriver:
-    """trouble: how often a call goes wrong, 0 to 1. slow_s: how long one takes at the most. hang_s: how long, when it hangs."""
+    """trouble: how often a call goes wrong, 0 to 1. slow_s: how long one takes at the most. hang_s: how long, when it
+    hangs.
+    """
 
     def __init__(
         self, name: str, journal: Path, randomness: Random, *, trouble: float, slow_s: float, hang_s: float
@@ -135,7 +139,9 @@ class UnreliableDriver:
             raise DriverError(code, f"the array says {code.name.lower()}")
 
     async def _operate(self, volume: str, seconds: float, effect: Mapping[str, Any] | None) -> None:
-        """The backend's part, which nobody can call back. effect: what is to be noted when it happens, None if nothing will."""
+        """The backend's part, which nobody can call back. effect: what is to be noted when it happens, None if nothing
+        will.
+        """
         await asyncio.sleep(seconds)
         self._at_work.discard(volume)
         if effect is None:
@@ -208,7 +214,10 @@ class Journal:
         for call in self.calls():
             by_volume[call.volume].append(call)
         return [
-            f"{call.volume}: {before.method} {before.node} {before.began_s:.3f}-{before.ended_s:.3f}, {call.method} at {call.began_s:.3f}"
+            (
+                f"{call.volume}: {before.method} {before.node} {before.began_s:.3f}-{before.ended_s:.3f}, "
+                f"{call.method} at {call.began_s:.3f}"
+            )
             for calls in by_volume.values()
             for before, call in itertools.pairwise(calls)
             if call.began_s < before.ended_s - slack_s

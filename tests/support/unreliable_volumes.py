@@ -1,8 +1,9 @@
 """A driver with volumes, zones and a backend that cannot be trusted to answer; what it has is known all the same.
 
-Calls are slow, fail with every code, take effect though they fail, outlast their caller's deadline, or go on after the caller is gone.
-A final code says that this call did nothing, and no word about one before it: requests are judged before anybody looks their name up. A
-second operation on a volume at work is Aborted. Each volume sees trouble a few times at the most, so that every wish comes true at last.
+Calls are slow, fail with every code, take effect though they fail, outlast their caller's deadline, or go on after the
+caller is gone. A final code says that this call did nothing, and no word about one before it: requests are judged
+before anybody looks their name up. A second operation on a volume at work is Aborted. Each volume sees trouble a few
+times at the most, so that every wish comes true at last.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ T = TypeVar("T")
 CREATE, DELETE = "create", "delete"
 
 FINAL: Final = sorted({*unreliable_driver.FINAL, Code.RESOURCE_EXHAUSTED} - {Code.INVALID_ARGUMENT, Code.NOT_FOUND})
-"""Of provisioning. After InvalidArgument a claim rests for five minutes; a volume that is not found counts as deleted."""
+"""Of provisioning. After InvalidArgument a claim rests for five minutes; a volume that is not found counts as
+deleted.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +45,8 @@ class Volume:
 class UnreliableVolumes:
     """volumes: by handle, the truth. made: how often each name was made. codes: what callers saw.
 
-    trouble: how often a call goes wrong, 0 to 1. slow_s: how long one takes at the most. hang_s: how long, when it hangs.
+    trouble: how often a call goes wrong, 0 to 1. slow_s: how long one takes at the most. hang_s: how long, when it
+    hangs.
     """
 
     def __init__(

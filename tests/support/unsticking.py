@@ -23,7 +23,9 @@ from tests.support.scripted_driver import RPC
 
 
 class Publishing(Listing):
-    """A driver that says where it has its volumes, and which snapshots. gets: it looks one up by name. snapshots: their handles."""
+    """A driver that says where it has its volumes, and which snapshots. gets: it looks one up by name. snapshots: their
+    handles.
+    """
 
     def __init__(
         self, *handles: str, gets: bool = False, says_where: bool = True, place: Mapping[str, str] | None = None

@@ -1,4 +1,6 @@
-"""One course of workloads, typed with the real kubectl, and the objects that it leads to, without what differs from run to run."""
+"""One course of workloads, typed with the real kubectl, and the objects that it leads to, without what differs from run
+to run.
+"""
 
 from __future__ import annotations
 
@@ -210,7 +212,9 @@ def _row(line: str) -> str:
 
 
 def _without_steps(message: str) -> str:
-    """In how many steps a rolling update goes depends on how many pods become ready at once, with the real controllers, too."""
+    """In how many steps a rolling update goes depends on how many pods become ready at once, with the real controllers,
+    too.
+    """
     return re.sub(r"from \d+ to \d+", "from SOME to OTHERS", message)
 
 

@@ -21,7 +21,9 @@ LOOK_S = 0.5
 
 
 class WorkloadWorld(ClusterWorld):
-    """most: the largest number of pods that there were at once, and least: the smallest number of ready ones after `watch_from_here`."""
+    """most: the largest number of pods that there were at once, and least: the smallest number of ready ones after
+    `watch_from_here`.
+    """
 
     def __init__(self, faults: ServerFaults | None = None, *, seed: int = 7) -> None:
         super().__init__(faults, seed=seed)

@@ -1,4 +1,6 @@
-"""What it takes to set each field of the kinds that make pods. Their template's pod is a plain one: pods have samples of their own."""
+"""What it takes to set each field of the kinds that make pods. Their template's pod is a plain one: pods have samples
+of their own.
+"""
 
 from __future__ import annotations
 

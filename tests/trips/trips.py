@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.node.volumes.state import folders
+from mooring.mounts import targets
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from tests.support.attaching import AttacherWorld
@@ -27,28 +26,6 @@ STANDS_BY_S: Final = 5.0
 """Until a program that was started has looked at everything."""
 RESTS_S: Final = 2.0
 """Until what has come to its end is written and told."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Trip:
-    """files_max: the budget. room: the folder whose files have a budget of their own, room_max; "" for none."""
-
-    follow: Callable[[Tracer], Coroutine[Any, Any, None]]
-    files_max: int
-    room: str = ""
-    room_max: int = 0
-
-    def of_room(self, files: Iterable[str]) -> list[str]:
-        return [file for file in sorted(files) if self.room and file.startswith(self.room)]
-
-    def excess(self, files: Iterable[str]) -> str:
-        """What is over the budget, "" for nothing."""
-        every, of_room = sorted(files), self.of_room(files)
-        if len(every) > self.files_max:
-            return f"{len(every)} files, at most {self.files_max}: {' '.join(every)}"
-        if len(of_room) > self.room_max:
-            return f"{len(of_room)} files of {self.room}, at most {self.room_max}: {' '.join(of_room)}"
-        return ""
 
 
 async def _attach(tracer: Tracer) -> None:
@@ -123,7 +100,7 @@ async def _snapshot(tracer: Tracer) -> None:
 
 
 async def _mount(tracer: Tracer) -> None:
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(folders, "_MOUNTINFO", Path(folder) / "mountinfo"):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(targets, "MOUNTINFO", Path(folder) / "mountinfo"):
         world = VolumesWorld(Path(folder), FakeMounts(Path(folder) / "mountinfo"))
         async with world.agent():
             volume = await world.volume()
@@ -134,13 +111,15 @@ async def _mount(tracer: Tracer) -> None:
         assert world.request(PUBLISH)
 
 
-TRIPS: Final[Mapping[str, Trip]] = {
-    "attach": Trip(_attach, 30),
-    "detach": Trip(_detach, 30),
-    "claim": Trip(_claim, 40, "sidecars/provisioner/", 14),
-    "deletion": Trip(_deletion, 34),
-    "growth": Trip(_growth, 34),
-    "snapshot": Trip(_snapshot, 40),
-    "mount": Trip(_mount, 40, "node/", 18),
+TRIPS: Final[Mapping[str, Callable[[Tracer], Coroutine[Any, Any, None]]]] = {
+    "attach": _attach,
+    "detach": _detach,
+    "claim": _claim,
+    "deletion": _deletion,
+    "growth": _growth,
+    "snapshot": _snapshot,
+    "mount": _mount,
 }
-"""A claim becomes a volume, a volume is deleted, grows, is cut into a snapshot by both programs, and is mounted for a pod."""
+"""A claim becomes a volume, a volume is deleted, grows, is cut into a snapshot by both programs, and is mounted for
+a pod.
+"""

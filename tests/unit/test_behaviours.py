@@ -1,7 +1,10 @@
-"""The pages of behaviours and the tests hold each other: each id that a test names has one line, and each line has a test."""
+"""The pages of behaviours and the tests hold each other: each id that a test names has one line, and each line has a
+test.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -9,11 +12,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "behaviours"
-TESTS = [path for path in sorted((ROOT / "tests").rglob("*.py")) if path != Path(__file__).resolve()]
 
 LINE = re.compile(r"^- \*\*(?P<id>[A-Z]{1,4}-?\d+[a-z]?)\*\* (?P<sentence>[^.].*)$", re.MULTILINE)
 WORD = re.compile(r"(?<![A-Za-z0-9%])[A-Z]{1,4}-?\d+[a-z]?(?![A-Za-z0-9])")
@@ -21,14 +21,17 @@ NAME = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 
 
 def lines(text: str) -> list[tuple[str, str]]:
-    """Ids and sentences of a page."""
-    return [(line["id"], line["sentence"]) for line in LINE.finditer(text)]
+    """Ids and sentences of a page. A sentence may go on in indented lines."""
+    joined = re.sub(r"\n  (?=\S)", " ", text)
+    return [(line["id"], line["sentence"]) for line in LINE.finditer(joined)]
 
 
 def named(text: str, known: Iterable[str]) -> set[str]:
-    """The ids in a test file: words in the form of those that are known, and whatever in a test's name looks like an id.
+    """The ids in a test file: words in the form of those that are known, and whatever in a test's name looks like an
+    id.
 
-    A word has the form of an id if the family (its letters) is known, and if it has as many digits as the shortest id of that family.
+    A word has the form of an id if the family (its letters) is known, and if it has as many digits as the shortest id
+    of that family.
     """
     shortest: dict[str, int] = {}
     for one in known:
@@ -55,27 +58,30 @@ def digit_count(one: str) -> int:
     return sum(character.isdigit() for character in one)
 
 
-LINES = [one for page in sorted(PAGES.glob("*.md")) for one in lines(page.read_text())]
-KNOWN = {one for one, _ in LINES}
+@functools.cache
+def promises() -> list[tuple[str, str]]:
+    """Ids and sentences of all pages."""
+    return [one for page in sorted(PAGES.glob("*.md")) for one in lines(page.read_text())]
 
 
-def test_each_id_that_a_test_names_has_a_line() -> None:
-    missing = {
-        str(path.relative_to(ROOT)): sorted(ids) for path in TESTS if (ids := named(path.read_text(), KNOWN) - KNOWN)
+def test_each_id_that_a_test_names_has_a_line_and_each_line_has_a_test() -> None:
+    known = {one for one, _ in promises()}
+    here = Path(__file__).resolve()
+    ids = {
+        str(path.relative_to(ROOT)): named(path.read_text(), known)
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path != here
     }
+    missing = {path: sorted(found - known) for path, found in ids.items() if found - known}
     assert {} == missing, "give each a line in docs/behaviours"
-
-
-def test_each_line_has_a_test() -> None:
-    used = {one for path in TESTS for one in named(path.read_text(), KNOWN)}
-    assert [] == sorted(KNOWN - used), "no test names them: they promise what nobody asserts"
+    assert [] == sorted(known.difference(*ids.values())), "no test names them: they promise what nobody asserts"
 
 
 def test_an_id_has_one_line_and_one_sentence() -> None:
-    assert [] == sorted(one for one, count in Counter(one for one, _ in LINES).items() if count > 1)
+    assert [] == sorted(one for one, count in Counter(one for one, _ in promises()).items() if count > 1)
     assert [] == [
         one
-        for one, sentence in LINES
+        for one, sentence in promises()
         if not re.fullmatch(r"[A-Z`].*[^.]\.", sentence) or re.search(r"[^.]\. [A-Z]", sentence)
     ]
 
@@ -84,7 +90,7 @@ def test_every_line_with_an_id_is_read() -> None:
     marked = [
         line for page in PAGES.glob("*.md") for line in page.read_text().splitlines() if line.startswith(("- ", "* "))
     ]
-    assert len(LINES) == len(marked), "one is not in the form `- **AT01** A sentence.`"
+    assert len(promises()) == len(marked), "one is not in the form `- **AT01** A sentence.`"
 
 
 def test_the_index_knows_each_family_and_its_page() -> None:
@@ -99,9 +105,8 @@ def test_the_index_knows_each_family_and_its_page() -> None:
     assert {(family(one), page.name) for page in pages for one, _ in lines(page.read_text())} == index
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def test_ids_are_found_where_tests_carry_them() -> None:
+    for text, found in (
         ("def test_X01_a(): ...", {"X01"}),
         ("async def test_X01_X02b_a(): ...", {"X01", "X02b"}),
         ('"""Rows X01 to X03."""', {"X01", "X03"}),
@@ -110,7 +115,5 @@ def test_the_index_knows_each_family_and_its_page() -> None:
         ("def test_REG1_a(): ...", {"REG-1"}),
         ("'REG-1'", {"REG-1"}),
         ("x = 'QQ7 X1 %X01 MAX01 X01st x01'", set()),
-    ],
-)
-def test_ids_are_found_where_tests_carry_them(text: str, found: set[str]) -> None:
-    assert found == named(text, {"X01", "X02b", "REG-1"})
+    ):
+        assert found == named(text, {"X01", "X02b", "REG-1"}), text

@@ -1,15 +1,16 @@
-"""The cluster of the bench of large clusters is one that controllers find in order, and its meter and its curves tell the truth."""
+"""The cluster of the bench of large clusters is one that controllers find in order, and its meter and its curves tell
+the truth.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
-
-import pytest
 
 from bench.scale.curves import picture
 from bench.scale.lived import DRIVER, MANAGED_BYTES, Size, handle_of, pages, stored
@@ -26,29 +27,34 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = Size(200, 4)
 
 
+@functools.cache
+def there() -> list[tuple[str, dict[str, Any]]]:
+    """The keys and objects, which no test changes."""
+    return list(stored(SIZE))
+
+
 def of(kind: str) -> list[dict[str, Any]]:
-    return [found for _, found in stored(SIZE) if found["kind"] == kind]
+    return [found for _, found in there() if found["kind"] == kind]
 
 
 def test_there_are_as_many_objects_as_it_says_and_no_two_in_one_place() -> None:
-    keys = [key for key, _ in stored(SIZE)]
+    keys = [key for key, _ in there()]
     assert SIZE.objects == len(keys) == len(set(keys))
-    uids = [found["metadata"]["uid"] for _, found in stored(SIZE)]
+    uids = [found["metadata"]["uid"] for _, found in there()]
     assert len(uids) == len(set(uids))
-    assert [(key.encode(), json.loads(json.dumps(found))) for key, found in stored(SIZE)] == [
+    assert [(key.encode(), json.loads(json.dumps(found))) for key, found in there()] == [
         (key, json.loads(body)) for page in pages(SIZE, 10_000) for key, body in page
     ]
 
 
-@pytest.mark.parametrize(
-    "kind", ["Node", "PersistentVolume", "PersistentVolumeClaim", "VolumeAttachment", "Pod", "VolumeSnapshot"]
-)
+@each_row("kind", ["Node", "PersistentVolume", "PersistentVolumeClaim", "VolumeAttachment", "Pod", "VolumeSnapshot"])
 def test_managed_fields_are_as_large_as_in_a_cluster_that_has_lived(kind: str) -> None:
     sizes = [len(json.dumps(found["metadata"]["managedFields"])) for found in of(kind)]
     assert 0.75 * MANAGED_BYTES < sum(sizes) / len(sizes) < 1.25 * MANAGED_BYTES
@@ -159,10 +165,10 @@ def measured(name: str) -> list[dict[str, Any]]:
 
 
 def test_the_picture_in_the_docs_is_that_of_the_figures_that_were_kept() -> None:
-    assert picture(measured("measured.jsonl")) == (ROOT / "docs/scale.svg").read_text()
+    assert picture(measured("measured.jsonl")) == (ROOT / "bench/scale/scale.svg").read_text()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "volumes", "rounds"),
     [
         ("measured.jsonl", 1000, [3, 3, 3]),
@@ -184,7 +190,7 @@ def test_the_tables_in_the_docs_are_those_of_the_figures_that_were_kept(
         for row in table(volumes, runs).splitlines()
         if row.startswith("|") and "nan" not in row and "| - |" not in row
     ]
-    told = (ROOT / "docs/scale.md").read_text().splitlines()
+    told = (ROOT / "bench/SCALE.md").read_text().splitlines()
     assert [] == [row for row in rows if row not in told]
 
 
@@ -199,7 +205,7 @@ def samples_of(loads: list[float]) -> list[tuple[float, float]]:
 WORK, CALM = [2.0] * 40, [0.0] * 20
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("loads", "rested"),
     [
         ([*WORK, *CALM], 110.0),

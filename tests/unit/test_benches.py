@@ -1,4 +1,6 @@
-"""What a bench says about the Python that runs it, without which figures mean little; and that its watchers count right."""
+"""What a bench says about the Python that runs it, without which figures mean little; and that its watchers count
+right.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,12 @@ from bench.contender import Contender
 from bench.interpreter import interpreter, optimisations, spread_kib
 from bench.tables import Table, heading
 from bench.turns import Turns
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("configured", "flags", "spread", "profile", "linked"),
     [
         ("'--enable-shared'", "-O3", 8, "no", "no"),
@@ -77,7 +80,7 @@ def commands(target: str, **environment: str) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("target", BENCHES)
+@each_row("target", BENCHES)
 def test_a_bench_on_another_python_leaves_the_developers_environment_alone(target: str) -> None:
     told = commands(target, PYTHON="/opt/other/python3")
     assert "hack/setup .venv-bench\n" in told
@@ -85,7 +88,7 @@ def test_a_bench_on_another_python_leaves_the_developers_environment_alone(targe
     assert ".venv/" not in told
 
 
-@pytest.mark.parametrize("target", BENCHES)
+@each_row("target", BENCHES)
 def test_a_bench_takes_the_developers_environment_otherwise(target: str) -> None:
     told = commands(target)
     assert ".venv-bench" not in told
@@ -100,7 +103,7 @@ MODULES = sorted(
 )
 
 
-@pytest.mark.parametrize("module", MODULES)
+@each_row("module", MODULES)
 def test_every_bench_can_be_imported_and_its_annotations_name_what_is_there(module: str) -> None:
     bench = importlib.import_module(f"bench.{module}")
     for owner in [
@@ -173,7 +176,7 @@ class _Pieces:
         return len(piece)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@each_row("seed", range(100))
 def test_a_watcher_counts_each_event_once_however_chunks_and_reads_cut_it(seed: int) -> None:
     draw = random.Random(seed)
     events = draw.randrange(1, 6)

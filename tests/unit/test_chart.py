@@ -1,4 +1,6 @@
-"""`make check` sees a chart that is not what the kustomizations make it, without kubectl. tests/e2e/test_chart.py compares it whole."""
+"""`make check` sees a chart that is not what the kustomizations make it, without kubectl. tests/e2e/test_chart.py
+compares it whole.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +35,7 @@ def test_it_is_fresh(project: Path) -> None:
     assert (0, "") == (done.returncode, done.stderr)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("file", "old", "new"),
     [
         ("deploy/attacher/deployment.yaml", "replicas: 2", "replicas: 3"),
@@ -41,6 +45,7 @@ def test_it_is_fresh(project: Path) -> None:
         ("hack/chart/parts.py", '"binder",', ""),
         ("pyproject.toml", 'version = "0.', 'version = "9.'),
     ],
+    fresh=[project],
 )
 def test_a_change_on_either_side_is_seen(project: Path, file: str, old: str, new: str) -> None:
     text = (project / file).read_text()

@@ -1,26 +1,29 @@
-"""docs/coverage.md: every item of the design documents once, with its state, its reason and tests that there are. Issue 27, A12."""
+"""The design documents, item by item: their page is made from items.yaml, and every test that it names is there."""
 
 from __future__ import annotations
 
 import dataclasses
-
-import pytest
+import functools
 
 from tests.support import coverage
 from tests.support.coverage import Item, Record, behaviours, is_there, page, problems, read
 
-RECORD = read(coverage.RECORD.read_text())
 HERE = "tests/unit/test_coverage.py"
 
 
+@functools.cache
+def kept() -> Record:
+    return read(coverage.RECORD.read_text())
+
+
 def test_the_record_has_every_item_and_names_tests_that_there_are() -> None:
-    assert 292 == RECORD.count
-    assert [] == problems(RECORD, behaviours())
+    assert 292 == kept().count
+    assert [] == problems(kept(), behaviours())
 
 
 def test_the_page_is_what_the_command_makes() -> None:
     """To mend it: python -m tests.support.coverage."""
-    assert coverage.PAGE.read_text() == page(RECORD, behaviours())
+    assert coverage.PAGE.read_text() == page(kept(), behaviours())
 
 
 GOOD = Item(1, "d", "flies", "there", tests=("X1",))
@@ -30,9 +33,8 @@ def record(*items: Item, count: int = 1) -> Record:
     return Record({"d": "A document"}, count, items)
 
 
-@pytest.mark.parametrize(
-    ("found", "told"),
-    [
+def test_what_is_wrong_with_a_record_is_told() -> None:
+    for found, told in (
         (record(GOOD), []),
         (record(GOOD, GOOD), ["1: there 2 times"]),
         (record(GOOD, count=2), ["2: not there"]),
@@ -50,15 +52,12 @@ def record(*items: Item, count: int = 1) -> Record:
             (record(dataclasses.replace(GOOD, state=state, reason="r", tests=())), [])
             for state in ("not applicable", "in part", "missing")
         ),
-    ],
-)
-def test_what_is_wrong_with_a_record_is_told(found: Record, told: list[str]) -> None:
-    assert told == problems(found, ["X1"])
+    ):
+        assert told == problems(found, ["X1"]), found.items
 
 
-@pytest.mark.parametrize(
-    ("test", "there"),
-    [
+def test_a_test_is_found_by_its_whole_name() -> None:
+    for test, there in (
         (HERE, True),
         (f"{HERE}::test_the_page_is_what_the_command_makes", True),
         (f"{HERE}::test_the_page_is_what", False),
@@ -68,17 +67,15 @@ def test_what_is_wrong_with_a_record_is_told(found: Record, told: list[str]) -> 
         ("src/mooring/__init__.py", False),
         ("tests/unit", False),
         ("flies", False),
-    ],
-)
-def test_a_test_is_found_by_its_whole_name(test: str, there: bool) -> None:
-    assert there == is_there(test)
+    ):
+        assert there == is_there(test), test
 
 
 def test_a_page_counts_by_document_and_links_ids() -> None:
     made = page(record(GOOD, Item(2, "d", "swims", "missing", "no water", (HERE,)), count=2), {"X1": "x.md"})
     assert "| A document | 1 | 0 | 0 | 0 | 1 | 2 |\n| all | 1 | 0 | 0 | 0 | 1 | 2 |\n" in made
     assert (
-        "\n## A document\n\n| # | item | how it stands | tests |\n|---|---|---|---|\n| 1 | flies | there | [X1](behaviours/x.md) |\n"
-        in made
-    )
+        "\n## A document\n\n| # | item | how it stands | tests |\n|---|---|---|---|\n| 1 | flies | there | "
+        "[X1](../../docs/behaviours/x.md) |\n"
+    ) in made
     assert f"| 2 | swims | missing: no water | `{HERE}` |\n" in made

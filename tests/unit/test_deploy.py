@@ -6,12 +6,12 @@ import itertools
 import re
 from pathlib import Path
 
-import pytest
 import yaml
 
 from mooring.api.quantity import parse_quantity
 from tests.support.builders import Json
 from tests.support.rights import WAY_BACK, deployed
+from tests.support.rows import each_row
 from tests.unit.test_images import containers, workload, workloads
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +64,7 @@ def test_the_one_process_has_the_rights_of_its_controllers_and_no_others() -> No
     assert set().union(*own) == deployed("one-process").rights()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("part", "program"),
     [*((part, part) for part in WAY_BACK), *((part, "snapshotter") for part in ("controller", "one-process"))],
 )
@@ -74,7 +74,7 @@ def test_the_go_program_finds_its_rights_where_it_takes_ours_place(part: str, pr
     assert "# The way back: " in (ROOT / "deploy" / part / "rbac.yaml").read_text()
 
 
-@pytest.mark.parametrize("part", ["resizer", "snapshotter", "snapshot-controller", "attacher", "provisioner"])
+@each_row("part", ["resizer", "snapshotter", "snapshot-controller", "attacher", "provisioner"])
 def test_the_page_that_a_manifest_promises_tells_the_way_back_probes_first(part: str) -> None:
     """Issue 27, C.1."""
     head = " ".join(
@@ -85,7 +85,7 @@ def test_the_page_that_a_manifest_promises_tells_the_way_back_probes_first(part:
     assert 0 < section.index("/readyz") < section.index("the same Lease")
 
 
-@pytest.mark.parametrize("part", ["attachdetach", "one-process"])
+@each_row("part", ["attachdetach", "one-process"])
 def test_it_is_said_by_which_flag_its_rival_is_switched_off(part: str) -> None:
     """By the name that kube-controller-manager v1.36 knows it by."""
     said = (ROOT / "deploy" / part / "deployment.yaml").read_text()
@@ -115,13 +115,13 @@ def _but_for_the_port(container: Json) -> Json:
     }
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each_row("part", PARTS)
 def test_no_port_that_other_pods_reach_decides_that_a_program_is_killed(part: str) -> None:
     """A program that hangs ends itself (base/watchdog.py). A driver may not, and is probed."""
     assert not [one["name"] for one in containers(part) if "livenessProbe" in one]
 
 
-@pytest.mark.parametrize("part", ["all-in-one", "controller", "node"])
+@each_row("part", ["all-in-one", "controller", "node"])
 def test_ports_in_one_pod_do_not_collide(part: str) -> None:
     found = workload(ROOT / "deploy" / part)["spec"]["template"]["spec"]["containers"]
     ports = [port for container in found for port in container.get("ports", ())]
@@ -134,7 +134,7 @@ def test_the_driver_of_the_controller_is_probed_at_the_liveness_probe() -> None:
     assert [f"--http-endpoint=:{port['containerPort']}" for port in driver["ports"]] == [probe["args"][-1]]
 
 
-@pytest.mark.parametrize("part", ["all-in-one", "node"])
+@each_row("part", ["all-in-one", "node"])
 def test_the_driver_of_a_node_is_probed_at_the_liveness_probe(part: str) -> None:
     driver, registrar, probe, *_ = workload(DEPLOY / part)["spec"]["template"]["spec"]["containers"]
     assert {"path": "/healthz", "port": "healthz"} == driver["livenessProbe"]["httpGet"]
@@ -154,20 +154,20 @@ MEASURED = {
     "csi-node-driver-registrar": "### Registrar",
     "livenessprobe": "### Liveness probe",
 }
-"""Where docs/results.md has a container's memory."""
+"""Where bench/RESULTS.md has a container's memory."""
 
 
 def memory_mib_max(heading: str) -> int:
     """The most that the tables below this heading show in Mooring's column."""
     level = heading.partition(" ")[0]
-    text = (ROOT / "docs" / "results.md").read_text().partition(f"\n{heading}")[2].partition(f"\n{level} ")[0]
+    text = (ROOT / "bench" / "RESULTS.md").read_text().partition(f"\n{heading}")[2].partition(f"\n{level} ")[0]
     return max(int(found) for found in re.findall(r"^\|.*\(MiB\) \|[^|]*\| (\d+)", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each_row("part", PARTS)
 def test_no_container_but_a_driver_that_mounts_has_a_privilege(part: str) -> None:
-    """Issue 27, C.3: the Pod Security Standard `restricted`, and a root file system that nobody writes to. The server's own word on it:
-    tests/e2e/test_pod_security.py.
+    """Issue 27, C.3: the Pod Security Standard `restricted`, and a root file system that nobody writes to. The server's
+    own word on it: tests/e2e/test_pod_security.py.
     """
     for one in workloads(DEPLOY / part):
         spec = one["spec"]["template"]["spec"]
@@ -186,7 +186,7 @@ def test_no_container_but_a_driver_that_mounts_has_a_privilege(part: str) -> Non
                 assert context == container["securityContext"]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each_row("part", PARTS)
 def test_the_memory_asked_for_is_what_was_measured_and_some(part: str) -> None:
     """Less, and a node is promised more than it has; much more, and it stands empty."""
     assert containers(part)
@@ -203,7 +203,7 @@ def one_of(part: str, kind: str) -> Json:
     return found
 
 
-@pytest.mark.parametrize("part", REPLICATED)
+@each_row("part", REPLICATED)
 def test_replicas_stand_apart_and_one_of_them_stays(part: str) -> None:
     """Issue 27, C.5: by preference, since the only machine of a cluster is one, too."""
     (found,) = workloads(DEPLOY / part)
@@ -218,7 +218,7 @@ def test_replicas_stand_apart_and_one_of_them_stays(part: str) -> None:
     assert "system-cluster-critical" == pod["priorityClassName"]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each_row("part", PARTS)
 def test_only_monitoring_reaches_the_ports_with_metrics_and_nobody_another(part: str) -> None:
     """Issue 27, C.5. Probes come from the kubelet, which no policy holds up."""
     (found,) = workloads(DEPLOY / part)
@@ -234,7 +234,7 @@ def test_only_monitoring_reaches_the_ports_with_metrics_and_nobody_another(part:
     assert [{"port": name} for name in told] == rule["ports"]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each_row("part", PARTS)
 def test_what_stands_beside_a_driver_is_labelled_with_its_name(part: str) -> None:
     """Issue 27, C.5. What kustomize makes of it: tests/e2e/test_second_driver.py."""
     has_one = any(one["image"] == "DRIVER" for one in workload(DEPLOY / part)["spec"]["template"]["spec"]["containers"])
@@ -253,9 +253,11 @@ def test_the_all_in_one_has_the_node_s_containers_and_the_controllers_of_the_one
     assert {**own, "args": args, "volumeMounts": [{"name": "plugin", "mountPath": "/csi"}]} == controllers
 
 
-@pytest.mark.parametrize("part", ["all-in-one", "controller", "one-process", "provisioner"])
+@each_row("part", ["all-in-one", "controller", "one-process", "provisioner"])
 def test_capacity_is_published_and_belongs_to_the_workload(part: str) -> None:
-    """Issue 27, A.4: 2 is the owner of a pod's ReplicaSet, 1 that of the pod. The scheduler heeds it: deploy/csidriver."""
+    """Issue 27, A.4: 2 is the owner of a pod's ReplicaSet, 1 that of the pod. The scheduler heeds it:
+    deploy/csidriver.
+    """
     (args,) = (one["args"] for one in containers(part) if one["name"] in ("csi-provisioner", "mooring-controller"))
     level = {"Deployment": 2, "DaemonSet": 1}[workload(DEPLOY / part)["kind"]]
     assert ["--enable-capacity", f"--capacity-ownerref-level={level}"] == [word for word in args if "capacity" in word]

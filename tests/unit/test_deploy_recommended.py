@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.builders import Json
 from tests.support.rights import deployed
+from tests.support.rows import each_row
 from tests.unit.test_deploy import PARTS, ROOT
 from tests.unit.test_images import containers, workload
 
@@ -40,7 +39,7 @@ def test_the_drivers_socket_is_in_a_folder_of_the_node_that_is_made_if_missing()
     assert f"--kubelet-registration-path={folder['path']}/csi.sock" in registrar["args"]
 
 
-@pytest.mark.parametrize("part", ELECTED)
+@each_row("part", ELECTED)
 def test_several_replicas_elect_one(part: str) -> None:
     assert workload(ROOT / "deploy" / part)["spec"]["replicas"] > 1
     assert all("--leader-election" in one["args"] for one in containers(part) if one["name"] != "livenessprobe")
@@ -53,7 +52,9 @@ def test_the_sidecars_of_a_controller_reach_its_driver_in_a_folder_of_the_pod() 
 
 
 def test_no_node_holds_rights_of_the_cluster() -> None:
-    """What attaches is the controller's alone: a node's pod has no account, and secrets are granted to nobody for the whole cluster."""
+    """What attaches is the controller's alone: a node's pod has no account, and secrets are granted to nobody for the
+    whole cluster.
+    """
     assert SPEC["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in SPEC
     accounts = [part for part in PARTS if (ROOT / "deploy" / part / "rbac.yaml").exists()]

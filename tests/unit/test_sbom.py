@@ -11,6 +11,7 @@ import pytest
 
 from hack.locks import ROOT, locked
 from tests.support.builders import Json
+from tests.support.rows import each_row
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -32,9 +33,7 @@ def read(folder: Path, name: str) -> Json:
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "lock"), [("mooring", "hack/image.lock"), ("mooring-development", "requirements.lock")]
-)
+@each_row(("name", "lock"), [("mooring", "hack/image.lock"), ("mooring-development", "requirements.lock")])
 def test_each_line_of_the_lock_is_a_component_of_that_version(lists: Path, name: str, lock: str) -> None:
     listed = read(lists, name)
     assert "CycloneDX" == listed["bomFormat"]

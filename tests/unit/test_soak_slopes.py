@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.soak.slopes import POINTS_MAX, Bound, growth, slope_per_h
+from tests.support.rows import each_row
 
 MEMORY = Bound("memory, MiB", 0.02, 1.0)
 
@@ -17,7 +18,7 @@ def noisy(slope: float, *, count: int = 180, noise: float = 2.0, every_s: float 
     return [(n * every_s, 100.0 + slope * n * every_s / 3600 + randomness.uniform(-noise, noise)) for n in range(count)]
 
 
-@pytest.mark.parametrize("slope", [-20.0, 0.0, 5.0, 40.0])
+@each_row("slope", [-20.0, 0.0, 5.0, 40.0])
 def test_the_slope_is_found_in_noise(slope: float):
     assert slope_per_h(noisy(slope)) == pytest.approx(slope, abs=1.5)
 
@@ -26,7 +27,7 @@ def test_what_grows_is_told_with_its_measure_and_slope():
     assert growth(noisy(20.0), MEMORY).startswith("memory, MiB grows by ")
 
 
-@pytest.mark.parametrize("slope", [-50.0, 0.0, 1.0])
+@each_row("slope", [-50.0, 0.0, 1.0])
 def test_noise_is_no_growth(slope: float):
     assert growth(noisy(slope), MEMORY) == ""
 
@@ -38,7 +39,9 @@ def test_outliers_are_no_growth():
 
 
 def in_lives(slope: float, lives: int, *, life_s: float = 200.0) -> tuple[list[tuple[float, float]], list[int]]:
-    """Each life is looked at while it is young, and rises then. slope: from life to life, in an hour. Gives the ages, too."""
+    """Each life is looked at while it is young, and rises then. slope: from life to life, in an hour. Gives the ages,
+    too.
+    """
     points, ages = [], []
     for number in range(lives):
         for age in range(3, 9):

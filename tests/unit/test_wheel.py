@@ -1,4 +1,6 @@
-"""What somebody gets who installs Mooring as a package: a real wheel, installed into an environment without the extras."""
+"""What somebody gets who installs Mooring as a package: a real wheel, installed into an environment without the
+extras.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from mooring.cli.mooring import COMMANDS
+from tests.support.rows import each_row
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +53,9 @@ def told(wheel: Path) -> email.message.Message:
 
 @pytest.fixture(scope="module")
 def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands of a fresh environment: the wheel installed by pip, and what it needs without extras lent from ours."""
+    """The commands of a fresh environment: the wheel installed by pip, and what it needs without extras lent from
+    ours.
+    """
     venv = tmp_path_factory.mktemp("fresh") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     (packages,) = venv.glob("lib/python*/site-packages")
@@ -102,7 +107,7 @@ def test_help_is_there(scripts: Path) -> None:
     assert "\n  dev " in done.stdout
 
 
-@pytest.mark.parametrize("words", [["dev"], ["demo"], ["apiserver", "--state=state"]], ids=" ".join)
+@each_row("words", [["dev"], ["demo"], ["apiserver", "--state=state"]], ids=" ".join)
 def test_a_missing_extra_is_named_as_the_package_has_it(scripts: Path, words: list[str]) -> None:
     """There is no project's folder for somebody who has a wheel."""
     done = run(scripts, "mooring", *words)
@@ -146,7 +151,8 @@ def test_the_versions_of_python_are_those_that_the_page_names(told: email.messag
 def test_no_address_is_named_while_there_is_none(told: email.message.Message) -> None:
     """The source has no public home yet, and an address that leads nowhere, or to strangers, is worse than none.
 
-    Once it has one, [project.urls] takes it, this test goes, and the page may point at documentation, manifests and issues.
+    Once it has one, [project.urls] takes it, this test goes, and the page may point at documentation, manifests and
+    issues.
     """
     assert (None, None) == (told["Project-URL"], told["Home-page"])
     assert "urls" not in PROJECT

@@ -21,6 +21,7 @@ PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 IS_DEFAULT: Final = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 PRE_RESIZE_CAPACITY: Final = "volume.alpha.kubernetes.io/pre-resize-capacity"
 YES: Final = "yes"
+_UID_LENGTH: Final = len("00000000-0000-0000-0000-000000000000")
 
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
 PV_PROTECTION: Final = "kubernetes.io/pv-protection"
@@ -60,6 +61,14 @@ def request_of(claim: PersistentVolumeClaim) -> Decimal:
 def own_volume_name(claim: PersistentVolumeClaim) -> str:
     """The name that external-provisioner's default gives to the volume that it makes for the claim, and to no other."""
     return f"pvc-{claim.metadata.uid}"
+
+
+def claim_uid_in(pv_name: str) -> str:
+    """The uid at the end of a name that external-provisioner gave with whatever `--volume-name-prefix`, "" for none.
+    With `--volume-name-uuid-length` a name has only a part of it, and none is found.
+    """
+    prefix, dash, uid = pv_name[: -_UID_LENGTH - 1], pv_name[-_UID_LENGTH - 1 : -_UID_LENGTH], pv_name[-_UID_LENGTH:]
+    return uid if prefix and dash == "-" else ""
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:

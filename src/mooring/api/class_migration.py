@@ -1,4 +1,6 @@
-"""StorageClasses of in-tree plugins as the CSI drivers that took over understand them: what csi-translation-lib makes of them."""
+"""StorageClasses of in-tree plugins as the CSI drivers that took over understand them: what csi-translation-lib makes
+of them.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ Parameters: TypeAlias = dict[str, str]
 
 
 def class_as_csi(storage_class: StorageClass) -> StorageClass:
-    """The class with its CSI driver's parameters and topology; its provisioner stays as it is. Raises TranslationError."""
+    """The class with its CSI driver's parameters and topology; its provisioner stays as it is. Raises
+    TranslationError.
+    """
     found = _TRANSLATIONS.get(storage_class.provisioner)
     if found is None:
         raise TranslationError(f'could not find in-tree plugin name "{storage_class.provisioner}"')

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from msgspec import field
 
@@ -58,6 +58,27 @@ class PortworxVolumeSource(ApiStruct, frozen=True):
     read_only: bool = False
 
 
+class ForeignSource(ApiStruct, frozen=True):
+    """That a volume is of a kind that only a kubelet's own code can mount; no more of it is needed."""
+
+
+class ISCSIVolumeSource(ForeignSource, frozen=True):
+    target_portal: str = ""
+    iqn: str = ""
+    lun: int = 0
+    read_only: bool = False
+
+
+class FCVolumeSource(ForeignSource, frozen=True):
+    target_wwns: tuple[str, ...] | None = field(name="targetWWNs", default=None)
+    lun: int | None = None
+    wwids: tuple[str, ...] | None = None
+
+
+class FlexVolumeSource(ForeignSource, frozen=True):
+    driver: str = ""
+
+
 class SecretReference(ApiStruct, frozen=True):
     name: str = ""
     namespace: str = ""
@@ -75,10 +96,11 @@ class ObjectReference(ApiStruct, frozen=True):
     field_path: str = ""
 
 
-def reference_to(obj: Object, kind: str) -> ObjectReference:
-    """To an object of the core group, for events and claimRefs."""
+def reference_to(obj: Object, kind: Kind[Any] | str) -> ObjectReference:
+    """To an object, for events and claimRefs. kind: or the name of a kind of the core group."""
     meta = obj.metadata
-    return ObjectReference("v1", kind, meta.namespace, meta.name, meta.uid, meta.resource_version)
+    version, kind = ("v1", kind) if isinstance(kind, str) else (kind.api_version, kind.name)
+    return ObjectReference(version, kind, meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 
 # -- places
@@ -149,6 +171,9 @@ class PersistentVolumeSpec(ApiStruct, frozen=True):
     azure_file: AzureFileVolumeSource | None = None
     vsphere_volume: VsphereVolumeSource | None = None
     portworx_volume: PortworxVolumeSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
+    fc: FCVolumeSource | None = None
+    flex_volume: FlexVolumeSource | None = None
 
 
 class PersistentVolumeStatus(ApiStruct, frozen=True):

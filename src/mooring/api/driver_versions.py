@@ -8,6 +8,7 @@ from typing import Final
 
 from mooring.api.meta import annotation
 from mooring.api.storage import CSINode
+from mooring.base.json_text import from_json
 
 DRIVER_VERSIONS: Final = "mooring.dev/driver-versions"
 """A JSON object, from a driver's name to its vendor_version; kept by Mooring's node agent, and by no kubelet."""
@@ -16,7 +17,7 @@ DRIVER_VERSIONS: Final = "mooring.dev/driver-versions"
 def versions_on(csi_node: CSINode) -> dict[str, str]:
     """By driver. A note that can't be read tells nothing."""
     try:
-        found = json.loads(annotation(csi_node, DRIVER_VERSIONS) or "{}")
+        found = from_json(annotation(csi_node, DRIVER_VERSIONS) or "{}")
     except ValueError:
         return {}
     return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}

@@ -1,7 +1,7 @@
 """In-tree volumes that a pod itself defines, as the CSI drivers that took over see them: what csi-translation-lib does.
 
-Such a volume has no PersistentVolume. The objects made here stand for one, in memory alone: its spec goes into the VolumeAttachment, its
-name into paths on nodes and into messages.
+Such a volume has no PersistentVolume. The objects made here stand for one, in memory alone: its spec goes into the
+VolumeAttachment, its name into paths on nodes and into messages.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def _name(volume: Volume, csi: CSIPersistentVolumeSource) -> str:
 
 
 class InlineVolumes(msgspec.Struct, frozen=True):
-    """A pod's own in-tree volumes. by_handle: by driver and handle. problems: by the volume's name why it can't be translated."""
+    """A pod's own in-tree volumes. by_handle: by driver and handle. problems: by the volume's name why it can't be
+    translated.
+    """
 
     by_handle: Mapping[tuple[str, str], PersistentVolume] = msgspec.field(default_factory=dict)
     problems: Mapping[str, str] = msgspec.field(default_factory=dict)

@@ -1,10 +1,13 @@
-"""Selectors as objects hold them: which labels a LabelSelector, a NodeSelector or a class's topology means; tolerations of taints."""
+"""Selectors as objects hold them: which labels a LabelSelector, a NodeSelector or a class's topology means; tolerations
+of taints.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from mooring.api import names
 from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, Taint
 from mooring.api.meta import LabelSelector, LabelSelectorRequirement
 from mooring.api.pods import Toleration
@@ -45,7 +48,9 @@ def topology_matches(terms: Iterable[TopologySelectorTerm] | None, labels: Mappi
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """True when the toleration means this taint. The operators Lt and Gt, which the API server takes behind a gate alone, mean none."""
+    """True when the toleration means this taint. The operators Lt and Gt, which the API server takes behind a gate
+    alone, mean none.
+    """
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -72,14 +77,6 @@ def _holds(one: LabelSelectorRequirement | NodeSelectorRequirement, labels: Mapp
     if operator is None:
         return False
     values = frozenset(one.values or ())
-    if operator in (">", "<") and not (len(values) == 1 and _is_whole(next(iter(values)))):
-        return False
+    if operator in (">", "<") and (len(one.values or ()) != 1 or names.label_value(*values)):
+        return False  # Go refuses the whole term: a number with a sign is no label's value
     return Requirement(one.key, operator, values).holds(labels)
-
-
-def _is_whole(text: str) -> bool:
-    try:
-        int(text)
-    except ValueError:
-        return False
-    return True

@@ -14,13 +14,15 @@ import msgspec
 class ApiStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """Base of all API structs. No reference cycles, so the collector may leave them alone.
 
-    is_unique: hardly any two objects have equal parts of this type. unique_fields: texts that hardly any other object has.
-    referred_to_by: the fields of its metadata that objects of other kinds have in them, too.
+    is_unique: hardly any two objects have equal parts of this type. unique_fields: texts that hardly any other object
+    has. referred_to_by: the fields of its metadata that objects of other kinds have in them, too. has_json: an object
+    of this type keeps JSON of any shape somewhere, whose depth is looked at before it is decoded.
     """
 
     is_unique: ClassVar[bool] = False
     unique_fields: ClassVar[frozenset[str]] = frozenset({"resource_version", "volume_handle"})
     referred_to_by: ClassVar[frozenset[str]] = frozenset()
+    has_json: ClassVar[bool] = False
 
 
 class OwnerReference(ApiStruct, frozen=True):
@@ -59,7 +61,9 @@ class Condition(ApiStruct, frozen=True):
 
 
 class ObjectMeta(ApiStruct, frozen=True):
-    """metadata, without managedFields. Times are RFC 3339 text as the server sent them; resource_version is opaque text."""
+    """metadata, without managedFields. Times are RFC 3339 text as the server sent them; resource_version is opaque
+    text.
+    """
 
     is_unique: ClassVar[bool] = True
     unique_fields: ClassVar[frozenset[str]] = frozenset({"resource_version", "name", "uid"})
@@ -96,12 +100,24 @@ class Object(Protocol):
     def metadata(self) -> ObjectMeta: ...
 
 
+class CustomObject(ApiStruct, frozen=True):
+    """An object of a kind of one's own, with spec and status as JSON values; the kind's schema says what is in them."""
+
+    has_json: ClassVar[bool] = True
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 
 
 class Kind(msgspec.Struct, Generic[T_co], frozen=True):
-    """A resource and the type of its objects. struct: has `metadata`; `dict` keeps whole objects, for those that PUT."""
+    """A resource and the type of its objects. struct: has `metadata`; `dict` keeps whole objects, for those that
+    PUT.
+    """
 
     group: str
     version: str
@@ -131,6 +147,26 @@ class Kind(msgspec.Struct, Generic[T_co], frozen=True):
 
 def key_of(obj: Object) -> Key:
     return Key(obj.metadata.namespace, obj.metadata.name)
+
+
+def owner_reference(owner: Object, kind: Kind[Any]) -> dict[str, Any]:
+    """The entry in another object's metadata.ownerReferences that makes the owner its controller: the garbage collector
+    deletes the object once the owner is gone.
+    """
+    meta = owner.metadata
+    found = OwnerReference(kind.api_version, kind.name, meta.name, meta.uid, controller=True, block_owner_deletion=True)
+    values: dict[str, Any] = msgspec.to_builtins(found)
+    return values
+
+
+def owner_keys(obj: Object, kind: Kind[Any]) -> list[Key]:
+    """The keys of the object's owners of this kind, in any version; a namespaced owner is in the object's namespace."""
+    namespace = obj.metadata.namespace if kind.namespaced else ""
+    return [
+        Key(namespace, owner.name)
+        for owner in obj.metadata.owner_references or ()
+        if owner.kind == kind.name and owner.api_version.rpartition("/")[0] == kind.group
+    ]
 
 
 def is_deleting(obj: Object) -> bool:

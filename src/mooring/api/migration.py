@@ -1,7 +1,7 @@
 """In-tree volumes as their CSI drivers see them: what Kubernetes' library csi-translation-lib does.
 
-Translation happens on a copy in memory; nothing is written back. Only what attaching needs is translated: handle, attributes, access
-modes, file system, read-only, the node-stage secret.
+Translation happens on a copy in memory; nothing is written back. Only what attaching needs is translated: handle,
+attributes, access modes, file system, read-only, the node-stage secret.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from mooring.api.meta import ApiStruct, annotation
 from mooring.base.errors import MooringError
 
 UNSPECIFIED: Final = "UNSPECIFIED"
+LEAVES_GAPS: Final = frozenset({"pd.csi.storage.gke.io"})
+"""Drivers whose translated handles may have UNSPECIFIED parts."""
 ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 AZURE_RESOURCE_GROUP: Final = "kubernetes.io/azure-file-resource-group"
 _AZURE_SECRET_NAME: Final = re.compile("azure-storage-account-(.+)-secret")
@@ -40,6 +42,11 @@ _IN_TREE_NAMES: Final[Mapping[str, str]] = {
 def in_tree_name(driver_name: str) -> str:
     """The plugin inside Kubernetes that the driver took over from, "" for none."""
     return _IN_TREE_NAMES.get(driver_name, "")
+
+
+def driver_in_place_of(provisioner: str) -> str:
+    """The driver that took over from an in-tree plugin; any other provisioner as it is."""
+    return next((driver for driver, in_tree in _IN_TREE_NAMES.items() if in_tree == provisioner), provisioner)
 
 
 class TranslationError(MooringError):
@@ -247,8 +254,9 @@ def _gce_access_modes(modes: tuple[str, ...] | None) -> tuple[str, ...] | None:
 def repaired_handle(driver_name: str, handle: str, node_id: str) -> str:
     """A translated handle with what is UNSPECIFIED in it filled in from the node id, as the backend reports it.
 
-    Only pd.csi.storage.gke.io leaves gaps: `projects/P/zones/Z/disks/D`, node `projects/P/zones/Z/instances/I`; and only a
-    handle whose project is unspecified is one of ours. Raises TranslationError when either has fewer than six parts.
+    Only pd.csi.storage.gke.io leaves gaps: `projects/P/zones/Z/disks/D`, node `projects/P/zones/Z/instances/I`; and
+    only a handle whose project is unspecified is one of ours. Raises TranslationError when either has fewer than six
+    parts.
     """
     if driver_name != "pd.csi.storage.gke.io":
         return handle

@@ -1,4 +1,6 @@
-"""Checks of names, labels and annotation keys in the API server's words; and names made from any text, as sidecars make them."""
+"""Checks of names, labels and annotation keys in the API server's words; and names made from any text, as sidecars make
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _KEY_LETTERS_MAX: Final = 253 + 1 + 63
 _NOT_PLAIN: Final = re.compile(r"[^a-zA-Z0-9-]")
 
 _SUBDOMAIN_TEXT: Final = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+    "start and end "
     f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN.pattern}')"
 )
 _LABEL_TEXT: Final = (
@@ -25,7 +28,8 @@ _LABEL_TEXT: Final = (
     f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL.pattern}')"
 )
 _OLD_LABEL_TEXT: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an "
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+    "character, and end with an "
     f"alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '{_OLD_LABEL.pattern}')"
 )
 _QUALIFIED_TEXT: Final = (
@@ -33,7 +37,8 @@ _QUALIFIED_TEXT: Final = (
     f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED.pattern}')"
 )
 _LABEL_VALUE_TEXT: Final = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
+    "start and end "
     "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
     f"regex used for validation is '{_LABEL_VALUE.pattern}')"
 )
@@ -67,7 +72,10 @@ def _wrong_key(text: str) -> tuple[str, ...]:
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         return (
-            f"a valid label key {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+            (
+                f"a valid label key {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. "
+                "'example.com/MyName')"
+            ),
         )
     found = []
     if slash:
@@ -112,7 +120,9 @@ def _too_long(text: str, bytes_max: int, unit: str = "bytes") -> list[str]:
 
 
 def sanitised(text: str) -> str:
-    """The text as upstream has it in lock names, identities and finalizers: `a.b.com` is `a-b-com`, `driver/` is `driver-X`."""
+    """The text as upstream has it in lock names, identities and finalizers: `a.b.com` is `a-b-com`, `driver/` is
+    `driver-X`.
+    """
     clean = _NOT_PLAIN.sub("-", text)
     return f"{clean}X" if clean.endswith("-") else clean
 

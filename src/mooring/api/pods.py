@@ -13,7 +13,11 @@ from mooring.api.core import (
     AzureDiskVolumeSource,
     AzureFileVolumeSource,
     CinderVolumeSource,
+    FCVolumeSource,
+    FlexVolumeSource,
+    ForeignSource,
     GCEPersistentDiskVolumeSource,
+    ISCSIVolumeSource,
     NodeSelector,
     PersistentVolumeClaimSpec,
     PortworxVolumeSource,
@@ -48,17 +52,6 @@ class CSIVolumeSource(ApiStruct, frozen=True):
     node_publish_secret_ref: LocalObjectReference | None = None
 
 
-class ForeignSource(ApiStruct, frozen=True):
-    """That a volume is of a kind that only a kubelet's own code can mount; no more of it is needed."""
-
-
-class ISCSIVolumeSource(ForeignSource, frozen=True):
-    """Also what the scheduler compares."""
-
-    iqn: str = ""
-    read_only: bool = False
-
-
 class RBDVolumeSource(ForeignSource, frozen=True):
     monitors: tuple[str, ...] = ()
     image: str = ""
@@ -67,7 +60,8 @@ class RBDVolumeSource(ForeignSource, frozen=True):
 
 
 class Volume(ApiStruct, frozen=True):
-    """At most one of the sources is set; none is for a volume without outside storage (an emptyDir, a secret, a hostPath).
+    """At most one of the sources is set; none is for a volume without outside storage (an emptyDir, a secret, a
+    hostPath).
 
     First those of CSI, then those that CSI drivers took over (`migration.py`), then those that nobody did.
     """
@@ -85,11 +79,11 @@ class Volume(ApiStruct, frozen=True):
     portworx_volume: PortworxVolumeSource | None = None
     nfs: ForeignSource | None = None
     iscsi: ISCSIVolumeSource | None = None
-    fc: ForeignSource | None = None
+    fc: FCVolumeSource | None = None
     rbd: RBDVolumeSource | None = None
     cephfs: ForeignSource | None = None
     glusterfs: ForeignSource | None = None
-    flex_volume: ForeignSource | None = None
+    flex_volume: FlexVolumeSource | None = None
     flocker: ForeignSource | None = None
     quobyte: ForeignSource | None = None
     scale_io: ForeignSource | None = field(name="scaleIO", default=None)

@@ -46,7 +46,9 @@ class Quantity(msgspec.Struct, frozen=True):
 
     @property
     def whole(self) -> int:
-        """The next larger whole number. Not above 2^63: what is that much does not fit into CSI's 64 bits with a sign, whatever it is."""
+        """The next larger whole number. Not above 2^63: what is that much does not fit into CSI's 64 bits with a sign,
+        whatever it is.
+        """
         return int(max(-_TOO_LARGE, min(_TOO_LARGE, self.value)).to_integral_value(ROUND_CEILING))
 
     def rounded_up(self, exponent: int) -> Quantity:
@@ -57,9 +59,10 @@ class Quantity(msgspec.Struct, frozen=True):
 def parse_quantity(text: str) -> Quantity:
     """Raises ValueError.
 
-    Finer than a billionth is rounded up. More than 2^63-1 is cut where the suffix is a binary one, and kept otherwise, as the API
-    server does. Differs from it: texts of more than 1000 letters and exponents of more than four digits are refused (it may think
-    about one for minutes), and what is beyond its largest suffix E keeps that suffix (it writes 1000E as 1).
+    Finer than a billionth is rounded up. More than 2^63-1 is cut where the suffix is a binary one, and kept otherwise,
+    as the API server does. Differs from it: texts of more than 1000 letters and exponents of more than four digits are
+    refused (it may think about one for minutes), and what is beyond its largest suffix E keeps that suffix (it writes
+    1000E as 1).
     """
     if len(text) > _TEXT_MAX:
         raise ValueError(PATTERN_TEXT)
@@ -118,7 +121,9 @@ def _binary_text(value: int) -> str:
 
 
 def _in_thousands(value: Decimal, most: int | None) -> tuple[str, int]:
-    """The digits and the largest exponent, a multiple of three and not above `most`, that say the value without a fraction."""
+    """The digits and the largest exponent, a multiple of three and not above `most`, that say the value without a
+    fraction.
+    """
     shortest = _exponent_of(value.normalize(_EXACT))
     exponent = shortest // 3 * 3
     if most is not None:

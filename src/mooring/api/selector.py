@@ -1,4 +1,6 @@
-"""Label and field selectors. Labels know `=`, `==`, `!=`, `in`, `notin`, presence, absence, integers' `<`, `>`; fields `=`, `==`, `!=`."""
+"""Label and field selectors. Labels know `=`, `==`, `!=`, `in`, `notin`, presence, absence, integers' `<`, `>`; fields
+`=`, `==`, `!=`.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,10 @@ class Requirement(msgspec.Struct, frozen=True):
         return value is not None and self._compares(value)
 
     def _compares(self, value: str) -> bool:
-        (bound,) = self.values
-        try:
-            number = int(value)
-        except ValueError:
+        number, bound = int64(value), int64(*self.values)
+        if number is None or bound is None:
             return False
-        return number < int(bound) if self.operator == "<" else number > int(bound)
+        return number < bound if self.operator == "<" else number > bound
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -57,6 +57,14 @@ class Selector(msgspec.Struct, frozen=True):
 
 
 ANYTHING = Selector()
+
+
+def int64(text: str) -> int | None:
+    """The number that Gt and Lt compare, as Go's ParseInt reads it; None for text that is no integer of 64 bits."""
+    if not re.fullmatch(r"[-+]?0*[0-9]{1,19}", text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def parse_labels(text: str) -> Selector:
@@ -129,10 +137,13 @@ def _requirement(tokens: deque[str]) -> Requirement:
         raise ValueError(f"unable to parse requirement: found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
     value = tokens.popleft() if tokens and tokens[0] != "," else ""
     if operator in ("<", ">"):
-        _whole_number(value)
-        return Requirement(key, operator, frozenset({value}))
-    _check_values(key, [value])
-    return Requirement(key, "notin" if operator == "!=" else "in", frozenset({value}))
+        if int64(value) is None:
+            why = "for 'Gt', 'Lt' operators, the value must be an integer"
+            raise ValueError(f'unable to parse requirement: values[0]: Invalid value: "{value}": {why}')
+    else:
+        operator = "notin" if operator == "!=" else "in"
+    _check_values(key, [value])  # a number with a sign is no label's value either
+    return Requirement(key, operator, frozenset({value}))
 
 
 def _key(tokens: deque[str]) -> str:
@@ -172,12 +183,6 @@ def _check_values(key: str, values: list[str]) -> None:
             raise ValueError(
                 f'unable to parse requirement: values[{number}][{key}]: Invalid value: "{text}": {"; ".join(wrong)}'
             )
-
-
-def _whole_number(text: str) -> None:
-    if not re.fullmatch(r"[-+]?0*[0-9]{1,19}", text) or not -(2**63) <= int(text) < 2**63:
-        why = "for 'Gt', 'Lt' operators, the value must be an integer"
-        raise ValueError(f'unable to parse requirement: values[0]: Invalid value: "{text}": {why}')
 
 
 def _unescaped(text: str) -> str:

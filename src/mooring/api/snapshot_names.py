@@ -1,7 +1,8 @@
-"""The words of snapshot-controller and csi-snapshotter: finalizers, annotations, labels, names of objects, parameters of classes.
+"""The words of snapshot-controller and csi-snapshotter: finalizers, annotations, labels, names of objects, parameters
+of classes.
 
-They talk through contents alone: annotations one way, the status the other. In a class, keys under `csi.storage.k8s.io/` are ours and never
-reach the driver; all others pass through untouched.
+They talk through contents alone: annotations one way, the status the other. In a class, keys under
+`csi.storage.k8s.io/` are ours and never reach the driver; all others pass through untouched.
 """
 
 from __future__ import annotations
@@ -80,11 +81,8 @@ def is_group_content(content: VolumeSnapshotContent) -> bool:
 
 
 def is_member(snapshot: VolumeSnapshot) -> bool:
-    """True for a snapshot that was made as part of a group."""
-    owners = snapshot.metadata.owner_references or ()
-    named = snapshot.status is not None and bool(snapshot.status.volume_group_snapshot_name)
-    held = IN_GROUP_FINALIZER in (snapshot.metadata.finalizers or ())
-    return named or held or any(owner.kind == GROUP_SNAPSHOT_KIND for owner in owners)
+    """True for a snapshot that a group owns: no finalizer and no status says so."""
+    return any(owner.kind == GROUP_SNAPSHOT_KIND for owner in snapshot.metadata.owner_references or ())
 
 
 # -- the parameters of a class
@@ -135,7 +133,9 @@ def secret_of(
     name_tokens: Mapping[str, str],
     namespace_tokens: Mapping[str, str],
 ) -> SecretReference | None:
-    """The secret that the class names for this use; None without. The tokens: what templates may name. Raises ClassParameterError."""
+    """The secret that the class names for this use; None without. The tokens: what templates may name. Raises
+    ClassParameterError.
+    """
     given = parameters or {}
     name, namespace = given.get(kind.name_key), given.get(kind.namespace_key)
     if name is None and namespace is None:

@@ -96,7 +96,9 @@ class CSIDriver(ApiStruct, frozen=True):
 
 
 LOG_PLACE: Final = "mooring.dev/log-place"
-"""Annotation of a CSIDriver whose driver and controllers are no pods, as in `mooring dev`: where people find their log."""
+"""Annotation of a CSIDriver whose driver and controllers are no pods, as in `mooring dev`: where people find their
+log.
+"""
 
 
 class TopologySelectorLabelRequirement(ApiStruct, frozen=True):

@@ -1,4 +1,6 @@
-"""Templates in the parameters of classes, such as `${pvc.name}`, expanded as by Go's os.Expand, so that old classes keep their meaning."""
+"""Templates in the parameters of classes, such as `${pvc.name}`, expanded as by Go's os.Expand, so that old classes
+keep their meaning.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from typing import Final
 from mooring.base.errors import MooringError
 from mooring.base.text import quoted
 
-# As in a shell `$$`, `$1` and the like are names of one character. `${}` and a `${` that nobody closes vanish, any other lonely `$` stays.
+# As in a shell `$$`, `$1` and the like are names of one character. `${}` and a `${` that nobody closes vanish, any
+# other lonely `$` stays.
 _REFERENCE: Final = re.compile(
     r"\$(?:\{(?P<braced>[^}]*)\}|(?P<odd>\{)|(?P<special>[*#$@!?\-0-9])|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))", re.ASCII
 )

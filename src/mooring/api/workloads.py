@@ -68,6 +68,7 @@ class DeploymentStatus(ApiStruct, frozen=True):
 
 
 class Deployment(ApiStruct, frozen=True):
+    has_json = True
     metadata: CountedMeta
     spec: DeploymentSpec = DeploymentSpec()
     status: DeploymentStatus = DeploymentStatus()
@@ -91,6 +92,7 @@ class ReplicaSetStatus(ApiStruct, frozen=True):
 
 
 class ReplicaSet(ApiStruct, frozen=True):
+    has_json = True
     metadata: CountedMeta
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
@@ -136,6 +138,7 @@ class StatefulSetStatus(ApiStruct, frozen=True):
 
 
 class StatefulSet(ApiStruct, frozen=True):
+    has_json = True
     metadata: CountedMeta
     spec: StatefulSetSpec = StatefulSetSpec()
     status: StatefulSetStatus = StatefulSetStatus()
@@ -144,6 +147,7 @@ class StatefulSet(ApiStruct, frozen=True):
 class ControllerRevision(ApiStruct, frozen=True):
     """data: a patch that brings the owner's template back."""
 
+    has_json = True
     metadata: ObjectMeta
     data: Any = None
     revision: int = 0
@@ -183,6 +187,7 @@ class JobStatus(ApiStruct, frozen=True):
 
 
 class Job(ApiStruct, frozen=True):
+    has_json = True
     metadata: CountedMeta
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()

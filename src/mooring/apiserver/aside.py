@@ -1,7 +1,8 @@
-"""Threads beside the loop, for work that takes long: they may read what never changes, and ask the loop for everything else.
+"""Threads beside the loop, for work that takes long: they may read what never changes, and ask the loop for everything
+else.
 
-Objects and their tables belong to the loop. A thread changes them through `in_loop`; if its data was overtaken by then, it begins anew, as
-kube-apiserver does when etcd has another version than it had read.
+Objects and their tables belong to the loop. A thread changes them through `in_loop`; if its data was overtaken by then,
+it begins anew, as kube-apiserver does when etcd has another version than it had read.
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-s
 def bare_store(
     randomness: Random, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S
 ) -> tuple[ObjectStore, Definitions]:
-    """A store without objects, and what serves custom kinds in it. event_ttl_s: how long Events live after their last write."""
+    """A store without objects, and what serves custom kinds in it. event_ttl_s: how long Events live after their last
+    write.
+    """
     lives = [
         dataclasses.replace(resource, ttl_s=event_ttl_s) if resource.ttl_s is not None else resource
         for resource in RESOURCES

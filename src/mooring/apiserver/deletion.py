@@ -1,17 +1,19 @@
 """The result of a deletion: an object that is marked and held by its finalizers, or none.
 
-A finalizer also says what becomes of dependents: `foregroundDeletion` keeps an owner until its dependents are gone, `orphan` until
-they have lost their references (`controllers/garbage_collector.py` does both). A deletion sets and removes these by its propagation
-policy.
+A finalizer also says what becomes of dependents: `foregroundDeletion` keeps an owner until its dependents are gone,
+`orphan` until they have lost their references (`controllers/garbage_collector.py` does both). A deletion sets and
+removes these by its propagation policy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import FieldCause
 from mooring.base.clock import rfc3339
 
 Json = dict[str, Any]
@@ -19,7 +21,7 @@ Json = dict[str, Any]
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _FOLLOWERS: Final = frozenset((ORPHAN, FOREGROUND))
-_FINALIZER_OF: Final = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
+_FINALIZER_OF: Final = {"Foreground": FOREGROUND, "Background": "", "Orphan": ORPHAN}
 GENERATION_MAX: Final = 2**63 - 1
 
 
@@ -40,6 +42,37 @@ class DeleteOptions(msgspec.Struct, frozen=True):
 
 
 PLAIN_DELETE: Final = DeleteOptions()
+
+
+def options_of(given: Json, *, dry_run: bool = False) -> DeleteOptions:
+    """given: a decoded body of that kind. dry_run: the request says so beside it. Raises Invalid."""
+    wrong = wrong_dry_run(*given.get("dryRun", ())) + _wrong_propagation(given)
+    if wrong:
+        raise field_errors.invalid_object("DeleteOptions", "meta.k8s.io", "", wrong)
+    preconditions = given.get("preconditions") or {}
+    return DeleteOptions(
+        preconditions.get("uid"),
+        preconditions.get("resourceVersion"),
+        dry_run or bool(given.get("dryRun")),
+        given.get("gracePeriodSeconds"),
+        given.get("propagationPolicy", ""),
+        given.get("orphanDependents"),
+    )
+
+
+def _wrong_propagation(given: Mapping[str, Any]) -> list[FieldCause]:
+    policy, field, found = given.get("propagationPolicy"), "propagationPolicy", list[FieldCause]()
+    if policy is not None and given.get("orphanDependents") is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        found.append(field_errors.invalid(field, policy, text))
+    if policy is not None and policy not in _FINALIZER_OF:
+        found.append(field_errors.not_supported(field, policy, [*_FINALIZER_OF, "nil"]))
+    return found
+
+
+def wrong_dry_run(*values: Any) -> list[FieldCause]:
+    """What a request to try a write, of any kind, may not say."""
+    return [field_errors.not_supported("dryRun", [value], ["All"]) for value in values if value not in (None, "All")]
 
 
 def plain(obj: Json, options: DeleteOptions, now: float) -> Json | None:
@@ -76,8 +109,9 @@ def follow(meta: Json, options: DeleteOptions) -> None:
 
 
 def in_force(options: DeleteOptions, meta: Json, *, follows: bool, orphans: bool) -> DeleteOptions:
-    """With the policy that counts. follows: somebody looks after dependents. orphans: the kind's stay where nothing is said, also not by
-    a finalizer of the object's own."""
+    """With the policy that counts. follows: somebody looks after dependents. orphans: the kind's stay where nothing is
+    said, also not by a finalizer of the object's own.
+    """
     if not follows:
         return msgspec.structs.replace(options, propagation="", orphan_dependents=None)
     said = not options.says_nothing or says_who_follows(meta.get("finalizers"))

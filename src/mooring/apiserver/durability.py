@@ -1,8 +1,8 @@
 """The promise behind every answer: no version is shown that the server could lose.
 
-The store changes at once and synchronously; the disk (`disk/log.py`) comes later. In between only the rules see the change: every
-answer waits until the store's newest version is committed, reads and refusals too (a 409 reveals a write as much as a 200 does), and
-watches read no further than that.
+The store changes at once and synchronously; the disk (`disk/log.py`) comes later. In between only the rules see the
+change: every answer waits until the store's newest version is committed, reads and refusals too (a 409 reveals a write
+as much as a 200 does), and watches read no further than that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The limit of the work for one request. Code whose work may grow without bound counts it as it goes.
 
-Differs from kube-apiserver, which has many threads and bounds bytes, operations and the cost of CEL: here one loop serves everybody.
+Differs from kube-apiserver, which has many threads and bounds bytes, operations and the cost of CEL: here one loop
+serves everybody.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Effort:
         self.left, self._over = steps, over
 
     def spend(self, steps: int) -> None:
-        """Raises TooMuch, or Elsewhere."""
+        """Raises TooMuch, or NeedsThread."""
         self.left -= steps
         if self.left < 0:
             raise self._over("the request takes too much work")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -36,6 +36,16 @@ def required(field: str, detail: str = "") -> FieldCause:
 
 def invalid(field: str, value: Any, detail: str) -> FieldCause:
     return FieldCause("FieldValueInvalid", field, _joined(f"Invalid value: {shown(value)}", detail))
+
+
+def named(value: str, field: str, rule: Callable[[str], list[str]]) -> list[FieldCause]:
+    """A cause for each reason that the rule of such names gives."""
+    return [invalid(field, value, reason) for reason in rule(value)]
+
+
+def required_name(value: str, field: str, rule: Callable[[str], list[str]]) -> list[FieldCause]:
+    """The same for a name that may not be left out."""
+    return named(value, field, rule) if value else [required(field)]
 
 
 def forbidden(field: str, detail: str) -> FieldCause:
@@ -101,7 +111,9 @@ def cut(text: str, letters_max: int) -> str:
 
 
 def invalid_object(kind: str, group: str, name: str, causes: Iterable[FieldCause]) -> Invalid:
-    """Differs from kube-apiserver: of very many causes, or very long ones, the first are told and the others counted."""
+    """Differs from kube-apiserver: of very many causes, or very long ones, the first are told and the others
+    counted.
+    """
     unique = _told(tuple(dict.fromkeys(causes)))
     assert unique, "an invalid object has a cause"
     text = str(unique[0]) if len(unique) == 1 else f"[{', '.join(map(str, unique))}]"

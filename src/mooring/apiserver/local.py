@@ -1,8 +1,11 @@
-"""The Cluster port in process on an ObjectStore, for simulations. Every call yields to the loop; `ServerFaults` may stand around it."""
+"""The Cluster port in process on an ObjectStore, for simulations. Every call yields to the loop; `ServerFaults` may
+stand around it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +18,8 @@ from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.listing import ListOptions, WatchOptions, scope_of
 from mooring.apiserver.printers.kinds import columns_of
 from mooring.apiserver.resource import ApiCall, Json, Resource, Status
+from mooring.apiserver.server_side_apply.apply import apply
+from mooring.apiserver.server_side_apply.managed import SERVER, Writer
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored, Written
 from mooring.apiserver.users import OWNER, Tokens
@@ -22,11 +27,11 @@ from mooring.apiserver.watch import WatchHub
 from mooring.apiserver.watch_buffer import WatchItem
 from mooring.apiserver.web.queries import delete_options
 from mooring.base import fence
-from mooring.base.clock import Clock
+from mooring.base.clock import Clock, rfc3339
 from mooring.base.randomness import Random
 from mooring.kube.client.codec import codec_of
 from mooring.kube.client.paths import paths_of
-from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Row, Selection, Verb, WatchEvent
+from mooring.kube.cluster import EVERYTHING, Cluster, Page, PatchType, Request, Row, Selection, Verb, WatchEvent
 from mooring.kube.errors import Unreachable
 
 T = TypeVar("T")
@@ -34,7 +39,9 @@ R = TypeVar("R")
 
 
 class ServerFaults:
-    """Faults between a caller and the server; each method may wait or raise an `ApiError`. verb: as `Verb`, or watch. name: "" for many."""
+    """Faults between a caller and the server; each method may wait or raise an `ApiError`. verb: as `Verb`, or watch.
+    name: "" for many.
+    """
 
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
         """Raising keeps the call from the server."""
@@ -119,18 +126,26 @@ class LocalCluster(Cluster):
                 )
             case Verb.PATCH:
                 patch, part = request.body, request.subresource
-                change = patches.change_of(resource, patch.type, _plain(patch.body), FieldValidation.WARN)
+                by, applies = SERVER, patch.type is PatchType.APPLY
+                if applies:
+                    by, change = Writer(request.field_manager, applies=True), self._applied(request, resource)
+                else:
+                    change = patches.change_of(resource, patch.type, _plain(patch.body), FieldValidation.WARN)
                 return await self._written(
-                    request, lambda: self.store.patch(resource, key, change, self._now(), subresource=part)
+                    request, lambda: self.store.patch(resource, key, change, self._now(), subresource=part, by=by)
                 )
             case Verb.POST:
                 return await self._posted(request, resource, key)
             case Verb.DELETE:
                 given = {
-                    "preconditions": {"uid": request.uid} if request.uid else None,
+                    "preconditions": {
+                        "uid": request.uid or None,
+                        "resourceVersion": request.resource_version or None,
+                    },
                     "gracePeriodSeconds": request.grace_period_s,
+                    "propagationPolicy": request.propagation or None,
                 }
-                options = delete_options({}, {**given, "propagationPolicy": request.propagation or None})
+                options = delete_options({}, given)
                 await self._committed(lambda: self.store.delete(resource, key, self._now(), options))
         return None
 
@@ -165,6 +180,19 @@ class LocalCluster(Cluster):
         return (
             codec_of(request.kind.struct).object(msgspec.json.encode(answered)) if request.verb is Verb.CREATE else None
         )
+
+    def _applied(self, request: Request, resource: Resource) -> Callable[[Json], Json]:
+        config = _plain(request.body.body)
+        applied = partial(
+            apply,
+            resource,
+            config=config,
+            writer=request.field_manager,
+            now=rfc3339(self._now()),
+            subresource=request.subresource,
+            force=request.force,
+        )
+        return patches.applied_change(resource, applied, config, [], FieldValidation.WARN, [])
 
     async def _written(self, request: Request, write: Callable[[], Written]) -> Any:
         return _typed(request.kind, (await self._committed(write)).stored)

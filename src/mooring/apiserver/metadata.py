@@ -16,10 +16,11 @@ from mooring.base.clock import rfc3339
 META_MESSAGES: Final = Messages("""
 ObjectMeta: 1 name s, 2 generateName s, 3 namespace s, 4 selfLink s, 5 uid s, 6 resourceVersion s, 7 generation i64, 8 creationTimestamp time, 9 deletionTimestamp time, 10 deletionGracePeriodSeconds i64?, 11 labels {s}, 12 annotations {s}, 13 ownerReferences *OwnerReference@uid, 14 finalizers *s@, 17 managedFields *ManagedFieldsEntry
 ManagedFieldsEntry: 1 manager s, 2 operation s, 3 apiVersion s, 4 time time, 6 fieldsType s, 7 fieldsV1 any?, 8 subresource s
-OwnerReference: 5 apiVersion s!, 1 kind s!, 3 name s!, 4 uid s!, 6 controller b?, 7 blockOwnerDeletion b?
-LabelSelector: 1 matchLabels {s}, 2 matchExpressions *LabelSelectorRequirement
+OwnerReference=: 5 apiVersion s!, 1 kind s!, 3 name s!, 4 uid s!, 6 controller b?, 7 blockOwnerDeletion b?
+LabelSelector=: 1 matchLabels {s}, 2 matchExpressions *LabelSelectorRequirement
 DeleteOptions: 1 gracePeriodSeconds i64?, 2 preconditions Preconditions?, 3 orphanDependents b?, 4 propagationPolicy s?, 5 dryRun *s, 6 ignoreStoreReadErrorWithClusterBreakingPotential b?
 Preconditions: 1 uid s?, 2 resourceVersion s?
+Condition: 1 type s!, 2 status s!, 3 observedGeneration i64, 4 lastTransitionTime time!, 5 reason s!, 6 message s!
 LabelSelectorRequirement: 1 key s!, 2 operator s!, 3 values *s
 """)  # noqa: E501
 
@@ -41,7 +42,9 @@ def stamp_new(obj: Json, uid: str, now: float) -> None:
 
 
 def carry_over(new: Json, old: Json) -> None:
-    """Keeps metadata that clients can't change. A deletionTimestamp that the client sets stays: validation refuses it."""
+    """Keeps metadata that clients can't change. A deletionTimestamp that the client sets stays: validation refuses
+    it.
+    """
     metadata, before = new["metadata"], old["metadata"]
     for field in ("selfLink", "managedFields"):
         metadata.pop(field, None)
@@ -79,7 +82,9 @@ def without_twins(metadata: Json) -> bool:
 def validate(
     metadata: Json, name_rule: Callable[[str], list[str]], namespaced: bool, *, bare_finalizers: bool = False
 ) -> Iterator[FieldCause]:
-    """Everything wrong with the metadata of an object that is created. bare_finalizers: they need no prefix, as in custom kinds."""
+    """Everything wrong with the metadata of an object that is created. bare_finalizers: they need no prefix, as in
+    custom kinds.
+    """
     yield from _validate_beginning(metadata, names.prefix_of(name_rule))
     yield from _validate_name(metadata, name_rule)
     if namespaced and not metadata.get("namespace"):
@@ -89,14 +94,15 @@ def validate(
 
 def _validate_beginning(metadata: Json, rule: Callable[[str], list[str]]) -> Iterator[FieldCause]:
     if name := metadata.get("generateName"):
-        for reason in rule(name):
-            yield field_errors.invalid("metadata.generateName", name, reason)
+        yield from field_errors.named(name, "metadata.generateName", rule)
 
 
 def validate_update(
     new: Json, old: Json, name_rule: Callable[[str], list[str]] | None = None, *, bare_finalizers: bool = False
 ) -> Iterator[FieldCause]:
-    """Everything wrong with the metadata of an update. name_rule: for the beginning of names, where an update is asked for it."""
+    """Everything wrong with the metadata of an update. name_rule: for the beginning of names, where an update is asked
+    for it.
+    """
     yield from _validate_beginning(new, names.path_segment_prefix)
     if name_rule is not None:
         yield from _validate_beginning(new, names.prefix_of(name_rule))
@@ -109,17 +115,18 @@ def validate_update(
         added = set(new.get("finalizers") or ()).difference(old.get("finalizers") or ())
         if added:
             shown = ", ".join(f'"{finalizer}"' for finalizer in sorted(added))
-            text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+            text = (
+                "no new finalizers can be added if the object is being deleted, found new finalizers "
+                f"[]string{{{shown}}}"
+            )
             yield field_errors.forbidden("metadata.finalizers", text)
     yield from _validate_common(new, bare_finalizers)
 
 
 def labels(values: dict[str, str], field: str) -> Iterator[FieldCause]:
     for key, value in values.items():
-        for reason in names.qualified_name(key):
-            yield field_errors.invalid(field, key, reason)
-        for reason in names.label_value(value):
-            yield field_errors.invalid(field, value, reason)
+        yield from field_errors.named(key, field, names.qualified_name)
+        yield from field_errors.named(value, field, names.label_value)
 
 
 def annotation_keys(values: dict[str, str], field: str) -> Iterator[FieldCause]:
@@ -132,7 +139,7 @@ def annotation_keys(values: dict[str, str], field: str) -> Iterator[FieldCause]:
 
 def finalizer_name(name: str, field: str, item: str, *, bare: bool = False) -> Iterator[FieldCause]:
     """Problems of a finalizer. field, item: named by the causes about its letters and about its prefix."""
-    yield from (field_errors.invalid(field, name, reason) for reason in names.qualified_name(name))
+    yield from field_errors.named(name, field, names.qualified_name)
     if not bare and "/" not in name and name not in _STANDARD_FINALIZERS:
         yield field_errors.invalid(item, name, "name is neither a standard finalizer name nor is it fully qualified")
 
@@ -145,7 +152,7 @@ def _validate_name(metadata: Json, name_rule: Callable[[str], list[str]]) -> lis
     name = metadata.get("name", "")
     if not name:
         return [field_errors.required("metadata.name", "name or generateName is required")]
-    return [field_errors.invalid("metadata.name", name, reason) for reason in name_rule(name)]
+    return field_errors.named(name, "metadata.name", name_rule)
 
 
 def _validate_common(metadata: Json, bare_finalizers: bool) -> Iterator[FieldCause]:
@@ -175,7 +182,10 @@ def _validate_owners(owners: list[Json]) -> Iterator[FieldCause]:
             yield field_errors.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner")
     controllers = [f"{owner.get('kind', '')}/{owner.get('name', '')}" for owner in owners if owner.get("controller")]
     for other in controllers[1:]:
-        text = f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} and {other}'
+        text = (
+            f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} '
+            f"and {other}"
+        )
         yield field_errors.invalid(field, owners, text)
 
 

@@ -1,4 +1,6 @@
-"""Does the consequences of a write in portions, one in each turn of the loop: a request waits for one portion at the most."""
+"""Does the consequences of a write in portions, one in each turn of the loop: a request waits for one portion at the
+most.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ _STEP_BYTES: Final = 4096
 
 
 class Portion:
-    """The work that may be done in one turn. It is counted and not timed, so that a seed lives the same life each time."""
+    """The work that may be done in one turn. It is counted and not timed, so that a seed lives the same life each
+    time.
+    """
 
     def __init__(self, steps: int = _STEPS) -> None:
         self.size = steps

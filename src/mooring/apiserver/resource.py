@@ -1,7 +1,7 @@
 """A kind as the server serves it: its names, and the rules that differ from kind to kind.
 
-A `Resource` is a table row with functions in it; `rules/` has one per kind. Objects are whole JSON dicts in the stored version.
-Rules run on dicts that have been decoded by the kind's schema, so types are right and required maps are there.
+A `Resource` is a table row with functions in it; `rules/` has one per kind. Objects are whole JSON dicts in the stored
+version. Rules run on dicts that have been decoded by the kind's schema, so types are right and required maps are there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "updat
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 """The same in the order in which the real server tells them."""
 WARNINGS_MAX: Final = 80
-"""Of an answer: clients in Python read none of more than 100 headers. Differs from kube-apiserver, which bounds letters alone."""
+"""Of an answer: clients in Python read none of more than 100 headers. Differs from kube-apiserver, which bounds
+letters alone.
+"""
 
 
 class OtherObjects(Protocol):
@@ -68,7 +70,8 @@ class StoredObjects(Protocol):
 
 
 class ApiCall(msgspec.Struct, frozen=True):
-    """A request to be answered. resource, key: its object; for a kind without objects the kind itself, and a key without name.
+    """A request to be answered. resource, key: its object; for a kind without objects the kind itself, and a key
+    without name.
 
     body: decoded by the asked kind's shape, and written to. tokens: None where nobody can sign.
     """
@@ -90,12 +93,13 @@ Answer = Callable[[ApiCall], Json]
 class Action(msgspec.Struct, frozen=True, kw_only=True):
     """A sub-resource beside /status. Exactly one of asks, part, prepare and connect is set.
 
-    asks: POST of another kind that is answered and not kept: /binding, /eviction, /token. prepare: GET, PUT and PATCH of the object itself,
-    of which the endpoint writes one part: /resize, /finalize. part: the same of another kind that shows a part of the object: /scale.
-    connect: the endpoint of a machine that is not there: /log, /exec; raises, or has nothing to say. Its body is the query.
+    asks: POST of another kind that is answered and not kept: /binding, /eviction, /token. prepare: GET, PUT and PATCH
+    of the object itself, of which the endpoint writes one part: /resize, /finalize. part: the same of another kind that
+    shows a part of the object: /scale. connect: the endpoint of a machine that is not there: /log, /exec; raises, or
+    has nothing to say. Its body is the query.
 
-    verbs: for discovery. kind: for discovery without `asks`; "" for the object's own. prepare: undoes changes that the endpoint may not
-    make. validate: all problems.
+    verbs: for discovery. kind: for discovery without `asks`; "" for the object's own. prepare: undoes changes that the
+    endpoint may not make. validate: all problems.
     """
 
     name: str
@@ -129,8 +133,9 @@ def _keep_status(new: Json, old: Json, _now: float) -> None:
 class StorageVersion(msgspec.Struct, frozen=True, eq=False):
     """The conversion of a kind whose objects are stored in another shape.
 
-    storage: their path in the store; kinds with the same one show the same objects. decode: from the stored shape. encode: to it; the
-    stored object is given too, None at creation. Both may write to their arguments. Rules run on the stored shape.
+    storage: their path in the store; kinds with the same one show the same objects. decode: from the stored shape.
+    encode: to it; the stored object is given too, None at creation. Both may write to their arguments. Rules run on the
+    stored shape.
     """
 
     storage: tuple[str, str, str]
@@ -158,85 +163,111 @@ class ScalePaths(msgspec.Struct, frozen=True):
 
 
 class Custom(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A custom kind. schema: the openAPIV3Schema of its definition. columns: after the name; () for the usual ones.
-
-    deprecation: the warning of a deprecated version, "" for others.
-    """
+    """What a custom kind has from its definition."""
 
     definition: str
+    #: The version that its objects are stored in.
+    stored_in: str
     singular: str
     list_kind: str
+    #: The openAPIV3Schema.
     schema: Json
+    #: After the name; () for the usual ones.
     columns: tuple[CustomColumn, ...] = ()
     scale: ScalePaths | None = None
+    #: The warning of a deprecated version, "" for others.
     deprecation: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resource:
-    """One kind as served. `now`: seconds since the epoch; `new` and `old`: whole objects, `new` may be written to.
+    """One kind as served. `now`: seconds since the epoch; `new` and `old`: whole objects, `new` may be written to."""
 
-    default: fills in absent fields, on every write. prepare_*: resets fields that the endpoint may not write. validate*: all problems;
-    validate_create: those of creation beside validate. admit: additions of admission at creation, unvalidated. admit_valid: raises to
-    refuse a valid new object. admit_update: raises to refuse a valid update of the main resource. fields: for field selectors beside
-    metadata.*. indexed: the one that leads straight to the objects. warnings: for the Warning header, old is None
-    at creation. holds: something beside finalizers keeps a deleted object.
-    delete: the object that a deletion leaves, None when nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish
-    that long after their last write. storage_version: for kinds that are stored in another shape. decode: replaces the message's decoder
-    for custom kinds; from a body without apiVersion and kind and a list for the paths of unknown fields. custom: the definition's part of a
-    custom kind, whose message declares the metadata alone. orphans: the warning of a kind whose dependents stay where a deletion says
-    nothing of them. bare_finalizers: they need no prefix. body_version: the shown apiVersion, where it is not the kind's own. graceful:
-    objects are marked before they are deleted, and watchers see it. actions: sub-resources beside /status. status_keeps: metadata
-    that the status endpoint does not write, and nobody owns by it. beginnings: the endpoints ("": the object's own) whose updates may only
-    have a generateName that the name rule takes. answer: for kinds that are asked, never stored. cached: kube-apiserver keeps all objects
-    at hand, so that a list of version 0 knows no limit.
-    """
-
+    # -- its names and its shape
     group: str
     version: str = "v1"
     kind: str
     plural: str
     namespaced: bool
+    #: All fields that are known; a custom kind's declares the metadata alone.
     message: Message
     short_names: tuple[str, ...] = ()
+    #: Names of several kinds together, such as `all` for kubectl get.
     categories: tuple[str, ...] = ()
+    #: The shown apiVersion, where it is not the kind's own.
+    body_version: str = ""
+    #: For kinds that are stored in another shape.
+    storage_version: StorageVersion | None = None
+    #: In place of the message's decoder: from a body without apiVersion and kind, and a list that gets the paths of
+    #: unknown fields.
+    decode: Callable[[Json, list[str]], Json] | None = None
+    #: The definition's part of a custom kind.
+    custom: Custom | None = None
+    #: For kinds that are asked, never stored.
+    answer: Answer | None = None
+
+    # -- its endpoints
     status: Status = Status.NONE
+    #: Metadata that the status endpoint does not write, and nobody owns by it.
     status_keeps: tuple[str, ...] = ()
+    #: Sub-resources beside /status.
+    actions: tuple[Action, ...] = ()
+    #: A PUT of the object may lack its resourceVersion.
     put_without_version: bool = True
+    #: A PUT of an object that is not there makes it.
     put_creates: bool = False
+    #: A deletion answers the object, otherwise a Status.
     delete_answers_object: bool = True
     deletes_collection: bool = True
-    ttl_s: float | None = None
-    name_rule: Callable[[str], list[str]] = names.dns_subdomain
-    beginnings: tuple[str, ...] = ()
+
+    # -- the steps of a write, in their order
+    #: Additions of admission at creation, unvalidated.
+    admit: Callable[[Json, OtherObjects], None] = lambda _new, _view: None
+    #: Fills in absent fields, on every write.
     default: Callable[[Json], None] = lambda _new: None
+    #: Reset fields that the endpoint may not write.
     prepare_create: Callable[[Json, float], None] = lambda _new, _now: None
     prepare_update: Callable[[Json, Json, float], None] = _keep_status
     prepare_status: Callable[[Json, Json, float], None] = lambda _new, _old, _now: None
-    admit: Callable[[Json, OtherObjects], None] = lambda _new, _view: None
-    admit_valid: Callable[[Json], None] = lambda _new: None
-    admit_update: Callable[[Json, Json, OtherObjects], None] = lambda _new, _old, _view: None
-    holds: Callable[[Json], bool] = lambda _obj: False
-    delete: Callable[[Json, DeleteOptions, float], Json | None] = deletion.plain
-    undeletable: frozenset[str] = frozenset()
-    orphans: str = ""
+    #: The problems of a name.
+    name_rule: Callable[[str], list[str]] = names.dns_subdomain
+    #: The endpoints ("": the object's own) whose updates may only have a generateName that the name rule takes.
+    beginnings: tuple[str, ...] = ()
+    #: Finalizers need no prefix.
+    bare_finalizers: bool = False
+    #: All problems; those of creation, of an update and of the status beside them.
     validate: Callable[[Json], Iterable[FieldCause]] = lambda _new: ()
     validate_create: Callable[[Json], Iterable[FieldCause]] = lambda _new: ()
     validate_update: Callable[[Json, Json], Iterable[FieldCause]] = lambda _new, _old: ()
     validate_status: Callable[[Json, Json], Iterable[FieldCause]] = lambda _new, _old: ()
+    #: Raise to refuse a valid new object, a valid update of the main resource.
+    admit_valid: Callable[[Json], None] = lambda _new: None
+    admit_update: Callable[[Json, Json, OtherObjects], None] = lambda _new, _old, _view: None
+    #: For the Warning header; old is None at creation.
+    warnings: Callable[[Json, Json | None], Iterable[str]] = lambda _new, _old: ()
+
+    # -- its end
+    #: Objects are marked before they are deleted, and watchers see it.
+    graceful: bool = False
+    #: The object that a deletion leaves, None when nothing holds it.
+    delete: Callable[[Json, DeleteOptions, float], Json | None] = deletion.plain
+    #: Something beside finalizers keeps a deleted object.
+    holds: Callable[[Json], bool] = lambda _obj: False
+    #: Names of objects that stay.
+    undeletable: frozenset[str] = frozenset()
+    #: The warning of a kind whose dependents stay where a deletion says nothing of them.
+    orphans: str = ""
+    #: Objects vanish that long after their last write.
+    ttl_s: float | None = None
+
+    # -- lists
+    #: For field selectors, beside metadata.*: an object's values, and all names that there are.
     fields: Callable[[Json], Mapping[str, str]] = lambda _obj: {}
     field_names: frozenset[str] = frozenset()
+    #: The one of them that leads straight to the objects.
     indexed: str = ""
+    #: kube-apiserver keeps all objects at hand, so a list of version 0 knows no limit.
     cached: bool = True
-    warnings: Callable[[Json, Json | None], Iterable[str]] = lambda _new, _old: ()
-    graceful: bool = False
-    actions: tuple[Action, ...] = ()
-    answer: Answer | None = None
-    bare_finalizers: bool = False
-    body_version: str = ""
-    storage_version: StorageVersion | None = None
-    decode: Callable[[Json, list[str]], Json] | None = None
-    custom: Custom | None = None
 
     @property
     def api_version(self) -> str:

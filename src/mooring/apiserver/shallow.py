@@ -35,7 +35,9 @@ def values(found: Mapping[str, msgspec.Raw], *names: str) -> Json:
 
 
 def shallow(body: bytes) -> Json:
-    """An object whose metadata is decoded, but for the record of its managers. The rest is bytes; it can be encoded as any object can."""
+    """An object whose metadata is decoded, but for the record of its managers. The rest is bytes; it can be encoded as
+    any object can.
+    """
     obj: Json = dict(members(body))
     metadata = members(obj["metadata"])
     obj["metadata"] = {name: raw if name == _RECORD else value(raw) for name, raw in metadata.items()}

@@ -7,14 +7,15 @@ One counter of versions for everything. Every write goes through the same steps 
              -> last finalizer? -> write
     delete   read old -> preconditions -> held by finalizers? -> mark or remove
 
-A write that changes nothing is none: same version, no event. Refusals are the `ApiError`s that clients of the real server see. Listeners
-that register are called synchronously, in order, after the state has changed. Code that wants to write in answer to a change registers a
-follower, which is called after all listeners.
+A write that changes nothing is none: same version, no event. Refusals are the `ApiError`s that clients of the real
+server see. Listeners that register are called synchronously, in order, after the state has changed. Code that wants to
+write in answer to a change registers a follower, which is called after all listeners.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -24,6 +25,7 @@ from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
 from mooring.apiserver.aside import Overtaken, in_loop
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions, in_force
+from mooring.apiserver.kinds import Tables, stored_as
 from mooring.apiserver.listing import (
     PLAIN_LIST,
     ListOptions,
@@ -41,10 +43,7 @@ from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.managed import SERVER, Writer, record_after, record_at_creation
 from mooring.apiserver.shallow import shallow
 from mooring.apiserver.table import DEFAULT_LIMITS, Deleted, HistoryLimits, Listing, Stored, StoredChange, Written
-from mooring.apiserver.tables import Tables, stored_as
 from mooring.base.randomness import Random
-
-_NAMESPACES: Final = ("", "v1", "namespaces")
 
 Listener = Callable[[Resource, StoredChange], None]
 Follower = Callable[[Resource, StoredChange], None]
@@ -82,7 +81,9 @@ class ObjectStore(Tables):
         self._followers.append(follower)
 
     def before_writes(self, preparer: Preparer) -> None:
-        """Calls preparer with each object that is about to be written, where the writer is: aside for what is long. It may not write."""
+        """Calls preparer with each object that is about to be written, where the writer is: aside for what is long. It
+        may not write.
+        """
         self._preparers.append(preparer)
 
     # reading
@@ -120,7 +121,9 @@ class ObjectStore(Tables):
     def create(
         self, resource: Resource, body: Json, namespace: str, now: float, *, dry_run: bool = False, by: Writer = SERVER
     ) -> Written:
-        """body: a decoded object of the kind; it is written to. Raises AlreadyExists, Invalid, NotFound and Forbidden for the namespace."""
+        """body: a decoded object of the kind; it is written to. Raises AlreadyExists, Invalid, NotFound and Forbidden
+        for the namespace.
+        """
         body = resource.encoded(body)
         meta = body["metadata"]
         write_pipeline.check_namespace(resource, meta, namespace)
@@ -192,7 +195,9 @@ class ObjectStore(Tables):
         dry_run: bool = False,
         by: Writer = SERVER,
     ) -> Written:
-        """change: from the stored object, or {} where an apply may create it. Raises what it raises, NotFound, Conflict, Invalid."""
+        """change: from the stored object, or {} where an apply may create it. Raises what it raises, NotFound,
+        Conflict, Invalid.
+        """
         creates = by.applies and not subresource and self.table(resource).get(key) is None
         old = None if creates else self._found(resource, key)
         new = change({} if old is None else old.shown_by(resource).whole())
@@ -227,7 +232,9 @@ class ObjectStore(Tables):
     def amend(
         self, resource: Resource, key: Key, change: Callable[[Json], None], now: float, *, dry_run: bool = False
     ) -> None:
-        """A change by the server itself, which knows no rules. change: writes to the object, or raises. Raises NotFound."""
+        """A change by the server itself, which knows no rules. change: writes to the object, or raises. Raises
+        NotFound.
+        """
         old = self._found(resource, key)
         obj = old.whole()
         change(obj)
@@ -235,7 +242,9 @@ class ObjectStore(Tables):
             self._commit(resource, old, obj, now)
 
     def amend_shallow(self, resource: Resource, key: Key, change: Callable[[Json], None], now: float) -> None:
-        """As `amend`, of an object that may be large: change gets it as `shallow` has it. It goes where nothing holds it any more."""
+        """As `amend`, of an object that may be large: change gets it as `shallow` has it. It goes where nothing holds
+        it any more.
+        """
         assert not resource.field_names, "what is not decoded can't be selected by"
         old = self._found(resource, key)
         obj = shallow(old.body)
@@ -249,7 +258,13 @@ class ObjectStore(Tables):
         return self._randomness.uid()
 
     def sweep(self, now: float) -> bool:
-        """Removes what has outlived its kind's time, and forgets old history. False when there is more to remove, in another turn."""
+        """Removes what has outlived its kind's time, and forgets old history. False when there is more to remove, in
+        another turn.
+        """
+        if self._expiring and self._expiring[0][0] > now:
+            # The clock was ahead when this one was written: it counts as written now, and goes behind earlier ones.
+            ordered = sorted(self._expiring, key=lambda written: written[0])
+            self._expiring = deque((min(at, now), kind, key, rv) for at, kind, key, rv in ordered)
         for _ in range(_SWEPT_MAX):
             if not self._has_expired(now):
                 break
@@ -264,7 +279,11 @@ class ObjectStore(Tables):
         return not self._has_expired(now)
 
     def _has_expired(self, now: float) -> bool:
-        return bool(self._expiring) and self._expiring[0][0] <= now
+        if not self._expiring:
+            return False
+        at, resource, *_ = self._expiring[0]
+        assert resource.ttl_s is not None
+        return at + resource.ttl_s <= now
 
     # the steps
 
@@ -312,7 +331,7 @@ class ObjectStore(Tables):
 
     def _space(self, resource: Resource, name: str) -> Stored | None:
         """The namespace of a kind that has one. Raises NotFound: nothing is written outside of namespaces."""
-        namespaces = self.kinds.get(_NAMESPACES)
+        namespaces = self.namespaces
         return self._found(namespaces, Key("", name)) if resource.namespaced and namespaces is not None else None
 
     def _commit(
@@ -338,7 +357,7 @@ class ObjectStore(Tables):
                 write_pipeline.check_size(resource, new)  # (what the server writes by itself must not fail)
             self._apply(resource, StoredChange(self.version + 1, old, new, now))
             if resource.ttl_s is not None:
-                self._expiring.append((now + resource.ttl_s, resource, new.key, new.rv))
+                self._expiring.append((now, resource, new.key, new.rv))
             return new
 
         return in_loop(commit)
@@ -353,7 +372,9 @@ class ObjectStore(Tables):
         return in_loop(remove)
 
     def _check_current(self, resource: Resource, key: Key, old: Stored | None, space: Stored | None = None) -> None:
-        """Raises Overtaken where another write came between what was read and its own: in a thread it may, in the loop it can't."""
+        """Raises Overtaken where another write came between what was read and its own: in a thread it may, in the loop
+        it can't.
+        """
         if self.table(resource).get(key) is not old or (
             space is not None and self._space(resource, space.key.name) is not space
         ):
@@ -361,7 +382,7 @@ class ObjectStore(Tables):
 
     def _apply(self, resource: Resource, change: StoredChange) -> None:
         assert change.rv == self.version + 1, "versions grow one by one"
-        self.table(resource).apply(change)
+        self._remember(resource, change)
         self.version = change.rv
         for listener in self._listeners:
             listener(resource, change)

@@ -1,7 +1,7 @@
 """One kind's objects in order, with their recent history, so that any recent version can be listed and watched from.
 
-A stored object is its JSON bytes, encoded once; writers decode a fresh dict. A change is kept with the object before and after it: a
-list at an older resource version is the current list with the later changes undone.
+A stored object is its JSON bytes, encoded once; writers decode a fresh dict. A change is kept with the object before
+and after it: a list at an older resource version is the current list with the later changes undone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _SHOWN_MAX = 4
 
 
 class Stored:
-    """An object as stored. fields: what field selectors see, metadata.* included. body: its JSON, if it is known already."""
+    """An object as stored. fields: what field selectors see, metadata.* included. body: its JSON, if it is known
+    already.
+    """
 
     __slots__ = ("_shown", "body", "fields", "key", "labels", "rv", "uid")
 
@@ -66,7 +68,9 @@ class Stored:
 
 
 class StoredChange:
-    """One step of one object. old: None when it was created; new: None when it was removed; at: seconds since the epoch."""
+    """One step of one object. old: None when it was created; new: None when it was removed; at: seconds since the
+    epoch.
+    """
 
     __slots__ = ("_gone", "at", "new", "old", "rv")
 
@@ -90,7 +94,9 @@ class StoredChange:
         return self._gone
 
     def seen_by(self, matches: Callable[[Stored], bool]) -> tuple[EventType, Stored] | None:
-        """The event for a watcher who selects by `matches`, None for none. Leaving the selection is DELETED, entering it ADDED."""
+        """The event for a watcher who selects by `matches`, None for none. Leaving the selection is DELETED, entering
+        it ADDED.
+        """
         was = self.old is not None and matches(self.old)
         if self.new is not None and matches(self.new):
             return (EventType.MODIFIED if was else EventType.ADDED), self.new
@@ -103,23 +109,28 @@ class HistoryLimits(msgspec.Struct, frozen=True):
     changes_max: int = 16_384
     bytes_max: int = 64 * 1024 * 1024
     age_s_max: float = 900.0
+    #: For all kinds together. Beyond it the kinds that take most forget.
+    sum_bytes_max: int = 128 * 1024 * 1024
 
 
 DEFAULT_LIMITS = HistoryLimits()
 
 _CUT_AT: Final = 512
-"""Forgotten changes that still take memory."""
+"""Forgotten changes that still take memory: so many at the most, and no more than this part of all."""
+_CUT_PART: Final = 16
 
 
 class History:
-    """A kind's recent changes. floor: the oldest version to watch from; changes up to it may be forgotten."""
+    """A kind's recent changes. floor: the oldest version to watch from; changes up to it may be forgotten. bytes_count:
+    what forgetting them all would set free, roughly.
+    """
 
     def __init__(self, limits: HistoryLimits, floor: int = 0) -> None:
         self.floor = floor
         self._limits = limits
         self._changes: list[StoredChange] = []
         self._first = 0  # (index of the oldest that counts: the list's head is cut in bulk)
-        self._bytes = 0
+        self.bytes_count = 0
 
     def __len__(self) -> int:
         return len(self._changes) - self._first
@@ -127,7 +138,7 @@ class History:
     def add(self, change: StoredChange) -> None:
         assert not self._changes or self._changes[-1].rv < change.rv
         self._changes.append(change)
-        self._bytes += _weight(change)
+        self.bytes_count += _weight(change)
         self.trim(change.at)
 
     def trim(self, now: float) -> None:
@@ -135,12 +146,25 @@ class History:
         limits, changes = self._limits, self._changes
         while count := len(changes) - self._first:
             oldest = changes[self._first]
-            if count <= limits.changes_max and self._bytes <= limits.bytes_max and oldest.at >= now - limits.age_s_max:
+            if (
+                count <= limits.changes_max
+                and self.bytes_count <= limits.bytes_max
+                and oldest.at >= now - limits.age_s_max
+            ):
                 break
-            self.floor = oldest.rv
-            self._bytes -= _weight(oldest)
-            self._first += 1
-        if self._first >= _CUT_AT:
+            self._forget_oldest()
+
+    def shrink(self, bytes_max: int) -> None:
+        """Drop the oldest changes until the others fit."""
+        while self.bytes_count > bytes_max:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        oldest = self._changes[self._first]
+        self.floor = oldest.rv
+        self.bytes_count -= _weight(oldest)
+        self._first += 1
+        if self._first >= min(_CUT_AT, len(self._changes) // _CUT_PART + 1):  # (few may be large)
             del self._changes[: self._first]
             self._first = 0
 
@@ -193,7 +217,9 @@ class Table:
         bisect.insort(self._order, stored.key)
 
     def items(self, namespace: str | None = None, after: Key | None = None) -> Iterable[Stored]:
-        """Objects in order, of one namespace or all, after a key. One that goes before its turn is left out: a thread may be reading."""
+        """Objects in order, of one namespace or all, after a key. One that goes before its turn is left out: a thread
+        may be reading.
+        """
         return filter(None, map(self._objects.get, _between(self._order, namespace, after)))
 
     def items_at(self, rv: int, namespace: str | None = None, after: Key | None = None) -> Iterable[Stored]:

@@ -1,8 +1,9 @@
 """Watches on a store's changes.
 
-A watcher has no buffer of its own. It holds a version and reads on in the kind's bounded history; one so slow that its version has
-left the history is closed, and resumes or lists anew as after any broken connection. So a thousand watchers cost no more memory than
-one, and none delays another. Watches of the same kind and scope share a `WatchBuffer`: their events are made and encoded once.
+A watcher has no buffer of its own. It holds a version and reads on in the kind's bounded history; one so slow that its
+version has left the history is closed, and resumes or lists anew as after any broken connection. So a thousand watchers
+cost no more memory than one, and none delays another. Watches of the same kind and scope share a `WatchBuffer`: their
+events are made and encoded once.
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ from mooring.base.randomness import Random
 from mooring.kube.cluster import EventType
 
 BOOKMARK_PERIOD_S: Final = 15.0
-"""Differs from kube-apiserver (a minute): the version of a quiet watch stays young, so a reconnect does not meet 410."""
+"""Differs from kube-apiserver (a minute): the version of a quiet watch stays young, so a reconnect does not meet
+410.
+"""
 LAST_BOOKMARK_S: Final = 2.0
-"""Before the time of a watch is over, as kube-apiserver: who goes on from there has a young version. A shorter watch has it at its end."""
+"""Before the time of a watch is over, as kube-apiserver: who goes on from there has a young version. A shorter watch
+has it at its end.
+"""
 
 _TIMEOUT_S_MIN: Final = 1800.0
 

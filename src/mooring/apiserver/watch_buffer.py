@@ -33,7 +33,8 @@ class WatchItem(msgspec.Struct, frozen=True):
 
 
 class Batch:
-    """Items that belong together; none, where all that has been looked at was left out. version: where a watch stands after them.
+    """Items that belong together; none, where all that has been looked at was left out. version: where a watch stands
+    after them.
 
     is_shared: with other watches. encoded: what readers have made of them, by form.
     """

@@ -71,7 +71,9 @@ def check_space(resource: Resource, meta: Json, space: Stored | None) -> None:
 
 
 def has_version(meta: Json) -> bool:
-    """True when a resource version is named. A value that is not a number counts as none, as in the real server's creation."""
+    """True when a resource version is named. A value that is not a number counts as none, as in the real server's
+    creation.
+    """
     text = meta.get("resourceVersion", "")
     return bool(text.isascii() and text.isdigit() and text.strip("0"))
 
@@ -114,7 +116,9 @@ def check_preconditions(resource: Resource, old: Stored, options: DeleteOptions)
 
 
 def check_size(resource: Resource, stored: Stored) -> None:
-    """Raises TooLarge for what etcd refuses, by its encoding (JSON for custom kinds). Differs from kube-apiserver, which answers 500."""
+    """Raises TooLarge for what etcd refuses, by its encoding (JSON for custom kinds). Differs from kube-apiserver,
+    which answers 500.
+    """
     bytes_max = (
         _JSON_BYTES_MAX if resource.custom is not None or resource.kind == "CustomResourceDefinition" else _BYTES_MAX
     )

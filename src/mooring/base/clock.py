@@ -30,7 +30,9 @@ class Clock(Protocol):
 
 
 class LoopClock:
-    """The running event loop's clock, virtual if the loop's is. epoch_s: wall time at loop time zero, for repeatable runs; None: real."""
+    """The running event loop's clock, virtual if the loop's is. epoch_s: wall time at loop time zero, for repeatable
+    runs; None: real.
+    """
 
     def __init__(self, epoch_s: float | None = None) -> None:
         self._epoch_s = epoch_s
@@ -51,7 +53,9 @@ async def give_way() -> None:
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """These items. Others have their turn after every ITEMS_IN_TURN of them: they may change what the items are about."""
+    """These items. Others have their turn after every ITEMS_IN_TURN of them: they may change what the items are
+    about.
+    """
     for number, item in enumerate(items, start=1):
         yield item
         if number % ITEMS_IN_TURN == 0:
@@ -134,3 +138,11 @@ def parse_rfc3339(text: str) -> float:
     if moment.tzinfo is None:
         raise ValueError(f"time {text!r} has no zone")
     return moment.timestamp()
+
+
+def seconds_of(text: str | None) -> float:
+    """Seconds since the epoch, 0.0 for no time, or a text that is none."""
+    try:
+        return parse_rfc3339(text) if text else 0.0
+    except ValueError:
+        return 0.0

@@ -1,9 +1,10 @@
 """A tiny HTTP server for /metrics and the health probes.
 
-No library's server: every sidecar has this one, and aiohttp's would cost several MiB of its memory budget (decision 0003). Kubelet and
-Prometheus need no more than GET and HEAD of a fixed list of paths. Everything is bounded, since the address is often open to the whole
-cluster: one request a connection, 8 KiB of request line and headers, ten seconds a connection, 64 connections. One more is always let in,
-so that nobody can keep a probe out: in its place the address that holds most loses a connection, the oldest that has asked nothing first.
+No library's server: every sidecar has this one, and aiohttp's would cost several MiB of its memory budget (decision
+0003). Kubelet and Prometheus need no more than GET and HEAD of a fixed list of paths. Everything is bounded, since the
+address is often open to the whole cluster: one request a connection, 8 KiB of request line and headers, ten seconds a
+connection, 64 connections. One more is always let in, so that nobody can keep a probe out: in its place the address
+that holds most loses a connection, the oldest that has asked nothing first.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class _Connection:
 
 
 class Diagnostics:
-    """The server. routes: path to what answers it; a path may be added later, until then it is 404. any_method: POST counts as GET does.
-    connection_s: how long a connection may last.
+    """The server. routes: path to what answers it; a path may be added later, until then it is 404. any_method: POST
+    counts as GET does. connection_s: how long a connection may last.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class Diagnostics:
         self._is_crowded = False
 
     async def start(self, address: str) -> tuple[str, int]:
-        """Listens, gives host and port. address: `:8080` (all interfaces), `[::1]:80`, `localhost:80`. Raises ConfigError that names it."""
+        """Listens, gives host and port. address: `:8080` (all interfaces), `[::1]:80`, `localhost:80`. Raises
+        ConfigError that names it.
+        """
         assert self._server is None, "started twice"
         host, port = split_address(address)
         try:
@@ -127,7 +130,9 @@ class Diagnostics:
             writer.close()
 
     def _make_room(self) -> None:
-        """Cuts a connection where there are too many. Told once, until half are gone: who floods the port must not flood the log."""
+        """Cuts a connection where there are too many. Told once, until half are gone: who floods the port must not
+        flood the log.
+        """
         if len(self._connections) < CONNECTIONS_MAX:
             self._is_crowded = self._is_crowded and len(self._connections) > CONNECTIONS_MAX // 2
             return
@@ -176,7 +181,9 @@ class Diagnostics:
 
 
 def _client(peer: tuple[Any, ...] | None) -> str:
-    """The address whose share a connection counts to. peer: as the socket gives it, None for one that is gone already."""
+    """The address whose share a connection counts to. peer: as the socket gives it, None for one that is gone
+    already.
+    """
     if peer is None:
         return ""
     host = str(peer[0]).partition("%")[0]
@@ -209,7 +216,9 @@ def _rendered(reply: Reply, *, with_body: bool) -> bytes:
 
 
 async def _read_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Takes what a refused client still sends: closing on unread bytes resets the connection, and the answer would be lost with it."""
+    """Takes what a refused client still sends: closing on unread bytes resets the connection, and the answer would be
+    lost with it.
+    """
     if writer.can_write_eof():
         writer.write_eof()
     left = _UNREAD_BYTES_MAX
@@ -223,13 +232,16 @@ def split_address(address: str) -> tuple[str, int]:
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or (":" in host and not bracketed) or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
         raise ConfigError(
-            f'"{address}" is no address to listen on; it has the form host:port, as in :8080, 127.0.0.1:8080 or [::1]:8080'
+            f'"{address}" is no address to listen on; it has the form host:port, as in :8080, 127.0.0.1:8080 '
+            "or [::1]:8080"
         )
     return host[1:-1] if bracketed else host, int(port)
 
 
 async def listening_socket(host: str, port: int) -> socket.socket:
-    """A listening socket; for all interfaces it takes IPv6 and IPv4, or IPv4 alone where there is no IPv6. Raises OSError."""
+    """A listening socket; for all interfaces it takes IPv6 and IPv4, or IPv4 alone where there is no IPv6. Raises
+    OSError.
+    """
     if not host:
         if socket.has_dualstack_ipv6():
             try:

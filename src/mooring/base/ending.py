@@ -4,9 +4,10 @@
     with ending.on_signals():
         return asyncio.run(work(ending))
 
-The first SIGTERM or SIGINT asks for the end. The end goes on while it makes progress: it may last STILL_S without a finished step, and
-ENDING_S_MAX in all. Then, or at a second signal, a thread ends the process, after the work that was given to `at_last`. It needs neither
-the event loop nor anybody's lock, since somebody else's code may hold them. A third signal ends it at once.
+The first SIGTERM or SIGINT asks for the end. The end goes on while it makes progress: it may last STILL_S without a
+finished step, and ENDING_S_MAX in all. Then, or at a second signal, a thread ends the process, after the work that was
+given to `at_last`. It needs neither the event loop nor anybody's lock, since somebody else's code may hold them. A
+third signal ends it at once.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Ending:
 
     @property
     def left_s(self) -> float:
-        """How long the present step may take: ENDING_S_MAX while nobody has asked for the end, 0 from the moment that it took too long."""
+        """How long the present step may take: ENDING_S_MAX while nobody has asked for the end, 0 from the moment that
+        it took too long.
+        """
         if self._asked_s is None:
             return ENDING_S_MAX
         return max(0.0, min(self._moved_s + STILL_S, self._asked_s + ENDING_S_MAX) - time.monotonic())
@@ -66,7 +69,9 @@ class Ending:
 
     @contextlib.contextmanager
     def at_last(self, act: Callable[[], None]) -> Iterator[None]:
-        """Work that must be done in any case: by the last word, should it come while the block runs. In a thread; the latest first."""
+        """Work that must be done in any case: by the last word, should it come while the block runs. In a thread; the
+        latest first.
+        """
         self._last.append(act)
         try:
             yield

@@ -2,11 +2,15 @@
 
 
 class MooringError(Exception):
-    """Base of every error of ours; never raised itself. Messages: lower case, no full stop, the next step if there is one."""
+    """Base of every error of ours; never raised itself. Messages: lower case, no full stop, the next step if there is
+    one.
+    """
 
 
 class ConfigError(MooringError):
-    """A flag, file or environment variable is wrong at start. exit_code: 2 for a flag that can't be read, 1 for an unusable value."""
+    """A flag, file or environment variable is wrong at start. exit_code: 2 for a flag that can't be read, 1 for an
+    unusable value.
+    """
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)

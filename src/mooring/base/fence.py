@@ -1,8 +1,9 @@
 """A fence between work and the world, which closes when the work may not act any more.
 
-Work under a Lease is cancelled when the Lease is lost. But a process may be stopped (SIGSTOP, a machine out of memory, a loop that hangs)
-until long after that. When it goes on, answers to earlier requests lie ready, and the work takes its next step before anything can cancel
-it. So each client asks the fence in the last moment before it sends a write to the API server, or a call to a driver.
+Work under a Lease is cancelled when the Lease is lost. But a process may be stopped (SIGSTOP, a machine out of memory,
+a loop that hangs) until long after that. When it goes on, answers to earlier requests lie ready, and the work takes its
+next step before anything can cancel it. So each client asks the fence in the last moment before it sends a write to the
+API server, or a call to a driver.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def current() -> Fence | None:
 
 
 def refusal() -> Fence | None:
-    """A function that says why the caller's call may not be sent, at any later time; None for a caller behind no fence."""
+    """A function that says why the caller's call may not be sent, at any later time; None for a caller behind no
+    fence.
+    """
     fence = current()
     if fence is None:
         return None

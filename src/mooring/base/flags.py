@@ -1,6 +1,7 @@
 """Flags in the syntax of Go's `flag` package, read into a typed record.
 
-A table is a frozen dataclass whose fields are made by `flag(name, kind, default, text)`; tables are composed by inheritance:
+A table is a frozen dataclass whose fields are made by `flag(name, kind, default, text)`; tables are composed by
+inheritance:
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class AttacherFlags(DriverFlags, ElectionFlags):
@@ -8,14 +9,15 @@ A table is a frozen dataclass whose fields are made by `flag(name, kind, default
 
     parsed = parse(AttacherFlags, ["-timeout=5s"])
 
-A room's options are such a table, too: its flags stand on the record that the room works with, feature gates as fields made by `gate`.
-The program's table inherits them. A field made by neither is worked out by whoever starts the room, or is for tests.
+A room's options are such a table, too: its flags stand on the record that the room works with, feature gates as fields
+made by `gate`. The program's table inherits them. A field made by neither is worked out by whoever starts the room, or
+is for tests.
 
-Both dash forms everywhere, the value after `=` or as the next word, booleans only after `=`, the last one wins, maps accumulate, and
-reading stops at the first word that is no flag, or after `--`. Names are never abbreviated.
+Both dash forms everywhere, the value after `=` or as the next word, booleans only after `=`, the last one wins, maps
+accumulate, and reading stops at the first word that is no flag, or after `--`. Names are never abbreviated.
 
-Not argparse: it abbreviates, takes the word after a boolean, reads on after the first positional, keeps no note of which flags were
-given, and holds values untyped. Bending all that took more lines than saying what Go does.
+Not argparse: it abbreviates, takes the word after a boolean, reads on after the first positional, keeps no note of
+which flags were given, and holds values untyped. Bending all that took more lines than saying what Go does.
 """
 
 from __future__ import annotations
@@ -95,7 +97,9 @@ def gates_of(table: type[Any]) -> dict[str, Gate]:
 
 
 def options_from(kind: type[R], flags: Any, gates: Mapping[str, bool], **derived: Any) -> R:
-    """A room's options. derived: the fields that no single flag or gate gives. Other fields without flag and gate keep their default."""
+    """A room's options. derived: the fields that no single flag or gate gives. Other fields without flag and gate keep
+    their default.
+    """
     table: type[Any] = kind
     fields = dataclasses.fields(table)
     said = {field.name: getattr(flags, field.name) for field in fields if "flag" in field.metadata}
@@ -104,31 +108,49 @@ def options_from(kind: type[R], flags: Any, gates: Mapping[str, bool], **derived
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Former:
+    """A flag of a former release, which old manifests still have."""
+
+    #: It is followed by a value; else it is a boolean.
+    has_value: bool
+    #: What became of it, for the warning.
+    became: str = "it has no effect"
+    #: The word that is read in its place, with {} for the value; "" for none.
+    now: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Parsed(Generic[F]):
-    """given: flags that were set. removed: former flags without effect. rest: other words. help_wanted: -h was read, nothing after it.
+    """given: flags that were set. removed: former flags without effect, with their values and what became of them.
+    rest: other words. help_wanted: -h was read, nothing after it.
 
     respelled: former spellings, and what was read in their place.
     """
 
     flags: F
     given: frozenset[str]
-    removed: tuple[tuple[str, str], ...]
+    removed: tuple[tuple[str, str, str], ...]
     rest: tuple[str, ...]
     help_wanted: bool
     respelled: tuple[tuple[str, str], ...] = ()
 
 
 Spellings = Mapping[str, Mapping[str, str]]
-"""For a flag its former values, each with the word that says the same today: {"enable-capacity": {"central": "--enable-capacity"}}."""
+"""For a flag its former values, each with the word that says the same today: {"enable-capacity": {"central":
+"--enable-capacity"}}.
+"""
 
 
 def parse(
-    table: type[F], words: Sequence[str], removed: Mapping[str, bool] | None = None, spellings: Spellings | None = None
+    table: type[F],
+    words: Sequence[str],
+    removed: Mapping[str, Former] | None = None,
+    spellings: Spellings | None = None,
 ) -> Parsed[F]:
-    """Reads the arguments. removed: flags without effect, and whether they take a value. spellings: former ones. Raises UsageError."""
+    """Reads the arguments. removed: by their names with underscores. spellings: former ones. Raises UsageError."""
     rows, removed = flags_of(table), removed or {}
     values: dict[str, Any] = {}
-    ignored: list[tuple[str, str]] = []
+    ignored: list[tuple[str, str, str]] = []
     respelled: list[tuple[str, str]] = []
     left = list(reversed(words))
     help_wanted = False
@@ -142,9 +164,13 @@ def parse(
             value = _read(row, _text(name, text, row.kind.bare, left))
             merge = row.kind.merge
             values[name] = merge(values[name], value) if merge is not None and name in values else value
-        elif name.replace("-", "_") in removed:
-            bare = None if removed[name.replace("-", "_")] else "true"
-            ignored.append((name, _text(name, text, bare, left)))
+        elif (former := removed.get(name.replace("-", "_"))) is not None:
+            value = _text(name, text, None if former.has_value else "true", left)
+            if former.now:
+                respelled.append((f"--{name}={value}", former.now.format(value)))
+                left.append(former.now.format(value))
+            else:
+                ignored.append((name, value, former.became))
         elif name in ("h", "help"):
             help_wanted = True
             break
@@ -155,8 +181,9 @@ def parse(
 
 
 def _respelled(name: str, text: str | None, left: list[str], former: Mapping[str, str]) -> tuple[str, str] | None:
-    """The given value, and today's word for it; None for a value that is no former spelling. Takes the value where that is the next
-    word."""
+    """The given value, and today's word for it; None for a value that is no former spelling. Takes the value where that
+    is the next word.
+    """
     value = text if text is not None else next(reversed(left), "")
     if value not in former:
         return None

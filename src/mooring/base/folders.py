@@ -1,4 +1,6 @@
-"""Folders that a user names, and temporary ones; a lock for one process at a time; and their entries, synced to the disk."""
+"""Folders that a user names, and temporary ones; a lock for one process at a time; and their entries, synced to the
+disk.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from mooring.base.border import reason
 from mooring.base.errors import ConfigError
 
 _HOLDER_BYTES: Final = 20
@@ -25,16 +28,17 @@ def folder_or_temporary(path: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def refusal(folder: Path, error: OSError) -> ConfigError:
+def refusal(folder: Path, error: OSError, what: str = "state folder") -> ConfigError:
     """The reason why a given folder can't be used."""
-    words = error.strerror if error.filename in (None, str(folder)) else f"{error.strerror}: '{error.filename}'"
-    return ConfigError(
-        f"state folder '{folder}' can't be used: {'it is a file; give a folder' if os.path.isfile(folder) else words}"
-    )
+    where = "" if error.filename in (None, str(folder)) else f": '{error.filename}'"
+    why = "it is a file; give a folder" if os.path.isfile(folder) else reason(error, where)
+    return ConfigError(f"{what} '{folder}' can't be used: {why}")
 
 
 def hold(path: Path, whose: str) -> int:
-    """The lock file's descriptor; the kernel frees it. whose: "the driver", for errors. Raises OSError, ConfigError while it is taken."""
+    """The lock file's descriptor; the kernel frees it. whose: "the driver", for errors. Raises OSError, ConfigError
+    while it is taken.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
 """Memory after much was loaded: what stays is not looked at again and again, and what is free goes back to the machine.
 
-A full run of Python's collector stops the program for about half a microsecond per object that it tracks: 0.1 s with 10,000 volumes, a
-second with 100,000. Objects of a cache are no part of a cycle, so the runs find nothing in them. glibc keeps free memory inside its heap;
-after a list, that is about a sixth of the process.
+A full run of Python's collector stops the program for about half a microsecond per object that it tracks: 0.1 s with
+10,000 volumes, a second with 100,000. Objects of a cache are no part of a cycle, so the runs find nothing in them.
+glibc keeps free memory inside its heap; after a list, that is about a sixth of the process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _MIDDLE_GENERATION = 1
 
 
 def settle() -> None:
-    """The collector leaves alone what there is now, until `thaw`. A cycle that is there already is not freed before: call it seldom."""
+    """The collector leaves alone what there is now, until `thaw`. A cycle that is there already is not freed before:
+    call it seldom.
+    """
     gc.collect(_MIDDLE_GENERATION)
     gc.freeze()
 

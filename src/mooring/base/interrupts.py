@@ -11,7 +11,8 @@ from contextlib import contextmanager
 def interrupted_at_once() -> Iterator[None]:
     """Ctrl-C ends the process without a word while the block runs, which has nothing to tidy up: what it imports, say.
 
-    As an exception it would be told with a traceback, or be lost where Python ignores exceptions: in a finalizer, for example.
+    As an exception it would be told with a traceback, or be lost where Python ignores exceptions: in a finalizer, for
+    example.
     """
     before = signal.getsignal(signal.SIGINT)
     is_ours = before is signal.default_int_handler

@@ -12,7 +12,9 @@ _ERROR: Final = re.compile(r"\w*(?:error|exception)\b|\b(?:panic|fatal|cannot|ca
 
 
 class LastWords:
-    """Takes line after line, and keeps the last ones, and the first that tells an error: many runtimes write where they were after it."""
+    """Takes line after line, and keeps the last ones, and the first that tells an error: many runtimes write where they
+    were after it.
+    """
 
     def __init__(self, lines: Iterable[str] = (), lines_max: int = LINES_MAX) -> None:
         self._last: deque[str] = deque(maxlen=lines_max)

@@ -1,10 +1,13 @@
-"""An event loop for real sockets and processes whose clock can leap: while it leaps, it does not wait where nobody is at work.
+"""An event loop for real sockets and processes whose clock can leap: while it leaps, it does not wait where nobody is
+at work.
 
-Without a leap it is asyncio's own loop. While one is wanted, time jumps to the next timer as soon as nobody is busy: not the work that was
-given to threads, and not what `busy` says. Signals, sockets and threads end a wait as ever. Time is never set back.
+Without a leap it is asyncio's own loop. While one is wanted, time jumps to the next timer as soon as nobody is busy:
+not the work that was given to threads, and not what `busy` says. Signals, sockets and threads end a wait as ever. Time
+is never set back.
 
-Somebody outside may be about to speak without being asked, as a client that holds a connection. While `accompanied` says so, time leaps
-only after a moment of silence: before each timer when somebody has spoken lately, else once for each stride of time.
+Somebody outside may be about to speak without being asked, as a client that holds a connection. While `accompanied`
+says so, time leaps only after a moment of silence: before each timer when somebody has spoken lately, else once for
+each stride of time.
 """
 
 from __future__ import annotations
@@ -68,7 +71,9 @@ class _LeapingSelector(selectors.DefaultSelector):
 
 
 class LeapingLoop(asyncio.SelectorEventLoop):
-    """busy: whether somebody is at work whom time must not run away from. accompanied: whether somebody outside may speak unasked."""
+    """busy: whether somebody is at work whom time must not run away from. accompanied: whether somebody outside may
+    speak unasked.
+    """
 
     def __init__(self) -> None:
         self._leaping = _LeapingSelector()

@@ -4,9 +4,10 @@
     _log.info(2, "Attached", VolumeAttachment=va.name)
     _log.error("Failed to attach", error=error, VolumeAttachment=va.name)
 
-Levels as klog: 0 always, 2 lifecycle and what was done, 4 why, 5 gRPC bodies. A disabled line costs one comparison. To `logging` level N is
-INFO - N, so handlers, filters and pytest's caplog work as with any library. `configure` is for programs: it writes the process's log to
-stderr in one of the forms of `base/logform.py`; nothing is ever written to stdout.
+Levels as klog: 0 always, 2 lifecycle and what was done, 4 why, 5 gRPC bodies. A disabled line costs one comparison. To
+`logging` level N is INFO - N, so handlers, filters and pytest's caplog work as with any library. `configure` is for
+programs: it writes the process's log to stderr in one of the forms of `base/logform.py`; nothing is ever written to
+stdout.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _LETTERS: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "
 
 
 class LogLine(logging.LogRecord):
-    """One line. values: its key-values. error: what it tells of; its traceback is not shown. verbosity: klog's level."""
+    """One line. values: its key-values. error: what it tells of; its traceback is not shown. verbosity: klog's
+    level.
+    """
 
     verbosity: int = 0
     error: BaseException | None = None
@@ -99,7 +102,9 @@ class _Program(logging.Handler):
         self.patterns: tuple[tuple[str, int], ...] = ()
 
     def level_of(self, name: str) -> int | None:
-        """A vmodule pattern's level for a logger, None for none. It only raises, as in klog; the first that matches counts."""
+        """A vmodule pattern's level for a logger, None for none. It only raises, as in klog; the first that matches
+        counts.
+        """
         for pattern, verbosity in self.patterns:
             if fnmatch.fnmatchcase(name.rpartition(".")[2], pattern):
                 return logging.INFO - max(self.verbosity, verbosity)
@@ -142,8 +147,8 @@ def configure(
 ) -> None:
     """Makes this process's log, or changes its form and levels, for loggers made before too.
 
-    vmodule: `pattern=N,…`, patterns over file names without .py, text form only. stream: None is whatever sys.stderr is at each
-    line. wall_s: the time stamps' source. Raises ConfigError (exit code 2) for a vmodule that can't be read.
+    vmodule: `pattern=N,…`, patterns over file names without .py, text form only. stream: None is whatever sys.stderr is
+    at each line. wall_s: the time stamps' source. Raises ConfigError (exit code 2) for a vmodule that can't be read.
     """
     _program.patterns = () if json else parse_vmodule(vmodule)
     _program.verbosity, _program.json, _program.stream, _program.wall_s = verbosity, json, stream, wall_s

@@ -1,8 +1,8 @@
 """One log record as one line: klog's text, and Kubernetes' JSON.
 
-Pure functions of the record. Only `Lines` spread a record of the text form over several lines. No record fails: the line names a value that
-can't be shown, since logging must not break the work that is logged. Source: klog's text header and key=value form; Kubernetes' JSON
-logging (component-base).
+Pure functions of the record. Only `Lines` spread a record of the text form over several lines. No record fails: the
+line names a value that can't be shown, since logging must not break the work that is logged. Source: klog's text header
+and key=value form; Kubernetes' JSON logging (component-base).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from typing import Any, Final
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LineHead:
-    """The beginning of every line. letter: I, W or E. level: 0 for warnings, without meaning for errors. caller: file.py:12."""
+    """The beginning of every line. letter: I, W or E. level: 0 for warnings, without meaning for errors. caller:
+    file.py:12.
+    """
 
     letter: str
     level: int
@@ -32,7 +34,8 @@ class LineHead:
 class Lines(str):
     """A text to be read as lines, such as a traceback. The JSON form has it in one field, as any text.
 
-    Differs from klog, which shows every text with a line end in it so: what others have written into a value never looks like a record.
+    Differs from klog, which shows every text with a line end in it so: what others have written into a value never
+    looks like a record.
     """
 
     __slots__ = ()
@@ -40,7 +43,10 @@ class Lines(str):
 
 def text_line(head: LineHead, values: Mapping[str, Any], error: BaseException | None) -> str:
     """`I1120 07:04:00.123456       1 file.py:12] "message" err="why" key="value"`."""
-    return f"{head.letter}{_klog_time(head.wall_s)} {head.pid:7d} {head.caller}] {_with_values(go_quote(head.message), values, error)}"
+    return (
+        f"{head.letter}{_klog_time(head.wall_s)} {head.pid:7d} {head.caller}] "
+        f"{_with_values(go_quote(head.message), values, error)}"
+    )
 
 
 def plain_text(message: str, values: Mapping[str, Any], error: BaseException | None) -> str:
@@ -60,7 +66,9 @@ def _with_values(message: str, values: Mapping[str, Any], error: BaseException |
 
 
 def json_line(head: LineHead, values: Mapping[str, Any], error: BaseException | None) -> str:
-    """`{"ts":1.5,"caller":"file.py:12","msg":"message","v":0,"key":"value","err":"why"}`; ts in milliseconds, no v on errors."""
+    """`{"ts":1.5,"caller":"file.py:12","msg":"message","v":0,"key":"value","err":"why"}`; ts in milliseconds, no v on
+    errors.
+    """
     fields: dict[str, Any] = {"ts": round(head.wall_s * 1000, 3), "caller": head.caller, "msg": head.message}
     if head.letter != "E":
         fields["v"] = head.level
@@ -89,7 +97,9 @@ _ESCAPES: Final = {
 
 
 def go_quote(text: str) -> str:
-    """The text as Go's %q writes it. Bytes that were no UTF-8 (surrogate escapes) come out as \\x80, other lone surrogates as \\ufffd."""
+    """The text as Go's %q writes it. Bytes that were no UTF-8 (surrogate escapes) come out as \\x80, other lone
+    surrogates as \\ufffd.
+    """
     if text.isprintable():
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return f'"{"".join(map(_go_escape, text))}"'
@@ -115,7 +125,9 @@ def _text_key(key: str) -> str:
 
 
 def _text_value(value: Any) -> str:
-    """Strings and what has a text of its own are quoted, references are namespace/name; numbers, booleans, null, collections are JSON."""
+    """Strings and what has a text of its own are quoted, references are namespace/name; numbers, booleans, null,
+    collections are JSON.
+    """
     reference = _safely(_reference, value)
     if isinstance(reference, tuple):
         return go_quote("/".join(filter(None, reference)))
@@ -181,7 +193,9 @@ def _shown(error: BaseException) -> str:
 
 
 def _safely(convert: Callable[[Any], Any], value: Any) -> Any:
-    """convert(value), or what is wrong with it. Differs from our rule on `except Exception`: a value's own code runs here."""
+    """convert(value), or what is wrong with it. Differs from our rule on `except Exception`: a value's own code runs
+    here.
+    """
     try:
         return convert(value)
     except RecursionError:
@@ -194,7 +208,9 @@ _UNSAFE: Final = re.compile("[^\x20-\x7e]")
 
 
 def _dumps(value: Any) -> str:
-    """One line of JSON, also for readers that know more line ends than JSON, without lone surrogates, and as a terminal may show it."""
+    """One line of JSON, also for readers that know more line ends than JSON, without lone surrogates, and as a terminal
+    may show it.
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=lambda other: str(_safely(str, other)))
     return text if text.isprintable() else _UNSAFE.sub(_json_escape, text)
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+_FILES: Final = 16
+"""More open files than a loop begins with."""
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -19,6 +24,12 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` on the quickest loop there is."""
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(main)
+    """`asyncio.run` on the quickest loop there is. Raises OSError where too few files may be open for one."""
+    try:
+        with contextlib.ExitStack() as files:  # (uvloop can't even be closed where its own are refused)
+            for _ in range(_FILES):
+                files.enter_context(open(os.devnull))
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(main)
+    finally:
+        main.close()

@@ -27,11 +27,15 @@ T = TypeVar("T")
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 KEPT_TIMES: Final = 10
-"""How often as long as it took to make a page is served: to make pages takes a tenth of the loop at most, whoever asks how often."""
+"""How often as long as it took to make a page is served: to make pages takes a tenth of the loop at most, whoever
+asks how often.
+"""
 
 
 class Metrics:
-    """Owns a registry, so that two sidecars in one process do not share series. In it from the start: process and build."""
+    """Owns a registry, so that two sidecars in one process do not share series. In it from the start: process and
+    build.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -47,7 +51,9 @@ class Metrics:
         build.labels(mooring.__version__, platform.python_version()).set(1)
 
     def once(self, make: Callable[[CollectorRegistry], T]) -> T:
-        """make(registry), and the same object for the same make later: a family can be registered only once, its users come and go."""
+        """make(registry), and the same object for the same make later: a family can be registered only once, its users
+        come and go.
+        """
         if make not in self._families:
             self._families[make] = make(self.registry)
         family: Any = self._families[make]
@@ -69,9 +75,11 @@ class Metrics:
 
 
 class _AsGoWrites(Collector):
-    """The registry's metrics without `_created` series, and with bucket bounds as Go writes them (`le="1"`, not `le="1.0"`).
+    """The registry's metrics without `_created` series, and with bucket bounds as Go writes them (`le="1"`, not
+    `le="1.0"`).
 
-    Dashboards for the Go parts select buckets by that text. The library's own switch for `_created` is global; this is not.
+    Dashboards for the Go parts select buckets by that text. The library's own switch for `_created` is global; this is
+    not.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

@@ -17,10 +17,11 @@ _SECRETS: Final = "tls"
 
 
 def own_folder(path: Path) -> None:
-    """Makes the folder where it is missing, for its owner alone. Raises ConfigError where another user could have put something into it.
+    """Makes the folder where it is missing, for its owner alone. Raises ConfigError where another user could have put
+    something into it.
 
-    That is so if somebody else owns it, a folder above it or what lies in it, or may write to one of those folders (a sticky one above
-    apart). Root and who used sudo are nobody else.
+    That is so if somebody else owns it, a folder above it or what lies in it, or may write to one of those folders (a
+    sticky one above apart). Root and who used sudo are nobody else.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -34,7 +35,9 @@ def own_folder(path: Path) -> None:
 
 
 def danger_in(folder: Path) -> str:
-    """How another user could have put something into the folder, or changed a file in it: "" if none could. Raises OSError."""
+    """How another user could have put something into the folder, or changed a file in it: "" if none could. Raises
+    OSError.
+    """
     try:
         entries = [entry.path for entry in os.scandir(folder)]
     except (FileNotFoundError, NotADirectoryError):

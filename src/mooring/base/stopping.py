@@ -13,7 +13,9 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stop_signals(*more: signal.Signals) -> Iterator[asyncio.Event]:
-    """An event that SIGTERM, SIGINT or one more sets as long as the block runs. A second signal ends the process at once."""
+    """An event that SIGTERM, SIGINT or one more sets as long as the block runs. A second signal ends the process at
+    once.
+    """
     loop, stop, signals = asyncio.get_running_loop(), asyncio.Event(), (*_SIGNALS, *more)
 
     def on_signal() -> None:

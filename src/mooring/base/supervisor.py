@@ -2,9 +2,9 @@
 
     python supervisor.py PROGRAM ARGUMENT...
 
-The starter holds the other end of the supervisor's standard input. When this input ends, as it does by itself when the starter dies, the
-supervisor kills the program's whole process group. SIGTERM goes on to the group; the exit code is the program's. It imports the standard
-library alone: it runs without the project's packages, and starts at once.
+The starter holds the other end of the supervisor's standard input. When this input ends, as it does by itself when the
+starter dies, the supervisor kills the program's whole process group. SIGTERM goes on to the group; the exit code is the
+program's. It imports the standard library alone: it runs without the project's packages, and starts at once.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ _HIDDEN: Final = re.compile(
 
 
 def visible(text: str) -> str:
-    """The text for one line of a terminal: what would move its cursor, end its line or turn its letters round is written out.
+    """The text for one line of a terminal: what would move its cursor, end its line or turn its letters round is
+    written out.
 
     Others have their say in errors, names and labels: a driver, or whoever may write an object.
     """
@@ -39,7 +40,9 @@ def quoted(text: str) -> str:
 
 
 def edit_distance(typed: str, meant: str) -> int:
-    """The number of typing errors between two words: letters that are missing, superfluous, wrong, or swapped with their neighbour."""
+    """The number of typing errors between two words: letters that are missing, superfluous, wrong, or swapped with
+    their neighbour.
+    """
     before: list[int] = []
     row = list(range(len(meant) + 1))
     for number, letter in enumerate(typed, 1):

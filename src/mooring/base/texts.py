@@ -1,7 +1,7 @@
 """One text for all equal ones, for as long as anybody has it: names and uids stand in many objects of many kinds.
 
-Python's own table of interned texts holds none of them: a text leaves it with its last user. It costs some thirty bytes for each text, a
-second copy of a name about ninety.
+Python's own table of interned texts holds none of them: a text leaves it with its last user. It costs some thirty bytes
+for each text, a second copy of a name about ninety.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Jobs on one loop share its turns: work beyond one turn's share waits for the next turn, and the job that has used least goes first.
+"""Jobs on one loop share its turns: work beyond one turn's share waits for the next turn, and the job that has used
+least goes first.
 
-Without turns, the loop would serve a hundred clients that come at once, or the hundred requests of one, before any other client, such as a
-probe of /livez. Each client has a line. The next job comes from the line that has been served least since it was last empty (start-time
-fair queueing); among equals, the earliest job goes first. So a client with few requests does not wait for the many of another.
+Without turns, the loop would serve a hundred clients that come at once, or the hundred requests of one, before any
+other client, such as a probe of /livez. Each client has a line. The next job comes from the line that has been served
+least since it was last empty (start-time fair queueing); among equals, the earliest job goes first. So a client with
+few requests does not wait for the many of another.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ class Turns:
             self._run()
 
     def _run(self) -> None:
-        """As far as the share goes. An error of a job is its caller's, and stops no other: what waits has the next turn."""
+        """As far as the share goes. An error of a job is its caller's, and stops no other: what waits has the next
+        turn.
+        """
         self._is_running = True
         try:
             at_s = processor_s()

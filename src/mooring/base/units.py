@@ -21,7 +21,9 @@ _PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds, exact to the nanosecond up to 100 days. Raises ValueError in Go's words as time.ParseDuration; only 0 needs no unit."""
+    """Seconds, exact to the nanosecond up to 100 days. Raises ValueError in Go's words as time.ParseDuration; only 0
+    needs no unit.
+    """
     nanoseconds = _parse_ns(text)
     return nanoseconds / 1_000_000_000
 
@@ -58,7 +60,9 @@ def _part_ns(part: re.Match[str], text: str) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """The duration as Go prints it: `1m30s`, `1.5s`, `300ms`, `0s`. seconds: finite, to the nearest nanosecond, cut at Go's range."""
+    """The duration as Go prints it: `1m30s`, `1.5s`, `300ms`, `0s`. seconds: finite, to the nearest nanosecond, cut at
+    Go's range.
+    """
     assert math.isfinite(seconds)
     nanoseconds = round(max(-_MAX - 1, min(_MAX, seconds * 1_000_000_000)))
     sign, left = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)

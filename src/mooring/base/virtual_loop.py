@@ -1,13 +1,15 @@
 """An event loop with time of its own: hours pass in milliseconds, and every run repeats exactly.
 
-Time stands still while anything is ready, and jumps to the next timer when nothing is. A seed shuffles what is ready in each turn
-of the loop, timers that fall due together included: whatever holds for all seeds does not hang on luck. When nothing is ready and
-no timer is left, nothing will ever happen again: the loop raises Deadlock and names the tasks that wait.
+Time stands still while anything is ready, and jumps to the next timer when nothing is. A seed shuffles what is ready in
+each turn of the loop, timers that fall due together included: whatever holds for all seeds does not hang on luck. When
+nothing is ready and no timer is left, nothing will ever happen again: the loop raises Deadlock and names the tasks that
+wait.
 
-Tasks are numbered, and the number is their hash: task groups keep their tasks in sets, and cancel them in the order of these.
+Tasks are numbered, and the number is their hash: task groups keep their tasks in sets, and cancel them in the order of
+these.
 
-For code on in-process ports only. Work for a thread is done at once on the loop's own thread, for no other would be waited for; nor
-would be a socket of the outside world.
+For code on in-process ports only. Work for a thread is done at once on the loop's own thread, for no other would be
+waited for; nor would be a socket of the outside world.
 """
 
 from __future__ import annotations
@@ -88,7 +90,9 @@ class VirtualLoop(LoopWithoutThreads):
         return self._time.now
 
     def stand_still(self, seconds: float) -> None:
-        """As a process that is stopped (SIGSTOP): time goes on, nothing runs, and what was ready is still the next to run."""
+        """As a process that is stopped (SIGSTOP): time goes on, nothing runs, and what was ready is still the next to
+        run.
+        """
         self._time.now += seconds
 
     def add_signal_handler(self, sig: int, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
@@ -117,6 +121,8 @@ class VirtualLoop(LoopWithoutThreads):
 
 
 def run_virtual(main: Coroutine[Any, Any, T], seed: int | None = None) -> T:
-    """Runs a coroutine to its end in virtual time, which begins at 0.0. Raises Deadlock, or what the coroutine raises."""
+    """Runs a coroutine to its end in virtual time, which begins at 0.0. Raises Deadlock, or what the coroutine
+    raises.
+    """
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
         return runner.run(main)

@@ -1,8 +1,9 @@
-"""Ends a process that hangs, so that it is started again: what a liveness probe does, without a port that others could fill.
+"""Ends a process that hangs, so that it is started again: what a liveness probe does, without a port that others could
+fill.
 
-A loop that has not turned for a minute will not turn again: nothing takes that long on purpose. A thread of the interpreter's own ends the
-process then, whatever holds the lock, and writes where each thread stands. A program's own report ends it, too: a Lease that is held and
-long not renewed, a socket that is no longer there.
+A loop that has not turned for a minute will not turn again: nothing takes that long on purpose. A thread of the
+interpreter's own ends the process then, whatever holds the lock, and writes where each thread stands. A program's own
+report ends it, too: a Lease that is held and long not renewed, a socket that is no longer there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """asyncio without TLS, for the programs that run once for each driver on each node: 4 MiB of memory less for each.
 
-asyncio imports ssl where Python has it and does without where Python was built without it; nothing else of asyncio changes. A program
-that speaks over unix sockets and plain HTTP alone asks for the second. None in sys.modules is the documented word for "there is no such
-module"; it stands there during this one import, so that whoever needs ssl later has it.
+asyncio imports ssl where Python has it and does without where Python was built without it; nothing else of asyncio
+changes. A program that speaks over unix sockets and plain HTTP alone asks for the second. None in sys.modules is the
+documented word for "there is no such module"; it stands there during this one import, so that whoever needs ssl later
+has it.
 """
 
 from __future__ import annotations

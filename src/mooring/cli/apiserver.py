@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from mooring.base import heap, loops
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
+from mooring.base.flagkinds import BOOL, DURATION, FILE, FOLDER, INT
 from mooring.base.flags import Parsed, UsageError, flag, parse
 from mooring.cli.people import check_server_parts, run_for_people
 from mooring.cli.process import Command
@@ -32,12 +32,12 @@ _WORDS: Final = ("backup", "restore")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BackupFlags(ProcessFlags):
-    state: str = flag("state", STRING, "", "The server's folder. The server may be running.")
+    state: str = flag("state", FOLDER, "", "The server's folder. The server may be running.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RestoreFlags(ProcessFlags):
-    state: str = flag("state", STRING, "", "The server's folder. No server may be running on it; made if missing.")
+    state: str = flag("state", FOLDER, "", "The server's folder. No server may be running on it; made if missing.")
     replace: bool = flag(
         "replace", BOOL, False, "Put the backup in the place of objects that are there; they stay in the folder."
     )
@@ -95,9 +95,7 @@ def _back_up(flags: BackupFlags, file: Path) -> None:
 def _restore(flags: RestoreFlags, file: Path) -> None:
     from mooring.apiserver.disk.backup import restore
     from mooring.base.clock import LoopClock
-    from mooring.base.ownership import own_folder
 
-    own_folder(Path(flags.state))
     saved, replaced = restore(Path(flags.state), file, LoopClock().wall_s(), replace=flags.replace)
     sys.stdout.write(
         f"'{flags.state}' has the {len(saved.objects)} objects of '{file}'; versions go on after {saved.version}\n"
@@ -109,19 +107,21 @@ def _restore(flags: RestoreFlags, file: Path) -> None:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ApiServerFlags(ProcessFlags):
     state: str = flag(
-        "state", STRING, "", "A folder that keeps the objects, the server's certificates and token. Made if missing."
+        "state", FOLDER, "", "A folder that keeps the objects, the server's certificates and token. Made if missing."
     )
     memory: bool = flag(
         "memory",
         BOOL,
         False,
-        "Keep the objects in memory: they end with the process. A --state folder then keeps the certificates and the token.",
+        "Keep the objects in memory: they end with the process. A --state folder then keeps the certificates "
+        "and the token.",
     )
     no_fsync: bool = flag(
         "unsafe-no-fsync",
         BOOL,
         False,
-        "Answer before the disk has the write. A crash of the machine (power, kernel) then loses the last seconds of answered writes; "
+        "Answer before the disk has the write. A crash of the machine (power, kernel) then loses the last "
+        "seconds of answered writes; "
         "a crash or kill of this process alone loses nothing.",
     )
     event_ttl: float = flag("event-ttl", DURATION, 3600.0, "How long an Event lives after its last write.")
@@ -129,7 +129,7 @@ class ApiServerFlags(ProcessFlags):
         "port", INT, 0, "The port on this machine; 0 takes that of the folder's last start, or a free one."
     )
     kubeconfig: str = flag(
-        "kubeconfig", STRING, "", "The kubeconfig file to write for clients. Empty: 'kubeconfig' in the --state folder."
+        "kubeconfig", FILE, "", "The kubeconfig file to write for clients. Empty: 'kubeconfig' in the --state folder."
     )
 
 
@@ -146,7 +146,8 @@ def _check(parsed: Parsed[ApiServerFlags]) -> None:
 COMMAND: Final[Command[ApiServerFlags]] = Command(
     ApiServerFlags,
     check=_check,
-    about="Runs the embedded API server alone, for kubectl and every other client of Kubernetes. It has no controllers. "
+    about="Runs the embedded API server alone, for kubectl and every other client of Kubernetes. It has no "
+    "controllers. "
     "mooring apiserver backup and mooring apiserver restore save and bring back its objects.",
     example="mooring apiserver --state ./state",
 )

@@ -1,4 +1,6 @@
-"""`mooring attachdetach`: attaches and detaches the volumes of pods, in place of kube-controller-manager's own controller."""
+"""`mooring attachdetach`: attaches and detaches the volumes of pods, in place of kube-controller-manager's own
+controller.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from mooring.base.flags import Parsed, Section, flag
 from mooring.cli.limits import check_not_negative, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
-from mooring.cli.tables import BURST, EARLY_TAKEOVER, RATE, WARM_STANDBY, AsKubectlFlags, ManagerFlags
+from mooring.cli.tables import BURST, RATE, WARM_STANDBY, AsKubectlFlags, ManagerFlags
 from mooring.cluster.attachdetach.options import AttachDetachOptions
 
 if TYPE_CHECKING:
@@ -26,7 +28,9 @@ _SYNC_S_MIN: Final = 1.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttachDetachFlags(AttachDetachOptions, AsKubectlFlags, ManagerFlags):
-    """Names and defaults are kube-controller-manager's, also where the other controllers of Mooring have a sidecar's."""
+    """Names and defaults are kube-controller-manager's, also where the other controllers of Mooring have a
+    sidecar's.
+    """
 
     kube_api_qps: float = flag(
         "kube-api-qps",
@@ -79,7 +83,6 @@ class AttachDetachFlags(AttachDetachOptions, AsKubectlFlags, ManagerFlags):
     election_labels: Mapping[str, str] = flag(
         "leader-elect-labels", LABELS, {}, "Labels of the Lease, as key:value,key2:value2.", Section.ELECTION
     )
-    early_takeover: bool = flag("leader-elect-early-takeover", BOOL, True, EARLY_TAKEOVER, Section.ELECTION)
     warm_standby: bool = flag("leader-elect-warm-standby", BOOL, True, WARM_STANDBY, Section.ELECTION)
 
 
@@ -99,7 +102,8 @@ def check(parsed: Parsed[AttachDetachFlags]) -> None:
 COMMAND: Final[Command[AttachDetachFlags]] = Command(
     AttachDetachFlags,
     check=check,
-    about="Attaches and detaches the volumes of pods, in place of kube-controller-manager's own controller, which is switched off there "
+    about="Attaches and detaches the volumes of pods, in place of kube-controller-manager's own controller, which is "
+    "switched off there "
     "with --controllers=*,-persistentvolume-attach-detach-controller.",
     example="mooring attachdetach --kubeconfig ./state/kubeconfig --leader-elect=false",
 )
@@ -117,13 +121,8 @@ def _serve(setup: Setup[AttachDetachFlags], machine: Machine) -> int:
     return run_manager(name, setup, machine, lambda runtime: make_work(setup, runtime), lock_name=setup.flags.lock_name)
 
 
-def make_work(
-    setup: Setup[AttachDetachFlags],
-    runtime: Runtime,
-    caches: Caches | None = None,
-    own_attachers: frozenset[str] = frozenset(),
-) -> Work:
-    """The controller for one term. caches: a share of the process', None for its own. own_attachers: as the options have them."""
+def make_work(setup: Setup[AttachDetachFlags], runtime: Runtime, caches: Caches | None = None) -> Work:
+    """The controller for one term. caches: a share of the process', None for its own."""
     from mooring.cluster.attachdetach.controller import AttachDetach
 
-    return AttachDetach(runtime, setup.options(AttachDetachOptions, own_attachers=own_attachers), caches=caches)
+    return AttachDetach(runtime, setup.options(AttachDetachOptions), caches=caches)

@@ -16,9 +16,11 @@ GATE: Final = "VolumeAttributesClass"
 
 
 async def is_without_classes(given: Mapping[str, bool], cluster: Cluster) -> bool:
-    """True where the API server has no VolumeAttributesClasses, and no flag sets the gate; false also where that is unknown.
+    """True where the API server has no VolumeAttributesClasses, and no flag sets the gate; false also where that is
+    unknown.
 
-    given: the gates of the command line. Discovery is asked, not the kind: upstream's RBAC manifests give no right to that.
+    given: the gates of the command line. Discovery is asked, not the kind: upstream's RBAC manifests give no right to
+    that.
     """
     from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
     from mooring.kube.errors import ApiError

@@ -1,4 +1,6 @@
-"""`mooring binder`: binds claims to volumes and pods to nodes, for a cluster that has no kube-controller-manager or kube-scheduler."""
+"""`mooring binder`: binds claims to volumes and pods to nodes, for a cluster that has no kube-controller-manager or
+kube-scheduler.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ def check(parsed: Parsed[BinderFlags]) -> None:
 COMMAND: Final[Command[BinderFlags]] = Command(
     BinderFlags,
     check=check,
-    about="Binds claims to volumes and pods to nodes, and protects objects in use, for a cluster that has no kube-controller-manager "
+    about="Binds claims to volumes and pods to nodes, and protects objects in use, for a cluster that has no "
+    "kube-controller-manager "
     "or kube-scheduler to do it.",
     example="mooring binder --kubeconfig ./state/kubeconfig --controllers=-scheduler",
 )

@@ -1,6 +1,8 @@
-"""`cluster-driver-registrar`: the archived program of this name, on today's API. `mooring cluster-registrar` is the same program.
+"""`cluster-driver-registrar`: the archived program of this name, on today's API. `mooring cluster-registrar` is the
+same program.
 
-SIGINT removes the CSIDriver object and ends with 1, SIGTERM leaves it and ends with 0: a pod that is replaced does not take it along.
+SIGINT removes the CSIDriver object and ends with 1, SIGTERM leaves it and ends with 0: a pod that is replaced does not
+take it along.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from mooring.base import loops
 from mooring.base.clock import Clock, LoopClock
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, STRING
+from mooring.base.flagkinds import BOOL, DURATION, FILE
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
+from mooring.cli.border import entered
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
 from mooring.csi.address import socket_path
@@ -42,14 +45,14 @@ class ClusterRegistrarFlags(ProcessFlags, DropInFlags, AddressFlags):
         "pod-info-mount", BOOL, False, "Pass the pod's data to the driver at NodePublishVolume: podInfoOnMount."
     )
     kubeconfig: str = flag(
-        "kubeconfig", STRING, "", "Absolute path to the kubeconfig file. Empty: the service account of the pod."
+        "kubeconfig", FILE, "", "Absolute path to the kubeconfig file. Empty: the service account of the pod."
     )
     connection_timeout_s: float = flag("connection-timeout", DURATION, 0.0, "(deprecated)", Section.COMPATIBLE)
 
 
 def main() -> int:
     """The entry point."""
-    return run(sys.argv[1:], sys.argv[0])
+    return entered(sys.argv[0], lambda: run(sys.argv[1:], sys.argv[0]))
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
@@ -68,7 +71,8 @@ COMMAND: Final[Command[ClusterRegistrarFlags]] = Command(
     ClusterRegistrarFlags,
     removed=REMOVED,
     check=check,
-    about="Makes the CSIDriver object of one CSI driver, in the place of cluster-driver-registrar. A manifest does the same.",
+    about="Makes the CSIDriver object of one CSI driver, in the place of cluster-driver-registrar. A manifest does "
+    "the same.",
     example="cluster-driver-registrar --csi-address=/csi/csi.sock --pod-info-mount",
     drop_in=True,
 )

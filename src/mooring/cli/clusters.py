@@ -19,7 +19,9 @@ from mooring.kube.client.retrying import ClientMetrics
 
 
 def load_config(path: str, machine: Machine, server: str = "") -> ClusterConfig:
-    """path: "" for the pod's service account (KUBECONFIG is not read, as upstream). server: goes before the file's. Raises ConfigError."""
+    """path: "" for the pod's service account (KUBECONFIG is not read, as upstream). server: goes before the file's.
+    Raises ConfigError.
+    """
     if server and not server.startswith(("https://", "http://")):
         raise ConfigError(f'master: "{server}" must begin with https:// or http://')
     if path:
@@ -31,7 +33,9 @@ def load_config(path: str, machine: Machine, server: str = "") -> ClusterConfig:
 
 
 def load_config_as_kubectl(path: str, machine: Machine) -> ClusterConfig:
-    """The same for programs of our own: KUBECONFIG and ~/.kube/config count where no path is given. Raises ConfigError."""
+    """The same for programs of our own: KUBECONFIG and ~/.kube/config count where no path is given. Raises
+    ConfigError.
+    """
     return kubeconfig.load(path, machine.environ)
 
 
@@ -49,7 +53,9 @@ def client(
     metrics: Metrics,
     accept: str = "application/json",
 ) -> HttpCluster:
-    """A client that is not connected yet. name: begins the user agent. accept: the form in which objects are asked for."""
+    """A client that is not connected yet. name: begins the user agent. accept: the form in which objects are asked
+    for.
+    """
     return HttpCluster(
         config,
         clock=clock,
@@ -65,7 +71,9 @@ def client(
 def client_for_people(
     name: str, path: str, machine: Machine, *, clock: Clock, accept: str = "application/json"
 ) -> HttpCluster:
-    """The same for a command that somebody runs by hand: where kubectl would go, and without a limit. Raises ConfigError."""
+    """The same for a command that somebody runs by hand: where kubectl would go, and without a limit. Raises
+    ConfigError.
+    """
     config = load_config_as_kubectl(path, machine)
     return client(
         name, config, RequestLimit(None, 0), clock=clock, randomness=Random(), metrics=Metrics(), accept=accept

@@ -1,6 +1,8 @@
-"""`mooring completion`: the script by which a shell completes commands, flags and values. Made of the flags' tables, by shtab.
+"""`mooring completion`: the script by which a shell completes commands, flags and values. Made of the flags' tables, by
+shtab.
 
-For names of the cluster the script asks `mooring completion namespaces`, with the words of the line, which may name a kubeconfig.
+For names of the cluster the script asks `mooring completion namespaces`, with the words of the line, which may name a
+kubeconfig.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mooring.base.flagkinds import NAMESPACE
+from mooring.base.flagkinds import FILE, FILES, FOLDER, NAMESPACE, SOCKET
 from mooring.base.flags import Flag, Section, UsageError, flags_of
 from mooring.cli.people import check_completion_parts, run_for_people
 from mooring.cli.process import Command, Machine
@@ -47,10 +49,7 @@ TABLES: Final[Mapping[str, str]] = {
     "orphans": "orphans:OrphansFlags",
     "provisioner": "csi_provisioner:ProvisionerFlags",
     "proxy": "proxy:ProxyFlags",
-    "record": "record:RecordFlags",
     "registrar": "registrar_program:RegistrarFlags",
-    "release": "release:ReleaseFlags",
-    "replay": "replay:ReplayFlags",
     "resizer": "csi_resizer:ResizerFlags",
     "snapshot-controller": "snapshot_controller:SnapshotControllerFlags",
     "snapshotter": "csi_snapshotter:SnapshotterFlags",
@@ -59,14 +58,16 @@ TABLES: Final[Mapping[str, str]] = {
     "unstick": "unstick:UnstickFlags",
     "why": "why:WhyFlags",
 }
-"""Each command with its words: the table of its flags, "" for one that has none. A command with words of its own stands before those."""
+"""Each command with its words: the table of its flags, "" for one that has none. A command with words of its own
+stands before those.
+"""
 
-_FILES: Final = frozenset({"csi-address", "f", "faults", "kubeconfig", "listen", "record", "secrets-file", "to"})
-_FOLDERS: Final = frozenset({"flight-recorder-dir", "folder", "root-dir", "staging-folder", "state", "target-folder"})
 NAMESPACES: Final = "namespaces"
 """In place of a shell: prints the names of the cluster's namespaces."""
 FIELDS: Final = "fields"
-"""In place of a shell, with the words of `mooring call`: prints the names of the calls, or the fields of the one that the words name."""
+"""In place of a shell, with the words of `mooring call`: prints the names of the calls, or the fields of the one
+that the words name.
+"""
 CHECKS: Final = "checks"
 """In place of a shell: prints the names of conform's checks."""
 ASKS_S_MAX: Final = 3.0
@@ -138,7 +139,8 @@ _IDLE: Final = (Section.COMPATIBLE, Section.UNAVAILABLE)
 
 COMMAND: Final[Command[ProcessFlags]] = Command(
     ProcessFlags,
-    about="Prints the script by which a SHELL (bash, zsh or fish) completes the commands of mooring, their flags, forms of output, and the "
+    about="Prints the script by which a SHELL (bash, zsh or fish) completes the commands of mooring, their flags, "
+    "forms of output, and the "
     "namespaces of the cluster.",
     example="mooring completion bash",
     epilog="""
@@ -283,8 +285,10 @@ def _add(made: argparse.ArgumentParser, row: Flag, values: Mapping[str, str] | N
         return
     names = (f"-{row.name}", f"--{row.name}") if len(row.name) == 1 else (f"--{row.name}",)
     action: Any = made.add_argument(*names, metavar=row.kind.word, choices=row.kind.choices or None, help=text)
-    if row.name in _FILES | _FOLDERS:
-        action.complete = shtab.DIRECTORY if row.name in _FOLDERS else shtab.FILE
+    if row.kind is FOLDER:
+        action.complete = shtab.DIRECTORY
+    if any(row.kind is kind for kind in (FILE, FILES, SOCKET)):
+        action.complete = shtab.FILE
     if row.kind is NAMESPACE:
         action.complete = _ASKED
     if values is not None:

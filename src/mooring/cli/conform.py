@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import difflib
 import sys
@@ -19,15 +20,16 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from mooring.base.border import refused_as
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, STRING, word_of
+from mooring.base.flagkinds import BOOL, DURATION, FILE, FOLDER, word_of
 from mooring.base.flags import Parsed, UsageError, flag, options_from
 from mooring.cli.driver_run import OPTIONS
 from mooring.cli.limits import check_positive
 from mooring.cli.people import check_output, run_for_people, words_and_flags
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
-from mooring.conform.options import ACCESS_TYPES, Options
+from mooring.conform.options import ACCESS_TYPES, NODES, Options
 
 if TYPE_CHECKING:
     from mooring.conform.runner import Report
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 KEPT, BROKEN, WRONG_USE = 0, 1, 2
 OUTPUTS: Final = ("text", "json", "junit", "tap")
-NODE: Final = "conform-node"
 
 _EXIT_CODES: Final = """
 Exit codes: 0 the driver kept every rule; 1 it broke one, something could not
@@ -57,22 +58,21 @@ class ConformFlags(Options, ProcessFlags):
         "option", OPTIONS, {}, "For module:Class: an argument of the constructor, as in folder=/data."
     )
     secrets_file: str = flag(
-        "secrets-file", STRING, "", "A YAML file with the secrets of each call, in the form that csi-sanity has."
+        "secrets-file", FILE, "", "A YAML file with the secrets of each call, in the form that csi-sanity has."
     )
     data_folder: str = flag(
         "data-folder",
-        STRING,
+        FOLDER,
         "",
-        "Where the driver keeps its volumes: a small empty disk is mounted there for this run alone, so that it can be full or read-only.",
+        "Where the driver keeps its volumes: a small empty disk is mounted there for this run alone, so that "
+        "it can be full or read-only.",
     )
-    driver_log: str = flag(
-        "driver-log", STRING, "", "A file that gets the output of the driver; this run must start it."
-    )
+    driver_log: str = flag("driver-log", FILE, "", "A file that gets the output of the driver; this run must start it.")
     staging_folder: str = flag(
-        "staging-folder", STRING, "", "Where staging_target_path is made; the driver must see it. Empty: in /tmp."
+        "staging-folder", FOLDER, "", "Where staging_target_path is made; the driver must see it. Empty: in /tmp."
     )
     target_folder: str = flag(
-        "target-folder", STRING, "", "Where target_path is made; the driver must see it. Empty: in /tmp."
+        "target-folder", FOLDER, "", "Where target_path is made; the driver must see it. Empty: in /tmp."
     )
 
 
@@ -80,6 +80,8 @@ def _check(parsed: Parsed[ConformFlags]) -> None:
     flags = parsed.flags
     check_output(flags.o or flags.output, *OUTPUTS)
     check_positive({"timeout": flags.timeout_s, "connect-timeout": flags.connect_timeout_s}, "60s")
+    if len(set(flags.node_names)) != 2 or len(flags.node_names) != 2 or "" in flags.node_names:
+        raise ConfigError("node-name: name two nodes, as in --node-name n1 --node-name n2", exit_code=WRONG_USE)
     if not flags.volume_mib:
         raise ConfigError("volume-mib: must be greater than zero, as in 1024", exit_code=WRONG_USE)
     if flags.access_type not in ACCESS_TYPES:
@@ -92,8 +94,10 @@ COMMAND: Final[Command[ConformFlags]] = Command(
     ConformFlags,
     check=_check,
     epilog=_EXIT_CODES,
-    about="Tells whether a CSI driver keeps the rules of CSI, and what Kubernetes does where it does not: all that csi-sanity asks, "
-    "lost answers, calls at the same time, kill -9. The driver is a socket, a command with {socket} in it, or module:Class.",
+    about="Tells whether a CSI driver keeps the rules of CSI, and what Kubernetes does where it does not: all that "
+    "csi-sanity asks, "
+    "lost answers, calls at the same time, kill -9. The driver is a socket, a command with {socket} in it, or "
+    "module:Class.",
     example="mooring conform unix:///csi/csi.sock\nmooring conform './my-driver --endpoint unix://{socket}'",
 )
 
@@ -119,6 +123,8 @@ def _conform(flags: ConformFlags, words: Sequence[str]) -> int:
     if isinstance(form, ReferenceDriver):
         raise UsageError("name one driver: the name is empty")
     check_names(flags.only)
+    if isinstance(form, Socket) and flags.node_names != NODES:
+        raise ConfigError("node-name: this run has not started the driver, which is on one node", exit_code=WRONG_USE)
     is_elsewhere = isinstance(form, Socket)  # its mounts are made where it runs
     space = MountSpace() if is_elsewhere else enter_private_mounts()
     return asyncio.run(_session(flags, form, space))
@@ -160,20 +166,38 @@ async def _session(flags: ConformFlags, form: Form, space: MountSpace) -> int:
 
     report, output = Report(), flags.o or flags.output
     address = ""
-    with tempfile.TemporaryDirectory(prefix="conform-", ignore_cleanup_errors=True) as folder:
-        home = Path(folder)
+    home = Path(tempfile.mkdtemp(prefix="conform-"))
+    try:
         command = command_of(form)
         path = Path(form.path) if isinstance(form, Socket) else home / "csi.sock"
         address = f"unix://{path}" if isinstance(form, Socket) else ""  # a driver of this run's own ends with it
         await unless_stopped(_asked(flags, home, path, command, space, report))
+    finally:
+        _remove(home, space)
     forms: dict[str, Callable[[Report, str], str]] = {"text": as_text, "junit": as_junit, "tap": as_tap}
     forms["json"] = lambda one, by: as_json(as_values(one, by))
     sys.stdout.write(forms[output](report, address))
     return KEPT if report.is_good else BROKEN
 
 
+def _remove(home: Path, space: MountSpace) -> None:
+    """Removes the run's own folder. Where mounts are this process' own, those that the driver has left there go first;
+    nothing is removed through a mount, since a volume may be behind it.
+    """
+    from mooring.mounts.system import ToolFailed, run
+    from mooring.mounts.targets import mount_table, plain
+    from mooring.mounts.trees import remove_tree
+
+    with contextlib.suppress(ToolFailed, OSError):
+        for mount in reversed(mount_table().below(str(plain(home)))) if space.is_private else ():
+            run("umount", "--lazy", mount.point)
+        remove_tree(home)
+
+
 def command_of(form: Form) -> CommandLine | None:
-    """The command that runs the driver, None for one that runs already. A class is run as any program is: it can be killed."""
+    """The command that runs the driver, None for one that runs already. A class is run as any program is: it can be
+    killed.
+    """
     from mooring.csi.driver_form import SOCKET, CommandLine, PythonClass
 
     if isinstance(form, PythonClass):
@@ -203,7 +227,7 @@ async def _asked(
     from mooring.conform.runner import Result
     from mooring.conform.session import asking, judge, shares_mounts
 
-    clock = LoopClock()
+    clock, options = LoopClock(), _options(flags, home)  # before a driver is started
     progress = sys.stdout if (flags.o or flags.output) == "text" else sys.stderr
 
     def on_result(result: Result) -> None:
@@ -224,18 +248,18 @@ async def _asked(
         program = None
         if command is not None:
             if disk is not None:
+                stack.callback(disk.unmount)
                 disk.mount()
             log = Path(flags.driver_log) if flags.driver_log else home / "driver.log"
-            program = DriverProcess(command, path, NODE, log, patience_s=flags.connect_timeout_s, clock=clock)
+            node = flags.node_names[0]
+            program = DriverProcess(command, path, node, log, patience_s=flags.connect_timeout_s, clock=clock)
             stack.push_async_callback(program.close)
             await program.start()
             await program.serves()
         sees = shares_mounts(path) if command is None else space.can_mount
         try:
             asker = await stack.enter_async_context(
-                asking(
-                    path, _options(flags, home), clock, sees=sees, program=program, connect_s=flags.connect_timeout_s
-                )
+                asking(path, options, clock, sees=sees, program=program, connect_s=flags.connect_timeout_s)
             )
         except ConfigError as error:
             words = program.last_words() if program is not None else ""
@@ -251,10 +275,8 @@ def _make_log(path: str, command: CommandLine | None) -> None:
         raise ConfigError(
             "driver-log: this run has not started the driver, so it does not get its output", exit_code=WRONG_USE
         )
-    try:
+    with refused_as(f"driver-log: {path!r} can't be written", exit_code=WRONG_USE):
         Path(path).write_bytes(b"")
-    except OSError as error:
-        raise ConfigError(f"driver-log: {path!r} can't be written: {error.strerror}", exit_code=WRONG_USE) from None
 
 
 def _options(flags: ConformFlags, home: Path) -> Options:
@@ -273,12 +295,16 @@ def read_secrets(path: str) -> dict[str, dict[str, str]]:
     """The secrets of each call, by its method. Raises ConfigError, with no secret in it."""
     import yaml
 
+    from mooring.base.json_text import TooDeep
+    from mooring.base.yaml_text import from_yaml
     from mooring.conform.options import SECRETS
 
+    with refused_as(f"secrets-file: {path!r} can't be read", exit_code=WRONG_USE):
+        text = Path(path).read_text(encoding="utf-8")
     try:
-        found = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no YAML"
+        found = from_yaml(text) or {}
+    except (ValueError, yaml.YAMLError) as error:
+        reason = str(error) if isinstance(error, TooDeep) else "it is no YAML"  # yaml's words would repeat the line
         raise ConfigError(f"secrets-file: {path!r} can't be read: {reason}", exit_code=WRONG_USE) from None
     if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
         raise ConfigError(

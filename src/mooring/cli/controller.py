@@ -1,4 +1,6 @@
-"""`mooring controller`: several controllers in one process, with one connection to the driver, one cache for each kind, one log."""
+"""`mooring controller`: several controllers in one process, with one connection to the driver, one cache for each kind,
+one log.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ COMMAND: Final[Command[ProcessWideFlags]] = Command(
     removed=REMOVED,
     check=check,
     spellings=SPELLINGS,
-    about="Runs several controllers in one process: with one connection to the CSI driver, one cache for each kind of object, and one "
+    about="Runs several controllers in one process: with one connection to the CSI driver, one cache for each kind "
+    "of object, and one "
     "place for metrics and health. A flag that several of them have begins with the controller's name.",
-    example="mooring controller --enable=attacher,provisioner,resizer,snapshotter \\\n  --csi-address=/run/csi/socket --leader-election",
+    example="mooring controller --enable=attacher,provisioner,resizer,snapshotter \\\n  --csi-address=/run/csi/socket "
+    "--leader-election",
 )
 
 

@@ -1,7 +1,9 @@
-"""The flags of `mooring controller`: those of the process once, and those of each component under its own program's names.
+"""The flags of `mooring controller`: those of the process once, and those of each component under its own program's
+names.
 
-A component's flag keeps its name; where two components have one of the same name, or the name says nothing outside of its program, it
-has the component's before it: `--attacher-timeout`, `--provisioner-timeout`. A component's flags that do nothing are left out.
+A component's flag keeps its name; where two components have one of the same name, or the name says nothing outside of
+its program, it has the component's before it: `--attacher-timeout`, `--provisioner-timeout`. A component's flags that
+do nothing are left out.
 """
 
 from __future__ import annotations
@@ -78,8 +80,8 @@ def _nothing(_: Parsed[ManagerFlags]) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Component(Generic[F]):
-    """One controller that can be enabled. module: its own, loaded before anything runs. kept: flags of its own election that it has beside
-    the process'.
+    """One controller that can be enabled. module: its own, loaded before anything runs. kept: flags of its own election
+    that it has beside the process'.
     """
 
     name: str

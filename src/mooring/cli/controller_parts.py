@@ -1,4 +1,6 @@
-"""The works of `mooring controller`: each controller on a share of the same caches, under one Lease or under its own."""
+"""The works of `mooring controller`: each controller on a share of the same caches, under one Lease or under its
+own.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ Make = Callable[[Caches], Work]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ControllerPart:
-    """One controller. make: one for each term, on a share of the caches. lock_name, namespace: of its Lease, if it has one of its own."""
+    """One controller. make: one for each term, on a share of the caches. lock_name, namespace: of its Lease, if it has
+    one of its own.
+    """
 
     make: Make
     lock_name: str
@@ -71,7 +75,9 @@ class OneWork(Managers):
 
 
 class Together:
-    """name: of the program, and the beginning of its Lease's. Raises ConfigError for flags that a part can't use on this machine."""
+    """name: of the program, and the beginning of its Lease's. Raises ConfigError for flags that a part can't use on
+    this machine.
+    """
 
     def __init__(self, name: str, setup: Setup[ProcessWideFlags], machine: Machine) -> None:
         self._name, self._setup, self._machine = name, setup, machine
@@ -107,13 +113,11 @@ class Together:
             name=self._name,
             lock_prefix=f"{self._name}-",
             probe_timeout_s=max(one.probe_timeout_s for one in self._sidecars.values()),
-            any_name=all(one.any_name for one in self._sidecars.values()),
             log_length_max=self._setup.flags.max_grpc_log_length,
             as_kubectl=True,
             ask=self._ask,
             check_driver=self._check_driver,
             works=self._works_beside_driver,
-            found={name: one.found for name, one in self._sidecars.items()},
         )
 
     async def _ask(self, cluster: Cluster) -> None:
@@ -130,16 +134,12 @@ class Together:
 
     def works(self, runtime: Runtime) -> LeasedWorks:
         """Those of a process without a driver."""
-        return self._works(self._name, runtime, self._parts_without_driver(runtime, frozenset()))
+        return self._works(self._name, runtime, self._parts_without_driver(runtime))
 
     def _works_beside_driver(self, context: Context[ProcessWideFlags]) -> LeasedWorks:
-        from mooring.csi.driver_capabilities import capabilities_of
-
-        driver = capabilities_of(context.info)
-        own = frozenset({driver.name} if driver.publishes and ATTACHER in self._enabled else ())
         parts = {name: self._part_of(one, name, context) for name, one in self._sidecars.items()}
         return self._works(
-            f"{self._name}-{driver.name}", context.runtime, parts | self._parts_without_driver(context.runtime, own)
+            f"{self._name}-{context.info.name}", context.runtime, parts | self._parts_without_driver(context.runtime)
         )
 
     def _part_of(self, sidecar: Sidecar[Any], name: str, context: Context[ProcessWideFlags]) -> ControllerPart:
@@ -150,13 +150,12 @@ class Together:
 
         return ControllerPart(make, sidecar.lock_prefix + context.info.name, sidecar.starting)
 
-    def _parts_without_driver(self, runtime: Runtime, own_attachers: frozenset[str]) -> dict[str, ControllerPart]:
-        """own_attachers: the drivers whose attacher is a part of this process."""
+    def _parts_without_driver(self, runtime: Runtime) -> dict[str, ControllerPart]:
         found: dict[str, ControllerPart] = {}
         if ATTACHDETACH in self._enabled:
             setup = self._setup_of(ATTACHDETACH)
             found[ATTACHDETACH] = ControllerPart(
-                lambda caches: attachdetach.make_work(setup, runtime, caches, own_attachers),
+                lambda caches: attachdetach.make_work(setup, runtime, caches),
                 setup.flags.lock_name,
                 namespace=setup.flags.leader_election_namespace,
             )
@@ -199,8 +198,9 @@ def _leased_work(name: str, part: ControllerPart, caches: Caches) -> LeasedWork:
 
 
 def _one_ahead(make: Callable[[], Work]) -> Callable[[], Work]:
-    """The first work is made at once: what it has to load does not use up the time of a Lease, and shared caches know what to keep
-    before any of them works."""
+    """The first work is made at once: what it has to load does not use up the time of a Lease, and shared caches know
+    what to keep before any of them works.
+    """
     waiting = [make()]
     return lambda: waiting.pop() if waiting else make()
 

@@ -1,30 +1,25 @@
-"""`csi-attacher`: upstream's external-attacher by its name, its flags and its exit codes. `mooring attacher` is the same program."""
+"""`csi-attacher`: upstream's external-attacher by its name, its flags and its exit codes. `mooring attacher` is the
+same program.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flags import Parsed
+from mooring.base.flags import Former, Parsed
+from mooring.cli.border import entered
 from mooring.cli.limits import check_call_times, check_resync
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
-from mooring.cli.tables import REMOVED as KLOG_REMOVED
-from mooring.cli.tables import LogLengthFlags, SidecarFlags
+from mooring.cli.tables import REMOVED, LogLengthFlags, SidecarFlags
 from mooring.sidecars.attacher.options import AttacherOptions
 
 if TYPE_CHECKING:
     from mooring.cli.sidecar import Context, Sidecar, SidecarWork
-
-REMOVED: Final[Mapping[str, bool]] = {
-    "dummy": False,
-    "leader_election_type": True,
-    "leader_election_identity": True,
-}
-"""Former flags of external-attacher, and whether each needs a value."""
 
 _INT32_MAX: Final = 2**31 - 1
 _WORKERS_MAX: Final = 10_000
@@ -36,11 +31,13 @@ class AttacherFlags(AttacherOptions, LogLengthFlags, SidecarFlags):
 
 
 def main() -> int:
-    return run(sys.argv[1:], sys.argv[0])
+    return entered(sys.argv[0], lambda: run(sys.argv[1:], sys.argv[0]))
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
-    """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for --version."""
+    """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for
+    --version.
+    """
     return run_command(COMMAND, argv, prog, lambda setup: _serve(setup, machine or Machine()))
 
 
@@ -62,9 +59,10 @@ def check(parsed: Parsed[AttacherFlags]) -> None:
 
 COMMAND: Final[Command[AttacherFlags]] = Command(
     AttacherFlags,
-    removed={**KLOG_REMOVED, **REMOVED},
+    removed={**REMOVED, "dummy": Former(False)},
     check=check,
-    about="Attaches and detaches the volumes of one CSI driver, in the place of external-attacher: in a pod, beside the driver.",
+    about="Attaches and detaches the volumes of one CSI driver, in the place of external-attacher: in a pod, beside "
+    "the driver.",
     example="csi-attacher --csi-address=/run/csi/socket --leader-election \\\n  --http-endpoint=:8080",
     drop_in=True,
 )
@@ -91,20 +89,10 @@ def sidecar(setup: Setup[AttacherFlags]) -> Sidecar[AttacherFlags]:
 
 
 def _attacher(context: Context[AttacherFlags]) -> SidecarWork:
-    """Upstream's manifest gives no right to events: one is refused then, as all of the Go attacher's are, and the others are logged."""
-    from mooring.control.events import EventRecorder
     from mooring.sidecars.attacher.controller import Attacher
 
-    runtime, component = context.runtime, f"external-attacher {context.info.name}"
-    events = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness, rests=True)
-    return Attacher(
-        runtime,
-        context.driver,
-        context.info,
-        context.setup.options(AttacherOptions),
-        events=events,
-        caches=context.caches,
-    )
+    options = context.setup.options(AttacherOptions)
+    return Attacher(context.runtime, context.driver, context.info, options, caches=context.caches)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""`csi-provisioner`: external-provisioner by its name, its flags and its exit codes. `mooring provisioner` is the same program."""
+"""`csi-provisioner`: external-provisioner by its name, its flags and its exit codes. `mooring provisioner` is the same
+program.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, STRING
+from mooring.base.flagkinds import BOOL, FILE, STRING
 from mooring.base.flags import Parsed, Section, Spellings, flag
 from mooring.cli import election
 from mooring.cli.attributes_classes import is_without_classes
+from mooring.cli.border import entered
 from mooring.cli.election import namespace_of_pod
 from mooring.cli.limits import check_call_times, check_not_negative, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
@@ -27,7 +30,9 @@ SPELLINGS: Final[Spellings] = {
     "capacity-controller-deployment-mode": {"central": "--enable-capacity"},
     "enable-capacity": {"central": "--enable-capacity", "immediate-binding": "--capacity-for-immediate-binding"},
 }
-"""Flags of external-provisioner before 3.0, whose README still has them. Differs from external-provisioner 6.3, which refuses them."""
+"""Flags of external-provisioner before 3.0, whose README still has them. Differs from external-provisioner 6.3,
+which refuses them.
+"""
 
 _LIMITS: Final = frozenset({"kube-api-capacity-qps", "kube-api-capacity-burst"})
 _UUID_LENGTH_MAX: Final = 32
@@ -40,7 +45,7 @@ class ProvisionerFlags(Rules, NodeOptions, CapacityOptions, ProvisionerOptions, 
     node_name: str = ""
     namespace: str = ""
     kubeconfig: str = flag(
-        "kubeconfig", STRING, "", "Path to the kubeconfig file; $KUBECONFIG takes precedence. Neither: the pod's own."
+        "kubeconfig", FILE, "", "Path to the kubeconfig file; $KUBECONFIG takes precedence. Neither: the pod's own."
     )
     master: str = flag("master", STRING, "", "URL of the API server, in place of the one that the kubeconfig names.")
     enable_capacity: bool = flag(
@@ -65,11 +70,13 @@ class ProvisionerFlags(Rules, NodeOptions, CapacityOptions, ProvisionerOptions, 
 
 
 def main() -> int:
-    return run(sys.argv[1:], sys.argv[0])
+    return entered(sys.argv[0], lambda: run(sys.argv[1:], sys.argv[0]))
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
-    """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for --version."""
+    """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for
+    --version.
+    """
     around = machine or Machine()
     command = dataclasses.replace(COMMAND, check_first=lambda parsed: _check_node(parsed.flags, around))
     return run_command(command, argv, prog, lambda setup: _serve(setup, around))
@@ -112,7 +119,8 @@ COMMAND: Final[Command[ProvisionerFlags]] = Command(
     removed=REMOVED,
     check=check,
     spellings=SPELLINGS,
-    about="Makes and deletes the volumes of one CSI driver, in the place of external-provisioner: in a pod, beside the driver.",
+    about="Makes and deletes the volumes of one CSI driver, in the place of external-provisioner: in a pod, beside "
+    "the driver.",
     example="csi-provisioner --csi-address=/run/csi/socket --leader-election \\\n  --http-endpoint=:8080",
     drop_in=True,
 )
@@ -149,14 +157,13 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
         server=setup.flags.master,
         make_work=lambda context: _provisioner(context, given, found),
         ask=ask,
-        found=found,
     )
 
 
 def _provisioner(
     context: Context[ProvisionerFlags], given: ProvisionerOptions, found: Mapping[str, Any]
 ) -> SidecarWork:
-    """found: as of the Sidecar."""
+    """found: what the machine says, and what was asked before the driver was connected, by names of their own."""
     from mooring.control.events import EventRecorder
     from mooring.sidecars.provisioner.controller import Provisioner
     from mooring.sidecars.provisioner.intents.journal import Journal, JournalMetrics

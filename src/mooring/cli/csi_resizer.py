@@ -11,6 +11,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import STRING
 from mooring.base.flags import Parsed, flag
 from mooring.cli.attributes_classes import is_without_classes
+from mooring.cli.border import entered
 from mooring.cli.limits import check_call_times, check_resync, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
@@ -30,11 +31,13 @@ class ResizerFlags(ResizerOptions, LogLengthFlags, SidecarFlags):
 
 
 def main() -> int:
-    return run(sys.argv[1:], sys.argv[0])
+    return entered(sys.argv[0], lambda: run(sys.argv[1:], sys.argv[0]))
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
-    """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for --version."""
+    """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for
+    --version.
+    """
     return run_command(COMMAND, argv, prog, lambda setup: _serve(setup, machine or Machine()))
 
 
@@ -51,7 +54,8 @@ COMMAND: Final[Command[ResizerFlags]] = Command(
     ResizerFlags,
     removed=REMOVED,
     check=check,
-    about="Grows the volumes of one CSI driver and changes their class, in the place of external-resizer: in a pod, beside the driver.",
+    about="Grows the volumes of one CSI driver and changes their class, in the place of external-resizer: in a pod, "
+    "beside the driver.",
     example="csi-resizer --csi-address=/run/csi/socket --leader-election \\\n  --http-endpoint=:8080",
     drop_in=True,
 )
@@ -80,20 +84,20 @@ def sidecar(setup: Setup[ResizerFlags]) -> Sidecar[ResizerFlags]:
         starting="Starting external resizer",
         lock_prefix="external-resizer-",
         probe_timeout_s=setup.flags.timeout_s,
-        any_name=True,
         log_length_max=setup.flags.max_grpc_log_length,
         server=setup.flags.master,
         make_work=lambda context: _resizer(context, options, has_classes=found["classes"], on_node=found["on_node"]),
         ask=ask,
         check_driver=check_driver,
-        found=found,
     )
 
 
 async def expands_on_node(driver: Driver, info: DriverInfo, timeout_s: float) -> bool:
-    """True for a driver that grows volumes on their nodes alone. Raises ConfigError for one that gives a resizer no work, DriverError."""
+    """True for a driver that grows volumes on their nodes alone. Raises ConfigError for one that gives a resizer no
+    work, DriverError.
+    """
     from mooring.csi.driver_capabilities import capabilities_of
-    from mooring.sidecars.resizer.node_growth import grows_on_nodes
+    from mooring.sidecars.resizer.controller import grows_on_nodes
 
     capabilities = capabilities_of(info)
     if not capabilities.has_controller:

@@ -1,4 +1,6 @@
-"""`csi-snapshotter`: upstream's sidecar by its name, its flags and its exit codes. `mooring snapshotter` is the same program."""
+"""`csi-snapshotter`: upstream's sidecar by its name, its flags and its exit codes. `mooring snapshotter` is the same
+program.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL
 from mooring.base.flags import Parsed, flag
+from mooring.cli.border import entered
 from mooring.cli.limits import check_call_times, check_resync, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
-from mooring.cli.tables import REMOVED, SidecarFlags
+from mooring.cli.tables import REMOVED_OF_SNAPSHOTS, SidecarFlags
 from mooring.sidecars.snapshotter.options import SnapshotterOptions
 
 if TYPE_CHECKING:
@@ -32,11 +35,13 @@ class SnapshotterFlags(SnapshotterOptions, SidecarFlags):
 
 
 def main() -> int:
-    return run(sys.argv[1:], sys.argv[0])
+    return entered(sys.argv[0], lambda: run(sys.argv[1:], sys.argv[0]))
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
-    """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for --version."""
+    """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for
+    --version.
+    """
     return run_command(COMMAND, argv, prog, lambda setup: _serve(setup, machine or Machine()))
 
 
@@ -61,9 +66,10 @@ def check(parsed: Parsed[SnapshotterFlags]) -> None:
 
 COMMAND: Final[Command[SnapshotterFlags]] = Command(
     SnapshotterFlags,
-    removed=REMOVED,
+    removed=REMOVED_OF_SNAPSHOTS,
     check=check,
-    about="Makes and deletes the snapshots of one CSI driver, in the place of upstream's csi-snapshotter: in a pod, beside the driver.",
+    about="Makes and deletes the snapshots of one CSI driver, in the place of upstream's csi-snapshotter: in a pod, "
+    "beside the driver.",
     example="csi-snapshotter --csi-address=/run/csi/socket --leader-election \\\n  --http-endpoint=:8080",
     drop_in=True,
 )
@@ -85,7 +91,6 @@ def sidecar(setup: Setup[SnapshotterFlags], machine: Machine) -> Sidecar[Snapsho
         starting="Starting CSI snapshotter",
         lock_prefix="external-snapshotter-leader-",
         probe_timeout_s=setup.flags.timeout_s,
-        any_name=True,
         make_work=lambda context: _snapshotter(context, given),
         check_driver=check_driver,
     )

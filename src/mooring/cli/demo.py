@@ -25,8 +25,10 @@ class DemoFlags(ProcessFlags):
 
 COMMAND: Final[Command[DemoFlags]] = Command(
     DemoFlags,
-    about="Takes a volume through its life, step by step, on an API server, a driver and two nodes of its own: it is created, bound, "
-    "mounted for pods on both nodes, freed from a dead node, grown, snapshotted, restored and deleted. Nothing is left behind.",
+    about="Takes a volume through its life, step by step, on an API server, a driver and two nodes of its own: it is "
+    "created, bound, "
+    "mounted for pods on both nodes, freed from a dead node, grown, snapshotted, restored and deleted. Nothing "
+    "is left behind.",
     example="mooring demo",
 )
 
@@ -53,8 +55,12 @@ async def _demo(flags: DemoFlags, prog: str, space: MountSpace) -> int:
     from mooring.dev.screen import PlainScreen, screen_for
     from mooring.dev.story import Story
 
-    def when_gone() -> None:
-        say_gone(prog, "the exit code tells how it ends")
+    lost = False
+
+    def when_gone(error: OSError) -> None:
+        nonlocal lost
+        lost = not isinstance(error, BrokenPipeError)  # whoever closes a pipe has seen enough
+        say_gone(prog, error, "the exit code tells how it ends")
 
     clock = SharedClock()  # a thread tells of a driver that holds the loop
     with PlainScreen(sys.stdout, when_gone) if flags.plain else screen_for(sys.stdout, when_gone) as screen:
@@ -68,4 +74,4 @@ async def _demo(flags: DemoFlags, prog: str, space: MountSpace) -> int:
         if not finished:
             story.failed("interrupted")
             return INTERRUPTED
-    return 0
+    return 1 if lost else 0

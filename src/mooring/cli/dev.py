@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, INT, NAMES, STRING
+from mooring.base.flagkinds import BOOL, FILE, INT, NAMES, STRING
 from mooring.base.flags import Parsed, flag, options_from
 from mooring.base.units import format_duration
 from mooring.cli import dev_power
@@ -29,10 +29,8 @@ from mooring.cli.tables import ProcessFlags
 from mooring.dev.options import DevChoices, DevOptions, Patience
 
 if TYPE_CHECKING:
-    from mooring.base.clock import Clock, LoopClock
+    from mooring.base.clock import LoopClock
     from mooring.base.ending import Ending
-    from mooring.base.randomness import Random
-    from mooring.dev.browser.shown import Browser
     from mooring.dev.plane import Plane
     from mooring.mounts.namespace import MountSpace
 
@@ -43,7 +41,9 @@ ZONE: Final = "topology.kubernetes.io/zone"
 
 @contextlib.contextmanager
 def on_enter(terminal: TextIO | None, act: Callable[[], None]) -> Iterator[bool]:
-    """Calls act at each Enter. Gives False without a terminal, or in its background, where reading would stop the process (SIGTTIN)."""
+    """Calls act at each Enter. Gives False without a terminal, or in its background, where reading would stop the
+    process (SIGTTIN).
+    """
     from mooring.dev.screen import is_in_front
 
     if terminal is None or not terminal.isatty() or not is_in_front(terminal.fileno()):
@@ -78,7 +78,8 @@ class DevFlags(DevChoices, Patience, ProcessFlags):
         "driver",
         STRING,
         "",
-        "Your own driver: module:Class, a command with {socket} in it (and {node}), or unix:///path/of.sock. Empty: the reference driver.",
+        "Your own driver: module:Class, a command with {socket} in it (and {node}), or unix:///path/of.sock. "
+        "Empty: the reference driver.",
     )
     options: Mapping[str, str] = flag(
         "option",
@@ -94,7 +95,8 @@ class DevFlags(DevChoices, Patience, ProcessFlags):
         "zones",
         INT,
         0,
-        "Spread the nodes over so many zones, zone-1 and so on, as --topology with topology.kubernetes.io/zone. 0: none.",
+        "Spread the nodes over so many zones, zone-1 and so on, as --topology with "
+        "topology.kubernetes.io/zone. 0: none.",
     )
     node_ids: tuple[str, ...] = flag(
         "node-id", NAMES, (), "A node to make, by its name; may be given more than once, in place of --nodes."
@@ -108,7 +110,7 @@ class DevFlags(DevChoices, Patience, ProcessFlags):
     )
     faults: str = flag(
         "faults",
-        STRING,
+        FILE,
         "",
         "A script of faults between the driver and its callers, in YAML, as mooring proxy takes it: docs/proxy.md.",
     )
@@ -122,7 +124,8 @@ class DevFlags(DevChoices, Patience, ProcessFlags):
         "browser",
         BOOL,
         False,
-        "Serve a page on loopback that shows nodes, volumes and calls, makes faults, kills nodes, and speeds up time; print its address.",
+        "Serve a page on loopback that shows nodes, volumes and calls, makes faults, kills nodes, and speeds "
+        "up time; print its address.",
     )
 
 
@@ -178,7 +181,8 @@ NODES_MAX: Final = 100
 COMMAND: Final[Command[DevFlags]] = Command(
     DevFlags,
     check=_check,
-    about="Runs a control plane with a driver and the agents of some nodes on this machine, until Ctrl-C, and shows calls and writes. "
+    about="Runs a control plane with a driver and the agents of some nodes on this machine, until Ctrl-C, and shows "
+    "calls and writes. "
     "Pods get their volumes mounted; nothing runs in them. Nodes die and come back on demand.",
     example="mooring dev --nodes 3 --zones 2\nmooring dev --driver './my-driver --endpoint unix://{socket}'",
     epilog="\nIn another terminal, with commands of their own (--help lists their flags):\n"
@@ -256,9 +260,11 @@ def _begin(flags: DevFlags) -> MountSpace:
     check_server_parts()
     from mooring.base.ownership import own_folder
     from mooring.csi.driver_form import Socket, parse_form
+    from mooring.dev.folder import check_length
     from mooring.mounts.namespace import MountSpace, enter_private_mounts
 
     if flags.state:
+        check_length(Path(flags.state), len(_nodes(flags)))  # before the folder is made
         own_folder(Path(flags.state))
     is_elsewhere = isinstance(
         parse_form(flags.driver), Socket
@@ -309,33 +315,36 @@ def _clock(flags: DevFlags) -> LoopClock:
 
 async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) -> int:
     from mooring.base.clock import SharedClock
+    from mooring.base.metrics import Metrics
     from mooring.base.randomness import Random
+    from mooring.control.runtime import Runtime
+    from mooring.dev.browser.feed import Feed
+    from mooring.dev.browser.shown import in_browser
     from mooring.dev.getting_started import Commands
-    from mooring.dev.live.view import view_for
+    from mooring.dev.live.model import Model
+    from mooring.dev.live.view import screen_and_view
+    from mooring.dev.live.watching import viewed
     from mooring.dev.output import passed_on, settle
     from mooring.dev.run import run_dev
     from mooring.dev.story import Story
 
     clock, randomness = _clock(flags), Random()
-    browser = _browser(flags, clock, randomness)
+    feed = Feed(clock) if flags.browser else None
     with passed_on(sys.stdout) as stream, ending.at_last(lambda: settle(stream)):
-        view = view_for(
-            stream,
-            sys.stdin,
-            lambda: say_gone(prog, "it goes on until Ctrl-C"),
-            clock,
-            randomness,
-            plain=_is_plain(flags),
+        terminal, view = screen_and_view(
+            stream, sys.stdin, lambda error: say_gone(prog, error, "it goes on until Ctrl-C"), plain=_is_plain(flags)
         )
-        with view.screen as screen, ending.at_last(screen.leave):
-            listener = view.model if browser is None else browser.listener(view.model)
+        viewers = [one for one in (view, feed) if one is not None]
+        with terminal as screen, ending.at_last(screen.leave):
+            model = Model(*(viewer.changed for viewer in viewers))
             # Told of by threads, too: where the event loop is held.
-            story = Story(screen if browser is None else browser.screen(screen), SharedClock(), listener)
+            story = Story(screen, SharedClock(), model if viewers else None, None if feed is None else feed.add)
 
             @contextlib.asynccontextmanager
             async def shown(plane: Plane) -> AsyncGenerator[None, None]:
-                page = contextlib.nullcontext() if browser is None else browser.of(plane, options.patience, story)
-                async with view.of(plane.cluster, snapshots=plane.extras.snapshots), page:
+                served = contextlib.nullcontext() if feed is None else in_browser(feed, plane, options.patience, story)
+                runtime = Runtime(plane.cluster, clock, randomness, Metrics())
+                async with viewed(viewers, model, runtime, snapshots=plane.extras.snapshots), served:
                     yield
 
             options = _options(flags)
@@ -352,11 +361,3 @@ async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) ->
                     view=shown,
                 )
     return 0
-
-
-def _browser(flags: DevFlags, clock: Clock, randomness: Random) -> Browser | None:
-    if not flags.browser:
-        return None
-    from mooring.dev.browser.shown import Browser
-
-    return Browser(clock, randomness)

@@ -1,4 +1,6 @@
-"""`mooring dev kill-node` and `revive-node`: a node of a `mooring dev` in another terminal loses its power, and gets it back."""
+"""`mooring dev kill-node` and `revive-node`: a node of a `mooring dev` in another terminal loses its power, and gets it
+back.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import STRING
+from mooring.base.flagkinds import FOLDER
 from mooring.base.flags import UsageError, flag
 from mooring.base.text import visible_lines
 from mooring.cli.people import run_for_people, words_and_flags
@@ -23,9 +25,10 @@ from mooring.cli.tables import ProcessFlags
 class PowerFlags(ProcessFlags):
     state: str = flag(
         "state",
-        STRING,
+        FOLDER,
         "",
-        "The folder of that mooring dev. Empty: that of $KUBECONFIG, else of the only one that runs without a folder of its own.",
+        "The folder of that mooring dev. Empty: that of $KUBECONFIG, else of the only one that runs without a "
+        "folder of its own.",
     )
 
 
@@ -34,7 +37,8 @@ REVIVE: Final = "revive-node"
 COMMANDS: Final[dict[str, Command[PowerFlags]]] = {
     KILL: Command(
         PowerFlags,
-        about="Cuts the power of a NODE of a mooring dev that runs in another terminal: its agent and its driver end at once, and its "
+        about="Cuts the power of a NODE of a mooring dev that runs in another terminal: its agent and its driver end "
+        "at once, and its "
         "mounts are gone. All else follows by rule, as in a cluster.",
         example="mooring dev kill-node n2",
     ),
@@ -58,11 +62,11 @@ def _turn(word: str, words: Sequence[str], flags: PowerFlags) -> int:
 
     if len(words) != 1:
         raise UsageError("give one NODE, as in n2")
-    sys.stdout.write(visible_lines(ask(_folder(flags.state), OFF if word == KILL else ON, words[0])) + "\n")
+    sys.stdout.write(visible_lines(ask(folder_of_dev(flags.state), OFF if word == KILL else ON, words[0])) + "\n")
     return 0
 
 
-def _folder(state: str) -> Path:
+def folder_of_dev(state: str = "") -> Path:
     """The folder of the `mooring dev` that the person means. Raises ConfigError."""
     from mooring.dev.folder import PREFIX
     from mooring.dev.power import is_answering
@@ -74,11 +78,9 @@ def _folder(state: str) -> Path:
         return known
     found = sorted(folder for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*") if is_answering(folder))
     if not found:
-        raise ConfigError(
-            "no mooring dev is found: set KUBECONFIG as its start says, or give its folder, as in --state DIR"
-        )
+        raise ConfigError("no mooring dev is found: set KUBECONFIG as its start says")
     if len(found) > 1:
         raise ConfigError(
-            f"several mooring dev run here: give the folder of one with --state: {', '.join(map(str, found))}"
+            f"several mooring dev run here: set KUBECONFIG as the start of one says: {', '.join(map(str, found))}"
         )
     return found[0]

@@ -1,4 +1,5 @@
-"""`mooring doctor`: what is wrong with the set-up of CSI drivers, in a cluster or in the files of a release. Reads only.
+"""`mooring doctor`: what is wrong with the set-up of CSI drivers, in a cluster or in the files of a release. Reads
+only.
 
 | exit code | when |
 |---|---|
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
-from mooring.base.flagkinds import NAMES, word_of
+from mooring.base.flagkinds import FILES, word_of
 from mooring.base.flags import Parsed, flag
 from mooring.cli.people import answer_of, check_output, run_for_people, width_of
 from mooring.cli.process import Command, Machine
@@ -39,7 +40,7 @@ no object that it knows.
 class DoctorFlags(AsKubectlFlags, ProcessFlags):
     f: tuple[str, ...] = flag(
         "f",
-        NAMES,
+        FILES,
         (),
         "Files or folders of a release, to judge in place of a cluster, with commas between; - is stdin.",
     )
@@ -55,7 +56,8 @@ COMMAND: Final[Command[DoctorFlags]] = Command(
     DoctorFlags,
     check=_check,
     epilog=_EXIT_CODES,
-    about="Looks for what is wrong with the set-up of CSI drivers, before a user meets it: rights, snapshots, classes, leaders, nodes. "
+    about="Looks for what is wrong with the set-up of CSI drivers, before a user meets it: rights, snapshots, "
+    "classes, leaders, nodes. "
     "Each finding has the line to change. Reads only, on any cluster; with -f the files of a release.",
     example="mooring doctor -f deploy/",
 )
@@ -73,7 +75,9 @@ def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
 
 
 def of_files(paths: Sequence[str], stdin: TextIO) -> Inventory:
-    """Leases in files are of no time: at the beginning of all, each of them is renewed. Raises ConfigError."""
+    """Leases in files are of no time: at the beginning of all, each of them is renewed. Raises ConfigError, also where
+    nothing could be read.
+    """
     from mooring.inspect.doctor.files import Files
     from mooring.inspect.doctor.inventory import Inventory
 
@@ -81,6 +85,8 @@ def of_files(paths: Sequence[str], stdin: TextIO) -> Inventory:
     files = Files(inventory, stdin.read() if "-" in paths else "")
     for path in paths:
         files.read(path)
+    if inventory.unread and not inventory.count():
+        raise inventory.unread[0]
     return inventory
 
 
@@ -97,7 +103,9 @@ async def _on_the_network(flags: DoctorFlags, machine: Machine) -> int:
 
 
 async def look(flags: DoctorFlags, cluster: Cluster, metadata: Cluster, now_s: float, stdout: TextIO) -> int:
-    """metadata: the same cluster, asked for metadata alone. Gives the exit code. Raises ApiError for a server that does not answer."""
+    """metadata: the same cluster, asked for metadata alone. Gives the exit code. Raises ApiError for a server that does
+    not answer.
+    """
     from mooring.inspect.doctor.cluster import read_cluster
     from mooring.inspect.doctor.inventory import Inventory
 

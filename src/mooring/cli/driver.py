@@ -1,6 +1,7 @@
-"""`mooring driver`: the reference driver as a process of its own, for any sidecar; and the commands for a driver of one's own.
+"""`mooring driver`: the reference driver as a process of its own, for any sidecar; and the commands for a driver of
+one's own.
 
-`mooring driver new NAME` makes a folder with a driver to begin with, and tests that pass.
+`mooring driver new NAME` makes a folder with a driver to begin with, tests that pass, and what CI and a cluster need.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.resources
-import json
 import keyword
 import re
 import shlex
@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import STRING
+from mooring.base.flagkinds import FOLDER, STRING, word_of
 from mooring.base.flags import Parsed, UsageError, flag
+from mooring.base.folders import refusal
+from mooring.base.json_text import from_json
 from mooring.cli import driver_run, hostpath
 from mooring.cli.people import run_for_people
 from mooring.cli.process import Command
@@ -30,17 +32,27 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,40}")
 _DRIVER_NAME: Final = re.compile(r"[A-Za-z]([A-Za-z0-9.-]{0,61}[A-Za-z])?")
 """csi-sanity wants letters at both ends."""
 
-_FILES: Final[Mapping[str, str]] = {
-    "driver.py": "driver.py",
-    "test_driver.py.txt": "test_driver.py",
-    "README.md.txt": "README.md",
-    "pyproject.toml.txt": "pyproject.toml",
+PYTHON, GO = "python", "go"
+_FILES: Final[Mapping[str, Mapping[str, str]]] = {
+    PYTHON: {
+        "driver.py": "driver.py",
+        "test_driver.py": "test_driver.py.txt",
+        "README.md": "README.md.txt",
+        "pyproject.toml": "pyproject.toml.txt",
+        "Makefile": "Makefile.txt",
+        "Containerfile": "Containerfile.txt",
+        "values.yaml": "values.yaml.txt",
+        ".gitignore": "gitignore.txt",
+        ".github/workflows/driver.yaml": "workflow.yaml.txt",
+    },
+    GO: {"values.yaml": "go/values.yaml.txt", ".github/workflows/conform.yaml": "go/workflow.yaml.txt"},
 }
+"""The driver's language → the files that it gets, and where the skeleton has them."""
 
 USAGE: Final = """\
 usage: mooring driver hostpath [flags]          the reference driver
        mooring driver run MODULE:CLASS [flags]  a driver of your own
-       mooring driver new NAME [flags]          begin one: a folder with tests
+       mooring driver new NAME [flags]          begin one, with tests and CI
 mooring driver hostpath --help lists the flags of the first, and so on
 """
 
@@ -50,7 +62,16 @@ class NewFlags(ProcessFlags):
     """The flags of `mooring driver new`."""
 
     folder: str = flag(
-        "folder", STRING, "", "Where to put it: a folder that is not there yet, or empty. Empty: the name."
+        "folder",
+        FOLDER,
+        "",
+        "Where to put it: a folder that is not there yet, or empty; for a driver in Go, its project. Empty: the name.",
+    )
+    language: str = flag(
+        "language",
+        word_of(*_FILES),
+        PYTHON,
+        "python, or go: then only what CI and the chart need is written, beside what is there.",
     )
     driver_name: str = flag("driver-name", STRING, "", "The driver's name, in domain form. Empty: NAME.example.com.")
 
@@ -62,6 +83,8 @@ def _new(argv: Sequence[str], prog: str) -> int:
 
 
 def _check(parsed: Parsed[NewFlags]) -> None:
+    if (language := parsed.flags.language) not in _FILES:
+        raise ConfigError(f"language: must be {' or '.join(_FILES)}, got {language!r}")
     name = parsed.flags.driver_name
     if name and not _DRIVER_NAME.fullmatch(name):
         raise ConfigError(
@@ -72,8 +95,10 @@ def _check(parsed: Parsed[NewFlags]) -> None:
 _NEW: Final[Command[NewFlags]] = Command(
     NewFlags,
     check=_check,
-    about="Begins a CSI driver in Python: a folder with a driver that works, and tests that pass, csi-sanity among them.",
-    example="mooring driver new shelf --driver-name shelf.example.com",
+    about="Begins a CSI driver in Python: a folder with a driver that works, and tests that pass, csi-sanity among "
+    "them, a Makefile, a Containerfile, a step for CI, and values for Mooring's chart.",
+    example="mooring driver new shelf --driver-name shelf.example.com\n"
+    "mooring driver new shelf --language go --folder .",
 )
 
 
@@ -83,16 +108,26 @@ def _write(flags: NewFlags, name: str = "") -> int:
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UsageError(f"{name!r} is no name for a driver: give letters, digits, - and _, a letter first")
     folder = Path(flags.folder or name)
-    texts = _texts(name, flags.driver_name or f"{name.lower().replace('_', '-')}.example.com")
+    texts = _texts(name, flags.driver_name or f"{name.lower().replace('_', '-')}.example.com", flags.language)
     try:
-        if folder.exists() and any(folder.iterdir()):
+        if flags.language == PYTHON and folder.exists() and any(folder.iterdir()):
             raise ConfigError(f"{str(folder)!r} is there, and not empty: give another folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, text in texts.items():
-            (folder / file).write_text(text, encoding="utf-8")
+        if there := next((folder / file for file in texts if (folder / file).exists()), None):
+            raise ConfigError(f"{str(there)!r} is there already: move it away, or give another folder")
+        made: list[Path] = []
+        try:
+            for path, text in ((folder / file, text) for file, text in texts.items()):
+                made += reversed([one for one in (path, *path.parents) if not one.exists()])
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+        except OSError:  # no half of a driver is left
+            for one in reversed(made):
+                with contextlib.suppress(OSError):
+                    one.rmdir() if one.is_dir() else one.unlink()
+            raise
     except OSError as error:
-        raise ConfigError(f"folder {str(folder)!r} can't be used: {error.strerror}") from None
-    sys.stdout.write(_next_steps(folder, class_name(name)))
+        raise refusal(folder, error, "folder") from None
+    sys.stdout.write(_next_steps(folder, name, flags.language))
     return 0
 
 
@@ -101,10 +136,10 @@ def class_name(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in re.split("[-_]", name))
 
 
-def _texts(name: str, driver_name: str) -> dict[str, str]:
+def _texts(name: str, driver_name: str, language: str) -> dict[str, str]:
     """The files of a new driver, by their names."""
     skeleton = importlib.resources.files("mooring.driver") / "skeleton"
-    texts = {file: (skeleton / source).read_text(encoding="utf-8") for source, file in _FILES.items()}
+    texts = {file: (skeleton / source).read_text(encoding="utf-8") for file, source in _FILES[language].items()}
     pairs = {"skeleton.example.com": driver_name, "Skeleton": class_name(name), "skeleton": name}
     pairs |= {"REQUIREMENT": requirement(), "DEVELOPMENT": requirement("[server,ui]")}
     pattern = re.compile("|".join(map(re.escape, pairs)))
@@ -112,12 +147,13 @@ def _texts(name: str, driver_name: str) -> dict[str, str]:
 
 
 def requirement(extras: str = "") -> str:
-    """The requirement by which a project finds this Mooring: the place from which it was installed, since no index may have it. Source: PEP
-    610, PEP 508."""
+    """The requirement by which a project finds this Mooring: the place from which it was installed, since no index may
+    have it. Source: PEP 610, PEP 508.
+    """
     from importlib import metadata  # (20 ms that nobody else needs)
 
     with contextlib.suppress(metadata.PackageNotFoundError, ValueError, KeyError):
-        origin = json.loads(metadata.distribution("mooring").read_text("direct_url.json") or "{}")
+        origin = from_json(metadata.distribution("mooring").read_text("direct_url.json") or "{}")
         if "vcs_info" in origin:
             return f"mooring{extras} @ {origin['vcs_info']['vcs']}+{origin['url']}@{origin['vcs_info']['commit_id']}"
         if "url" in origin:
@@ -125,13 +161,19 @@ def requirement(extras: str = "") -> str:
     return f"mooring{extras}"
 
 
-def _next_steps(folder: Path, driver: str) -> str:
+def _next_steps(folder: Path, name: str, language: str) -> str:
     at = _way(Path(sys.argv[0]).absolute())
+    if language == GO:
+        return (
+            f"{folder}: values for Mooring's chart, and a workflow that runs conform. Next:\n"
+            f"  {at}mooring conform './{name} --endpoint=unix://{{socket}} --node-id={{node}}'\n"
+            f"Both files have the flags of a driver, which may not be those of yours.\n"
+        )
     return (
         f"{folder}: a driver whose volumes are folders, and its tests. Next:\n"
         f"  cd {shlex.quote(str(folder))}\n"
         f"  {at}pytest\n"
-        f"  {at}mooring dev --driver driver:{driver} --option folder=/tmp/volumes\n"
+        f"  {at}mooring dev --driver driver:{class_name(name)} --option folder=/tmp/volumes\n"
         f"Its README.md says what comes then.\n"
     )
 

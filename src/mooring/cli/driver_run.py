@@ -1,4 +1,6 @@
-"""`mooring driver run module:Class`: a driver of one's own with its registrar and its liveness probe, in one process."""
+"""`mooring driver run module:Class`: a driver of one's own with its registrar and its liveness probe, in one
+process.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from mooring.base.backoff import BackOff
 from mooring.base.clock import LoopClock
 from mooring.base.diagnostics import HEALTHZ, READYZ, Diagnostics, Reply, split_address
 from mooring.base.errors import ConfigError, first_of
-from mooring.base.flagkinds import BOOL, DURATION, STRING, FlagKind
+from mooring.base.flagkinds import BOOL, DURATION, FOLDER, SOCKET, STRING, FlagKind
 from mooring.base.flags import Parsed, Section, UsageError, flag
 from mooring.base.log import logger
 from mooring.base.logform import Lines
@@ -26,7 +28,7 @@ from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
 if TYPE_CHECKING:
-    from mooring.csi.book.rule import Breach
+    from mooring.conform.book.rule import Breach
     from mooring.driver.sdk import Plugin
     from mooring.sidecars.registrar.registrar import Registrar
 
@@ -34,6 +36,7 @@ _log = logger(__name__)
 
 _AGAIN: Final = BackOff(1.0, 60.0)
 _TICK_S: Final = 1.0
+_LOOK_S: Final = 2.0
 
 
 def _read_option(text: str) -> dict[str, str]:
@@ -69,7 +72,7 @@ class RunFlags(ProcessFlags):
     """The flags of `mooring driver run`; those of registrar and probe have the names that they have there."""
 
     endpoint: str = flag(
-        "endpoint", STRING, "", "The unix socket to serve on, as in unix:///csi/csi.sock. Empty: $CSI_ENDPOINT."
+        "endpoint", SOCKET, "", "The unix socket to serve on, as in unix:///csi/csi.sock. Empty: $CSI_ENDPOINT."
     )
     options: Mapping[str, str] = flag(
         "option",
@@ -80,7 +83,7 @@ class RunFlags(ProcessFlags):
     )
     plugin_registration_path: str = flag(
         "plugin-registration-path",
-        STRING,
+        FOLDER,
         "",
         "The kubelet's folder plugins_registry, as it is mounted here. Empty: the driver is not registered.",
     )
@@ -94,7 +97,8 @@ class RunFlags(ProcessFlags):
         "socket-mode",
         MODE,
         0o600,
-        "The mode of the endpoint's file, which says who may connect: 0660 lets the group of its folder in, for another user's sidecars.",
+        "The mode of the endpoint's file, which says who may connect: 0660 lets the group of its folder in, "
+        "for another user's sidecars.",
     )
     rules: bool = flag(
         "rules",
@@ -107,7 +111,8 @@ class RunFlags(ProcessFlags):
         "http-endpoint",
         STRING,
         "",
-        "Where /healthz (the driver's Probe) and /readyz (the kubelet has registered it) are served, as in :9808. Empty: nowhere.",
+        "Where /healthz (the driver's Probe) and /readyz (the kubelet has registered it) are served, as in "
+        ":9808. Empty: nowhere.",
         Section.DIAGNOSTICS,
     )
     probe_timeout_s: float = flag(
@@ -129,7 +134,8 @@ def _check(parsed: Parsed[RunFlags]) -> None:
         )
     if flags.kubelet_registration_path and not flags.plugin_registration_path:
         raise ConfigError(
-            "kubelet-registration-path: of no use without --plugin-registration-path, the kubelet's folder plugins_registry"
+            "kubelet-registration-path: of no use without --plugin-registration-path, the kubelet's folder "
+            "plugins_registry"
         )
     for name, value in (("grace-period", flags.grace_s), ("probe-timeout", flags.probe_timeout_s)):
         if value < 0 or (value == 0 and name == "probe-timeout"):
@@ -144,7 +150,8 @@ def _check(parsed: Parsed[RunFlags]) -> None:
 COMMAND: Final[Command[RunFlags]] = Command(
     RunFlags,
     check=_check,
-    about="Serves a driver that is a Python class, registers it with the kubelet, and answers liveness probes, all in one process.",
+    about="Serves a driver that is a Python class, registers it with the kubelet, and answers liveness probes, all "
+    "in one process.",
     example="mooring driver run shelf:Shelf --endpoint unix:///csi/csi.sock \\\n"
     "  --option shelf=/data --plugin-registration-path /registration \\\n  --http-endpoint :9808",
 )
@@ -192,11 +199,14 @@ async def _watched(plugin: Plugin) -> AsyncGenerator[object, None]:
 
 def _tell(breach: Breach) -> None:
     kubernetes, mend = breach.rule.kubernetes, breach.rule.mend
-    _log.error("The driver breaks a rule of CSI", breach=breach.line, kubernetes=kubernetes, mend=mend)
+    say = _log.warning if breach.rule.is_warning else _log.error
+    say("The driver breaks a rule of CSI", breach=breach.line, kubernetes=kubernetes, mend=mend)
 
 
 def _node() -> str:
-    """The driver's id for the node that it runs on, unless an option gives one: as manifests set it, else the machine's name."""
+    """The driver's id for the node that it runs on, unless an option gives one: as manifests set it, else the machine's
+    name.
+    """
     return os.environ.get("NODE_ID") or os.environ.get("KUBE_NODE_NAME") or platform.node().lower()
 
 
@@ -239,7 +249,8 @@ async def _answer_probes(flags: RunFlags, socket: Path, registration: _Registrat
 
 
 class _Registration:
-    """The driver's registration with the kubelet, made anew after each refusal: the driver goes on meanwhile.
+    """The driver's registration with the kubelet, made anew after each refusal, and where its socket was removed:
+    the driver goes on meanwhile.
 
     Differs from node-driver-registrar, which ends its container: in this process that would cut off the driver's calls.
     """
@@ -252,21 +263,20 @@ class _Registration:
     @property
     def obstacle(self) -> str:
         """The obstacle to the driver's registration, "" when it is registered."""
-        return (
-            self._registrar.obstacle
-            if self._registrar is not None
-            else "the registration has not begun, or was refused: see the log"
-        )
+        if self._registrar is None:
+            return "the registration has not begun, or was refused: see the log"
+        return self._registrar.lost() or self._registrar.obstacle
 
     async def run(self) -> None:
         """Until cancelled. Raises ConfigError."""
         refusals = 0
         while True:
-            await self._until_refused()
-            refusals += 1
-            await self._clock.sleep(_AGAIN.jittered_s(refusals, self._randomness))
+            if await self._until_refused():
+                refusals += 1
+                await self._clock.sleep(_AGAIN.jittered_s(refusals, self._randomness))
 
-    async def _until_refused(self) -> None:
+    async def _until_refused(self) -> bool:
+        """True once the kubelet has refused; False where the socket is gone, and a folder for the next one is there."""
         from mooring.sidecars.registrar.registrar import Registrar
 
         refused = asyncio.Event()
@@ -276,7 +286,15 @@ class _Registration:
         try:
             async with asyncio.TaskGroup() as group:
                 serving = group.create_task(self._registrar.run(), name="driver/registration")
-                await refused.wait()
+                await self._clock.sleep(_LOOK_S)
+                while not (refused.is_set() or self._registrar.lost()):
+                    await self._clock.sleep(_LOOK_S)
                 serving.cancel()
         finally:
             self._registrar = None
+        if refused.is_set():
+            return True
+        _log.warning("The registration socket was removed, and is made anew", folder=str(self._folder))
+        while not self._folder.is_dir():
+            await self._clock.sleep(_LOOK_S)
+        return False

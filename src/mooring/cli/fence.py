@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 DONE, CANNOT, LEFT = 0, 1, 3
 OUTPUTS: Final = ("text", "json", "yaml")
 OFF_OR_CUT_OFF: Final = (
-    "The API server can't tell a machine that is off from one that it does not reach. If this one still runs, two nodes may write to "
+    "The API server can't tell a machine that is off from one that it does not reach. If this one still runs, "
+    "two nodes may write to "
     "one volume."
 )
 
@@ -94,7 +95,8 @@ COMMAND: Final[Command[FenceFlags]] = Command(
     FenceFlags,
     check=_check_fence,
     epilog=EXIT_CODES.format(done="fenced"),
-    about="States that a node's machine is off, by the out-of-service taint, once its Lease, its condition Ready and a prover show that: "
+    about="States that a node's machine is off, by the out-of-service taint, once its Lease, its condition Ready and "
+    "a prover show that: "
     "its pods are deleted then, and its volumes go to other nodes.",
     example="mooring fence --prover='./is-off {node}' --reason='power supply burnt' n1",
 )
@@ -123,7 +125,9 @@ async def _on_the_network(command: type[NodeCommand[F]], words: Sequence[str], f
 
 
 class NodeCommand(Generic[F]):
-    """One statement about a node, on the ports: looks, shows, asks, writes. words: the node. streams: stdin, stdout, stderr."""
+    """One statement about a node, on the ports: looks, shows, asks, writes. words: the node. streams: stdin, stdout,
+    stderr.
+    """
 
     done = ""
     """The state of the node afterwards."""
@@ -226,7 +230,9 @@ class FenceCommand(NodeCommand[FenceFlags]):
         return fence_points(msgspec.structs.replace(facts, prover=self._answer))
 
     async def _ask(self) -> None:
-        """The prover speaks last: machines are switched on while a Lease is watched, and while a question waits for its answer."""
+        """The prover speaks last: machines are switched on while a Lease is watched, and while a question waits for its
+        answer.
+        """
         from mooring.inspect.fencing.prover import asked
 
         if self._flags.prover:

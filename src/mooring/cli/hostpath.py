@@ -54,7 +54,8 @@ def _check(parsed: Parsed[HostPathFlags]) -> None:
 COMMAND: Final[Command[HostPathFlags]] = Command(
     HostPathFlags,
     check=_check,
-    about="Serves the reference driver on a socket: volumes are folders, files and file systems, for any sidecar to work with.",
+    about="Serves the reference driver on a socket: volumes are folders, files and file systems, for any sidecar to "
+    "work with.",
     example="mooring driver hostpath --endpoint unix:///tmp/csi.sock --state ./volumes \\\n  --node-id node-1",
 )
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from mooring.api.quantity import Quantity, nearest_quantity, parse_quantity
-from mooring.base.flagkinds import BOOL, DURATION, INT, NAMES, STRING, FlagKind
+from mooring.base.flagkinds import BOOL, DURATION, FILE, FOLDER, INT, NAMES, SOCKET, STRING, FlagKind
 from mooring.base.flags import Section, flag
 from mooring.cli.tables import ProcessFlags
 from mooring.driver.hostpath.options import HostpathOptions
@@ -103,7 +103,9 @@ CAPABILITIES: Final = (
     "MODIFY_VOLUME",
     "GET_SNAPSHOT",
 )
-"""The capabilities of the reference driver's controller, by the names of CSI. Here, so that flags are read without the driver."""
+"""The capabilities of the reference driver's controller, by the names of CSI. Here, so that flags are read without
+the driver.
+"""
 
 _NODE_CAPABILITIES: Final = (
     "STAGE_UNSTAGE_VOLUME",
@@ -144,7 +146,7 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
 
     endpoint: str = flag(
         "endpoint",
-        STRING,
+        SOCKET,
         "",
         "The socket to serve on, as in unix:///run/csi.sock or tcp://127.0.0.1:7654. Empty: $CSI_ENDPOINT.",
     )
@@ -155,7 +157,7 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
         "The socket of another node's service; may be given for each node. The first node is served on --endpoint too.",
     )
     state: str = flag(
-        "state", STRING, "", "The folder for volumes and state. Made when it is missing. (Also: --statedir.)"
+        "state", FOLDER, "", "The folder for volumes and state. Made when it is missing. (Also: --statedir.)"
     )
     node_ids: tuple[str, ...] = flag(
         "node-id", NAMES, (), "A node that volumes can be published on; may be given more than once. (Also: --nodeid.)"
@@ -167,13 +169,15 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
         "mounts",
         _one_of("auto", "mount", "link"),
         "auto",
-        "How volumes come to paths: mount (needs root), link (symbolic links, for any user), or auto: mount where that is allowed.",
+        "How volumes come to paths: mount (needs root), link (symbolic links, for any user), or auto: mount "
+        "where that is allowed.",
     )
     capacity: Mapping[str, int] = flag(
         "capacity",
         _CAPACITY,
         {"": 1 << 40},
-        "The most that all volumes together may have; with topology, in each place. With KIND= before it: those of one kind of "
+        "The most that all volumes together may have; with topology, in each place. With KIND= before it: "
+        "those of one kind of "
         "storage, which a class names in its parameter kind; may be given more than once. Default 1Ti of one kind.",
     )
     volume_bytes_max: int = flag("max-volume-size", _BYTES, 1 << 40, "One volume has this size at the most.")
@@ -187,7 +191,8 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
         "attach-limit",
         INT,
         0,
-        "The most volumes on one node, also in NodeGetInfo; 0 is no limit. With -1 there is none, and NodeGetInfo reports another "
+        "The most volumes on one node, also in NodeGetInfo; 0 is no limit. With -1 there is none, and "
+        "NodeGetInfo reports another "
         "number from 1 to 10 at each call.",
     )
     topology: Mapping[str, Mapping[str, str]] = flag(
@@ -227,10 +232,10 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
     )
     snapshot_delay_s: float = flag("snapshot-delay", DURATION, 0.0, "How long new snapshots are not ready to use.")
     faults: str = flag(
-        "faults", STRING, "", "A JSON file of faults on purpose, read again when it changes; see docs/hostpath.md."
+        "faults", FILE, "", "A JSON file of faults on purpose, read again when it changes; see docs/hostpath.md."
     )
     call_log: str = flag(
-        "call-log", STRING, "", "A file that each call is appended to, as a line of JSON without secrets."
+        "call-log", FILE, "", "A file that each call is appended to, as a line of JSON without secrets."
     )
     call_log_secrets: bool = flag("call-log-secrets", BOOL, False, "Write secrets into the call log.")
     http_endpoint: str = flag(

@@ -1,11 +1,12 @@
-"""The life of a program of controllers: diagnostics, election, work, and an orderly end. `cli/sidecar.py` adds the driver's part.
+"""The life of a program of controllers: diagnostics, election, work, and an orderly end. `cli/sidecar.py` adds the
+driver's part.
 
-In order: the diagnostics server listens, so that probes and metrics show a program that never gets ready; with an election the process
-stands for the Lease; then the work runs, one object of it for each term (`control/program/terms.py`). A program may have several works,
-each with its Lease.
+In order: the diagnostics server listens, so that probes and metrics show a program that never gets ready; with an
+election the process stands for the Lease; then the work runs, one object of it for each term
+(`control/program/terms.py`). A program may have several works, each with its Lease.
 
-Told to end by SIGTERM or SIGINT: nothing new is begun, what is in hand ends and is stored (20 s at the most), the Lease is released.
-A standby ends at once. A second signal: exit code 1 at once.
+Told to end by SIGTERM or SIGINT: nothing new is begun, what is in hand ends and is stored (20 s at the most), the Lease
+is released. A standby ends at once. A second signal: exit code 1 at once.
 """
 
 from __future__ import annotations
@@ -23,19 +24,16 @@ from typing import Generic, TypeVar
 from mooring.api.coordination import LEASES
 from mooring.base.clock import Clock
 from mooring.base.diagnostics import Diagnostics
-from mooring.base.errors import InvariantError, MooringError, first_of
+from mooring.base.errors import first_of
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.base.watchdog import watched
 from mooring.cli import election
-from mooring.cli.election import TerminationNote
-from mooring.cli.flight import FlightRecorder
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
 from mooring.cli.tracing import Traces
-from mooring.control.program.health import Health
-from mooring.control.program.pulse import Pulse
+from mooring.control.program.health import Health, Pulse
 from mooring.control.program.terms import LeasedWorks, Terms, stand_for_election
 from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Cluster
@@ -48,7 +46,8 @@ F = TypeVar("F", bound=ManagerFlags)
 class Life(abc.ABC, Generic[F]):
     """One program from its first step to its last. run() once, end() at any time.
 
-    name: the executable's. metrics_address: of the diagnostics server where --http-endpoint names none; it serves no probes then.
+    name: the executable's. metrics_address: of the diagnostics server where --http-endpoint names none; it serves no
+    probes then.
     """
 
     def __init__(
@@ -69,7 +68,6 @@ class Life(abc.ABC, Generic[F]):
         self._main: asyncio.Task[None] | None = None
         self._terms: tuple[Terms, ...] = ()
         self._known = asyncio.Event()  # what the metrics page waits for
-        self.flight = FlightRecorder(name, setup, machine, clock)
         self.traces = Traces(name, setup, clock)
         self.health = Health(metrics, self._known, self._obstacle, self._overdue)
 
@@ -97,21 +95,17 @@ class Life(abc.ABC, Generic[F]):
         """Returns some time after end(). Raises ConfigError, and what `_begin` raises."""
         try:
             async with asyncio.TaskGroup() as group:
-                writing = group.create_task(self.flight.run(), name=f"{self._name}/flight-recorder")
                 self._main = group.create_task(self._live(), name=f"{self._name}/main")
-                await asyncio.wait([self._main])
-                writing.cancel()
         except BaseExceptionGroup as errors:
-            error = first_of(errors)
-            if not isinstance(error, MooringError) or isinstance(error, InvariantError):
-                self.flight.crashed(error)
-            raise error from None  # its own traceback says it all
+            raise first_of(errors) from None  # its own traceback says it all
         finally:
             await self.traces.close()
 
     async def until_signalled(self) -> None:
-        """As run(); the first signal is end(), the second ends the process. One that hangs is ended (`base/watchdog.py`)."""
-        with self._signals(), self.flight.signalled():
+        """As run(); the first signal is end(), the second ends the process. One that hangs is ended
+        (`base/watchdog.py`).
+        """
+        with self._signals():
             async with watched(self._clock, self._overdue, self._machine.exit_now, f"{self._name}/watchdog"):
                 await self.run()
         _log.info(0, "Ended in good order")
@@ -164,12 +158,10 @@ class Life(abc.ABC, Generic[F]):
             await server.start(address)
             stack.push_async_callback(server.close)
 
-    async def _lead(self, given: LeasedWorks, *, asks_first: bool = False) -> None:
-        """Works for one term, or, with an election, for each term that a work wins. asks_first: the right to events may be missing."""
+    async def _lead(self, given: LeasedWorks) -> None:
+        """Works for one term, or, with an election, for each term that a work wins."""
         flags = self._setup.flags
-        note = TerminationNote(self._machine, is_on=flags.leader_election and flags.early_takeover)
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
-            stack.enter_context(note.kept())
             cluster = None
             if flags.leader_election:  # a client of its own, so that what throttles the work does not delay a renewal
                 cluster = await stack.enter_async_context(self._connect())
@@ -179,13 +171,11 @@ class Life(abc.ABC, Generic[F]):
             )
             async with asyncio.TaskGroup() as holding:
                 for terms in self._terms:
-                    holding.create_task(
-                        self._hold(terms, cluster, note, asks_first), name=f"{self._name}/term/{terms.leased.component}"
-                    )
+                    holding.create_task(self._hold(terms, cluster), name=f"{self._name}/term/{terms.leased.component}")
             for task in beside:
                 task.cancel()
 
-    async def _hold(self, terms: Terms, cluster: Cluster | None, note: TerminationNote, asks_first: bool) -> None:
+    async def _hold(self, terms: Terms, cluster: Cluster | None) -> None:
         """One work. cluster: for its election, None without one."""
         if cluster is None:
             await terms.run(None)
@@ -193,14 +183,12 @@ class Life(abc.ABC, Generic[F]):
         leased = terms.leased
         me = election.candidate(self._setup.flags, self._machine, leased.lock_name, self._randomness)
         me = dataclasses.replace(me, namespace=leased.namespace or me.namespace)
-        note.add(me.identity)
         await stand_for_election(
             terms,
             me,
             cluster,
             name=self._name,
             lock_name=leased.lock_name,
-            asks_first=asks_first,
             clock=self._clock,
             randomness=self._randomness,
             metrics=self._metrics,

@@ -1,4 +1,6 @@
-"""`livenessprobe`, and `mooring livenessprobe`: the door of `cli/livenessprobe_program.py`, which is loaded with less memory here."""
+"""`livenessprobe`, and `mooring livenessprobe`: the door of `cli/livenessprobe_program.py`, which is loaded with less
+memory here.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mooring.base import without_tls
+from mooring.cli.border import entered
 
 if TYPE_CHECKING:
     from mooring.cli.process import Machine
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """The entry point."""
-    return run(sys.argv[1:], sys.argv[0])
+    return entered(sys.argv[0], lambda: run(sys.argv[1:], sys.argv[0]))
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:

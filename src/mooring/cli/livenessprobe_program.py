@@ -1,7 +1,8 @@
 """Upstream's livenessprobe by its flags and exit codes. Its door: `cli/livenessprobe.py`.
 
-The health server opens once the driver has told its name, as upstream's does. Where there is no connection to the driver it opens
-all the same after `PATIENCE_S`, and answers 500 with the reason in place of a refused connection; to the kubelet both are a failed probe.
+The health server opens once the driver has told its name, as upstream's does. Where there is no connection to the
+driver it opens all the same after `PATIENCE_S`, and answers 500 with the reason in place of a refused connection; to
+the kubelet both are a failed probe.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.diagnostics import HEALTHZ, Diagnostics, Reply, Route, split_address
 from mooring.base.errors import ConfigError, first_of
 from mooring.base.flagkinds import DURATION, STRING
-from mooring.base.flags import Parsed, Section, flag
+from mooring.base.flags import Former, Parsed, Section, flag
 from mooring.base.log import logger
 from mooring.base.stopping import unless_stopped
 from mooring.cli.limits import check_positive
@@ -91,9 +92,10 @@ def _check_address(name: str, address: str) -> None:
 
 COMMAND: Final[Command[ProbeFlags]] = Command(
     ProbeFlags,
-    removed=REMOVED,
+    removed={**REMOVED, "connection_timeout": Former(True, now="--probe-timeout={}")},
     check=check,
-    about="Answers the kubelet's liveness probes for one CSI driver, in the place of livenessprobe: in a pod, beside the driver.",
+    about="Answers the kubelet's liveness probes for one CSI driver, in the place of livenessprobe: in a pod, beside "
+    "the driver.",
     example="livenessprobe --csi-address=/csi/csi.sock --http-endpoint=:9808",
     drop_in=True,
 )
@@ -140,7 +142,9 @@ async def _live(flags: ProbeFlags) -> None:
 
 
 async def _open_unconnected(clock: LoopClock, prober: Prober, servers: _Servers) -> None:
-    """Opens where the driver lets us wait for its socket; while it is connected and only its name is missing, nothing is open."""
+    """Opens where the driver lets us wait for its socket; while it is connected and only its name is missing, nothing
+    is open.
+    """
     await clock.sleep(PATIENCE_S)
     if not prober.is_connected:
         await servers.open()

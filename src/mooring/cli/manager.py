@@ -45,7 +45,7 @@ class ManagerLife(Life[F]):
         )
 
     async def _begin(self, runtime: Runtime, stack: AsyncExitStack) -> None:
-        await self._lead(self.flight.works(self.traces.beside(lambda ports, _: self._works(ports)), runtime))
+        await self._lead(self.traces.beside(lambda ports, _: self._works(ports))(runtime, None))
 
 
 def run_manager(

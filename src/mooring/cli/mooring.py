@@ -9,6 +9,7 @@ from typing import Final
 
 import mooring
 from mooring.base.interrupts import interrupted_at_once
+from mooring.cli.border import entered
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone, for kubectl."),
@@ -30,10 +31,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "orphans": ("mooring.cli.orphans", "Find volumes without a PersistentVolume, and the reverse."),
     "provisioner": ("mooring.cli.csi_provisioner", "Make and delete a driver's volumes, as csi-provisioner."),
     "proxy": ("mooring.cli.proxy", "Stand between a driver and its callers, and make faults."),
-    "record": ("mooring.cli.record", "Ask a program for its flight record."),
     "registrar": ("mooring.cli.registrar", "Register a driver with the kubelet of its node."),
-    "release": ("mooring.cli.release", "Free objects that a removed driver's attacher holds."),
-    "replay": ("mooring.cli.replay", "Run a record of the flight recorder again."),
     "resizer": ("mooring.cli.csi_resizer", "Grow and modify a driver's volumes, as csi-resizer."),
     "snapshot-controller": (
         "mooring.cli.snapshot_controller",
@@ -59,7 +57,7 @@ UPSTREAM: Final[Mapping[str, str]] = {
 
 
 def main() -> int:
-    return run(sys.argv[1:])
+    return entered("mooring", lambda: run(sys.argv[1:]))
 
 
 def run(argv: Sequence[str]) -> int:
@@ -84,7 +82,9 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _nearest(word: str) -> str:
-    """The commands with the fewest typing errors, if these are few: "dve" has one compared with dev, and three with driver."""
+    """The commands with the fewest typing errors, if these are few: "dve" has one compared with dev, and three with
+    driver.
+    """
     from mooring.base.text import edit_distance  # needed for this message alone
 
     away = {name: edit_distance(word, name) for name in COMMANDS}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, PAIRS, STRING, UINT
-from mooring.base.flags import Parsed, Section, flag
+from mooring.base.flagkinds import FOLDER, PAIRS, STRING, UINT
+from mooring.base.flags import Parsed, flag
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
 from mooring.cli.tables import AsKubectlFlags, GateFlags, ManagerFlags
@@ -28,10 +28,9 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NodeAgentFlags(AgentOptions, AsKubectlFlags, ManagerFlags, GateFlags):
-    """root: said by root_dir. flight_recorder: off, since a record without mounts, disk and the drivers' sockets can't be replayed."""
+    """root: said by root_dir."""
 
     root: Path = Path()
-    flight_recorder: bool = flag("flight-recorder", BOOL, False, "Not for a node agent.", Section.DIAGNOSTICS)
     node_name: str = flag(
         "node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name."
     )
@@ -46,14 +45,12 @@ class NodeAgentFlags(AgentOptions, AsKubectlFlags, ManagerFlags, GateFlags):
     )
     max_pods: int = flag("max-pods", UINT, 110, "The most pods that may be on the Node.")
     root_dir: str = flag(
-        "root-dir", STRING, ROOT, "The root folder: sockets, staged and published volumes are below it."
+        "root-dir", FOLDER, ROOT, "The root folder: sockets, staged and published volumes are below it."
     )
 
 
 ELECTION: Final = "leader-election"
 """Begins the names of the flags of an election, which the table of all managers has."""
-RECORDER: Final = "flight-recorder"
-"""Begins those of the flight recorder."""
 
 
 def _check(parsed: Parsed[NodeAgentFlags]) -> None:
@@ -69,9 +66,6 @@ def _check(parsed: Parsed[NodeAgentFlags]) -> None:
     given = sorted(name for name in parsed.given if name.startswith(ELECTION))
     if given:
         raise ConfigError(f"{given[0]}: a node has one agent, which needs no election; remove the flag")
-    for name in sorted(name for name in parsed.given if name.startswith(RECORDER)):
-        if name != RECORDER or flags.flight_recorder:  # --flight-recorder=false says what is so
-            raise ConfigError(f"{name}: a node agent keeps no flight record; remove the flag")
 
 
 def _resources(flags: NodeAgentFlags) -> Resources:
@@ -87,8 +81,9 @@ def _resources(flags: NodeAgentFlags) -> Resources:
 COMMAND: Final[Command[NodeAgentFlags]] = Command(
     NodeAgentFlags,
     check=_check,
-    about="Registers CSI drivers on one node and mounts the volumes of its pods, as the kubelet does. It runs no containers.",
-    unused=(ELECTION, RECORDER),
+    about="Registers CSI drivers on one node and mounts the volumes of its pods, as the kubelet does. It runs no "
+    "containers.",
+    unused=(ELECTION,),
     example="mooring node-agent --kubeconfig ./state/kubeconfig --node-name n1 \\\n  --root-dir /tmp/n1",
 )
 
@@ -110,20 +105,21 @@ def _agent(runtime: Runtime, name: str, setup: Setup[NodeAgentFlags]) -> Work:
 
     flags = setup.flags
     options = setup.options(AgentOptions, node_name=name, root=Path(flags.root_dir), resources=_resources(flags))
-    sockets = AgentSockets(driver=traced_client()) if flags.tracing else None
+    sockets = AgentSockets(driver=traced_client(runtime)) if flags.tracing else None
     return NodeAgent(runtime, options, sockets=sockets)
 
 
-def traced_client() -> type[WireDriver]:
-    """A client of drivers whose calls are in the traces of the work that is being made: it learns of its drivers by and by."""
-    from mooring.control.order import ORDER
+def traced_client(runtime: Runtime) -> type[WireDriver]:
+    """Return a client of drivers whose calls are in the traces of the work on this runtime; the agent meets its drivers
+    later.
+    """
     from mooring.control.tracing.ports import traced_call
     from mooring.control.tracing.steps import Tracing
     from mooring.csi.wire_driver import WireDriver
 
-    order = ORDER.get()
-    assert isinstance(order, Tracing)
-    tracing = order
+    steps = runtime.steps
+    assert isinstance(steps, Tracing)
+    tracing = steps
 
     class TracedWireDriver(WireDriver):
         async def invoke(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:

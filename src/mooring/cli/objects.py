@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def object_named(words: Sequence[str], namespace: str, prog: str, kinds: Collection[str] = ()) -> tuple[str, Key]:
-    """The kind and the key. words: `pod/web-0`, or `pod web-0`. namespace: where the words name none. Raises UsageError.
+    """The kind and the key. words: `pod/web-0`, or `pod web-0`. namespace: where the words name none. Raises
+    UsageError.
 
     kinds: those that the command takes, if not all.
     """

@@ -52,7 +52,8 @@ class OrphansFlags(AsKubectlFlags, ProcessFlags, AddressFlags):
         "prefix",
         STRING,
         "",
-        "Volumes without this prefix of the name are foreign; needed if others share the storage. Every cluster has the usual one, pvc-.",
+        "Volumes without this prefix of the name are foreign; needed if others share the storage. Every "
+        "cluster has the usual one, pvc-.",
     )
     delete: bool = flag(
         "delete", BOOL, False, "Delete leaked volumes, once you have typed the driver's name, and after a second look."
@@ -111,7 +112,8 @@ COMMAND: Final[Command[OrphansFlags]] = Command(
     OrphansFlags,
     check=_check,
     epilog=_EXIT_CODES,
-    about="Compares a driver's volumes with a cluster's objects, and finds volumes without a PersistentVolume, and the reverse. "
+    about="Compares a driver's volumes with a cluster's objects, and finds volumes without a PersistentVolume, and "
+    "the reverse. "
     "Changes nothing without --delete.",
     example="mooring orphans --csi-address=/run/csi/socket --kubeconfig=$HOME/.kube/config",
 )
@@ -259,7 +261,8 @@ class OrphansCommand:
                 else f"name the volumes with --volume{without}"
             )
             raise ConfigError(
-                f"the cluster has no PersistentVolume of the driver {self._driver_name}: is it the right one? If it is, {remedy}"
+                f"the cluster has no PersistentVolume of the driver {self._driver_name}: is it the right one? "
+                f"If it is, {remedy}"
             )
         return deletable
 

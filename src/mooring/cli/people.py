@@ -1,4 +1,6 @@
-"""Commands that people run by hand: the flags of every command, and words instead of log lines when something is wrong."""
+"""Commands that people run by hand: the flags of every command, and words instead of log lines when something is
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar
 
+from mooring.base.border import reason
 from mooring.base.errors import ConfigError, MooringError
 from mooring.base.flags import UsageError, parse
-from mooring.base.text import visible_lines
+from mooring.cli.border import give_up, refusal, say
 from mooring.cli.process import VERSION, Command, check_words, configure_logging
 from mooring.cli.tables import ProcessFlags
 
@@ -28,29 +31,17 @@ INTERRUPTED: Final = 130
 """Exit code of a command that was interrupted before its end, as a shell has it."""
 
 
-CUT_OFF: Final = 141
-"""Exit code of a command whose output nobody read to its end, as a shell has it."""
-
-
-def say_gone(prog: str, what_now: str) -> None:
-    """Says on stderr that nobody reads stdout any more; the rest of its buffer is lost."""
-    _give_up(sys.stdout)
-    try:
-        sys.stderr.write(f"{prog}: stdout is closed; {what_now}\n")
-    except OSError:
-        _give_up(sys.stderr)
-
-
-def _give_up(stream: TextIO) -> None:
-    """Leads the stream to nowhere: at its end the interpreter writes what is left in the buffer, and would complain."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    with contextlib.suppress(OSError):  # (no file, in tests)
-        os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+def say_gone(prog: str, error: OSError, what_now: str) -> None:
+    """Says on stderr that stdout takes nothing more; the rest of its buffer is lost."""
+    give_up(sys.stdout)
+    why = "stdout is closed" if isinstance(error, BrokenPipeError) else f"stdout can't be written: {reason(error)}"
+    say(prog, f"{why}; {what_now}")
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process, without the half of a second in which the interpreter takes itself apart: whoever pressed Ctrl-C waits for it."""
+    """Ends the process, without the half of a second in which the interpreter takes itself apart: whoever pressed
+    Ctrl-C waits for it.
+    """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             stream.flush()
@@ -58,19 +49,25 @@ def leave(code: int) -> NoReturn:
 
 
 def check_server_parts() -> None:
-    """Raises ConfigError when the embedded API server can't run, because Mooring was installed without the extra `server`."""
+    """Raises ConfigError when the embedded API server can't run: Mooring was installed without the extra `server`, or
+    too few files may be open.
+    """
     if importlib.util.find_spec("cryptography") is None:
         raise ConfigError(
             "the embedded API server needs the package cryptography, which is not installed; "
             f"install Mooring with its extra, as in: {_with_extras()}"
         )
+    from mooring.apiserver.web.server import connections_max
+
+    connections_max()
 
 
 def check_completion_parts() -> None:
     """Raises ConfigError when no completion can be made, because Mooring was installed without the extra `ui`."""
     if importlib.util.find_spec("shtab") is None:
         raise ConfigError(
-            f"completion needs the package shtab, which is not installed; install Mooring with its extra, as in: {_with_extras()}"
+            "completion needs the package shtab, which is not installed; install Mooring with its extra, as "
+            f"in: {_with_extras()}"
         )
 
 
@@ -97,7 +94,9 @@ def story_log(story: Story, flags: ProcessFlags) -> AbstractContextManager[None]
 
 
 def answer_of(work: Coroutine[Any, Any, int], prog: str, failed: int) -> int:
-    """Runs the work; gives its exit code, or `failed`, with a line on stderr, for a MooringError that is no ConfigError."""
+    """Runs the work; gives its exit code, or `failed`, with a line on stderr, for a MooringError that is no
+    ConfigError.
+    """
     import asyncio  # not every command has a loop
 
     try:
@@ -105,7 +104,7 @@ def answer_of(work: Coroutine[Any, Any, int], prog: str, failed: int) -> int:
     except ConfigError:
         raise
     except MooringError as error:
-        sys.stderr.write(f"{prog}: {visible_lines(str(error))}\n")
+        say(prog, str(error))
         return failed
 
 
@@ -121,7 +120,9 @@ def width_of(stdout: TextIO) -> int:
 
 
 def typed(stdin: TextIO | None) -> str:
-    """A line that somebody types, "" where nobody can. Ctrl-C ends the wait for it: asyncio would wait for the end of the line first."""
+    """A line that somebody types, "" where nobody can. Ctrl-C ends the wait for it: asyncio would wait for the end of
+    the line first.
+    """
     if stdin is None:  # closed
         return ""
     before = signal.getsignal(signal.SIGINT)
@@ -160,7 +161,7 @@ def words_and_flags(
 
 
 def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F], int]) -> int:
-    """Reads argv (without the program's name) and serves; gives the exit code. Raises unexpected errors."""
+    """Reads argv (without the program's name) and serves; gives the exit code. Raises what no system refuses."""
     try:
         parsed = parse(command.table, argv, command.removed, command.spellings)
         if parsed.help_wanted or parsed.flags.version:
@@ -174,14 +175,16 @@ def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: C
         code = serve(parsed.flags)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        _give_up(sys.stdout)
-        return CUT_OFF
     except KeyboardInterrupt:
         return INTERRUPTED
     except UsageError as error:
         sys.stderr.write(command.refusal(prog, error))
         return error.exit_code
     except ConfigError as error:
-        sys.stderr.write(f"{prog}: {visible_lines(str(error))}\n")
+        say(prog, str(error))
         return error.exit_code
+    except Exception as error:
+        if (refused := refusal(error)) is None:
+            raise
+        say(prog, str(refused))
+        return refused.exit_code

@@ -34,7 +34,8 @@ class Ports(Protocol):
 
 
 class NetworkPorts:
-    """name: begins the user agent. log_length_max: characters of a logged gRPC response, 0 or less for all. server: as in load_config.
+    """name: begins the user agent. log_length_max: characters of a logged gRPC response, 0 or less for all. server: as
+    in load_config.
 
     as_kubectl: the kubeconfig is found as kubectl finds it, where no flag names one.
     """

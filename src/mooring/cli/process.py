@@ -1,10 +1,12 @@
-"""From the words of a command line to a process that runs: flags, logging, gates, version, and the exit code of every way to end.
+"""From the words of a command line to a process that runs: flags, logging, gates, version, and the exit code of every
+way to end.
 
 | exit code | when |
-|---|---|
-| 0 | --version, --help, an end by SIGTERM or SIGINT |
-| 2 | a command line that can't be read, impossible lease durations; in `mooring` commands also flags that can't be used |
-| 1 | anything else |
+| --- | --- |
+| 0         | --version, --help, an end by SIGTERM or SIGINT |
+| 2         | a command line that can't be read, impossible lease durations; in `mooring` also unusable flags |
+| 141       | nobody reads what --version or --help prints |
+| 1         | anything else |
 
 Nothing here imports a client: --version and --help answer before gRPC and msgspec are loaded.
 """
@@ -29,8 +31,20 @@ import mooring
 from mooring.base import log
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import Gate, Gates, decide_gates
-from mooring.base.flags import Flag, Parsed, Section, Spellings, UsageError, flags_of, gates_of, options_from, parse
+from mooring.base.flags import (
+    Flag,
+    Former,
+    Parsed,
+    Section,
+    Spellings,
+    UsageError,
+    flags_of,
+    gates_of,
+    options_from,
+    parse,
+)
 from mooring.base.logform import Lines
+from mooring.cli.border import place_of, refusal
 from mooring.cli.tables import ALPHA_LOGGING, ProcessFlags, is_off
 
 WIDTH: Final = 80
@@ -41,7 +55,8 @@ _GLUE: Final = "\N{NO-BREAK SPACE}"
 
 
 def usage(table: type[Any], program: str, about: str = "", example: str = "", unused: tuple[str, ...] = ()) -> str:
-    """The help text. about: a sentence. example: lines to type. Flags in alphabetical order in each section, those that do nothing last.
+    """The help text. about: a sentence. example: lines to type. Flags in alphabetical order in each section, those that
+    do nothing last.
 
     unused: beginnings of the names of flags that are left out.
     """
@@ -95,27 +110,27 @@ VERSION: Final = f"v{mooring.__version__}"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machine:
-    """A process's surroundings; tests bring their own. is_main: its end is that of its container."""
+    """A process's surroundings; tests bring their own."""
 
     environ: Mapping[str, str] = dataclasses.field(default_factory=lambda: os.environ)
     host_name: Callable[[], str] = socket.gethostname
     termination_log: Path = Path("/dev/termination-log")
     service_account: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")
     exit_now: Callable[[int], NoReturn] = os._exit
-    is_main: Callable[[], bool] = lambda: os.getpid() == 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Command(Generic[F]):
-    """How one executable reads its flags. removed: former flags, and whether they need a value. spellings: former ones that still act.
+    """How one executable reads its flags. removed: former flags, by their names with underscores. spellings: former
+    ones that still act.
 
-    check: raises ConfigError. check_first: so does this one, before --version is answered. about, example, epilog: texts of --help before
-    and after the flags. drop_in: replaces a Go program, with its manifests and exit codes. unused: beginnings of the names of the
-    table's flags that it has no use for.
+    check: raises ConfigError. check_first: so does this one, before --version is answered. about, example, epilog:
+    texts of --help before and after the flags. drop_in: replaces a Go program, with its manifests and exit codes.
+    unused: beginnings of the names of the table's flags that it has no use for.
     """
 
     table: type[F]
-    removed: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+    removed: Mapping[str, Former] = dataclasses.field(default_factory=dict)
     check: Callable[[Parsed[F]], None] = lambda _: None
     check_first: Callable[[Parsed[F]], None] = lambda _: None
     spellings: Spellings = dataclasses.field(default_factory=dict)
@@ -165,11 +180,15 @@ class Setup(Generic[F]):
 
 
 def run_command(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[Setup[F]], int]) -> int:
-    """Reads argv (without the program's name) and serves. Gives the exit code; raises nothing but what ends the interpreter."""
+    """Reads argv (without the program's name) and serves. Gives the exit code; raises nothing but what ends the
+    interpreter.
+    """
     try:
         with _signals_end_quietly():
             setup = prepare(command, argv, prog)
-            return 0 if setup is None else serve(setup)
+            code = 0 if setup is None else serve(setup)
+            sys.stdout.flush()
+            return code
     except UsageError as error:
         sys.stderr.write(command.refusal(prog, error))
         return error.exit_code
@@ -177,12 +196,18 @@ def run_command(command: Command[F], argv: Sequence[str], prog: str, serve: Call
         _log.error("Cannot start", error=error)
         return error.exit_code
     except Exception as error:
+        if (refused := refusal(error)) is not None:
+            if str(refused):
+                _log.error("Cannot go on", error=refused, place=place_of(error))
+            return refused.exit_code
         _log.error("Ended by an unexpected error", error=error, traceback=Lines(traceback.format_exc()))
         return 1
 
 
 def prepare(command: Command[F], argv: Sequence[str], prog: str) -> Setup[F] | None:
-    """Flags, logging and gates in upstream's order; None when --help or --version has been answered. Raises ConfigError."""
+    """Flags, logging and gates in upstream's order; None when --help or --version has been answered. Raises
+    ConfigError.
+    """
     parsed = parse(command.table, argv, command.removed, command.spellings)
     if parsed.help_wanted:
         sys.stdout.write(command.help(prog))
@@ -222,8 +247,8 @@ def configure_logging(parsed: Parsed[F]) -> None:
 
 
 def _warn(parsed: Parsed[Any], gates: Gates) -> None:
-    for name, value in parsed.removed:
-        _log.warning("Flag is deprecated and has no effect", flag=name, value=value)
+    for name, value, became in parsed.removed:
+        _log.warning("Flag is deprecated and has no effect", flag=name, value=value, why=became)
     for former, today in parsed.respelled:
         _log.warning("A former spelling of a flag; write it as it is now", flag=former, now=today)
     for warning in gates.warnings:
@@ -237,7 +262,9 @@ def _warn(parsed: Parsed[Any], gates: Gates) -> None:
 
 @contextmanager
 def _signals_end_quietly() -> Iterator[None]:
-    """Before the event loop has its handlers, SIGTERM and SIGINT end the process with 0. (PID 1 without a handler would ignore SIGTERM.)"""
+    """Before the event loop has its handlers, SIGTERM and SIGINT end the process with 0. (PID 1 without a handler would
+    ignore SIGTERM.)
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

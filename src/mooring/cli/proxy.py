@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from mooring.base.border import refused_as
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, STRING
+from mooring.base.flagkinds import BOOL, FILE, SOCKET
 from mooring.base.flags import Parsed, flag
 from mooring.base.text import visible
 from mooring.cli.driver_run import MODE
@@ -28,23 +29,26 @@ from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
 if TYPE_CHECKING:
+    from mooring.conform.book.rule import Breach
     from mooring.conform.proxy.faults import Faults
     from mooring.conform.proxy.proxy import Passed
     from mooring.conform.proxy.script import Script
-    from mooring.csi.book.rule import Breach
 
 Say = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProxyFlags(ProcessFlags):
-    listen: str = flag("listen", STRING, "", "The socket for the driver's callers, as in unix:///csi/csi.sock.")
-    to: str = flag("to", STRING, "", "The driver's own socket, as in unix:///csi/driver.sock.")
+    listen: str = flag("listen", SOCKET, "", "The socket for the driver's callers, as in unix:///csi/csi.sock.")
+    to: str = flag("to", SOCKET, "", "The driver's own socket, as in unix:///csi/driver.sock.")
     faults: str = flag(
-        "faults", STRING, "", "A file with a script of faults, in YAML. Empty: all calls pass as they are."
+        "faults", FILE, "", "A file with a script of faults, in YAML. Empty: all calls pass as they are."
     )
     record: str = flag(
-        "record", STRING, "", "A file for all calls, without secrets, which mooring replay asks of a driver again."
+        "record",
+        FILE,
+        "",
+        "A file for all calls, without secrets, for mooring call --record to ask again.",
     )
     socket_mode: int = flag(
         "socket-mode", MODE, 0o600, "The mode of the listening socket's file, which says who may connect."
@@ -69,8 +73,10 @@ def _check(parsed: Parsed[ProxyFlags]) -> None:
 COMMAND: Final[Command[ProxyFlags]] = Command(
     ProxyFlags,
     check=_check,
-    about="Stands between a driver and its callers, ours or Go's, and passes each call on. Shows the calls without secrets, names the "
-    "rules of CSI that the driver breaks, records, and makes the faults of a script: lost answers, errors, delays, calls sent twice.",
+    about="Stands between a driver and its callers, ours or Go's, and passes each call on. Shows the calls without "
+    "secrets, names the "
+    "rules of CSI that the driver breaks, records, and makes the faults of a script: lost answers, errors, "
+    "delays, calls sent twice.",
     example="mooring proxy --listen unix:///csi/csi.sock \\\n  --to unix:///csi/driver.sock --faults faults.yaml",
 )
 
@@ -88,33 +94,38 @@ def script_in(path: str) -> Script:
 
     if not path:
         return Script(0, ())
-    try:
-        return script_of(Path(path).read_text(), path)
-    except OSError as error:
-        raise ConfigError(f"faults: can't read {path}: {error.strerror}", exit_code=2) from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"faults: {path} is no UTF-8", exit_code=2) from None
+    with refused_as(f"faults: can't read {path}", exit_code=2):
+        return script_of(Path(path).read_text(encoding="utf-8"), path)
 
 
 async def _serve(flags: ProxyFlags, script: Script, stdout: TextIO) -> int:
     from mooring.base.clock import LoopClock
     from mooring.base.stopping import stop_signals
+    from mooring.conform.book.watcher import Watcher
     from mooring.conform.proxy.faults import Faults
     from mooring.conform.proxy.proxy import Proxy
     from mooring.conform.running_time import running_time
     from mooring.conform.watched import Watch
     from mooring.csi.address import socket_path
-    from mooring.csi.book.watcher import Watcher
 
     clock, faults = LoopClock(), Faults(script.faults, script.seed)
+    failures: list[OSError | ConfigError] = []
 
     def say(text: str) -> None:
         stdout.write(f"{text}\n")
         stdout.flush()
 
-    with _recorder(flags) as record:
+    def attempt(write: Callable[[], None]) -> None:
+        """What can't be written ends the proxy, and not the call that is passed on."""
+        try:
+            write()
+        except (OSError, ConfigError) as error:
+            failures.append(error)
+            stop.set()
 
-        def tell(passed: Passed) -> None:
+    with stop_signals() as stop, _recorder(flags) as record:
+
+        def told(passed: Passed) -> None:
             if not flags.quiet:
                 say(line_of(passed))
             if passed.fault is not None:
@@ -122,12 +133,19 @@ async def _serve(flags: ProxyFlags, script: Script, stdout: TextIO) -> int:
             record(passed)
 
         async with running_time(clock) as ran:
-            watcher = Watcher(lambda breach: say(_of_breach(breach)), now=ran.now)
-            proxy = Proxy(socket_path(flags.to), faults=faults, watch=Watch(watcher, "", None), tell=tell, clock=clock)
+            watcher = Watcher(lambda breach: attempt(lambda: say(_of_breach(breach))), now=ran.now)
+            proxy = Proxy(
+                socket_path(flags.to),
+                faults=faults,
+                watch=Watch(watcher, "", None),
+                tell=lambda passed: attempt(lambda: told(passed)),
+                clock=clock,
+            )
             async with proxy.serving(Path(socket_path(flags.listen)), mode=flags.socket_mode):
                 say(f"Passing calls from {flags.listen} to {flags.to}, until Ctrl-C")
-                with stop_signals() as stop:
-                    await stop.wait()
+                await stop.wait()
+    if failures:
+        raise failures[0]
     for text in _ending(watcher.breaches.values(), faults):
         say(text)
     return 0
@@ -141,16 +159,25 @@ def _recorder(flags: ProxyFlags) -> Iterator[Callable[[Passed], None]]:
     if not flags.record:
         yield lambda _: None
         return
-    with _private(flags.record) as file:
-        yield Recorder(file, flags.to).add
+    file = _private(flags.record)
+    try:
+        with refused_as(f"record: can't write {flags.record}"):
+            recorder = Recorder(file, flags.to)
+
+        def add(passed: Passed) -> None:
+            with refused_as(f"record: can't write {flags.record}"):
+                recorder.add(passed)
+
+        yield add
+    finally:
+        with contextlib.suppress(OSError):  # what is left in its buffer has failed before
+            file.close()
 
 
 def _private(path: str) -> TextIO:
     """Opens a file that its owner alone may read. Raises ConfigError."""
-    try:
+    with refused_as(f"record: can't write {path}"):
         return open(path, "w", encoding="utf-8", opener=lambda name, mode: os.open(name, mode, 0o600))
-    except OSError as error:
-        raise ConfigError(f"record: can't write {path}: {error.strerror}") from None
 
 
 def line_of(passed: Passed) -> str:
@@ -177,7 +204,7 @@ def _of_breach(breach: Breach) -> str:
 
 def _ending(breaches: Iterable[Breach], faults: Faults) -> Iterator[str]:
     """Lines for the end: rules that were broken, and faults that never happened."""
-    from mooring.csi.book.rule import headline
+    from mooring.conform.book.rule import headline
 
     for fault, count in faults.counts():
         yield (

@@ -18,7 +18,7 @@ from typing import Final
 from mooring.base.clock import LoopClock
 from mooring.base.diagnostics import HEALTHZ, READYZ, Diagnostics, Reply, Route
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
+from mooring.base.flagkinds import BOOL, DURATION, FOLDER, INT, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
 from mooring.base.stopping import unless_stopped
@@ -45,7 +45,7 @@ class RegistrarFlags(ProcessFlags, DropInFlags, AddressFlags):
     )
     plugin_registration_path: str = flag(
         "plugin-registration-path",
-        STRING,
+        FOLDER,
         "/registration",
         "The kubelet's folder plugins_registry, as it is mounted here.",
     )
@@ -83,7 +83,8 @@ def check(parsed: Parsed[RegistrarFlags]) -> None:
     flags = parsed.flags
     if not flags.kubelet_registration_path:
         raise ConfigError(
-            "kubelet-registration-path: required, the driver's socket as the host sees it, as in /var/lib/kubelet/plugins/NAME/csi.sock"
+            "kubelet-registration-path: required, the driver's socket as the host sees it, as in "
+            "/var/lib/kubelet/plugins/NAME/csi.sock"
         )
     if flags.mode == OLD_PROBE:
         return
@@ -102,7 +103,8 @@ COMMAND: Final[Command[RegistrarFlags]] = Command(
     RegistrarFlags,
     removed=REMOVED,
     check=check,
-    about="Registers one CSI driver with the kubelet of its node, in the place of node-driver-registrar: in a pod, beside the driver.",
+    about="Registers one CSI driver with the kubelet of its node, in the place of node-driver-registrar: in a pod, "
+    "beside the driver.",
     example="csi-node-driver-registrar --csi-address=/csi/csi.sock \\\n"
     "  --kubelet-registration-path=/var/lib/kubelet/plugins/my-driver/csi.sock",
     drop_in=True,
@@ -175,7 +177,9 @@ async def _driver_name(flags: RegistrarFlags) -> str:
 
 
 def _stack_routes() -> Mapping[str, Route]:
-    """`/debug/pprof/` and Go's paths for stacks and command line. Profiles of CPU and heap are not there: py-spy and memray make those."""
+    """`/debug/pprof/` and Go's paths for stacks and command line. Profiles of CPU and heap are not there: py-spy and
+    memray make those.
+    """
     return {"/debug/pprof/": _stacks, "/debug/pprof/goroutine": _stacks, "/debug/pprof/cmdline": _command_line}
 
 

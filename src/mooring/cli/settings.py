@@ -17,7 +17,6 @@ from mooring.csi.address import socket_path
 F = TypeVar("F", bound=SidecarFlags)
 M = TypeVar("M", bound=ManagerFlags)
 
-FLIGHT_BYTES_MIN: Final = 2**16
 _DEFAULT: Final = (5.0, 10)  # client-go's own, in place of 0
 
 
@@ -40,10 +39,6 @@ def check_manager(parsed: Parsed[M]) -> None:
     _check_address("http-endpoint", flags.http_endpoint)
     if not flags.metrics_path.startswith("/"):
         raise ConfigError(f'metrics-path: "{flags.metrics_path}" must begin with /, as in /metrics')
-    if flags.flight_recorder and flags.flight_recorder_bytes < FLIGHT_BYTES_MIN:
-        raise ConfigError(
-            f"flight-recorder-bytes: must be at least {FLIGHT_BYTES_MIN}; --flight-recorder=false turns the recorder off"
-        )
     if flags.leader_election:
         times(flags).check()
     request_limit(flags, parsed.given)
@@ -69,8 +64,9 @@ class RequestLimit:
 def request_limit(flags: ClusterFlags, given: Collection[str]) -> RequestLimit:
     """The limit that the flags ask for. Raises ConfigError when there is a rate and no burst.
 
-    Differs from the Go sidecars: without either flag there is no bucket, since the API server protects itself (priority and
-    fairness) and five requests a second make two attachments a second. As there, 0 is the library's default and < 0 is no limit.
+    Differs from the Go sidecars: without either flag there is no bucket, since the API server protects itself (priority
+    and fairness) and five requests a second make two attachments a second. As there, 0 is the library's default and < 0
+    is no limit.
     """
     if "kube-api-qps" not in given and "kube-api-burst" not in given:
         return RequestLimit()

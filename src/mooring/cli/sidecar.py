@@ -3,8 +3,8 @@
     sidecar = Sidecar(name="csi-attacher", ..., make_work=...)      what one sidecar adds
     run_sidecar(sidecar, setup, machine)                            everything else; gives the exit code
 
-Before the election and the work (`cli/life.py`) the driver is connected and introduces itself. A driver that was replaced by another one:
-exit code 1, and a note for the kubelet.
+Before the election and the work (`cli/life.py`) the driver is connected and introduces itself. A driver that was
+replaced by another one: exit code 1, and a note for the kubelet.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ async def _no_more(_: Driver, __: DriverInfo) -> None:
 class Sidecar(Generic[F]):
     """The parts of one sidecar that others do not have.
 
-    name: its executable's. lock_prefix: with the driver's name, which follows, it makes the Lease's. probe_timeout_s: of one Probe.
-    starting: what is logged when its work begins, in upstream's words.
-    log_length_max: characters of a logged gRPC response, 0 or less for all. server: the API server's URL, "" for what the kubeconfig says.
-    as_kubectl: the kubeconfig is found as kubectl finds it, where no flag names one; else it is the pod's own then.
-    ask: what the work has to know of the API server, asked once before the driver is connected. works: of a process with several works;
-    None for one, as these fields say.
-    any_name: it works for a driver whose name CSI forbids, too, as the Go program does: nothing of the driver's is made or attached by it.
-    check_driver: what it has to know of the driver, once that has introduced itself. Raises ConfigError for one that it can't work with.
-    found: what these two have learnt, and the machine says, by names of their own; the flight record has it, and a replay fills it in.
+    name: its executable's. lock_prefix: with the driver's name, which follows, it makes the Lease's. probe_timeout_s:
+    of one Probe. starting: what is logged when its work begins, in upstream's words.
+    log_length_max: characters of a logged gRPC response, 0 or less for all. server: the API server's URL, "" for what
+    the kubeconfig says. as_kubectl: the kubeconfig is found as kubectl finds it, where no flag names one; else it is
+    the pod's own then.
+    ask: what the work has to know of the API server, asked once before the driver is connected. works: of a process
+    with several works; None for one, as these fields say.
+    check_driver: what it has to know of the driver, once that has introduced itself. Raises ConfigError for one that it
+    can't work with.
     """
 
     name: str
@@ -100,11 +100,9 @@ class Sidecar(Generic[F]):
     log_length_max: int = -1
     server: str = ""
     as_kubectl: bool = False
-    any_name: bool = False
     ask: Callable[[Cluster], Awaitable[None]] = _nothing
     check_driver: Callable[[Driver, DriverInfo], Awaitable[None]] = _no_more
     works: Callable[[Context[F]], LeasedWorks] | None = None
-    found: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def works_of(self, context: Context[F]) -> LeasedWorks:
         """The one work, with its Lease, or the several."""
@@ -117,7 +115,8 @@ class Sidecar(Generic[F]):
 class SidecarLife(Life[F]):
     """One sidecar from its first step to its last.
 
-    run() raises DriverLost, DriverError for a driver that does not introduce itself, ConfigError for one that it can't work with.
+    run() raises DriverLost, DriverError for a driver that does not introduce itself, ConfigError for one that it can't
+    work with.
     """
 
     def __init__(
@@ -152,11 +151,11 @@ class SidecarLife(Life[F]):
             ),
             session.info.name,
         )
-        works = self.flight.works(make, runtime, session.driver, session.info, self._sidecar.found)
+        works = make(runtime, session.driver)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(session.run(), name=f"{self._name}/driver-session")
             # The Go attacher's manifest gives no right to events: there, who leads is only logged.
-            await self._lead(works, asks_first=True)
+            await self._lead(works)
             watch.cancel()
 
     async def _identified(self, stack: AsyncExitStack) -> Session:
@@ -168,7 +167,7 @@ class SidecarLife(Life[F]):
         session = Session(
             driver,
             clock=self._clock,
-            limits=ProbeLimits(probe_timeout_s=self._sidecar.probe_timeout_s, any_name=self._sidecar.any_name),
+            limits=ProbeLimits(probe_timeout_s=self._sidecar.probe_timeout_s),
             metrics=metrics,
             on_loss=exit_on_loss if self._setup.flags.exit_on_lost_connection else carry_on,
         )

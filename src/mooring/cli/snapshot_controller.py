@@ -1,4 +1,6 @@
-"""`snapshot-controller`: upstream's program by its name, its flags and its exit codes. `mooring snapshot-controller` is the same."""
+"""`snapshot-controller`: upstream's program by its name, its flags and its exit codes. `mooring snapshot-controller` is
+the same.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.base.flagkinds import DURATION
 from mooring.base.flags import Parsed, Section, flag
+from mooring.cli.border import entered
 from mooring.cli.limits import check_positive, check_resync, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
-from mooring.cli.tables import REMOVED, DropInFlags, LeaseGateFlags, ManagerFlags
+from mooring.cli.tables import REMOVED_OF_SNAPSHOTS, DropInFlags, LeaseGateFlags, ManagerFlags
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
 
 if TYPE_CHECKING:
@@ -35,11 +38,13 @@ class SnapshotControllerFlags(SnapshotControllerOptions, ManagerFlags, DropInFla
 
 
 def main() -> int:
-    return run(sys.argv[1:], sys.argv[0])
+    return entered(sys.argv[0], lambda: run(sys.argv[1:], sys.argv[0]))
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
-    """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for --version."""
+    """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for
+    --version.
+    """
     return run_command(COMMAND, argv, prog, lambda setup: _serve(setup, machine or Machine()))
 
 
@@ -55,9 +60,10 @@ def check(parsed: Parsed[SnapshotControllerFlags]) -> None:
 
 COMMAND: Final[Command[SnapshotControllerFlags]] = Command(
     SnapshotControllerFlags,
-    removed=REMOVED,
+    removed=REMOVED_OF_SNAPSHOTS,
     check=check,
-    about="Makes and binds the contents of snapshots, for all drivers of a cluster, in the place of upstream's snapshot-controller.",
+    about="Makes and binds the contents of snapshots, for all drivers of a cluster, in the place of upstream's "
+    "snapshot-controller.",
     example="snapshot-controller --leader-election --http-endpoint=:8080",
     drop_in=True,
 )

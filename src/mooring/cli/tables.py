@@ -1,4 +1,6 @@
-"""The flags that sidecars share, as tables to inherit from; names and defaults are upstream's. `SidecarFlags` has all of them."""
+"""The flags that sidecars share, as tables to inherit from; names and defaults are upstream's. `SidecarFlags` has all
+of them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,21 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, UINT, FlagKind, GateStage, word_of
-from mooring.base.flags import Section, flag, gate
+from mooring.base.flagkinds import (
+    BOOL,
+    DURATION,
+    FILE,
+    FLOAT,
+    GATES,
+    INT,
+    LABELS,
+    SOCKET,
+    STRING,
+    FlagKind,
+    GateStage,
+    word_of,
+)
+from mooring.base.flags import Former, Section, flag, gate
 from mooring.base.log import parse_vmodule
 
 
@@ -28,7 +43,6 @@ BURST: Final = dataclasses.replace(INT, show=lambda _: "")
 """For limits that do not hold unless one of their flags is given: upstream's default would be no truth in the usage."""
 
 
-EARLY_TAKEOVER: Final = "Take the Lease of a replica at once if its kubelet reports that its container has ended."
 WARM_STANDBY: Final = "Fill the caches while another replica leads: the work goes on sooner when it ends."
 
 CONNECT_S_MAX: Final = 30.0
@@ -89,7 +103,7 @@ class LeaseGateFlags(GateFlags):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AddressFlags:
     csi_address: str = flag(
-        "csi-address", STRING, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket."
+        "csi-address", SOCKET, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket."
     )
 
 
@@ -112,7 +126,7 @@ class DriverFlags(AddressFlags):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClusterFlags:
     kubeconfig: str = flag(
-        "kubeconfig", STRING, "", "Absolute path to the kubeconfig file. Empty: the service account of the pod."
+        "kubeconfig", FILE, "", "Absolute path to the kubeconfig file. Empty: the service account of the pod."
     )
     kube_api_qps: float = flag(
         "kube-api-qps",
@@ -135,7 +149,7 @@ class AsKubectlFlags:
     """The flag of commands that find their cluster as kubectl does."""
 
     kubeconfig: str = flag(
-        "kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own."
+        "kubeconfig", FILE, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own."
     )
 
 
@@ -152,7 +166,8 @@ class DiagnosticsFlags:
         "http-endpoint",
         STRING,
         "",
-        "The TCP address where the HTTP server for diagnostics, including metrics and health checks, listens (example: :8080). "
+        "The TCP address where the HTTP server for diagnostics, including metrics and health checks, listens "
+        "(example: :8080). "
         "Empty: no server.",
         Section.DIAGNOSTICS,
     )
@@ -161,46 +176,9 @@ class DiagnosticsFlags:
     )
 
 
-FLIGHT_RECORDER_BYTES: Final = 8 * 2**20
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FlightRecorderFlags:
-    """Mooring's own: no Go program has them."""
-
-    flight_recorder: bool = flag(
-        "flight-recorder",
-        BOOL,
-        True,
-        "Keep what came in lately, for mooring replay; SIGUSR1 writes it.",
-        Section.DIAGNOSTICS,
-    )
-    flight_recorder_bytes: int = flag(
-        "flight-recorder-bytes",
-        UINT,
-        FLIGHT_RECORDER_BYTES,
-        "How much the flight recorder keeps, in bytes of memory.",
-        Section.DIAGNOSTICS,
-    )
-    flight_recorder_dir: str = flag(
-        "flight-recorder-dir",
-        STRING,
-        "",
-        "The folder for its files. Empty: the system's for temporary files.",
-        Section.DIAGNOSTICS,
-    )
-    flight_recorder_stuck_s: float = flag(
-        "flight-recorder-stuck",
-        DURATION,
-        900.0,
-        "Write a file when an object has failed for this long, at most one an hour; 0 is never.",
-        Section.DIAGNOSTICS,
-    )
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TracingFlags:
-    """Mooring's own, too. Everything else about traces is said by OpenTelemetry's variables."""
+    """Mooring's own: no Go program has it. Everything else about traces is said by OpenTelemetry's variables."""
 
     tracing: bool = flag(
         "tracing",
@@ -241,12 +219,11 @@ class ElectionFlags:
     election_labels: Mapping[str, str] = flag(
         "leader-election-labels", LABELS, {}, "Labels of the Lease, as key:value,key2:value2.", Section.ELECTION
     )
-    early_takeover: bool = flag("leader-election-early-takeover", BOOL, True, EARLY_TAKEOVER, Section.ELECTION)
     warm_standby: bool = flag("leader-election-warm-standby", BOOL, True, WARM_STANDBY, Section.ELECTION)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ManagerFlags(ProcessFlags, ClusterFlags, DiagnosticsFlags, FlightRecorderFlags, TracingFlags, ElectionFlags):
+class ManagerFlags(ProcessFlags, ClusterFlags, DiagnosticsFlags, TracingFlags, ElectionFlags):
     """The flags of every controller, with a driver or without."""
 
 
@@ -255,7 +232,7 @@ class SidecarFlags(ManagerFlags, DropInFlags, MetricsAddressFlags, LeaseGateFlag
     """Everything that attacher, provisioner, resizer and snapshotter have in common."""
 
 
-REMOVED: Final[Mapping[str, bool]] = {
+_KLOG: Final[Mapping[str, bool]] = {
     "add_dir_header": False,
     "alsologtostderr": False,
     "log_backtrace_at": True,
@@ -268,7 +245,29 @@ REMOVED: Final[Mapping[str, bool]] = {
     "skip_log_headers": False,
     "stderrthreshold": True,
 }
-"""klog's former flags, still found in manifests, and whether each needs a value. Accepted with a warning; upstream exits 2."""
+"""klog's former flags, and whether each needs a value."""
+
+_BY_CSI_DRIVER: Final = "the CSIDriver object of the driver says it"
+_BY_DRIVER: Final = "the driver itself says its name"
+REMOVED: Final[Mapping[str, Former]] = {
+    **{name: Former(has_value) for name, has_value in _KLOG.items()},
+    "csiTimeout": Former(True, now="--timeout={}"),
+    "driver_requires_attachment": Former(False, _BY_CSI_DRIVER),
+    "enable_leader_election": Former(False, now="--leader-election={}"),
+    "leader_election_identity": Former(True, "the identity is the name of the pod"),
+    "leader_election_type": Former(True, "a Lease is used"),
+    "pod_info_mount_version": Former(True, _BY_CSI_DRIVER),
+    "provisioner": Former(True, _BY_DRIVER),
+    "snapshotter": Former(True, _BY_DRIVER),
+}
+"""Flags of former releases of the Go sidecars that manifests still have. Accepted with a warning; today's Go sidecars
+exit with 2.
+"""
+
+REMOVED_OF_SNAPSHOTS: Final[Mapping[str, Former]] = {
+    **REMOVED,
+    "enable_volume_group_snapshots": Former(False, now="--feature-gates=CSIVolumeGroupSnapshot={}"),
+}
 
 ALPHA_LOGGING: Final[Mapping[str, str]] = {
     "log-text-split-stream": "log_text_split_stream",
@@ -276,7 +275,9 @@ ALPHA_LOGGING: Final[Mapping[str, str]] = {
     "log-json-split-stream": "log_json_split_stream",
     "log-json-info-buffer-size": "log_json_info_buffer_size",
 }
-"""Flags and their fields. Refused (exit code 1) unless they say what holds anyway, as upstream without its gate LoggingAlphaOptions."""
+"""Flags and their fields. Refused (exit code 1) unless they say what holds anyway, as upstream without its gate
+LoggingAlphaOptions.
+"""
 
 _NOTHING: Final = re.compile(r"[+-]?0*\.?0*([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from mooring.base.flagkinds import DURATION, NAMES, NAMESPACE, word_of
+from mooring.base.flagkinds import DURATION, NAMESPACE, word_of
 from mooring.base.flags import Parsed, flag
 from mooring.cli.objects import object_named
 from mooring.cli.people import answer_of, check_output, run_for_people, width_of, words_and_flags
@@ -37,7 +36,6 @@ class TimelineFlags(AsKubectlFlags, ProcessFlags):
     n: str = flag("n", NAMESPACE, "", "The same as --namespace.")
     output: str = flag("output", word_of(*OUTPUTS), "text", "text, json, yaml or html: one page that needs no network.")
     o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
-    record: tuple[str, ...] = flag("record", NAMES, (), "Also show what these flight records tell: see docs/replay.md.")
     gap: float = flag("gap", DURATION, 5.0, "Show waits that are longer, and always the longest.")
 
 
@@ -49,14 +47,17 @@ COMMAND: Final[Command[TimelineFlags]] = Command(
     TimelineFlags,
     check=_check,
     epilog="\nExit codes: 0 shown; 1 it could not look, or the object does not exist; 2 the\ncommand line is wrong.\n",
-    about="Says what happened when to an object and to all that its volumes need: who did what, how long nothing happened, and whose move "
+    about="Says what happened when to an object and to all that its volumes need: who did what, how long nothing "
+    "happened, and whose move "
     "it was then. Reads only, on any cluster.",
     example="mooring timeline --namespace=shop pod/web-0",
 )
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
-    """argv: the words after `mooring timeline`: the object, as `pod/web-0` or `pod web-0`, and flags. Gives the exit code."""
+    """argv: the words after `mooring timeline`: the object, as `pod/web-0` or `pod web-0`, and flags. Gives the exit
+    code.
+    """
     words, flags = words_and_flags(TimelineFlags, argv)
     return run_for_people(
         COMMAND, flags, prog, lambda given: answer_of(_on_the_network(words, given, machine or Machine()), prog, CANNOT)
@@ -90,17 +91,16 @@ class ShowTimeline:
 
     async def run(self) -> int:
         """Gives the exit code. Raises ConfigError, and ApiError for a server that does not answer."""
-        from mooring.inspect.replay.record import read
         from mooring.inspect.timeline.lanes import TracedChain
         from mooring.inspect.timeline.story import timeline
 
-        records = [read(Path(name)) for name in self._flags.record]
         kind, key = object_named(self._words, self._flags.namespace or self._flags.n or self._home, "mooring timeline")
         chain = TracedChain(self._cluster, self._clock.wall_s())
         await chain.read(kind, key)
-        self._stdout.write(
-            self._printed(timeline(f"{kind} {key}", kind, chain.scene, chain.lanes, self._flags.gap, records))
-        )
+        line = timeline(f"{kind} {key}", kind, chain.scene, chain.lanes, self._flags.gap)
+        if any(gap.is_open for gap in line.gaps):
+            line = line.blocked_by(await chain.blocked_by(kind, key))
+        self._stdout.write(self._printed(line))
         return 0
 
     def _printed(self, line: Timeline) -> str:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
-from mooring.cli.flight import Make
 from mooring.cli.process import Setup
-from mooring.control.order import ORDER, ordered
-from mooring.control.program.terms import LeasedWork, LeasedWorks
+from mooring.control.program.terms import LeasedWorks
 from mooring.control.runtime import Runtime
 
 if TYPE_CHECKING:
     from mooring.control.tracing.spans import Spans
-    from mooring.control.tracing.steps import Tracing
     from mooring.csi.driver import Driver
+
+Make = Callable[[Runtime, "Driver | None"], LeasedWorks]
+"""Makes the works of a program on these ports."""
 
 CLOSE_S_MAX: Final = 2.0
 """How long the end of a program waits until what is left is sent."""
@@ -45,11 +46,9 @@ class Traces:
             from mooring.control.tracing.ports import TracingDriver, on_traced_ports
             from mooring.control.tracing.steps import Tracing
 
-            tracing = Tracing(spans, self._clock, ORDER.get())
-            with ordered(tracing):
-                called = None if driver is None else TracingDriver(driver, tracing, driver_name)
-                made = make(on_traced_ports(runtime, tracing), called)
-            return LeasedWorks(tuple(_traced(leased, tracing) for leased in made.works), made.beside)
+            tracing = Tracing(spans, self._clock)
+            called = None if driver is None else TracingDriver(driver, tracing, driver_name)
+            return make(on_traced_ports(runtime, tracing), called)
 
         return make_traced
 
@@ -74,15 +73,6 @@ def _spans_of(name: str) -> Spans:
             f"tracing: needs a package that is not there ({error}): pip install 'mooring[otel]'"
         ) from None
     return spans_over_http(name)
-
-
-def _traced(leased: LeasedWork, tracing: Tracing) -> LeasedWork:
-    from mooring.control.ordered_work import OrderedWork
-
-    make = leased.make_work
-    return LeasedWork(
-        leased.component, leased.lock_name, lambda: OrderedWork(make, tracing), leased.starting, leased.namespace
-    )
 
 
 def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:

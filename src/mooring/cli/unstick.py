@@ -1,8 +1,9 @@
-"""`mooring unstick`: takes finalizers off an object that is being deleted, once it is proved that nothing needs them.
+"""`mooring unstick`: takes finalizers off an object that is being deleted, or off all that a driver's attacher holds,
+once it is proved that nothing needs them.
 
 | exit code | when |
 |---|---|
-| 0 | no finalizer holds the object any more |
+| 0 | no finalizer holds the object any more, or any of the driver's |
 | 3 | a finalizer is left |
 | 2 | a command line that is wrong |
 | 1 | it could not look, it refused to take anything off, or somebody said no |
@@ -14,10 +15,10 @@ import contextlib
 import dataclasses
 import sys
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, NAMESPACE, STRING, word_of
+from mooring.base.flagkinds import BOOL, DURATION, NAMESPACE, SOCKET, STRING, word_of
 from mooring.base.flags import Parsed, flag
 from mooring.base.text import visible
 from mooring.cli.objects import object_named
@@ -53,9 +54,15 @@ class UnstickFlags(AsKubectlFlags, ProcessFlags):
     n: str = flag("n", NAMESPACE, "", "The same as --namespace.")
     output: str = flag("output", word_of(*OUTPUTS), "text", "text, json or yaml.")
     o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
+    driver: str = flag(
+        "driver",
+        STRING,
+        "",
+        "Instead of one object: the attachments and volumes in deletion that this driver's attacher holds.",
+    )
     csi_address: str = flag(
         "csi-address",
-        STRING,
+        SOCKET,
         "",
         "The driver's unix socket, to ask the driver itself, too. Empty: the API server alone.",
     )
@@ -92,6 +99,8 @@ def _check(parsed: Parsed[UnstickFlags]) -> None:
         raise ConfigError("--detach: needs --csi-address, the driver that is to detach the volume", exit_code=2)
     if flags.detach and flags.force:
         raise ConfigError("--detach goes without --force: its success is the proof", exit_code=2)
+    if flags.driver and (flags.csi_address or flags.force):
+        raise ConfigError("--driver goes without --csi-address and --force: they are for one object", exit_code=2)
     if flags.timeout_s <= 0:
         raise ConfigError("--timeout: must be greater than zero", exit_code=2)
 
@@ -100,14 +109,17 @@ COMMAND: Final[Command[UnstickFlags]] = Command(
     UnstickFlags,
     check=_check,
     epilog=_EXIT_CODES,
-    about="Frees an object that is being deleted from its finalizers, where driver and API server prove that nothing needs them; "
+    about="Frees an object that is being deleted from its finalizers, where driver and API server prove that nothing "
+    "needs them; "
     "refuses otherwise, and says why.",
     example="mooring unstick --dry-run volumeattachment/csi-0123abcd",
 )
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
-    """argv: the words after `mooring unstick`: the object, as `pv/data` or `pv data`, and flags. Gives the exit code."""
+    """argv: the words after `mooring unstick`: the object, as `pv/data` or `pv data`, none with --driver, and flags.
+    Gives the exit code.
+    """
     words, flags = words_and_flags(UnstickFlags, argv)
     return run_for_people(
         COMMAND, flags, prog, lambda given: answer_of(_on_the_network(words, given, machine or Machine()), prog, CANNOT)
@@ -142,8 +154,25 @@ async def _driver_at(address: str, clock: Clock) -> AsyncIterator[Driver | None]
         await driver.close()
 
 
+@dataclasses.dataclass
+class Held:
+    """An object with the verdicts on its finalizers by the last look. outcomes: for those that were to go, what kept
+    them on, "" for nothing.
+    """
+
+    look: Look
+    facts: Facts
+    found: Sequence[Verdict]
+    outcomes: dict[str, str]
+
+    def rest(self) -> list[str]:
+        return [one.finalizer for one in self.found if self.outcomes.get(one.finalizer, "not asked for")]
+
+
 class UnstickCommand:
-    """The command on its ports. words: the object. home: the namespace where none is named. streams: stdin, stdout, stderr."""
+    """The command on its ports. words: the object. home: the namespace where none is named. streams: stdin, stdout,
+    stderr.
+    """
 
     def __init__(
         self,
@@ -160,52 +189,74 @@ class UnstickCommand:
 
         self._flags, self._cluster, self._driver, self._clock = flags, as_served(cluster), driver, clock
         self._stdin, self._stdout, self._stderr = streams
-        self._kind, self._key = object_named(words, flags.namespace or flags.n or home, "mooring unstick", KINDS)
-        self._outcomes: dict[str, str] = {}
+        if flags.driver and words:
+            raise ConfigError("--driver goes without an object", exit_code=2)
+        home = flags.namespace or flags.n or home
+        self._named = None if flags.driver else object_named(words, home, "mooring unstick", KINDS)
         self._witness: Witness | None = None
 
     async def run(self) -> int:
         """Gives the exit code. Raises MooringError."""
         from mooring.inspect.unstick.table import verdicts
 
-        look = await self._look()
-        facts = await look.first()
-        found = verdicts(facts)
-        self._check_named(found)
-        if not found or self._flags.dry_run:
-            self._show(found)
-            return LEFT if found else CLEAN
-        detach = self._detach_of(facts) if self._flags.detach else None
-        then = detach.then if detach is not None else found
-        chosen = [
-            one for one in then if (self._flags.force or one.may_go) and self._flags.finalizer in ("", one.finalizer)
-        ]
-        if not chosen:
-            self._show(found)
+        held: list[Held] = []
+        for look in await self._looks():
+            facts = await look.first()
+            held.append(Held(look, facts, verdicts(facts), {}))
+        self._check_finalizer(held)
+        if self._flags.dry_run or not any(one.found for one in held):
+            self._show(held)
+            return LEFT if any(one.found for one in held) else CLEAN
+        detach = self._detach_of(held[0].facts) if self._flags.detach else None
+        chosen = [self._chosen(detach.then if detach is not None else one.found) for one in held]
+        if not any(chosen):
+            self._show(held)
             self._say("nothing is taken off: the report says what speaks against it")
             return CANNOT
-        self._show_for_question(found)
+        self._show_for_question(held)
         if detach is not None:
             self._say(
-                f"the driver is called to detach volume {detach.handle} from node {detach.node} (node id {detach.node_id})"
+                f"the driver is called to detach volume {detach.handle} from node {detach.node} (node id "
+                f"{detach.node_id})"
             )
-        if not self._is_confirmed(chosen):
-            self._show(found)
-            self._say("nothing is taken off without the object's name")
+        if not self._is_confirmed(held, chosen):
+            self._show(held)
+            self._say(f"nothing is taken off without the {'driver' if self._flags.driver else 'object'}'s name")
             return CANNOT
         if detach is not None:
-            found = await self._detached(look, detach)
-        self._outcomes = await self._removal(look).run([one.finalizer for one in chosen])
-        self._show(found)
-        return LEFT if any(self._outcomes.get(one.finalizer, "not asked for") for one in found) else CLEAN
+            await self._let_detach(held[0].look, detach)
+        try:
+            for one, going in zip(held, chosen, strict=True):
+                if self._flags.driver or detach is not None:
+                    now = await one.look.again()
+                    one.found = verdicts(now) if now is not None else ()
+                # A volume is free once its attachments are.
+                names = [verdict.finalizer for verdict in (self._chosen(one.found) if self._flags.driver else going)]
+                one.outcomes = await self._removal(one.look).run(names)
+        finally:
+            self._show(held)
+        return LEFT if any(one.rest() for one in held) else CLEAN
 
-    async def _look(self) -> Look:
+    async def _looks(self) -> list[Look]:
+        from mooring.inspect.locks import CONTROLLER_LOCKS, PROTECTION_LOCKS
         from mooring.inspect.unstick.driver_word import Witness
         from mooring.inspect.unstick.look import Look
+        from mooring.inspect.unstick.nearby import DriverSearch
 
         driver, timeout_s = self._driver, self._flags.timeout_s
         self._witness = None if driver is None else await Witness.met(driver, self._clock, timeout_s)
-        return Look(self._cluster, self._clock, self._kind, self._key, self._witness, self._say)
+        if self._named is not None:
+            return [Look(self._cluster, self._clock, *self._named, self._witness, self._say)]
+        also = (*PROTECTION_LOCKS, *CONTROLLER_LOCKS.values())
+        search = DriverSearch(self._cluster, self._clock, self._flags.driver, self._say, also, asks_driver=False)
+        return [
+            Look(self._cluster, self._clock, kind, key, None, self._say, search) for kind, key in await search.stuck()
+        ]
+
+    def _chosen(self, found: Sequence[Verdict]) -> list[Verdict]:
+        return [
+            one for one in found if (self._flags.force or one.may_go) and self._flags.finalizer in ("", one.finalizer)
+        ]
 
     def _detach_of(self, facts: Facts) -> Detach | None:
         """The call that frees the object; None where none is needed, or none can be made."""
@@ -219,66 +270,65 @@ class UnstickCommand:
             return None
         return found
 
-    async def _detached(self, look: Look, detach: Detach) -> tuple[Verdict, ...]:
-        """Calls the driver, and gives the verdicts from then on. Raises MooringError."""
+    async def _let_detach(self, look: Look, detach: Detach) -> None:
+        """Raises MooringError."""
         from mooring.inspect.unstick.detaching import detached
-        from mooring.inspect.unstick.table import verdicts
 
         assert self._witness is not None
         look.told = await detached(detach, self._cluster, self._witness)
-        facts = await look.again()
-        return verdicts(facts) if facts is not None else ()
 
     def _removal(self, look: Look) -> Removal:
-        from mooring.inspect.unstick.look import KINDS
         from mooring.inspect.unstick.take_off import Removal
 
-        return Removal(
-            self._cluster, self._clock, KINDS[self._kind], look, self._flags.reason if self._flags.force else ""
-        )
+        return Removal(self._cluster, self._clock, look, self._flags.reason if self._flags.force else "")
 
-    def _check_named(self, found: Sequence[Verdict]) -> None:
-        held = [one.finalizer for one in found]
-        if self._flags.finalizer and held and self._flags.finalizer not in held:
+    def _check_finalizer(self, held: Sequence[Held]) -> None:
+        names = sorted({one.finalizer for each in held for one in each.found})
+        if self._flags.finalizer and names and self._flags.finalizer not in names:
             raise ConfigError(
-                f"--finalizer: {self._flags.finalizer} does not hold the object; {', '.join(held)} do", exit_code=2
+                f"--finalizer: {self._flags.finalizer} does not hold the object; {', '.join(names)} do", exit_code=2
             )
 
-    def _is_confirmed(self, chosen: Sequence[Verdict]) -> bool:
+    def _is_confirmed(self, held: Sequence[Held], chosen: Sequence[Sequence[Verdict]]) -> bool:
         if self._flags.yes:
             return True
-        for one in chosen:
-            self._say(f"  {one.finalizer}" + ("" if one.may_go else f": NOT PROVED, it protects {one.protects}"))
-        self._stderr.write(
-            f"Type the object's name to take {'it' if len(chosen) == 1 else 'them'} off: {visible(self._key.name)}\n> "
-        )
+        for each, going in zip(held, chosen, strict=True):
+            for one in going:
+                which = f"{each.look}: {one.finalizer}" if self._flags.driver else one.finalizer
+                self._say(f"  {which}" + ("" if one.may_go else f": NOT PROVED, it protects {one.protects}"))
+        if self._flags.driver:
+            self._say("  and off each volume that only these attachments hold")
+        name, what = (self._flags.driver, "driver") if self._named is None else (self._named[1].name, "object")
+        them = "it" if sum(map(len, chosen)) == 1 and not self._flags.driver else "them"
+        self._stderr.write(f"Type the {what}'s name to take {them} off: {visible(name)}\n> ")
         self._stderr.flush()
-        return typed(self._stdin) == self._key.name
+        return typed(self._stdin) == name
 
     # -- telling
 
-    def _show_for_question(self, found: Sequence[Verdict]) -> None:
+    def _show_for_question(self, held: Sequence[Held]) -> None:
         """Whoever is asked sees the proofs first; stdout gets them at the end."""
+        if not self._flags.yes:
+            self._stderr.write(self._as_text(held, width_of(self._stderr)))
+
+    def _show(self, held: Sequence[Held]) -> None:
+        from mooring.inspect.printing import as_json, as_yaml
+        from mooring.inspect.unstick.render import as_values
+
+        output = self._flags.o or self._flags.output
+        if output == "text":
+            self._stdout.write(self._as_text(held, width_of(self._stdout)))
+            return
+        values = [as_values(str(one.look), one.found, one.outcomes) for one in held]
+        told = {"driver": self._flags.driver, "objects": values} if self._flags.driver else values[0]
+        self._stdout.write((as_json if output == "json" else as_yaml)(told))
+
+    def _as_text(self, held: Sequence[Held], width: int) -> str:
         from mooring.inspect.unstick.render import as_text
 
-        if not self._flags.yes:
-            self._stderr.write(as_text(self._subject(), found, {}, width_of(self._stderr)))
-
-    def _show(self, found: Sequence[Verdict]) -> None:
-        from mooring.inspect.unstick.render import as_text, as_values
-
-        if (self._flags.o or self._flags.output) == "text":
-            self._stdout.write(as_text(self._subject(), found, self._outcomes, width_of(self._stdout)))
-        else:
-            self._stdout.write(self._values(as_values(self._subject(), found, self._outcomes)))
-
-    def _values(self, values: Any) -> str:
-        from mooring.inspect.printing import as_json, as_yaml
-
-        return as_json(values) if (self._flags.o or self._flags.output) == "json" else as_yaml(values)
-
-    def _subject(self) -> str:
-        return f"{self._kind} {self._key}"
+        if not held:
+            return f"{visible(self._flags.driver)}: its attacher holds nothing that is being deleted\n"
+        return "\n".join(as_text(str(one.look), one.found, one.outcomes, width) for one in held)
 
     def _say(self, text: str) -> None:
         self._stderr.write(f"{visible(text)}\n")

@@ -69,14 +69,17 @@ COMMAND: Final[Command[WhyFlags]] = Command(
     WhyFlags,
     check=_check,
     epilog=_EXIT_CODES,
-    about="Says why an object is stuck: each link of its chain, the one that blocks, whose move it is, and the next command. "
+    about="Says why an object is stuck: each link of its chain, the one that blocks, whose move it is, and the next "
+    "command. "
     "Without an object: all that is stuck, worst first. Reads only, on any cluster.",
     example="mooring why --namespace=shop pod/web-0",
 )
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
-    """argv: the words after `mooring why`: the object, as `pod/web-0` or `pod web-0`, and flags. Gives the exit code."""
+    """argv: the words after `mooring why`: the object, as `pod/web-0` or `pod web-0`, and flags. Gives the exit
+    code.
+    """
     words, flags = words_and_flags(WhyFlags, argv)
     return run_for_people(
         COMMAND, flags, prog, lambda given: answer_of(_on_the_network(words, given, machine or Machine()), prog, CANNOT)
@@ -90,19 +93,26 @@ async def _on_the_network(words: Sequence[str], flags: WhyFlags, machine: Machin
     clock = LoopClock()
     config = load_config_as_kubectl(flags.kubeconfig, machine)
     async with client_for_people("mooring-why", flags.kubeconfig, machine, clock=clock) as cluster:
-        return await Why(flags, words, cluster, clock, config.namespace, sys.stdout).run()
+        return await Why(flags, words, cluster, clock, config.namespace, sys.stdout, sys.stderr).run()
 
 
 class Why:
     """The command on its ports. words: the object, none for all. home: the namespace where none is named."""
 
     def __init__(
-        self, flags: WhyFlags, words: Sequence[str], cluster: Cluster, clock: Clock, home: str, stdout: TextIO
+        self,
+        flags: WhyFlags,
+        words: Sequence[str],
+        cluster: Cluster,
+        clock: Clock,
+        home: str,
+        stdout: TextIO,
+        stderr: TextIO,
     ) -> None:
         from mooring.inspect.served import as_served
 
         self._flags, self._words, self._clock, self._home, self._stdout = flags, words, clock, home, stdout
-        self._cluster = as_served(cluster)
+        self._cluster, self._stderr = as_served(cluster), stderr
         self._namespace, self._output = flags.namespace or flags.n, flags.o or flags.output
 
     async def run(self) -> int:
@@ -125,11 +135,14 @@ class Why:
 
     async def _one(self, kind: str, key: Key) -> tuple[int, str]:
         from mooring.inspect.reading import Reading
+        from mooring.inspect.why.at_work import looked_closer
         from mooring.inspect.why.chains import explained
         from mooring.inspect.why.render import as_text, as_values
 
         now_s = self._clock.wall_s()
-        chain = await explained(Reading(self._cluster, now_s), kind, key)
+        reading = Reading(self._cluster, now_s)
+        chain = await explained(reading, kind, key)
+        chain = await looked_closer(chain, reading.scene, self._cluster, self._clock, self._say)
         text = (
             as_text(chain, now_s, width_of(self._stdout)) if self._output == "text" else self._values(as_values(chain))
         )
@@ -148,6 +161,9 @@ class Why:
             )
         text = as_list(chains, now_s, width_of(self._stdout)) if chains else "nothing is stuck\n"
         return _worst(chains), text + "".join(f"not listed: {visible(one)}\n" for one in stuck.refused)
+
+    def _say(self, text: str) -> None:
+        self._stderr.write(f"{visible(text)}\n")
 
     def _values(self, values: Any) -> str:
         from mooring.inspect.printing import as_json, as_yaml

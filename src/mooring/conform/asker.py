@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -13,15 +14,16 @@ import msgspec
 from mooring.base.clock import Clock
 from mooring.base.randomness import Random
 from mooring.conform.abilities import Abilities
+from mooring.conform.book.errors import DIED, REFUSED, SILENT, STILL_ABORTED
+from mooring.conform.book.node import ELSEWHERE, NOT_THERE
+from mooring.conform.book.rule import Rule
+from mooring.conform.call.patience import SIDECARS
 from mooring.conform.check import NotApplicable, Stopped
 from mooring.conform.disk import Disk
 from mooring.conform.finder import INTRODUCTION, Finder, told
 from mooring.conform.made import Made
 from mooring.conform.options import Options
 from mooring.conform.reviving import Program, Reviving
-from mooring.csi.book.errors import DIED, REFUSED, STILL_ABORTED
-from mooring.csi.book.node import ELSEWHERE, NOT_THERE
-from mooring.csi.book.rule import Rule
 from mooring.csi.client import Client
 from mooring.csi.driver import Call, Driver, Rpc
 from mooring.csi.errors import DriverError
@@ -104,7 +106,7 @@ class Asker(Finder):
         return outcome
 
     async def _asked(self, rpc: Rpc[Any, Any], request: Any) -> Outcome:
-        request, before = self._with_secrets(rpc, request), self.count
+        request, before, began_s = self._with_secrets(rpc, request), self.count, self._clock.now()
         key = self.made.began(rpc, request)
         self._reviving.begins(rpc, request)
         try:
@@ -114,15 +116,24 @@ class Asker(Finder):
             return Outcome(None, error, self.count > before)
         self.made.ended(rpc, request, response, key, is_final=True)
         self._failing.pop(rpc.name, None)
+        sidecar, waits_s = SIDECARS.get(rpc, ("", math.inf))
+        if (took_s := self._clock.now() - began_s) > waits_s:
+            enough_s = math.ceil(2 * took_s / 10) * 10
+            found = f"it took {took_s:.1f} s, and {sidecar} waits {waits_s:g} s: start it with --timeout={enough_s}s"
+            self.finds(SILENT, rpc, request, found)
         return Outcome(response, None, self.count > before)
 
     def _had_no_effect(self, rpc: Rpc[Any, Any], request: Any, error: DriverError) -> bool:
-        """A kubelet unpublishes after a NodePublishVolume that was refused, too: the driver may have made target_path by then."""
+        """A kubelet unpublishes after a NodePublishVolume that was refused, too: the driver may have made target_path
+        by then.
+        """
         left = rpc is Driver.node_publish_volume and bool(request.target_path) and self.looks_there(request.target_path)
         return (error.final or error.unsent) and not left
 
     async def patiently(self, rpc: Rpc[Any, Any], request: Any, *wanted: Code) -> Outcome:
-        """As a sidecar: again after a passing error, unless it is wanted, or such calls are known never to go through."""
+        """As a sidecar: again after a passing error, unless it is wanted, or such calls are known never to go
+        through.
+        """
         outcome = await self.ask(rpc, request)
         for pause_s in AGAIN_S:
             if (
@@ -175,7 +186,9 @@ class Asker(Finder):
         )
 
     def _never_goes_through(self, rpc: Rpc[Any, Any], outcome: Outcome) -> bool:
-        """True for one more Aborted of a call that is known to be aborted again and again, and for a call that ends the driver."""
+        """True for one more Aborted of a call that is known to be aborted again and again, and for a call that ends the
+        driver.
+        """
         if outcome.error is not None and outcome.error.message == LOST_TEXT:
             return True
         return outcome.code == Code.ABORTED and (STILL_ABORTED.number, rpc.name) in {one.key for one in self.findings}
@@ -263,14 +276,17 @@ class Asker(Finder):
         return request
 
     def folders(self, bytes_min: int = 0) -> tuple[str, str]:
-        """A staging_target_path, which is there, and a target_path, of which the folder above is there. bytes_min: of each."""
+        """Make a staging_target_path, and the folder above a target_path. bytes_min: of each path. `remove_folders`
+        removes these folders, and those above them that are made here.
+        """
         self._names += 1
         staging, pod = (
             _padded(folder / str(self._names), bytes_min) for folder in (self.options.staging, self.options.targets)
         )
         for folder in (staging, pod):
+            made = [one for one in (folder, *folder.parents) if not one.exists()]
             folder.mkdir(parents=True, exist_ok=True)
-            self._folders.append(folder)
+            self._folders += reversed(made)
         return str(staging), str(pod / "target")
 
     async def shared(self) -> csi.Volume:
@@ -291,21 +307,24 @@ class Asker(Finder):
         return self._shared is not None and self._shared.volume_id == identity
 
     def looks_there(self, path: str) -> bool:
-        """True for a path at which something is: the folder above is this process' own, and what is mounted is not touched."""
+        """True for a path at which something is: the folder above is this process' own, and what is mounted is not
+        touched.
+        """
         return os.path.lexists(path)
 
     def remove_folders(self) -> list[str]:
-        """Those that could not be removed."""
-        left = []
-        for folder in self._folders:
+        """Remove the folders of all paths; return those that could not be removed, but for the folders above them."""
+        left: dict[Path, str] = {}
+        for folder in reversed(self._folders):
             try:
                 folder.rmdir()
             except FileNotFoundError:
                 pass
             except OSError as error:
-                left.append(f"folder {folder}: {error.strerror}")
+                if not any(one.is_relative_to(folder) for one in left):
+                    left[folder] = f"folder {folder}: {error.strerror}"
         self._folders.clear()
-        return left
+        return list(left.values())
 
 
 async def _outcome(work: Coroutine[Any, Any, Any]) -> Any:

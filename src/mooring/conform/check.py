@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mooring.csi.book.rule import Rule
+from mooring.conform.book.rule import Rule
 
 
 class NotApplicable(Exception):
@@ -22,9 +22,9 @@ class Stopped(Exception):
 class Check(msgspec.Struct, frozen=True):
     """name: as on the command line. about: what is asked, in a sentence. rule: of the book, to which it belongs.
 
-    needs: abilities without which it is skipped, as in `Controller.LIST_VOLUMES`. sanity: the tests of csi-sanity that ask the same.
-    restarts: it can only be made of a driver that this run has started. last: a driver that breaks it may have lost all its volumes,
-    so it is made after most others.
+    needs: abilities without which it is skipped, as in `Controller.LIST_VOLUMES`. sanity: the tests of csi-sanity that
+    ask the same. restarts: it can only be made of a driver that this run has started. last: a driver that breaks it may
+    have lost all its volumes, so it is made after most others.
     """
 
     name: str
@@ -38,7 +38,9 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Chapter:
-    """Checks in order. sanity: the group of csi-sanity's tests to which they belong, and which their names begin with."""
+    """Checks in order. sanity: the group of csi-sanity's tests to which they belong, and which their names begin
+    with.
+    """
 
     def __init__(self, sanity: str = "") -> None:
         self.checks: list[Check] = []
@@ -50,8 +52,8 @@ class Chapter:
         """Makes a check of a coroutine function; its docstring is what is asked."""
 
         def made(run: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
-            about = inspect.getdoc(run)
-            assert about is not None
+            about = " ".join((inspect.getdoc(run) or "").split())
+            assert about, "a check says what is asked"
             assert inspect.iscoroutinefunction(run)
             self.add(run.__name__.replace("_", "-"), about, rule, run, needs, sanity, restarts=restarts, last=last)
             return run

@@ -1,4 +1,6 @@
-"""Deletes what the checks have made. What the driver breaks meanwhile is charged to the cleaning up, not to the check before it."""
+"""Deletes what the checks have made. What the driver breaks meanwhile is charged to the cleaning up, not to the check
+before it.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,10 @@ import asyncio
 from typing import Final
 
 from mooring.conform.asker import Asker
+from mooring.conform.book.errors import DIED, REFUSED
 from mooring.conform.check import Stopped
 from mooring.conform.finder import CLEANING, told
 from mooring.conform.made import Key
-from mooring.csi.book.errors import DIED, REFUSED
 from mooring.wire.grpc.codes import Code
 
 CLEAN_S_MAX: Final = 60.0

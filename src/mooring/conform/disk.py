@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.errors import ConfigError
+from mooring.base.folders import refusal
 from mooring.mounts.system import ToolFailed, run
 
 DISK_MIB: Final = 256
@@ -22,14 +23,24 @@ class Disk:
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder).absolute()
+        self._made = [one for one in (self._folder, *self._folder.parents) if not one.exists()]
 
     def mount(self) -> None:
         """Before the driver is started. Raises ConfigError."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             run("mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m,mode=0700", "conform", str(self._folder))
-        except (OSError, ToolFailed) as error:
+        except OSError as error:
+            raise refusal(self._folder, error, "data-folder:") from None
+        except ToolFailed as error:
             raise ConfigError(f"data-folder: no small disk can be mounted on {str(self._folder)!r}: {error}") from None
+
+    def unmount(self) -> None:
+        """After the driver has ended. The folders that `mount` has made go, too."""
+        with contextlib.suppress(ToolFailed, OSError):
+            run("umount", "--lazy", str(self._folder))
+            for folder in self._made:
+                folder.rmdir()
 
     @contextlib.contextmanager
     def full(self) -> Iterator[None]:
@@ -45,11 +56,16 @@ class Disk:
     @contextlib.contextmanager
     def readonly(self) -> Iterator[None]:
         """As after an error of the device. Raises ToolFailed where a file is open to be written."""
-        run("mount", "-o", "remount,ro", str(self._folder))
+        self._remount("ro")
         try:
             yield
         finally:
-            run("mount", "-o", "remount,rw", str(self._folder))
+            self._remount("rw")
+
+    def _remount(self, way: str) -> None:
+        # Without the present options: mount(8) would repeat them, and in a user's namespace the kernel takes no owner
+        # of a tmpfs as the table of mounts has it.
+        run("mount", "--options-mode=ignore", "-o", f"remount,{way}", str(self._folder))
 
 
 def _fill(file: int) -> None:

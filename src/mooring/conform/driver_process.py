@@ -32,7 +32,9 @@ _OTHER_S_MAX: Final = 10.0
 
 
 class DriverProcess:
-    """start() once, then restart() as often as needed; close() at the end. log: gets its output. patience_s: until it serves."""
+    """start() once, then restart() as often as needed; close() at the end. log: gets its output. patience_s: until it
+    serves.
+    """
 
     def __init__(
         self, command: CommandLine, socket: Path, node: str, log: Path, *, patience_s: float, clock: Clock
@@ -81,7 +83,9 @@ class DriverProcess:
         return self._process is not None and self._process.returncode is not None
 
     async def restart(self, *, clears: bool = False) -> None:
-        """clears: removes the socket of the process before, now and later. Raises OSError, and ConfigError when it does not serve again."""
+        """clears: removes the socket of the process before, now and later. Raises OSError, and ConfigError when it does
+        not serve again.
+        """
         await self.kill()
         self._clears = clears or self._has_to_clear
         self._has_to_clear = self._clears
@@ -146,10 +150,8 @@ class DriverProcess:
 
     async def node_id_of(self, node: str) -> str:
         """What another process of the command answers on another node. Raises ConfigError, OSError, DriverError."""
-        path = self._socket.with_name(f"{node}.sock")
-        other = DriverProcess(
-            self._command, path, node, self._log.with_name(f"{node}.log"), patience_s=_OTHER_S_MAX, clock=self._clock
-        )
+        path, log = self._socket.with_name("second.sock"), self._log.with_name("second.log")
+        other = DriverProcess(self._command, path, node, log, patience_s=_OTHER_S_MAX, clock=self._clock)
         client = WireDriver(str(path), clock=self._clock)
         try:
             await other.start()

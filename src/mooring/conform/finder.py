@@ -11,15 +11,15 @@ import msgspec
 from google.protobuf.message import Message
 
 from mooring.base.text import shortened, visible
+from mooring.conform.book import errors
+from mooring.conform.book.node import NO_TARGET
+from mooring.conform.book.publishing import FORGOTTEN as UNPUBLISH_FORGOTTEN
+from mooring.conform.book.rule import Breach, Rule
+from mooring.conform.book.snapshots import DELETE_ABSENT as NO_SNAPSHOT
+from mooring.conform.book.subject import named_by
+from mooring.conform.book.volumes import DELETE_ABSENT, FORGOTTEN
 from mooring.conform.finding import Finding
 from mooring.conform.options import Options
-from mooring.csi.book import errors
-from mooring.csi.book.node import NO_TARGET
-from mooring.csi.book.publishing import FORGOTTEN as UNPUBLISH_FORGOTTEN
-from mooring.csi.book.rule import Breach, Rule
-from mooring.csi.book.snapshots import DELETE_ABSENT as NO_SNAPSHOT
-from mooring.csi.book.subject import named_by
-from mooring.csi.book.volumes import DELETE_ABSENT, FORGOTTEN
 from mooring.csi.driver import Rpc
 from mooring.csi.redact import scrubbed
 from mooring.csi.scrub import without
@@ -35,7 +35,9 @@ CLEANING: Final = "cleaning up"
 
 
 def told(text: str, request: Message | None = None) -> str:
-    """A driver's words, for one line of any output: without what moves a cursor, without the request's secrets, and not endless."""
+    """A driver's words, for one line of any output: without what moves a cursor, without the request's secrets, and not
+    endless.
+    """
     return shortened(visible(text if request is None else scrubbed(text, request)), _TOLD_BYTES_MAX)
 
 
@@ -63,7 +65,8 @@ class Finder:
     def breach(self, breach: Breach, output: Sequence[str] = ()) -> None:
         """The book has found something. output: the driver's last lines, where they say more.
 
-        Of all checks that meet a broken rule, the rule's own has the finding; without it, the first after the introduction.
+        Of all checks that meet a broken rule, the rule's own has the finding; without it, the first after the
+        introduction.
         """
         if self._is_silent or self._follows(breach):
             return

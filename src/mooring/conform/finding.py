@@ -11,8 +11,8 @@ import msgspec
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from mooring.csi.book import node, publishing, snapshots, volumes
-from mooring.csi.book.rule import Breach
+from mooring.conform.book import node, publishing, snapshots, volumes
+from mooring.conform.book.rule import Breach
 from mooring.csi.redact import without_secrets
 
 MADE_TWICE: Final = frozenset(
@@ -32,7 +32,8 @@ _MOUNTING: Final = ("NodeStageVolume", "NodePublishVolume")
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """check: the name of the one that showed it. is_own: that check asks about the very rule; others meet it on their way.
+    """check: the name of the one that showed it. is_own: that check asks about the very rule; others meet it on their
+    way.
 
     output: the driver's last lines, where they say more. others: how many more checks have met it.
     """
@@ -49,7 +50,9 @@ class Finding(msgspec.Struct, frozen=True):
         return self.breach.rule.number, self.breach.rpc
 
     def by_hand(self, address: str) -> str:
-        """The call as a command. Secrets are left out: they stand in a file of the reader's own. address: "" for that in $CSI_ENDPOINT."""
+        """The call as a command. Secrets are left out: they stand in a file of the reader's own. address: "" for that
+        in $CSI_ENDPOINT.
+        """
         if self.breach.request is None:
             return ""
         return call_by_hand(self.breach.rpc, self.breach.request, address)
@@ -70,7 +73,9 @@ def call_by_hand(rpc: str, request: Message, address: str) -> str:
 
 
 def _callers_folders(rpc: str, request: Any) -> list[str]:
-    """The staging path, and the folder above the target path: the caller makes them, and conform removes those of its run at the end."""
+    """The staging path, and the folder above the target path: the caller makes them, and conform removes those of its
+    run at the end.
+    """
     if rpc not in _MOUNTING:
         return []
     target = getattr(request, "target_path", "")

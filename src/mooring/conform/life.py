@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from mooring.conform.asker import Asker
+from mooring.conform.book.errors import REFUSED
+from mooring.conform.book.node import AGAIN
+from mooring.conform.book.publishing import ABSENT
+from mooring.conform.book.publishing import REFUSED_AGAIN as PUBLISH_REFUSED
+from mooring.conform.book.rule import Rule
+from mooring.conform.book.volumes import FORGOTTEN
 from mooring.conform.check import Stopped
 from mooring.conform.finder import told
-from mooring.csi.book.errors import REFUSED
-from mooring.csi.book.node import AGAIN
-from mooring.csi.book.publishing import ABSENT
-from mooring.csi.book.publishing import REFUSED_AGAIN as PUBLISH_REFUSED
-from mooring.csi.book.rule import Rule
-from mooring.csi.book.volumes import FORGOTTEN
 from mooring.csi.driver import Driver, Rpc
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code

@@ -1,4 +1,6 @@
-"""What a run has made and not deleted yet, from the calls that it made: told of each, it knows what is left to undo, and in which order."""
+"""What a run has made and not deleted yet, from the calls that it made: told of each, it knows what is left to undo,
+and in which order.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,18 @@ class Made:
         self.tried: dict[Key, str] = {}
 
     def began(self, rpc: Rpc[Any, Any], request: Any) -> Key | None:
-        """A call goes out that may take effect, whatever comes back. Gives what it may make, where that is not there already."""
+        """A call goes out that may take effect, whatever comes back. Gives what it may make, where that is not there
+        already.
+        """
         if (opened := _opened(rpc, request)) is None or opened[0] in self._there:
             return None
         self._there[opened[0]] = opened[1]
         return opened[0]
 
     def ended(self, rpc: Rpc[Any, Any], request: Any, response: Any, key: Key | None, *, is_final: bool) -> None:
-        """response: None for an error. key: of `began`. is_final: an error after which the call has had no effect, for sure."""
+        """response: None for an error. key: of `began`. is_final: an error after which the call has had no effect, for
+        sure.
+        """
         if response is not None:
             self._done(rpc, request, response)
         elif (
@@ -48,7 +54,9 @@ class Made:
             self._there.pop(opened[0], None)
 
     def never_was(self, rpc: Rpc[Any, Any], request: Any) -> None:
-        """A call that a driver must refuse has ended without an answer that tells an id: it is not made again to learn one."""
+        """A call that a driver must refuse has ended without an answer that tells an id: it is not made again to learn
+        one.
+        """
         if (opened := _opened(rpc, request)) is not None and opened[0][0].endswith("named"):
             self._there.pop(opened[0], None)
 
@@ -92,7 +100,9 @@ class Made:
 
 
 def _opened(rpc: Rpc[Any, Any], request: Any) -> tuple[Key, Undo] | None:
-    """What a call may make, and the call that undoes it; of a volume or snapshot whose id nobody knows yet, the call itself."""
+    """What a call may make, and the call that undoes it; of a volume or snapshot whose id nobody knows yet, the call
+    itself.
+    """
     match rpc.attribute:
         case "create_volume" if request.name:
             return ("volume named", request.name, ""), (rpc, request)

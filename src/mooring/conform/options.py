@@ -26,16 +26,27 @@ SECRETS: Final[Mapping[str, str]] = {
     "get_snapshot": "GetSnapshotSecret",
 }
 """The key of a call's secrets in csi-sanity's file, by the call."""
+NODES: Final = ("conform-node", "conform-second-node")
+"""Where a driver is, and its second process, if nobody names them."""
 ACCESS_TYPES: Final = ("mount", "block")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """staging, targets: folders in which staging_target_path and target_path are made. secrets: by the call's method."""
+    """staging, targets: folders in which staging_target_path and target_path are made. secrets: by the call's
+    method.
+    """
 
     staging: Path = Path()
     targets: Path = Path()
     secrets: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    node_names: tuple[str, ...] = flag(
+        "node-name",
+        NAMES,
+        NODES,
+        "The names of two nodes, as in --node-name n1 --node-name n2, for a driver that looks them up: the second is "
+        "that of another process of the command.",
+    )
     only: tuple[str, ...] = flag("only", NAMES, (), "Make these checks alone, by their names, with commas between.")
     seed: int = flag("seed", UINT, 0, "Names are made of it, and for any but 0 the order of the checks.")
     timeout_s: float = flag("timeout", DURATION, 60.0, "How long the driver may take to answer a call.")

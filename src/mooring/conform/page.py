@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from mooring.csi.book.rule import Rule
-from mooring.csi.book.watcher import BOOK
+from mooring.conform.book.rule import Rule
+from mooring.conform.book.watcher import BOOK
 
 _CHAPTERS: Final = {
     "CSI10": "Who the driver is, and what it can do",
@@ -18,18 +19,24 @@ _CHAPTERS: Final = {
     "CSI4": "Snapshots and groups",
     "CSI50": "The node",
     "CSI51": "Volumes on the node",
-    "CSI52": "Figures of a volume on the node, and how it is mounted",
+    "CSI52": "How a volume on the node is mounted",
     "CSI6": "Lists",
     "CSI7": "Errors, secrets, and calls that never end",
 }
 
+COLUMNS: Final = 120
+
 _HEAD: Final = """# The rules of CSI
 
-CSI's specification says what a driver must do, and Kubernetes expects a little more. Mooring has these demands as a book of numbered rules.
-A number never changes its meaning. [`mooring conform`](conform.md) asks a driver about all of them but CSI103, which wants a controller
-and a node in two processes. It sees mounts (CSI511 to CSI516, CSI521, CSI522) and data (CSI217, CSI524) where the driver has its mounts,
-and a second node (CSI303, CSI502) where it starts the driver. `mooring dev` watches each call to your driver, and names the rule that a
-call breaks: [dev](dev.md#your-own-driver). Each rule says here what it demands, what a cluster does after a breach, and how to mend it.
+CSI's specification says what a driver must do, and Kubernetes expects a little more. Mooring has these demands as a
+book of numbered rules. Each says the sentence on which it rests, in our words. A breach of a MUST is a finding. A
+breach of a SHOULD is a warning, and so is that of a MUST which real drivers break and work: it is shown, and fails no
+run and no test. A number never changes its meaning. [`mooring conform`](conform.md) asks a driver about all of them but
+CSI103, which wants a controller and a node in two processes. It sees mounts (CSI511 to CSI516, CSI521, CSI522, CSI525)
+and data (CSI217, CSI524) where the driver has its mounts, and a second node (CSI303, CSI502) where it starts the
+driver. `mooring dev` watches each call to your driver, and names the rule that a call breaks:
+[dev](dev.md#your-own-driver). Each rule says here what it demands, what a cluster does after a breach, and how to mend
+it.
 
 [The MUSTs of CSI](csi-musts.md) lists each MUST of the specification with its rules.
 
@@ -49,8 +56,16 @@ def _chapters() -> Iterator[str]:
 
 def _entry(rule: Rule) -> str:
     title = f"{rule.title[0].upper()}{rule.title[1:]}"
-    demand = f"{rule.asks} ([{rule.place}]({rule.source}))" if rule.place else rule.asks
-    return f"### {rule.number}: {title}\n\n{demand}\n\n- Kubernetes: {rule.kubernetes}\n- Mend: {rule.mend}\n"
+    demand = f"{rule.asks} ([{rule.place}]({rule.source}))"
+    items = [f"- Kubernetes: {rule.kubernetes}", f"- Mend: {rule.mend}"]
+    if rule.is_warning:
+        items.insert(0, f"- A warning: {rule.drivers or 'CSI says no MUST.'}")
+    return "\n".join([f"### {rule.number}: {title}", "", _wrapped(demand), "", *map(_wrapped, items), ""])
+
+
+def _wrapped(text: str) -> str:
+    indent = "  " if text.startswith("- ") else ""
+    return textwrap.fill(text, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from xml.etree import ElementTree
 
+from mooring.conform.book.rule import verdict
 from mooring.conform.finding import MADE_TWICE, Finding
 from mooring.conform.runner import End, Report, Result
 
@@ -48,7 +49,9 @@ def _text(report: Report, address: str) -> Iterator[str]:
 
 def _of_a_rule(findings: Sequence[Finding], address: str) -> Iterator[str]:
     rule = findings[0].breach.rule
-    yield from _wrapped("", f"{rule.number} {rule.asks} {rule.source}")
+    yield from _wrapped("Warning: " if rule.is_warning else "", f"{rule.number} {rule.asks} {rule.source}")
+    if rule.drivers:
+        yield from _wrapped("  A warning: ", rule.drivers)
     yield from _wrapped("  Kubernetes: ", rule.kubernetes)
     yield from _wrapped("  Mend: ", rule.mend)
     for finding in findings:
@@ -73,15 +76,14 @@ def _by_hand(finding: Finding) -> str:
 
 def summary(report: Report) -> str:
     counts = ", ".join(f"{report.count(end)} {end.value}" for end in End if report.count(end))
-    rules = len({one.breach.rule.number for one in report.findings})
-    verdict = f"it broke {rules} {'rule' if rules == 1 else 'rules'} of CSI" if rules else "it broke no rule of CSI"
+    broke = verdict({one.breach.rule for one in report.findings})
     left = (
         f"; {len(report.left)} {'thing' if len(report.left) == 1 else 'things'} could not be deleted"
         if report.left
         else ""
     )
     cut = "" if report.is_whole else f"; {_cut(report)}"
-    return f"{report.driver or 'the driver'}: {counts or 'no check was made'}; {verdict}{left}{cut}"
+    return f"{report.driver or 'the driver'}: {counts or 'no check was made'}; it {broke}{left}{cut}"
 
 
 def _cut(report: Report) -> str:
@@ -122,6 +124,7 @@ def _values(finding: Finding, address: str) -> dict[str, Any]:
     breach = finding.breach
     return {
         "rule": breach.rule.number,
+        "level": "warning" if breach.rule.is_warning else "error",
         "rpc": breach.rpc,
         "subject": breach.subject,
         "found": breach.found,
@@ -143,7 +146,7 @@ def as_junit(report: Report, address: str) -> str:
         "testsuite",
         name=f"mooring conform: {report.driver}",
         tests=str(len(report.results) + len(outside) + (not report.is_whole)),
-        failures=str(report.count(End.BROKEN) + len(outside)),
+        failures=str(report.count(End.BROKEN) + sum(not one.breach.rule.is_warning for one in outside)),
         errors=str(report.count(End.STOPPED) + (not report.is_whole)),
         skipped=str(report.count(End.SKIPPED)),
         time=f"{sum(one.seconds for one in report.results):.3f}",
@@ -161,11 +164,17 @@ def as_junit(report: Report, address: str) -> str:
                 case, "failure", message="; ".join(_told(report, one)), type=", ".join(one.rules)
             )
             failure.text = "\n".join(text for finding in one.findings for text in _advice(finding, address))
+        elif one.end is End.WARNED:
+            told = [text for finding in one.findings for text in _advice(finding, address)] or _told(report, one)
+            ElementTree.SubElement(case, "system-out").text = "\n".join(told)
     for finding in outside:
         number = finding.breach.rule.number
         case = ElementTree.SubElement(suite, "testcase", classname=number, name=finding.check, time="0.000")
-        failure = ElementTree.SubElement(case, "failure", message=finding.breach.line, type=number)
-        failure.text = "\n".join(_advice(finding, address))
+        if finding.breach.rule.is_warning:
+            said = ElementTree.SubElement(case, "system-out")
+        else:
+            said = ElementTree.SubElement(case, "failure", message=finding.breach.line, type=number)
+        said.text = "\n".join(_advice(finding, address))
     if not report.is_whole:
         case = ElementTree.SubElement(suite, "testcase", classname="conform", name="the run", time="0.000")
         ElementTree.SubElement(case, "error", message=_cut(report))
@@ -191,13 +200,13 @@ def _tap(report: Report) -> Iterator[str]:
     outside = _outside_checks(report)
     yield f"1..{len(report.results) + len(outside) + report.unmade}"
     for number, one in enumerate(report.results, 1):
-        ok = "ok" if one.end in (End.KEPT, End.SKIPPED) else "not ok"
+        ok = "ok" if one.end in (End.KEPT, End.WARNED, End.SKIPPED) else "not ok"
         skip = f" # SKIP {one.note}" if one.end is End.SKIPPED else ""
         yield f"{ok} {number} - {one.check.name}{skip}"
-        if ok != "ok":
+        if one.end not in (End.KEPT, End.SKIPPED):
             yield from (f"# {text}" for text in _told(report, one))
     for number, finding in enumerate(outside, len(report.results) + 1):
-        yield f"not ok {number} - {finding.check}"
+        yield f"{'ok' if finding.breach.rule.is_warning else 'not ok'} {number} - {finding.check}"
         yield f"# {finding.breach.line}"
     if not report.is_whole:
         yield f"Bail out! {_cut(report)}"

@@ -8,10 +8,10 @@ from typing import Any, Final, Protocol
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
+from mooring.conform.book.errors import DIED, REVIVED
+from mooring.conform.book.rule import Breach
+from mooring.conform.book.subject import named_by
 from mooring.conform.check import Stopped
-from mooring.csi.book.errors import DIED, REVIVED
-from mooring.csi.book.rule import Breach
-from mooring.csi.book.subject import named_by
 from mooring.csi.client import Client
 from mooring.csi.driver import Rpc
 from mooring.wire.grpc.errors import LOST_TEXT
@@ -63,7 +63,9 @@ class Program(Protocol):
 
 
 class Reviving:
-    """One run's. program: None for a driver that somebody else runs. tell: gets breaches. say: gets a line for people."""
+    """One run's. program: None for a driver that somebody else runs. tell: gets breaches. say: gets a line for
+    people.
+    """
 
     def __init__(
         self, driver: Client, program: Program | None, clock: Clock, tell: Callable[[Breach, list[str]], None]
@@ -97,7 +99,8 @@ class Reviving:
             return True
 
     async def after(self, text: str, *, unsent: bool) -> bool:
-        """After a call that was not answered: waits until a driver that is ending has ended, and starts it again. text: the call's error.
+        """After a call that was not answered: waits until a driver that is ending has ended, and starts it again. text:
+        the call's error.
 
         True where the driver runs again. Raises Stopped.
         """

@@ -11,12 +11,13 @@ from mooring.base.clock import Clock
 from mooring.conform import abilities as able
 from mooring.conform.abilities import Abilities
 from mooring.conform.asker import Asker
+from mooring.conform.book.requests import INCOMPLETE
+from mooring.conform.book.watcher import BOOK
 from mooring.conform.check import Check, NotApplicable, Stopped
 from mooring.conform.cleaning import clean, cleaned
 from mooring.conform.finder import CLEANING, INTRODUCTION, told
 from mooring.conform.finding import Finding
 from mooring.conform.life import CREATES, NODE, begin
-from mooring.csi.book.requests import INCOMPLETE
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
 
@@ -24,13 +25,16 @@ from mooring.csi.proto import csi_pb2 as csi
 class End(enum.Enum):
     KEPT = "kept"
     BROKEN = "broken"
+    WARNED = "warned"
+    """What it saw broken are warnings alone."""
     SKIPPED = "skipped"
     STOPPED = "stopped"
     """It could not go on: a call failed for which another check has found the rule already."""
 
 
 class Result(msgspec.Struct, frozen=True):
-    """how a check ended. note: why, for one that was skipped or stopped. findings: those that are told with it, known after the last check.
+    """how a check ended. note: why, for one that was skipped or stopped. findings: those that are told with it, known
+    after the last check.
 
     rules: the numbers of all that it saw broken.
     """
@@ -44,7 +48,9 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct):
-    """driver: its name and version. left: what could not be deleted. is_whole: False after Ctrl-C. unmade: checks left out by then."""
+    """driver: its name and version. left: what could not be deleted. is_whole: False after Ctrl-C. unmade: checks left
+    out by then.
+    """
 
     driver: str = ""
     results: list[Result] = msgspec.field(default_factory=list)
@@ -59,7 +65,7 @@ class Report(msgspec.Struct):
     def is_good(self) -> bool:
         return (
             self.is_whole
-            and not self.findings
+            and all(one.breach.rule.is_warning for one in self.findings)
             and not self.left
             and not any(one.end is End.STOPPED for one in self.results)
         )
@@ -101,7 +107,9 @@ async def run(
 
 
 def ordered(checks: Sequence[Check], asker: Asker) -> list[Check]:
-    """As they are written for seed 0; another seed has an order of its own. Those that may cost a driver its volumes come last."""
+    """As they are written for seed 0; another seed has an order of its own. Those that may cost a driver its volumes
+    come last.
+    """
     found: list[object] = [one for one in checks if not asker.options.only or one.name in asker.options.only]
     if asker.options.seed:
         asker.randomness.shuffle(found)
@@ -165,8 +173,10 @@ async def _one(asker: Asker, check: Check, clock: Clock) -> Result:
         end, note = End.SKIPPED, str(reason)
     except Stopped as reason:
         end, note = End.STOPPED, str(reason)
-    if asker.count > seen:
-        end, note = End.BROKEN, ""
     rules = tuple(sorted(asker.broken.get(check.name, ())))
+    if asker.count > seen and not all(BOOK[number].is_warning for number in rules):
+        end, note = End.BROKEN, ""
+    elif asker.count > seen and end is not End.STOPPED:  # a call that never goes through is no mere warning
+        end, note = End.WARNED, ""
     await clean(asker, whole=False)
     return Result(check, end, clock.now() - began, note, rules=rules)

@@ -1,6 +1,7 @@
 """Time in which this process ran: on a machine that starves it, that is less than what a clock on the wall shows.
 
-A driver beside it is starved as well. What is held against a driver, as a call that stays Aborted, is measured by this time.
+A driver beside it is starved as well. What is held against a driver, as a call that stays Aborted, is measured by this
+time.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class RunningTime(LoopClock):
 
 @contextlib.asynccontextmanager
 async def running_time(clock: Clock, tick_s: float = TICK_S) -> AsyncGenerator[RunningTime, None]:
-    """Counted as long as the block runs. tick_s: a program that runs for months wakes up less often, and misses shorter gaps."""
+    """Counted as long as the block runs. tick_s: a program that runs for months wakes up less often, and misses shorter
+    gaps.
+    """
     time = RunningTime(clock, tick_s)
     try:
         async with asyncio.TaskGroup() as group:

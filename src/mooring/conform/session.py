@@ -15,14 +15,14 @@ from typing import Final
 
 from mooring.base.clock import Clock
 from mooring.conform.asker import Asker
+from mooring.conform.book.rule import Breach
+from mooring.conform.book.watcher import Watcher
 from mooring.conform.check import Check, Stopped
 from mooring.conform.options import Options
 from mooring.conform.reviving import Program
 from mooring.conform.runner import Report, Result, run
 from mooring.conform.running_time import running_time
 from mooring.conform.watched import Sight, Watch, WatchedDriver
-from mooring.csi.book.rule import Breach
-from mooring.csi.book.watcher import Watcher
 
 CONNECT_S_MAX: Final = 60.0
 """A command may compile the driver first, as `go run` does."""
@@ -35,7 +35,9 @@ _CREDENTIALS: Final = struct.Struct("3i")
 async def asking(
     path: Path, options: Options, clock: Clock, *, sees: bool, program: Program | None, connect_s: float = CONNECT_S_MAX
 ) -> AsyncGenerator[Asker, None]:
-    """Asks the driver at this socket as long as the block runs. sees: its mounts are those of this process. Raises ConfigError."""
+    """Asks the driver at this socket as long as the block runs. sees: its mounts are those of this process. Raises
+    ConfigError.
+    """
     told: list[Callable[[Breach], None]] = []
     async with running_time(clock) as ran:
         watcher = Watcher(lambda breach: told[0](breach), every=True, now=ran.now)

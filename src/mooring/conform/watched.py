@@ -1,10 +1,12 @@
-"""A driver's calls under the book's rules: a watcher hears of each, and tells each breach when it happens, and all of them at the end.
+"""A driver's calls under the book's rules: a watcher hears of each, and tells each breach when it happens, and all of
+them at the end.
 
-Lost answers are what drivers are broken by most, and they seldom happen while somebody tries a driver out. So the first call of each kind
-that changes something and succeeds is made again at once, as a sidecar does that never saw the answer.
+Lost answers are what drivers are broken by most, and they seldom happen while somebody tries a driver out. So the first
+call of each kind that changes something and succeeds is made again at once, as a sidecar does that never saw the
+answer.
 
-For the rules it looks at the paths of this machine: at the mount table, and at the folder in which a path stands. A path on which something
-is mounted is never touched: a mount that is dead would hang. A look blocks for a moment.
+For the rules it looks at the paths of this machine: at the mount table, and at the folder in which a path stands. A
+path on which something is mounted is never touched: a mount that is dead would hang. A look blocks for a moment.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
 from mooring.base.clock import Clock, time_left_s
-from mooring.csi.book.exchange import Place
-from mooring.csi.book.rule import Breach, headline
-from mooring.csi.book.watcher import Watcher
+from mooring.conform.book.exchange import Place
+from mooring.conform.book.rule import Breach, headline
+from mooring.conform.book.watcher import Watcher
 from mooring.csi.call_counts import CallObserver
 from mooring.csi.driver import RPCS, A, Call, Driver, Q, Rpc
 from mooring.csi.errors import DriverError
@@ -56,7 +58,9 @@ _PATHS: Final = ("target_path", "staging_target_path")
 
 
 class Watch:
-    """watcher: the driver's. where: the node whose calls these are, "" for the controller's. sight: None where nobody can see its paths."""
+    """watcher: the driver's. where: the node whose calls these are, "" for the controller's. sight: None where nobody
+    can see its paths.
+    """
 
     def __init__(self, watcher: Watcher, where: str, sight: Sight | None) -> None:
         self._watcher, self._where, self._sight = watcher, where, sight
@@ -188,7 +192,9 @@ def _is_readonly(mount: Mount) -> bool:
 
 
 def _kind(path: str) -> str:
-    """From the entry in the folder above, which is that below a mount: a folder is mounted on a folder, a file on a file."""
+    """From the entry in the folder above, which is that below a mount: a folder is mounted on a folder, a file on a
+    file.
+    """
     folder, name = os.path.split(path)
     try:
         with os.scandir(folder) as entries:
@@ -203,7 +209,8 @@ def _kind(path: str) -> str:
 
 
 class Breaches:
-    """tell: gets each. sees_mounts: the driver's mounts are those of this process. repeats: calls are made again, as said above.
+    """tell: gets each. sees_mounts: the driver's mounts are those of this process. repeats: calls are made again, as
+    said above.
 
     proxied: proxies make faults, which are not the driver's: they watch, and its callers don't. now: as for `Watcher`.
     """
@@ -240,6 +247,10 @@ class Breaches:
         """True where the driver has said so."""
         return self._watcher.advertises(Driver.list_volumes)
 
+    def republishes(self, asks: Callable[[], bool]) -> None:
+        """asks: whether the driver's CSIDriver has requiresRepublish now."""
+        self._watcher.republishes = asks
+
     def found(self, breach: Breach, request: Any) -> None:
         """Somebody has looked for it, and found it."""
         self._watcher.tell(breach, request)
@@ -256,7 +267,9 @@ class Breaches:
 
 
 def superfluous(rpc: Rpc[Any, Any], request: Any, first: Any, second: Any) -> tuple[Rpc[Any, Any], Any] | None:
-    """The call that deletes what the second of two equal calls has made beside the first; None where it made nothing."""
+    """The call that deletes what the second of two equal calls has made beside the first; None where it made
+    nothing.
+    """
     if rpc.attribute == "create_volume" and first.volume.volume_id != second.volume.volume_id:
         return Driver.delete_volume, csi.DeleteVolumeRequest(volume_id=second.volume.volume_id, secrets=request.secrets)
     if rpc.attribute == "create_snapshot" and first.snapshot.snapshot_id != second.snapshot.snapshot_id:

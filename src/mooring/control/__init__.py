@@ -1,7 +1,7 @@
 """The kit of controllers: caches, queues, topics, back-off, locks, and the loop that joins them.
 
-A controller reads caches, decides about one key with a pure function, carries the decision out and returns a `Result`. Everything else
-is here, once:
+A controller reads caches, decides about one key with a pure function, carries the decision out and returns a `Result`.
+Everything else is here, once:
 
     runtime = Runtime(cluster, clock, randomness, metrics)
     caches = Caches(runtime)
@@ -12,8 +12,8 @@ is here, once:
         ...
         return Result(Labelled(key.name), done="labelled")
 
-    controller = Controller(runtime, "labels", reconcile, workers=4)
-    controller.watch(volumes, lambda change: [change.key])  # and tells=… for the topics that a change tells
+    controller = Controller(runtime, "labels", reconcile)
+    controller.watch(volumes)  # and keys for those of other objects, tells=… for the topics that a change tells
     manager = Manager(caches, controller)
     await manager.run()
 
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from mooring.control.call_slots import CallSlots, call_over
     from mooring.control.controller import Controller
     from mooring.control.decision import Deciding, Decision, Failed
-    from mooring.control.event_once import EventOnce
-    from mooring.control.events import EventRecorder
+    from mooring.control.events import EventOnce, EventRecorder
     from mooring.control.lease.elector import LeaderElector
     from mooring.control.manager import Manager, Managers
     from mooring.control.object_writer import ObjectWriter
@@ -57,8 +56,7 @@ _HOMES = {
     "mooring.control.call_slots": ("CallSlots", "call_over"),
     "mooring.control.controller": ("Controller",),
     "mooring.control.decision": ("Deciding", "Decision", "Failed"),
-    "mooring.control.event_once": ("EventOnce",),
-    "mooring.control.events": ("EventRecorder",),
+    "mooring.control.events": ("EventOnce", "EventRecorder"),
     "mooring.control.lease.elector": ("LeaderElector",),
     "mooring.control.manager": ("Manager", "Managers"),
     "mooring.control.object_writer": ("ObjectWriter",),

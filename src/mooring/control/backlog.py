@@ -1,7 +1,7 @@
 """Keys that have time: they are looked up one by one, whenever a queue has nothing else to do.
 
-A controller that begins has a hundred thousand keys to look at, and one that matters: the one that has just changed. So the others stand
-in a backlog, and what happens meanwhile is done first.
+A controller that begins has a hundred thousand keys to look at, and one that matters: the one that has just changed. So
+the others stand in a backlog, and what happens meanwhile is done first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def newest_keys(objects: Reader[T], key: Callable[[T], K | None]) -> Iterator[K 
 
 
 def newest_in_steps(objects: Reader[T]) -> Iterator[T | None]:
-    """The objects, what has changed last first. Each step is short: the first ones only put some of the objects in order, and give None.
+    """The objects, what has changed last first. Each step is short: the first ones only put some of the objects in
+    order, and give None.
 
     The cache is read in the first step.
     """
@@ -46,7 +47,9 @@ def newest_in_steps(objects: Reader[T]) -> Iterator[T | None]:
 
 
 class _Source(msgspec.Struct, Generic[K]):
-    """keys: what is still to be looked up. begun: those that were worked on since; of all sources that came together."""
+    """keys: what is still to be looked up. begun: those that were worked on since; of all sources that came
+    together.
+    """
 
     keys: Iterator[K | None]
     begun: set[K]
@@ -66,13 +69,16 @@ class Backlog(Generic[K]):
     def put(self, sources: Iterable[Iterable[K | None]]) -> None:
         """Each key of these sources is due once from now on, whichever of them has it.
 
-        A source has None in place of a key that needs no look: so one step is short, however few of a hundred thousand do.
+        A source has None in place of a key that needs no look: so one step is short, however few of a hundred thousand
+        do.
         """
         begun: set[K] = set()
         self._sources.extend(_Source(iter(keys), begun) for keys in sources)
 
     def draw(self) -> K | None:
-        """One step: the next key of a source. None when that was at its end, or its key needs no look, or has been worked on since."""
+        """One step: the next key of a source. None when that was at its end, or its key needs no look, or has been
+        worked on since.
+        """
         source = self._sources.popleft()
         self._steps += 1
         for key in source.keys:

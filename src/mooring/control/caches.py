@@ -3,12 +3,13 @@
     caches = Caches(runtime)
     volumes = caches.of(PERSISTENT_VOLUMES, keeps=always(slim(spec=slim("csi"))), indexes={"handle": ...})
 
-Each reader says which fields it needs and by which indexes it looks things up; the cache keeps what all of them together need. So several
-controllers of one program cost one watch and one copy of each object.
+Each reader says which fields it needs and by which indexes it looks things up; the cache keeps what all of them
+together need. So several controllers of one program cost one watch and one copy of each object.
 
-Managers that come and go on their own take a share each. A share is used as caches of one's own are: its handlers see changes of the
-fields that it asked for, its writes are its own alone, and it waits for its own kinds. Which kinds, fields and indexes there are has to be
-known before the caches run; a share that comes later asks for some of these, and gets what is there.
+Managers that come and go on their own take a share each. A share is used as caches of one's own are: its handlers see
+changes of the fields that it asked for, its writes are its own alone, and it waits for its own kinds. Which kinds,
+fields and indexes there are has to be known before the caches run; a share that comes later asks for some of these, and
+gets what is there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from mooring.api.meta import Kind, Object
-from mooring.control.order import ORDER
 from mooring.control.runtime import Runtime
 from mooring.control.slim import WHOLE, Keeps, Part, Pruner, always
 from mooring.kube.cache.informer import Informer, obstacles
@@ -104,9 +104,10 @@ class Caches:
     ) -> Informer[T]:
         """The cache of a kind, the same at each call; call it before the caches run.
 
-        keeps: which fields of an object, None for the whole object. indexes: an index of a name is one function for all readers.
-        resync_s: the shortest wish counts, 0 is never. may_be_missing: a kind that is not served counts as one without objects, unless
-        another reader needs it. awaited: False for a reader that waits for it by itself, while all others work.
+        keeps: which fields of an object, None for the whole object. indexes: an index of a name is one function for all
+        readers. resync_s: the shortest wish counts, 0 is never. may_be_missing: a kind that is not served counts as one
+        without objects, unless another reader needs it. awaited: False for a reader that waits for it by itself, while
+        all others work.
         """
         kept = _Kept(kind.resource, kind.version, selection)
         whole = self._wholes.get(kept) or self._begun(kept, kind, may_be_missing)
@@ -149,7 +150,9 @@ class Caches:
 
     @property
     def has_synced(self) -> bool:
-        """True while every awaited cache follows the API server and has listed everything, and its readers know it, or look first."""
+        """True while every awaited cache follows the API server and has listed everything, and its readers know it, or
+        look first.
+        """
         return all(informer.has_synced for informer in self._awaited)
 
     @property
@@ -166,10 +169,11 @@ class Caches:
         return tuple(own.informer for own in self._own.values() if own.awaited)
 
     def start(self, group: asyncio.TaskGroup, *, telling: bool = True) -> list[asyncio.Task[None]]:
-        """The tasks that follow the API server; cancel them to end. Where something follows it already, they end by themselves.
+        """The tasks that follow the API server; cancel them to end. Where something follows it already, they end by
+        themselves.
 
-        telling: False where the readers look by themselves at what is there, and say so by `looked`. Until then they are told of changes
-        alone, and of what is no more.
+        telling: False where the readers look by themselves at what is there, and say so by `looked`. Until then they
+        are told of changes alone, and of what is no more.
         """
         if not telling:
             for informer in self.informers:
@@ -196,8 +200,8 @@ class Caches:
     async def follow(self, *, at_once: bool = False) -> None:
         """Follows the API server until cancelled: for all shares from the first start of one, or at once.
 
-        Caches without shares tell their readers nothing before they start. A share has the whole follow, once the last one wants it: a
-        share that is about to start would otherwise have to catch up with what is being listed.
+        Caches without shares tell their readers nothing before they start. A share has the whole follow, once the last
+        one wants it: a share that is about to start would otherwise have to catch up with what is being listed.
         """
         if self._is_share:
             self._undecided.discard(self)
@@ -219,9 +223,6 @@ class Caches:
 
     def _run_all(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         informers = [whole.informer for whole in self._wholes.values()]
-        if (order := ORDER.get()) is not None:
-            for informer in informers:
-                order.caches(informer)
         return [group.create_task(informer.run(), name=informer.name) for informer in informers]
 
     async def filled(self) -> None:

@@ -1,15 +1,18 @@
 """The driver's calls: one at a time for each volume, and so many at a time in all.
 
-CSI asks for the first, drivers answer Aborted otherwise; a flag says the second. A key that may not call yet is not failed, has no back-off
-and holds no worker: it waits for the topic `call_over`, or it is put aside (`wait`), called up when a slot ends, and decided anew.
+CSI asks for the first, drivers answer Aborted otherwise; a flag says the second. A key that may not call yet is not
+failed, has no back-off and holds no worker: it waits for the topic `call_over`, or it is put aside (`wait`), called up
+when a slot ends, and decided anew.
 
     a key is           because                                       and becomes
     waiting            its volume, or every call, is taken           called up, when a slot ends and it is next
-    called up          it is in the work queue again                 in its slot (begin); or waiting, or nothing, and the next is called up
-    in its slot        it has its volume and a call                  without call (call_over): its volume only; done, at the end
+    called up          it is in the work queue again                 in its slot (begin); or waiting, or nothing, and
+                                                                     the next is called up
+    in its slot        it has its volume and a call                  without call (call_over): its volume only; done,
+                                                                     at the end
 
-One is called up for each slot that ends; of those that wait for the volume the first by rank, else the first that waits for any call. So
-thousands that wait for a few slots are not all judged anew at each end.
+One is called up for each slot that ends; of those that wait for the volume the first by rank, else the first that waits
+for any call. So thousands that wait for a few slots are not all judged anew at each end.
 """
 
 from __future__ import annotations

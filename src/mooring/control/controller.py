@@ -1,31 +1,56 @@
-"""The loop of a controller: changes wake keys, workers reconcile them, and each result says when a key comes again.
+"""The loop of a controller. This is all that it does with a key:
 
-- A key is never with two workers. A change while it is being worked on brings it once more.
-- A result may park the key under topics. Telling one of them wakes it, also when it was told between decision and parking.
-- A failure (`Retry`, `ApiError`) delays the key by a back-off that doubles; a topic that could heal it ends the wait at once.
-- `Stale` and `again` reconcile once more at once, STEPS_MAX times; then other keys get their turn, and a stale one waits for its back-off.
-  The log names one that stays stale.
-- `Deciding` in place of a reconcile: the controller explains the decision and performs it; users see a failure, and the key fails.
-- Any other exception is a bug: it is logged, and the key comes again after its back-off.
+    async def worker():
+        while True:
+            key = await queue.get()                # no other worker has it; a change meanwhile brings it once more
+            for _ in range(STEPS_MAX):
+                try:
+                    decision = decide(key)         # pure, on the caches; nothing is awaited before the first action
+                    explain(key, decision.because)
+                    for read in reads(key, decision):
+                        await read()               # it would destroy: what forbids that is read, and decided again
+                    result = await perform(key, decision)
+                except Stale:                      # the cache was behind: at once, then after a back-off
+                    continue
+                except (Failed, ApiError) as failure:
+                    await show(key, decision, failure)
+                    queue.retry(key)               # after a back-off that doubles
+                    topics.park(key, failure.heals)  # or at once when one of these is told
+                    goes_round(key)                # its own write may have woken it: held back, too
+                    break
+                if goes_round(key):                # it did the same a moment ago: held back, longer each time
+                    break
+                if not result.again:
+                    queue.reset_failures(key)
+                    topics.park(key, result.waits_for)  # until one of these is told; PARKED: until its object changes
+                    queue.add_after(key, result.after_s)  # or by then
+                    break
+            else:
+                queue.add(key)                     # others get their turn; one that stayed stale: queue.retry(key)
+
+A topic that is told between decision and parking counts. A plain `reconcile`, in place of `Deciding`, returns the
+result by itself, and raises `Retry`; a Failed of an `ObjectWriter` counts as one. Any other exception is a bug: it is
+logged, and the key comes again after its back-off.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from mooring.api.meta import Object
+from mooring.base import effects
 from mooring.base.backoff import retry_backoff
+from mooring.base.clock import Instant
 from mooring.base.log import Logger, logger
 from mooring.control.backlog import newest_keys
-from mooring.control.decision import Deciding, Decision, Failed
-from mooring.control.draining import WorkerGroup
+from mooring.control.decision import Deciding, Decision, Failed, Read
 from mooring.control.events import REPEAT_S, SLACK_S
-from mooring.control.order import ORDER
-from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
-from mooring.control.result import Because, Failing, Result, Retry, Stale, TriesAgain
+from mooring.control.hot_keys import HELD, HotKeys
+from mooring.control.queue import BackOff, QueueMetrics, WorkerGroup, WorkQueue
+from mooring.control.result import Because, Result, Retry, Stale, TriesAgain
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.control.topics import Topic, Topics
@@ -40,11 +65,19 @@ T = TypeVar("T", bound=Object)
 STEPS_MAX: Final = 4
 """Reconciles of one key in a row before others get their turn."""
 
+WORKERS: Final = 4
+"""Keys that a controller works on at the same time, unless it says another number."""
+
+HELD_LOGGED: Final = 3
+"""Times in a row that a key is held back, from which on the log names it."""
+
 STALE_LOGGED: Final = 2
 """Back-offs in a row of a stale key, from which on the log names it."""
 
 AGAIN_S_MIN: Final = 0.001
-"""The shortest rest of a key. A key that comes a rounding error too early would otherwise be back at once, again and again."""
+"""The shortest rest of a key. A key that comes a rounding error too early would otherwise be back at once, again and
+again.
+"""
 
 BACK_OFF: Final = retry_backoff(0.1, 60.0)
 
@@ -54,9 +87,9 @@ _log = logger(__name__)
 class Controller(Generic[K]):
     """One queue of keys with its workers.
 
-    name: of the queue in metrics, and of the tasks. reconcile: the work on one key, or how it is decided and performed. label: the name of
-    the key in logs, mostly a kind's. log: of the package that these lines are of. about: key-values of a key for logs, in place of the
-    label.
+    name: of the queue in metrics, and of the tasks. reconcile: the work on one key, or how it is decided and performed.
+    label: the name of the key in logs, mostly a kind's. log: of the package that these lines are of. about: key-values
+    of a key for logs, in place of the label.
     """
 
     def __init__(
@@ -65,7 +98,7 @@ class Controller(Generic[K]):
         name: str,
         reconcile: Callable[[K], Awaitable[Result]] | Deciding[K, Any] | None = None,
         *,
-        workers: int,
+        workers: int = WORKERS,
         backoff: BackOff = BACK_OFF,
         label: str = "key",
         log: Logger = _log,
@@ -74,7 +107,6 @@ class Controller(Generic[K]):
         assert workers > 0
         self.name = name
         self._reconcile: Callable[[K], Awaitable[Result]] = _nobody
-        self._decides = False
         if reconcile is not None:
             self.reconcile_by(reconcile)
         self._worker_count = workers
@@ -82,23 +114,26 @@ class Controller(Generic[K]):
         self._log = log
         self._explained = runtime.explained
         self._topics: Topics[K] = Topics()
-        order = ORDER.get()
-        self._place = name if order is None else order.named(name, label)
+        self._label, self._steps = label, runtime.steps
         metrics = runtime.metrics.once(QueueMetrics)
+        self._clock = runtime.clock
+        self._hot: HotKeys[K] = HotKeys(runtime.clock)
         self._queue: WorkQueue[K] = WorkQueue(
             name,
             clock=runtime.clock,
             randomness=runtime.randomness,
             backoff=backoff,
             metrics=metrics,
-            place=self._place,
+            held_s=self._hot.left_s,
         )
-        self._stale_count = metrics.stale.labels(name)
+        self._absent: set[K] = set()  # those that have failed since their last success by a driver's absence alone
+        self._stale_count, self._held_count = metrics.stale.labels(name), metrics.held.labels(name)
         self._workers = WorkerGroup()
 
     def reconcile_by(self, how: Callable[[K], Awaitable[Result]] | Deciding[K, Any]) -> None:
-        """In place of the argument, before it runs: where the parts that reconcile wake this very controller, and so come after it."""
-        self._decides = isinstance(how, Deciding)
+        """In place of the argument, before it runs: where the parts that reconcile wake this very controller, and so
+        come after it.
+        """
         self._reconcile = functools.partial(self._decide_and_perform, how) if isinstance(how, Deciding) else how
 
     # -- waking keys
@@ -113,10 +148,15 @@ class Controller(Generic[K]):
     ) -> None:
         """The way in which the changes of a cache reach a controller; those by our own writes are among them.
 
-        keys: the keys that a change concerns; they are added. It gives None where it wakes keys by the other methods here, of several
-        controllers perhaps. tells: the topics that a change concerns; one of the version alone concerns none.
-        only: changes from and to objects of which it is False concern nobody, as client-go's FilteringResourceEventHandler has it.
+        keys: the keys that a change concerns; they are added. It gives None where it wakes keys by the other methods
+        here, of several controllers perhaps. Without keys and tells, a change concerns the key of its own object.
+        tells: the topics that a change concerns; one of the version alone concerns none.
+        only: changes from and to objects of which it is False concern nobody, as client-go's
+        FilteringResourceEventHandler has it.
         """
+
+        if keys is None and tells is None:
+            keys = _own_key
 
         def wake(change: Change[T]) -> None:
             if only is not None and not any(obj is not None and only(obj) for obj in (change.old, change.new)):
@@ -144,7 +184,8 @@ class Controller(Generic[K]):
     ) -> Iterator[K | None]:
         """A source for `add_later`: as `newest_keys`, without the keys that need no look.
 
-        rests: gives the reason why a key needs none, which is shown as if it had been looked at; None for a key that is due.
+        rests: gives the reason why a key needs none, which is shown as if it had been looked at; None for a key that is
+        due.
         """
 
         def due(obj: T) -> K | None:
@@ -167,8 +208,8 @@ class Controller(Generic[K]):
     def tell(self, *topics: Topic, anew: bool = False, by: K | None = None) -> None:
         """Something has happened: the keys that wait for it, or that it could heal, are reconciled at once.
 
-        anew: their failures are forgotten: this is the very event that they waited for. by: the key whose work has made it happen; it may
-        still be parked, and is not woken: a failure would wake itself, without its back-off.
+        anew: their failures are forgotten: this is the very event that they waited for. by: the key whose work has made
+        it happen; it may still be parked, and is not woken: a failure would wake itself, without its back-off.
         """
         for key in self._topics.tell(topics):
             if key == by:
@@ -187,16 +228,26 @@ class Controller(Generic[K]):
             self._succeeded(key, came_to)
 
     def retry_now(self, keys: Iterable[K]) -> None:
-        """Ends the back-off of those among the keys that have failed, or may be failing at this moment; their failures are forgotten."""
+        """Ends the back-off of those among the keys that have failed, or may be failing at this moment; their failures
+        are forgotten.
+        """
         for key in keys:
             if self._queue.failures(key) or self._queue.in_hand(key):
                 self._queue.reset_failures(key)
                 self._queue.add(key)
 
+    def driver_returned(self) -> None:
+        """Ends the back-off of the keys that have failed by the driver's absence alone. One at which the driver broke
+        down, or which it refused, keeps its own: called at once, it might break the driver down under all the others.
+        """
+        self.retry_now(tuple(self._absent))
+        self._absent.clear()
+
     def forget(self, key: K) -> None:
         """The object of the key is gone: another object that takes its name has no failures and waits for nothing."""
-        self._queue.reset_failures(key)
+        self._succeed(key)
         self._topics.drop(key)
+        self._hot.forget(key)
 
     # -- asking about a key
 
@@ -224,7 +275,7 @@ class Controller(Generic[K]):
         """Works until cancelled, or until drained."""
         async with self._workers.workers() as group:
             for number in range(self._worker_count):
-                group.create_task(self._queue.work(self._work), name=f"{self._place}/worker/{number}")
+                group.create_task(self._queue.work(self._work), name=f"{self.name}/worker/{number}")
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new key, lets the work in hand end; then run() returns. False when timeout_s was too short."""
@@ -238,10 +289,12 @@ class Controller(Generic[K]):
     # -- one key
 
     async def _work(self, key: K) -> None:
+        if self._steps is not None:
+            self._steps.begun(self.name, self._label, key)
         try:
             await self._reconcile_in_steps(key)
         except Exception as error:  # the queue logs it, and tries again
-            self._told_in_order(key, f"unexpectedly: {error!r}")
+            self._ended(key, f"unexpectedly: {error!r}")
             raise
         finally:
             self._topics.end(key)
@@ -250,36 +303,52 @@ class Controller(Generic[K]):
         stale: Stale | None = None
         for _ in range(STEPS_MAX):
             self._topics.begin(key)
+            began, done = self._clock.now(), effects.begin()
             try:
                 result = await self._reconcile(key)
             except Stale as error:
                 stale = error
                 continue
-            except Retry as failure:
+            except (Retry, Failed, ApiError) as error:
+                failure = _retry_of(error)
+                self._note_absence(key, is_absent=effects.UNSENT in done)
+                self._goes_round(key, began, (*done, str(failure)))  # it may have woken itself, past its back-off
                 self._failed(key, failure)
                 return
-            except ApiError as error:
-                self._failed(key, Retry(f"could not be done, trying again: {error}"))
-                return
-            if not self._decides and (order := ORDER.get()) is not None:
-                order.decided(self._place, key, result)
+            except Exception as bug:  # the queue tries again
+                self._goes_round(key, began, (*done, repr(bug)))
+                raise
             if result.done and self._log.enabled(2):
                 self._log.info(2, result.done, because=str(result.because), **self._about(key))
+            comes_at_once = result.again or (result.after_s is not None and result.after_s < HELD.base_s)
+            is_held = self._goes_round(key, began, (*done, *((str(result.because),) if comes_at_once else ())))
             if not result.again:
                 self._succeeded(key, result)
                 return
             stale = None
+            if is_held:
+                break
         if stale is not None:
             self._stayed_stale(key, stale)
         else:
             self._queue.add(key)
 
+    def _goes_round(self, key: K, began: Instant, done: tuple[object, ...]) -> bool:
+        """Note what a step has done; True where the key is held back from now on."""
+        times = self._hot.ended(key, began, done)
+        if times:
+            self._held_count.inc()
+        if times == HELD_LOGGED:
+            log = self._log.bind(**self._about(key))
+            log.warning("the same is done again and again; the key is held back, longer each time", times=times)
+        return times > 0
+
     async def _decide_and_perform(self, how: Deciding[K, A], key: K) -> Result:
         """Raises Retry, Stale, ApiError."""
         try:
             decision = how.decide(key)  # no await between this and the first action
-            if (order := ORDER.get()) is not None:
-                order.decided(self._place, key, decision)
+            if self._steps is not None:
+                self._steps.decided(decision)
             self.explain(key, decision.because)
             return await self._performed(how, key, decision)
         finally:
@@ -290,6 +359,8 @@ class Controller(Generic[K]):
         problem, after_s = decision.problem, decision.after_s
         waits = bool(decision.waits_for) or after_s is not None
         try:
+            if how.reads is not None and (reads := how.reads(key, decision)):
+                await self._decide_afresh(how, key, decision, reads)
             result = await how.perform(key, decision)
             if problem is not None and not waits:
                 raise Failed(problem.error, problem=problem)
@@ -315,46 +386,73 @@ class Controller(Generic[K]):
             keeps_backoff=waits and not decision.actions,
         )
 
+    async def _decide_afresh(self, how: Deciding[K, A], key: K, decision: Decision[A], reads: Sequence[Read]) -> None:
+        """Raises Stale where what was read decides otherwise; Failed, ApiError."""
+        for read in reads:
+            await read()
+        if how.decide(key).actions != decision.actions:
+            raise Stale(f"the API server says otherwise than the cache: not {decision.because}")
+
     def _stayed_stale(self, key: K, why: Stale) -> None:
-        """Something keeps moving under the work: not at full speed for ever. From the second back-off on people hear of it, since a write
-        that can never match what is stored looks just the same.
+        """Something keeps moving under the work: not at full speed for ever. From the second back-off on people hear of
+        it, since a write that can never match what is stored looks just the same.
         """
         delay_s = self._queue.retry(key)
         self._stale_count.inc()
         if self._queue.failures(key) >= STALE_LOGGED:
             text = f"what is stored is another than the cache shows, again and again: {why}"
             self._show(key, TriesAgain(text, delay_s))
-            self._told_in_order(key, text)
+            self._ended(key, text)
             self._log.bind(**self._about(key)).error(text, retry_in_s=round(delay_s, 3))
 
     def _succeeded(self, key: K, result: Result) -> None:
         self._show(key, result.because)
-        if (order := ORDER.get()) is not None:
-            order.came_to(self._place, key, str(getattr(result.because, "error", "")))
+        self._ended(key, str(getattr(result.because, "error", "")), result.because)
         if not result.keeps_backoff:
-            self._queue.reset_failures(key)
+            self._succeed(key)
         if not self._topics.park(key, result.waits_for):
             self._queue.add(key)
         elif result.after_s is not None:
             self._queue.add_after(key, max(AGAIN_S_MIN, result.after_s))
 
-    def _told_in_order(self, key: K, failure: str) -> None:
-        """A work that decides has told its decision already."""
-        if (order := ORDER.get()) is not None:
-            if not self._decides:
-                order.decided(self._place, key, Result(Failing(failure)))
-            order.came_to(self._place, key, failure)
+    def _succeed(self, key: K) -> None:
+        self._queue.reset_failures(key)
+        self._absent.discard(key)
+
+    def _note_absence(self, key: K, *, is_absent: bool) -> None:
+        """Before its failure is counted."""
+        if not is_absent:
+            self._absent.discard(key)
+        elif not self._queue.failures(key):
+            self._absent.add(key)
+
+    def _ended(self, key: K, failure: str, because: Because | None = None) -> None:
+        if self._steps is not None:
+            self._steps.ended(self.name, key, failure, because)
 
     def _failed(self, key: K, failure: Retry) -> None:
         delay_s = self._queue.retry(key)
         self._show(key, TriesAgain(str(failure), delay_s))
-        self._told_in_order(key, str(failure))
+        self._ended(key, str(failure))
         log = self._log.bind(**self._about(key))
         if failure.because is not None:
             log = log.bind(because=str(failure.because))
         log.error(str(failure), retry_in_s=round(delay_s, 3))
         if not self._topics.park(key, failure.heals):
             self._queue.add(key)
+
+
+def _retry_of(error: Retry | Failed | ApiError) -> Retry:
+    match error:
+        case Retry():
+            return error
+        case Failed():
+            return Retry(str(error), heals=error.heals)
+    return Retry(f"could not be done, trying again: {error}")
+
+
+def _own_key(change: Change[Any]) -> tuple[Any, ...]:
+    return (change.key,)
 
 
 async def _nobody(key: object) -> Result:

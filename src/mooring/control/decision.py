@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -44,8 +44,8 @@ class Decision(msgspec.Struct, Generic[A], frozen=True):
     actions: carried out in order; the first failure ends them.
     problem: keeps the work from being done, after the actions; users hear of it.
     again: after the actions there is more to decide at once.
-    waits_for: topics, one of which has to be told before the next look. after_s: seconds until that look, None for none.
-    done: one line for the log once the actions are done; "" for the reason's own words.
+    waits_for: topics, one of which has to be told before the next look. after_s: seconds until that look, None for
+    none. done: one line for the log once the actions are done; "" for the reason's own words.
     uid: of the object that was decided on; the actions are about no other object of its name.
     """
 
@@ -110,15 +110,25 @@ class Failed(MooringError):
         self.is_unanswered, self.problem = is_unanswered, problem
 
 
+Read: TypeAlias = Callable[[], Awaitable[object]]
+"""A read from the API server whose answer enters a cache."""
+
+
 class Deciding(msgspec.Struct, Generic[K, A], frozen=True):
     """How a controller comes from a key to its result; it goes there in `Controller`.
 
-    decide: pure; nothing is awaited between it and the first action. perform: carries out the actions; it raises Failed, Stale, ApiError,
-    and returns another result than the decision's own, or None. It is called without actions, too.
-    show: shows a failure, or a problem, to users; None where the log alone has it. work: a verb, for the log: "failed to …".
-    ended: called in any case, at the end.
+    decide: pure; nothing is awaited between it and the first action. perform: carries out the actions; it raises
+    Failed, Stale, ApiError, and returns another result than the decision's own, or None. It is called without actions,
+    too.
+    show: shows a failure, or a problem, to users; None where the log alone has it. work: a verb, for the log: "failed
+    to …". ended: called in any case, at the end.
+    reads: for a decision that destroys something, the reads from the API server that put into the caches whatever asks
+    for it and whatever would forbid it, as far as that may go back: a reclaim policy, a claimRef, a taint. (A
+    deletionTimestamp that was seen once needs none.) The decision is made again on what was read, and only the same one
+    is carried out.
 
-    A problem that waits for a topic or a time is shown, and waits; it is looked at again while it lasts. Any other one is a failure.
+    A problem that waits for a topic or a time is shown, and waits; it is looked at again while it lasts. Any other one
+    is a failure.
     """
 
     decide: Callable[[K], Decision[A]]
@@ -126,3 +136,4 @@ class Deciding(msgspec.Struct, Generic[K, A], frozen=True):
     show: Callable[[K, Decision[A], Failed], Awaitable[None]] | None = None
     work: Callable[[K, Decision[A]], str] | str = ""
     ended: Callable[[K], None] | None = None
+    reads: Callable[[K, Decision[A]], Sequence[Read]] | None = None

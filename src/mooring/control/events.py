@@ -3,15 +3,28 @@
     recorder = EventRecorder(cluster, "external-attacher csi.example.com", clock=clock, randomness=randomness)
     group.create_task(recorder.run(), name="events")
     recorder.event(reference, "Warning", "FailedAttach", "the node is gone")
+    EventOnce(recorder, clock).tell(reference, "FailedAttach", "the node is gone")
 
-Counting, combining and spam: `control/event_correlation.py`. Source: client-go tools/record.
+`EventRecorder` sends what it is given. `Correlator` makes of many occurrences few Events, as client-go does; it is
+pure, and `now` is an argument:
+
+- The same event again (source, object, type, reason, message) is no new object: its count goes up, by a patch.
+- When events of one source, object, type and reason come with many different messages, they are combined into one.
+- One object may have so many events of a type at once, and then one now and then.
+
+`EventOnce` is for a reason that lasts: it is told when it begins, and now and then while it lasts.
+
+Source: client-go tools/record; the numbers are its. Differs from client-go, where the types share the room of an
+object: a Normal event before each failure takes it all, and the Warning is never sent again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from typing import Any, Final
+import math
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -20,10 +33,8 @@ from mooring.base.clock import Clock, Instant, rfc3339
 from mooring.base.log import logger
 from mooring.base.randomness import Random
 from mooring.base.text import shortened
-from mooring.control.event_correlation import CorrelatedEvent, Correlator, Occurrence
-from mooring.kube.access_review import denied
 from mooring.kube.cluster import Cluster, Patch, PatchType
-from mooring.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unreachable
+from mooring.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
 
 WAITING_MAX: Final = 1000
 MESSAGE_BYTES_MAX: Final = 1024
@@ -31,24 +42,37 @@ TRIES_MAX: Final = 12
 RETRY_S: Final = 10.0
 REQUEST_S: Final = 60.0
 REPEAT_S: Final = 600.0
-"""An event whose reason still holds is sent again after this time, and counted: the API server keeps Events for an hour. A failure
-that is tried every five minutes sends at least one in every quarter of an hour."""
+"""An event whose reason still holds is sent again after this time, and counted: the API server keeps Events for an
+hour. A failure that is tried every five minutes sends at least one in every quarter of an hour.
+"""
 SLACK_S: Final = 1.0
-"""A timer takes so much longer: one that ends at the very moment may find that the event was sent less than REPEAT_S ago, by a rounding."""
-FORBIDDEN_S: Final = 600.0
-"""Without the right to events the recorder tries one event in this time, and only logs the others."""
+"""A timer takes so much longer: one that ends at the very moment may find that the event was sent less than REPEAT_S
+ago, by a rounding.
+"""
 LINGER_S: Final = 0.02
 """Between two events nothing is waited for. The first waits so long: writes that somebody waits for go before it."""
+
+SIMILAR_MAX: Final = 10  # different messages; the one that makes it this many is combined, and all after it
+SIMILAR_S: Final = 600.0
+COMBINED_PREFIX: Final = "(combined from similar events): "
+BURST: Final = 25
+REFILL_S: Final = 300.0
+REMEMBERED_MAX: Final = 4096
+COUNTED_S: Final = {"Warning": 2400.0, "Normal": 700.0}
+"""An event after that time begins anew. What stays so is told again every REPEAT_S, failures now and then later: they
+are tried again with growing pauses.
+"""
+
+OBJECTS_MAX: Final = 50_000
+"""Objects that are remembered; of more, the earliest is given up."""
+
+V = TypeVar("V")
 
 _log = logger(__name__)
 
 
 class EventRecorder:
-    """Events of one source. component: its name.
-
-    asks_first: before each Event, whether there is the right to it; where there is none, it is only logged and nothing is refused.
-    rests: after one that was forbidden nothing is sent for FORBIDDEN_S. For events that say what is to be read elsewhere, too.
-    """
+    """Events of one source. component: its name."""
 
     def __init__(
         self,
@@ -57,11 +81,8 @@ class EventRecorder:
         *,
         clock: Clock,
         randomness: Random,
-        asks_first: bool = False,
-        rests: bool = False,
     ) -> None:
         self._cluster, self._component, self._clock, self._randomness = cluster, component, clock, randomness
-        self._asks_first, self._rests = asks_first, rests
         self._correlator = Correlator()
         self._waiting: deque[Occurrence] = deque()
         self._some = asyncio.Event()
@@ -69,13 +90,12 @@ class EventRecorder:
         self._idle.set()
         self._overflowing = False
         self._last_nanoseconds = 0
-        self._forbidden_until: Instant | None = None
         self.dropped_count = 0
 
     def event(self, ref: ObjectReference, type: str, reason: str, message: str) -> bool:
-        """Records that something happened to the object. type: Normal or Warning. Never waits.
+        """Records that something happened to the object. type: Normal or Warning. Never waits, and holds up nothing.
 
-        Returns False when too many wait, and this one is dropped.
+        Returns False when too many wait: this one is dropped and counted, and no work depends on that.
         """
         if len(self._waiting) >= WAITING_MAX:
             self.dropped_count += 1
@@ -118,9 +138,6 @@ class EventRecorder:
 
     async def _send(self, occurrence: Occurrence, tally: CorrelatedEvent) -> None:
         """An event that did not reach the server is tried again; one that it refused is not."""
-        if self._is_forbidden() or (self._asks_first and await self._is_denied(occurrence, tally)):
-            _log.info(2, "There is no right to send an event", **_shown(occurrence))
-            return
         name = f"{occurrence.ref.name}.{self._nanoseconds():x}"
         for attempt in range(1, TRIES_MAX + 1):
             try:
@@ -134,18 +151,8 @@ class EventRecorder:
                 _log.info(2, "Failed to send an event, trying again", why=str(error), **_shown(occurrence))
                 await self._clock.sleep(RETRY_S * (self._randomness.uniform(0.0, 1.0) if attempt == 1 else 1.0))
             except ApiError as error:
-                if self._rests and isinstance(error, Forbidden):
-                    self._forbidden_until = self._clock.now() + FORBIDDEN_S
                 _log.warning("The API server refused an event", why=str(error), **_shown(occurrence))
                 return
-
-    def _is_forbidden(self) -> bool:
-        """An event was, a while ago."""
-        return self._forbidden_until is not None and self._clock.now() < self._forbidden_until
-
-    async def _is_denied(self, occurrence: Occurrence, tally: CorrelatedEvent) -> bool:
-        verb = "patch" if tally.name else "create"
-        return bool(await denied(self._cluster, EVENTS, _namespace(occurrence), (verb,)))
 
     async def _write(self, name: str, occurrence: Occurrence, tally: CorrelatedEvent) -> None:
         """Counts an Event up, or creates one of this name. Raises ApiError."""
@@ -199,3 +206,179 @@ def _shown(occurrence: Occurrence) -> dict[str, str]:
         "object": f"{ref.kind}/{ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind}/{ref.name}",
         "reason": occurrence.reason,
     }
+
+
+class Recent(Generic[V]):
+    """The values used last, by key, each until its time is over; beyond the bound, the one unused the longest goes.
+
+    Those whose time is over go once a quarter as many have been put as were left the last time: one that is kept for
+    long holds up none behind it, and at a steady rate there are never many more than mean anything.
+    """
+
+    def __init__(self, size_max: int = REMEMBERED_MAX) -> None:
+        self._values: OrderedDict[Hashable, tuple[V, Instant]] = OrderedDict()
+        self._size_max, self._puts, self._left = size_max, 0, 0
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: Hashable, now: Instant) -> V | None:
+        """None for one whose time is over."""
+        value, until = self._values.get(key, (None, now))
+        return value if now <= until else None
+
+    def pop(self, key: Hashable) -> None:
+        self._values.pop(key, None)
+
+    def put(self, key: Hashable, value: V, now: Instant, kept_s: float) -> None:
+        """kept_s: how long the value means anything."""
+        self._values[key] = value, now + kept_s
+        self._values.move_to_end(key)
+        self._puts += 1
+        if self._puts > self._left // 4:
+            self._values = OrderedDict((one, found) for one, found in self._values.items() if found[1] >= now)
+            self._puts, self._left = 0, len(self._values)
+        if len(self._values) > self._size_max:
+            self._values.popitem(last=False)
+
+
+class Occurrence(msgspec.Struct, frozen=True):
+    """Something that happened to an object, before it is an Event. at: RFC 3339."""
+
+    ref: ObjectReference
+    type: str
+    reason: str
+    message: str
+    at: str
+
+    @property
+    def about(self) -> Hashable:
+        """The object, whatever its version."""
+        ref = self.ref
+        return ref.api_version, ref.kind, ref.namespace, ref.name, ref.uid
+
+
+class CorrelatedEvent(msgspec.Struct):
+    """Occurrences that make one Event. name: the Event's, "" as long as it was not created."""
+
+    count: int
+    first_at: str
+    name: str = ""
+
+
+class Correlator:
+    """Correlates the events of one source."""
+
+    def __init__(self) -> None:
+        self._similar: Recent[dict[str, None]] = Recent()
+        self._tallies: Recent[CorrelatedEvent] = Recent()
+        self._buckets: Recent[tuple[float, Instant]] = Recent()
+
+    def correlate(self, occurrence: Occurrence, now: Instant) -> tuple[Occurrence, CorrelatedEvent] | None:
+        """The occurrence to send, and its tally. None for spam, which is counted all the same."""
+        kind = (occurrence.about, occurrence.type, occurrence.reason)
+        if self._is_one_of_many(kind, occurrence.message, now):
+            tally = self._count((kind, None), occurrence, now)
+            occurrence = msgspec.structs.replace(occurrence, message=COMBINED_PREFIX + occurrence.message)
+        else:
+            tally = self._count((kind, occurrence.ref.field_path, occurrence.message), occurrence, now)
+        return (occurrence, tally) if self._may_speak((occurrence.about, occurrence.type), now) else None
+
+    def _is_one_of_many(self, kind: Hashable, message: str, now: Instant) -> bool:
+        messages = self._similar.get(kind, now) or {}
+        messages[message] = None
+        many = len(messages) >= SIMILAR_MAX
+        if many:
+            del messages[next(iter(messages))]  # one place stays free, so this never grows
+        self._similar.put(kind, messages, now, SIMILAR_S)
+        return many
+
+    def _count(self, key: Hashable, occurrence: Occurrence, now: Instant) -> CorrelatedEvent:
+        tally = self._tallies.get(key, now) or CorrelatedEvent(0, occurrence.at)
+        self._tallies.put(key, tally, now, COUNTED_S[occurrence.type])
+        tally.count += 1
+        return tally
+
+    def _may_speak(self, about: Hashable, now: Instant) -> bool:
+        """A token bucket per object and type."""
+        tokens, last = self._buckets.get(about, now) or (float(BURST), now)
+        tokens = min(float(BURST), tokens + (now - last) / REFILL_S)
+        allowed = tokens >= 1.0
+        left = tokens - 1.0 if allowed else tokens
+        self._buckets.put(about, (left, now), now, (BURST - left) * REFILL_S)  # then it is full again
+        return allowed
+
+
+class EventOnce:
+    """Sends a text once about each object, known by its uid. events: where it goes; None for none. repeat_s: a text
+    that lasts is sent again after this.
+
+    Each process sends the failure that stands in a status: the one that wrote it may have died before it sent its
+    Event.
+    """
+
+    def __init__(self, events: EventRecorder | None, clock: Clock, repeat_s: float = REPEAT_S) -> None:
+        self._events, self._clock, self._repeat_s = events, clock, repeat_s
+        self._sent: OrderedDict[str, tuple[Mapping[str, tuple[str, Instant]], Instant]] = (
+            OrderedDict()
+        )  # with the time of the last text
+
+    @property
+    def again_s(self) -> float:
+        """Seconds from now on until a text that is sent now, or was sent already, is surely sent again."""
+        return self._repeat_s + SLACK_S
+
+    def tell(
+        self,
+        ref: ObjectReference,
+        reason: str,
+        text: str,
+        *,
+        type: str = "Warning",
+        about: str = "",
+        mark: str = "",
+        apart_s: float = 0.0,
+        anew: bool = False,
+    ) -> bool:
+        """Sends the event, unless it was sent already; True where it does. about: one of several things about the
+        object, each with its own text. mark: what tells one text from another where the words alone do not, as with a
+        time in them. apart_s: the least time between two of them. anew: sends it anyway.
+
+        One that is dropped, since too many wait, is sent when the object is looked at next.
+        """
+        _, before = self._texts(ref.uid).get(about, ("", -math.inf))
+        is_soon = self._clock.now() < before + apart_s or self.left_s(ref.uid, mark or text, about) > 0
+        if is_soon and not anew:
+            return False
+        is_sent = self._events is None or self._events.event(ref, type, reason, text)
+        if is_sent:
+            self.note(ref.uid, mark or text, about)
+        return is_sent
+
+    def note(self, uid: str, text: str, about: str = "") -> bool:
+        """Notes a text that goes out in another way, as in a log. Returns True when it is new."""
+        is_new = self.left_s(uid, text, about) <= 0
+        if is_new:
+            now = self._clock.now()
+            self._sent[uid] = {**self._texts(uid), about: (text, now)}, now
+            self._sent.move_to_end(uid)
+            while len(self._sent) > OBJECTS_MAX or now - next(iter(self._sent.values()))[1] > self._repeat_s:
+                self._sent.popitem(last=False)
+        return is_new
+
+    def left_s(self, uid: str, text: str, about: str = "") -> float:
+        """Seconds until the text is sent again, 0 for one that was not sent."""
+        now = self._clock.now()
+        before, at = self._texts(uid).get(about, ("", -math.inf))
+        return max(0.0, at + self._repeat_s - now) if before == text else 0.0
+
+    def forget(self, uid: str, about: str | None = None) -> None:
+        """The object is gone, or (about) this is over: if it comes again, it is sent again."""
+        texts = {} if about is None else {one: what for one, what in self._texts(uid).items() if one != about}
+        if texts:
+            self._sent[uid] = texts, self._sent[uid][1]
+        else:
+            self._sent.pop(uid, None)
+
+    def _texts(self, uid: str) -> Mapping[str, tuple[str, Instant]]:
+        return self._sent[uid][0] if uid in self._sent else {}

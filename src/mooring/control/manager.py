@@ -3,9 +3,9 @@
     manager = Manager(caches, controller, another)
     await manager.run()             until cancelled, or until drained
 
-The order: the parts beside the caches start with them; once the caches are filled the first looks are taken, and the controllers work; when
-they drain, they take no new key, and when the last one has ended, everything beside them finishes its own work (events are sent, say) and
-is cancelled.
+The order: the parts beside the caches start with them; once the caches are filled the first looks are taken, and the
+controllers work; when they drain, they take no new key, and when the last one has ended, everything beside them
+finishes its own work (events are sent, say) and is cancelled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Final, Protocol
 from mooring.base.errors import first_of
 from mooring.base.log import logger
 from mooring.control.caches import Caches
-from mooring.control.draining import WorkerGroup
+from mooring.control.events import EventRecorder
+from mooring.control.queue import WorkerGroup
 
 _log = logger(__name__)
 
@@ -51,7 +52,9 @@ class Work(Worker, Protocol):
         ...
 
     async def caught_up(self) -> None:
-        """Returns once caches that are followed have shown all that the API server has now; at once where none is followed yet."""
+        """Returns once caches that are followed have shown all that the API server has now; at once where none is
+        followed yet.
+        """
         ...
 
     async def drain(self, timeout_s: float) -> bool:
@@ -70,7 +73,9 @@ class Work(Worker, Protocol):
 
 
 async def run_until(stop: asyncio.Event, work: Work, timeout_s: float = DRAIN_S_MAX) -> None:
-    """Works until `stop` is set and the work in hand has ended, for timeout_s after that at the most. Raises the error of the work."""
+    """Works until `stop` is set and the work in hand has ended, for timeout_s after that at the most. Raises the error
+    of the work.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             running = group.create_task(work.run(), name="work/run")
@@ -115,10 +120,11 @@ class Idle:
 class Manager:
     """The whole of a program: one object for one term of leadership.
 
-    workers: controllers, and parts made of them. prepare: awaited before the controllers work, while the caches are being filled.
-    first_looks: with them, the handlers are not told of each object that is there. They are awaited once the caches are filled, one after
-    the other, before the controllers work: they learn what decisions read beside the caches, and put all keys that need a look into
-    backlogs (`Controller.add_later`). So the first look at a large cluster is in nobody's way.
+    workers: controllers, and parts made of them. prepare: awaited before the controllers work, while the caches are
+    being filled. first_looks: with them, the handlers are not told of each object that is there. They are awaited once
+    the caches are filled, one after the other, before the controllers work: they learn what decisions read beside the
+    caches, and put all keys that need a look into backlogs (`Controller.add_later`). So the first look at a large
+    cluster is in nobody's way. events: the recorder that the workers use; it runs as long as the caches.
     """
 
     def __init__(
@@ -127,10 +133,11 @@ class Manager:
         *workers: Worker,
         prepare: Callable[[], Awaitable[None]] | None = None,
         first_looks: Sequence[Callable[[], Awaitable[None]]] = (),
+        events: EventRecorder | None = None,
     ) -> None:
         self.caches = caches
         self._workers, self._prepare, self._first_looks = workers, prepare, first_looks
-        self._beside: dict[str, Worker] = {}
+        self._beside: dict[str, Worker] = {} if events is None else {"events": events}
         self._work = WorkerGroup()
 
     def beside(self, name: str, what: Worker) -> None:
@@ -185,7 +192,9 @@ class Manager:
                 helper.cancel()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Takes no new work, lets the work in hand end and be stored; then run() returns. False when timeout_s was too short."""
+        """Takes no new work, lets the work in hand end and be stored; then run() returns. False when timeout_s was too
+        short.
+        """
         draining = asyncio.gather(*(worker.drain(timeout_s) for worker in self._workers))
         _, is_drained = await asyncio.gather(draining, self._work.drained(timeout_s))
         return is_drained

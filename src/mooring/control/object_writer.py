@@ -4,39 +4,47 @@
     404                                                          Vanished
     409, 422             gone, or another has its name           Vanished
                          another version than was written to     Stale: it is decided anew, on what the cache has by now
-                         as it was: a 422                        Failed, of which users hear: the write is wrong, and would be for ever
+                         as it was: a 422                        Failed, of which users hear: the write is wrong, and
+                                                                 would be for ever
                          as it was: a 409                        Failed, of which users hear when it lasts
                          not to be had                           the same; they hear of both refusals
     no answer, 5xx, 429                                          Failed, of which users hear when it lasts
     any other                                                    Failed, of which users hear
 
-A 422 says both that a test of the patch failed and that the object breaks a rule, which may be due to what came meanwhile, too. So the
-object decides, not the fields that the refusal names.
+A 422 says both that a test of the patch failed and that the object breaks a rule, which may be due to what came
+meanwhile, too. So the object decides, not the fields that the refusal names.
 
-An answer enters the cache at once, so that no decision is taken on a state from before our own write, and no write wakes its own key.
+A write may be carried out long after nobody waits for its answer any more. Where that does harm it names the version
+that it is meant for (`strictly`), and `fence` ends the doubt about it.
+
+An answer enters the cache at once, as a change of cause OWN_WRITE: no decision is taken on a state from before our own
+write, and a room may leave its own writes alone when they come back from the watch.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from mooring.api.meta import Key, Kind, Object, key_of
+from mooring.api.meta import Key, Kind, Object, finalizers_of, key_of
 from mooring.control.decision import PATIENCE, Failed
 from mooring.control.result import Stale, Vanished
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Cluster, Patch, PatchType, order
+from mooring.kube.cluster import Cluster, Patch, PatchType, compare_versions
 from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, TooManyRequests, Unreachable
-from mooring.kube.patch import test
+from mooring.kube.patch import add_finalizer, merge_diff, merge_patch, remove_finalizer, test
 
 T = TypeVar("T", bound=Object)
 Json: TypeAlias = dict[str, Any]
 
 TRIES_MAX: Final = 5
 """How often a write that may come after any other is sent at once."""
+
+FENCED: Final = "mooring.dev/fenced"
+"""The annotation of a fence: the last version that late writes may have been meant for."""
 
 WHOLE_MAX: Final = 256
 """Whole objects that are remembered."""
@@ -46,7 +54,8 @@ UNANSWERED_MAX: Final = 1000
 
 
 class ObjectWriter(Generic[T]):
-    """keeps_answers: False where the answers do not enter the cache. All methods raise Stale and Failed; Vanished is a Stale.
+    """keeps_answers: False where the answers do not enter the cache. All methods raise Stale and Failed; Vanished is a
+    Stale.
 
     patience: from so many failures in a row on users hear of what mostly passes.
     """
@@ -78,6 +87,7 @@ class ObjectWriter(Generic[T]):
 
     async def settle(self, obj: T, *, anyway: bool = False) -> None:
         """Where the last write to the object was not answered, looks whether it was done. Raises Stale where it was.
+        That it was not done yet does not say that it never will be: `fence` does.
 
         Else a call that is over would be made once more, and its answer would find an object that is beyond it.
         anyway: also where it was answered.
@@ -85,6 +95,17 @@ class ObjectWriter(Generic[T]):
         is_asked = anyway or obj.metadata.uid in self._unanswered
         if is_asked and _version(await self.look(obj)) != _version(obj):
             raise self._moved(obj, "a write was done whose answer was lost")
+
+    async def fence(self, obj: T) -> T:
+        """Write to the object, so that a strict write to this version of it, or to an earlier one, is refused. A write
+        whose answer was lost, of this process or of another, can't be carried out any more then. Only those that were
+        sent strictly are stopped; a deletion by its uid alone is not. Gives the object after it.
+
+        Raises Stale where such a write was carried out. The annotation has the version that is over, so that it is
+        another one each time.
+        """
+        patch = merge_patch({"metadata": {"annotations": {FENCED: _version(obj)}}}, of=obj)
+        return await self.patch(obj, patch, strictly=True)
 
     def forget(self, obj: T) -> None:
         """The object is gone."""
@@ -96,15 +117,34 @@ class ObjectWriter(Generic[T]):
     async def patch(
         self, obj: T, patch: Patch, subresource: str = "", *, strictly: bool = False, failing: str = ""
     ) -> T:
-        """Gives the object after it. strictly: only this version of the object. failing: the failure's words, before the error."""
+        """Gives the object after it. strictly: only this version of the object. failing: the failure's words, before
+        the error.
+        """
         key, patch = key_of(obj), _of_version(obj, patch) if strictly else patch
         request = self._cluster.patch(self._kind, key.name, patch, key.namespace, subresource=subresource)
         return await self._write(obj, request, failing)
 
+    async def add_finalizer(self, obj: T, finalizer: str) -> T:
+        """Gives the object that has it."""
+        return obj if finalizer in finalizers_of(obj) else await self.patch(obj, add_finalizer(obj, finalizer))
+
+    async def remove_finalizer(self, obj: T, finalizer: str) -> T:
+        """Gives the object without it; others' finalizers stay."""
+        return await self.patch(obj, remove_finalizer(obj, finalizer)) if finalizer in finalizers_of(obj) else obj
+
+    async def set_status(self, obj: T, fields: Mapping[str, Any]) -> T:
+        """Sets these fields of the status, None removes one, and gives the object after it; writes nothing where they
+        are so already.
+        """
+        before: Json = msgspec.to_builtins(getattr(obj, "status", {}))
+        change = merge_diff(before, {**before, **fields})
+        return await self.patch(obj, merge_patch({"status": change}, of=obj), "status") if change else obj
+
     async def amend(
         self, obj: T, patch_of: Callable[[T], Patch | None], subresource: str = "", *, failing: str = ""
     ) -> bool:
-        """Patches the object as it is now, anew where it moves meanwhile: for what must not be lost, as a driver's answer.
+        """Patches the object as it is now, anew where it moves meanwhile: for what must not be lost, as a driver's
+        answer.
 
         patch_of: for the object as it is now, None for nothing to do. Returns whether it was patched.
         """
@@ -133,7 +173,8 @@ class ObjectWriter(Generic[T]):
         strictly: bool = False,
         failing: str = "",
     ) -> bool:
-        """Writes the whole object back, a PUT, for those who know no patch of it. change: False for nothing to do, as edit returns then.
+        """Writes the whole object back, a PUT, for those who know no patch of it. change: False for nothing to do, as
+        edit returns then.
 
         strictly: only this version of the object; else one that came since is changed as well.
         """
@@ -145,13 +186,25 @@ class ObjectWriter(Generic[T]):
         return True
 
     async def delete(
-        self, obj: T, *, grace_period_s: int | None = None, propagation: str = "", failing: str = ""
+        self,
+        obj: T,
+        *,
+        strictly: bool = False,
+        grace_period_s: int | None = None,
+        propagation: str = "",
+        failing: str = "",
     ) -> None:
-        """One that is gone is fine, and so is one whose name another has by now."""
+        """One that is gone is fine, and so is one whose name another has by now. strictly: only this version of it."""
         key, uid = key_of(obj), obj.metadata.uid
         try:
             await self._cluster.delete(
-                self._kind, key.name, key.namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation
+                self._kind,
+                key.name,
+                key.namespace,
+                uid=uid,
+                resource_version=_version(obj) if strictly else "",
+                grace_period_s=grace_period_s,
+                propagation=propagation,
             )
         except NotFound:
             return
@@ -196,7 +249,8 @@ class ObjectWriter(Generic[T]):
         return Failed(text)
 
     async def _look(self, obj: T, failing: str, kind: Kind[Any] | None = None) -> T:
-        """Fails also where the cache is ahead: when the server was set back to a backup, until the cache has listed all anew.
+        """Fails also where the cache is ahead: when the server was set back to a backup, until the cache has listed all
+        anew.
 
         kind: whole, where the body is to be remembered.
         """
@@ -209,7 +263,7 @@ class ObjectWriter(Generic[T]):
         except ApiError as error:
             raise Failed(f"{failing}: {error}", patience=PATIENCE) from error
         self._unanswered.pop(uid, None)
-        if order(_version(found), _version(obj)) < 0:  # be it the same object or another of the name
+        if compare_versions(_version(found), _version(obj)) < 0:  # be it the same object or another of the name
             raise Failed(f"{failing}: the API server was set back", patience=PATIENCE)
         if found.metadata.uid != uid:
             raise self._vanished(obj)
@@ -232,7 +286,9 @@ class ObjectWriter(Generic[T]):
     # -- whole objects
 
     async def _body(self, obj: T, strictly: bool) -> Json:
-        """The object as it is stored, to be changed: from the last answer, where that is what the cache shows, or asked for."""
+        """The object as it is stored, to be changed: from the last answer, where that is what the cache shows, or asked
+        for.
+        """
         uid = obj.metadata.uid
         known = self._whole.get(uid)
         if known is None or known[0] != _version(obj):

@@ -1,26 +1,27 @@
 """The work queue between watches and workers: client-go's semantics.
 
-- A key waits once, however often it is added, and is never with two workers. Added while it is being worked on, it comes
-  once more afterwards.
-- A delayed add keeps the earliest time. A plain add is worked on at once, and cancels a pending delayed one: the run that it causes
-  decides anew when to look again.
+- A key waits once, however often it is added, and is never with two workers. Added while it is being worked on, it
+  comes once more afterwards.
+- A delayed add keeps the earliest time. A plain add is worked on at once, and cancels a pending delayed one:
+  the run that it causes decides anew when to look again.
 - `retry` delays by a back-off that doubles per failure of this key, until `forget`.
 - A backlog of keys is looked up one by one while no other key is ready (`add_later`): news goes first.
 - One timer serves all delays. Memory is bounded by the keys themselves, and the counts of failures by FAILURES_MAX.
 
 Source: client-go util/workqueue (queue, delaying queue, item exponential failure limiter).
-Differs from client-go: a plain add cancels the pending delayed add (there it fires later, for nothing), back-off has jitter, and
-after `close` no key is handed out any more.
+Differs from client-go: a plain add cancels the pending delayed add (there it fires later, for nothing), back-off has
+jitter, and after `close` no key is handed out any more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
 from mooring.base import heap
@@ -30,16 +31,17 @@ from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.base.randomness import Random
 from mooring.control.backlog import Backlog
-from mooring.control.order import ORDER
 from mooring.control.queue_metrics import QueueMetrics
 
-__all__ = ["BackOff", "QueueClosed", "QueueMetrics", "WorkQueue"]
+__all__ = ["BackOff", "QueueClosed", "QueueMetrics", "WorkQueue", "WorkerGroup"]
 
 K = TypeVar("K", bound=Hashable)
 
 FAILURES_MAX: Final = 100_000
 KEYS_IN_TURN: Final = 16
-"""Keys that a worker handles in a row while MANY_KEYS or a backlog wait; with a backlog, all workers of the queue together."""
+"""Keys that a worker handles in a row while MANY_KEYS or a backlog wait; with a backlog, all workers of the queue
+together.
+"""
 MANY_KEYS: Final = 64
 DRAWS_IN_TURN: Final = 50
 """Keys of the backlog that are looked up in one turn of the loop. A decision about each may take 30 µs."""
@@ -54,7 +56,9 @@ class QueueClosed(Exception):
 
 
 class WorkQueue(Generic[K]):
-    """name: the label of its metrics and logs. backoff: for `retry`. place: its name in the program's order."""
+    """name: the label of its metrics and logs. backoff: for `retry`. held_s: for how long a key is held back yet
+    (`control/hot_keys.py`): an add meanwhile waits.
+    """
 
     def __init__(
         self,
@@ -64,10 +68,9 @@ class WorkQueue(Generic[K]):
         randomness: Random,
         backoff: BackOff,
         metrics: QueueMetrics | None = None,
-        place: str = "",
+        held_s: Callable[[K], float] | None = None,
     ) -> None:
         self._name, self._clock, self._randomness, self._backoff = name, clock, randomness, backoff
-        self._place = place or name
         self._queue: deque[K] = deque()
         self._backlog: Backlog[K] | None = None  # there while it has keys
         self._draws, self._keys, self._draws_rest = Share(DRAWS_IN_TURN), Share(KEYS_IN_TURN), False
@@ -89,6 +92,7 @@ class WorkQueue(Generic[K]):
         self._closed = False
         self._workers = 0
         self._metrics = None if metrics is None else metrics.of(self)
+        self._held_s = held_s
 
     @property
     def name(self) -> str:
@@ -109,7 +113,8 @@ class WorkQueue(Generic[K]):
         return len(self._failures) if self._workers else 0
 
     def oldest_s(self) -> float:
-        """Age of the oldest key that waits for a worker, is in hand, or has failed; 0.0 without one. A mere delay is no wait.
+        """Age of the oldest key that waits for a worker, is in hand, or has failed; 0.0 without one. A mere delay is no
+        wait.
 
         Where no worker runs it is 0.0, too: the queue is that of a term which is over, or has not begun.
         """
@@ -127,6 +132,8 @@ class WorkQueue(Generic[K]):
         self._waiting.pop(key, None)
         if key in self._dirty:
             return
+        if key not in self._processing and self._is_held(key):
+            return
         self._dirty[key] = self._clock.now()
         if self._metrics:
             self._metrics.adds.inc()
@@ -134,17 +141,12 @@ class WorkQueue(Generic[K]):
             self._enqueue(key)
 
     def add_later(self, *sources: Iterable[K | None]) -> None:
-        """Each of these keys is added once, unless it was worked on meanwhile, one at a time: whenever a worker finds no other key.
+        """Each of these keys is added once, unless it was worked on meanwhile, one at a time: whenever a worker finds
+        no other key.
 
         sources: asked in turns, and each for its next key only then; None is no key (`Backlog.put`).
         """
         if self._closed:
-            return
-        order = ORDER.get()
-        if order is not None and order.directs:  # it knows by itself when each of them was begun with
-            for key in itertools.chain(*sources):
-                if key is not None:
-                    self.add(key)
             return
         self._backlog = self._backlog or Backlog()
         self._backlog.put(sources)
@@ -198,23 +200,9 @@ class WorkQueue(Generic[K]):
         """True while a worker has the key."""
         return key in self._processing
 
-    def waiting_until(self, key: K) -> Instant | None:
-        """When a delayed add falls due, None without one."""
-        until = self._waiting.get(key)
-        return None if until is None else until[0]
-
     async def get(self) -> K:
         """The next key; the caller owns it until `done`. Raises QueueClosed."""
-        order = ORDER.get()
-        if order is not None and order.directs:
-            found = await order.next_key(self._place, self._queue)
-            if found is None:
-                raise QueueClosed(self._name)
-            self._queue.remove(key := found)
-        else:
-            key = await self._first()
-        if order is not None:
-            order.begun(self._place, key)
+        key = await self._first()
         now = self._clock.now()
         added = self._dirty.pop(key)
         if not self._dirty:
@@ -267,10 +255,12 @@ class WorkQueue(Generic[K]):
                 heap.settle()
 
     async def work(self, handle: Callable[[K], Awaitable[None]]) -> None:
-        """One worker: hands keys to handle until the queue is closed. An exception of that is a bug: it is logged, and the key comes again.
+        """One worker: hands keys to handle until the queue is closed. An exception of that is a bug: it is logged, and
+        the key comes again.
 
-        Where many keys wait, others get their turn now and then: a key that needs nothing is handled without waiting for anybody, and
-        thousands of them in a row, after a resync for one, would be a stand-still of the whole process.
+        Where many keys wait, others get their turn now and then: a key that needs nothing is handled without waiting
+        for anybody, and thousands of them in a row, after a resync for one, would be a stand-still of the whole
+        process.
         """
         self._workers += 1
         try:
@@ -307,7 +297,10 @@ class WorkQueue(Generic[K]):
         if self._metrics:
             self._metrics.work_duration.observe(self._clock.now() - began)
         if key in self._dirty and not self._closed:
-            self._enqueue(key)
+            if self._is_held(key):
+                del self._dirty[key]
+            else:
+                self._enqueue(key)
 
     def close(self) -> None:
         """From now on adds do nothing and `get` raises QueueClosed; keys in hand may still be put down."""
@@ -318,6 +311,14 @@ class WorkQueue(Generic[K]):
             container.clear()
         while self._getters:
             self._wake_one()
+
+    def _is_held(self, key: K) -> bool:
+        """True for a key that is held back: it is added when that is over."""
+        left_s = 0.0 if self._held_s is None else self._held_s(key)
+        if left_s <= _TICK_S:
+            return False
+        self.add_after(key, left_s)
+        return True
 
     def _enqueue(self, key: K) -> None:
         assert key in self._dirty
@@ -361,3 +362,36 @@ class WorkQueue(Generic[K]):
             if self._confirms(entry):
                 self.add(entry[2])
         self._set_timer()
+
+
+class WorkerGroup:
+    """A controller's workers.
+
+    async with workers.workers() as group:
+        group.create_task(queue.work(handle))
+
+    It is drained once all of them have ended; their queues are closed first.
+    """
+
+    def __init__(self) -> None:
+        self._has_begun = False
+        self._drained = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def workers(self) -> AsyncIterator[asyncio.TaskGroup]:
+        """The group to start workers in; the block ends with the last of them."""
+        self._has_begun = True
+        async with asyncio.TaskGroup() as group:
+            yield group
+        self._drained.set()
+
+    async def drained(self, timeout_s: float) -> bool:
+        """Waits for the end, timeout_s at the most. False when that was too short; True at once when it has not
+        begun.
+        """
+        if not self._has_begun:
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._drained.wait()
+        return self._drained.is_set()

@@ -79,6 +79,13 @@ class QueueMetrics:
             registry=registry,
         )
 
+        self.held = Counter(
+            "mooring_workqueue_held_total",
+            "Keys held back, since they did at once, again and again, what they had done already.",
+            labels,
+            registry=registry,
+        )
+
     def of(self, queue: MeasuredQueue) -> SeriesOfQueue:
         """The series of one queue."""
         queues = self._queues.setdefault(queue.name, WeakSet())

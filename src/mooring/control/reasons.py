@@ -19,10 +19,11 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def reason(text: str) -> Callable[[type[T]], type[T]]:
-    """Makes a class of facts a frozen, slotted reason whose str() is the text, with {fields} and {properties} of the record in it.
+    """Makes a class of facts a frozen, slotted reason whose str() is the text, with {fields} and {properties} of the
+    record in it.
 
-    A class with a `__str__` of its own keeps that. Raises AttributeError at the first str() for a name that the record lacks: a test
-    that shows each reason once finds it.
+    A class with a `__str__` of its own keeps that. Raises AttributeError at the first str() for a name that the
+    record lacks: a test that shows each reason once finds it.
     """
 
     def made(cls: type[T]) -> type[T]:

@@ -62,7 +62,8 @@ class Result(msgspec.Struct, frozen=True):
 class Retry(MooringError):
     """The reconcile failed: the key comes again after its back-off, or at once when one of `heals` is told.
 
-    str() is logged at error level, with the seconds until the next try. because: the reason, where the decision itself found the failure.
+    str() is logged at error level, with the seconds until the next try. because: the reason, where the decision itself
+    found the failure.
     """
 
     def __init__(self, text: str, *, heals: Iterable[Topic] = (), because: Because | None = None) -> None:
@@ -72,7 +73,8 @@ class Retry(MooringError):
 
 
 class Stale(MooringError):
-    """The cache was behind, or the object changed during the work: the key is reconciled anew, without a word to users unless it stays so.
+    """The cache was behind, or the object changed during the work: the key is reconciled anew, without a word to users
+    unless it stays so.
 
     str() says what has changed; the log shows it from the second back-off on.
     """

@@ -1,4 +1,6 @@
-"""Controllers as a program: the cluster that kubectl would talk to, election, metrics and probes, signals, and an orderly end."""
+"""Controllers as a program: the cluster that kubectl would talk to, election, metrics and probes, signals, and an
+orderly end.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,7 @@ from mooring.base.watchdog import watched
 from mooring.control.lease.elector import Candidate, LeaseTimes
 from mooring.control.lease.record import identity_of
 from mooring.control.manager import Work
-from mooring.control.program.health import Health
-from mooring.control.program.pulse import Pulse
+from mooring.control.program.health import Health, Pulse
 from mooring.control.program.terms import LeasedWork, Terms, stand_for_election
 from mooring.control.runtime import Runtime
 from mooring.kube.client.config import ClusterConfig
@@ -50,12 +51,14 @@ def run(
     context: str = "",
     verbosity: int = 0,
 ) -> None:
-    """Runs controllers until SIGTERM or Ctrl-C: no new key is begun, the work in hand ends. A second signal ends the process at once.
+    """Runs controllers until SIGTERM or Ctrl-C: no new key is begun, the work in hand ends. A second signal ends the
+    process at once.
 
-    name: the program's, for the API server and messages. make: builds the controllers; with a lease, anew for each term that it wins.
-    lease: where programs of this name elect who works, as namespace/name; "" for no election. http: where metrics, /healthz and /readyz are
-    served, as ":8080"; "" for nowhere. kubeconfig: a file; "" finds one as kubectl does. context: in it, "" for the current one.
-    verbosity: of the log on stderr, 0 for warnings and errors, 2 for what was done, 4 for why.
+    name: the program's, for the API server and messages. make: builds the controllers; with a lease, anew for each term
+    that it wins. lease: where programs of this name elect who works, as namespace/name; "" for no election. http: where
+    metrics, /healthz and /readyz are served, as ":8080"; "" for nowhere. kubeconfig: a file; "" finds one as kubectl
+    does. context: in it, "" for the current one. verbosity: of the log on stderr, 0 for warnings and errors, 2 for what
+    was done, 4 for why.
     Exits with 1 and one line on stderr where one of these can't be used, or there is no way to the cluster.
     """
     log.configure(verbosity=verbosity)
@@ -112,7 +115,9 @@ class _Program:
                     await self._work(Terms(leased, self._stop), stack)
 
     def _client(self) -> HttpCluster:
-        """One of its own each time: what holds up the work does not hold up the election, nor look like a silent API server."""
+        """One of its own each time: what holds up the work does not hold up the election, nor look like a silent API
+        server.
+        """
         metrics = self._metrics.once(ClientMetrics)
         return HttpCluster(
             self._config, clock=self._clock, randomness=self._randomness, user_agent=self._name, metrics=metrics
@@ -156,7 +161,6 @@ class _Program:
             cluster,
             name=self._name,
             lock_name=lock_name,
-            asks_first=True,
             clock=self._clock,
             randomness=self._randomness,
             metrics=self._metrics,

@@ -24,9 +24,11 @@ class SecretError(MooringError):
 
 
 class SecretCache:
-    """One GET serves a burst of calls that use one Secret. A failed call invalidates it, so that a corrected Secret is used at once.
+    """One GET serves a burst of calls that use one Secret. A failed call invalidates it, so that a corrected Secret is
+    used at once.
 
-    A request during the read gets the result of that read, also an error: a slow Secret costs each of them its time once.
+    A request during the read gets the result of that read, also an error: a slow Secret costs each of them its time
+    once.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
@@ -77,6 +79,9 @@ def secret_values(secret: Secret) -> dict[str, str]:
         try:
             values[name] = base64.b64decode(encoded, validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
-            problem = f'key "{name}" of secret "{key_of(secret)}" is not valid UTF-8 text: CSI secrets are strings, encode it (base64, say)'
+            problem = (
+                f'key "{name}" of secret "{key_of(secret)}" is not valid UTF-8 text: CSI secrets are strings, '
+                "encode it (base64, say)"
+            )
             raise SecretError(problem) from None
     return values

@@ -7,10 +7,12 @@
     KEPT.of(pv)            the PersistentVolume with these fields, all others at their defaults
     KEPT | OTHERS          what two readers need
 
-A mask keeps whole fields by name, and parts of a field by a mask of its own. Name, namespace, uid and resourceVersion are always kept.
+A mask keeps whole fields by name, and parts of a field by a mask of its own. Name, namespace, uid and resourceVersion
+are always kept.
 
-What a mask gives is of a type without the other fields, which take no memory. It reads, compares and is written like one of the API's type,
-and `isinstance` takes it for one. But `structs.replace` knows no dropped field, and its hash is another.
+What a mask gives is of a type without the other fields, which take no memory. It reads, compares and is written like
+one of the API's type, and `isinstance` takes it for one. But `structs.replace` knows no dropped field, and its hash is
+another.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class Entries(msgspec.Struct, frozen=True):
 
 
 class Items(msgspec.Struct, frozen=True):
-    """Keeps a part of each item of a tuple that a test lets through; None when none is left. Joins with its equal; two others keep all."""
+    """Keeps a part of each item of a tuple that a test lets through; None when none is left. Joins with its equal; two
+    others keep all.
+    """
 
     test: Callable[[Any], bool]
     each: Part = WHOLE
@@ -169,7 +173,9 @@ def _whole_of(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
 
 @functools.cache
 def _without_others(struct: type[msgspec.Struct], names: tuple[str, ...]) -> type[msgspec.Struct]:
-    """A type that has only these fields of the struct's, in its order; the others are the type's own attributes, at their defaults."""
+    """A type that has only these fields of the struct's, in its order; the others are the type's own attributes, at
+    their defaults.
+    """
     fields = {field.name: field for field in msgspec.structs.fields(struct)}
     if len(names) == len(fields):
         return struct
@@ -190,7 +196,9 @@ def _without_others(struct: type[msgspec.Struct], names: tuple[str, ...]) -> typ
 
 
 def _is_equal(one: Any, other: Any) -> Any:
-    """By all fields of the API's type: an object that is kept with fewer fields than before has not changed for that."""
+    """By all fields of the API's type: an object that is kept with fewer fields than before has not changed for
+    that.
+    """
     if type(one) is type(other):
         return msgspec.Struct.__eq__(one, other)
     whole = _whole_of(type(one))
@@ -237,7 +245,9 @@ def only(*names: str) -> Entries:
 
 
 def items(test: Callable[[Any], bool], each: Part = WHOLE) -> Items:
-    """Keeps the items of a list that the test lets through. test: equal for equal meaning: a function of a module, or a frozen record."""
+    """Keeps the items of a list that the test lets through. test: equal for equal meaning: a function of a module, or a
+    frozen record.
+    """
     return Items(test, each)
 
 
@@ -286,7 +296,9 @@ class Pruner(Generic[Obj]):
 
 
 def changed(old: Object | None, new: Object | None, part: Part = WHOLE) -> bool:
-    """True when the object came or went, or something of this part of it is not as it was; its version alone does not count."""
+    """True when the object came or went, or something of this part of it is not as it was; its version alone does not
+    count.
+    """
     if old is None or new is None or old.metadata.uid != new.metadata.uid:
         return old is not new
     before, after = part.of(old), part.of(new)
@@ -295,7 +307,9 @@ def changed(old: Object | None, new: Object | None, part: Part = WHOLE) -> bool:
 
 
 def check(mask: Part, struct: type[msgspec.Struct]) -> None:
-    """Asserts that each field that the mask names is there. For tests: a mask of a misspelt field would fail at the first object."""
+    """Asserts that each field that the mask names is there. For tests: a mask of a misspelt field would fail at the
+    first object.
+    """
     if not isinstance(mask, Mask):
         return
     known = {field.name: field.type for field in msgspec.structs.fields(struct)}

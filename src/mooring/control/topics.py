@@ -1,7 +1,7 @@
 """Keys that wait for topics: parked under them, and found again when one of them is told.
 
-A topic is a text such as `volume/pv-1`, built by a function of the package that tells it. A topic that is told while a key is being worked
-on counts for that key, too: between its decision and its parking nothing is lost.
+A topic is a text such as `volume/pv-1`, built by a function of the package that tells it. A topic that is told while a
+key is being worked on counts for that key, too: between its decision and its parking nothing is lost.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ K = TypeVar("K", bound=Hashable)
 
 Topic: TypeAlias = str
 
+PARKED: Final[frozenset[Topic]] = frozenset({"parked"})
+"""For a key that waits for no event at all: nobody tells this topic. It comes again when its own object changes, or
+after its time.
+"""
+
 TOLD_MAX: Final = 1024
-"""Topics remembered while keys are being worked on; beyond it those too old for any of them are dropped, each time their number doubles."""
+"""Topics remembered while keys are being worked on; beyond it those too old for any of them are dropped, each time
+their number doubles.
+"""
 
 
 class Topics(Generic[K]):
@@ -31,10 +38,6 @@ class Topics(Generic[K]):
     def __len__(self) -> int:
         """Parked keys."""
         return len(self._topics)
-
-    def topics_of(self, key: K) -> frozenset[Topic]:
-        """The topics that the key is parked under."""
-        return self._topics.get(key, frozenset())
 
     def begin(self, key: K) -> None:
         """A worker begins with the key: it may come to wait for a topic that is told from now on."""
@@ -72,7 +75,9 @@ class Topics(Generic[K]):
                 del self._keys[topic]
 
     def tell(self, topics: Iterable[Topic]) -> tuple[K, ...]:
-        """The keys that wait for any of these, each once, in the order in which they were parked under it. They stay parked."""
+        """The keys that wait for any of these, each once, in the order in which they were parked under it. They stay
+        parked.
+        """
         found: dict[K, None] = {}
         for topic in topics:
             self._count += 1

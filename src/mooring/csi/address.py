@@ -25,14 +25,16 @@ _IN_WORDS: Final = {
 def socket_path(address: str) -> str:
     """The path of a driver's socket.
 
-    address: an absolute path, or `unix://` and one; extra slashes do no harm. Raises ConfigError for everything else: over a
-    network the loss of a driver could not be told from a slow one.
+    address: an absolute path, or `unix://` and one; extra slashes do no harm. Raises ConfigError for everything else:
+    over a network the loss of a driver could not be told from a slow one.
     """
     rest = address.removeprefix("unix://")
     if not rest.startswith("/"):
         raise ConfigError(
-            f"csi-address {address!r} is not the path of a unix socket, and a driver is reached over nothing else: give an absolute path, "
-            "as in /run/csi/socket or unix:///run/csi/socket (OnConnectionLoss callback only supported for unix:// addresses)"
+            f"csi-address {address!r} is not the path of a unix socket, and a driver is reached over nothing "
+            "else: give an absolute path, "
+            "as in /run/csi/socket or unix:///run/csi/socket (OnConnectionLoss callback only supported for "
+            "unix:// addresses)"
         )
     path = f"/{rest.lstrip('/')}"
     if path == "/" or "\0" in path:
@@ -47,7 +49,9 @@ def socket_path(address: str) -> str:
 
 
 def trouble(path: str, absent: str = ABSENT) -> str:
-    """The reason that nobody can be reached at this path now; "" when somebody accepts connections. absent: where nothing is."""
+    """The reason that nobody can be reached at this path now; "" when somebody accepts connections. absent: where
+    nothing is.
+    """
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISSOCK(mode):
@@ -72,7 +76,8 @@ def _denied(path: str) -> str:
     except OSError:
         return f"permission denied: user {user} may not look into the socket's folder"
     return (
-        f"permission denied: this is user {user}, and the socket, mode {stat.S_IMODE(owned.st_mode):04o}, is of user {owned.st_uid} and "
+        f"permission denied: this is user {user}, and the socket, mode {stat.S_IMODE(owned.st_mode):04o}, is "
+        f"of user {owned.st_uid} and "
         f"group {owned.st_gid}: run both as one user, or let the driver give a group of both the right to write to it"
     )
 

@@ -1,7 +1,8 @@
-"""How long CSI calls took, counted: one histogram, with the name and labels of the Go sidecars, so that their dashboards go on working.
+"""How long CSI calls took, counted: one histogram, with the name and labels of the Go sidecars, so that their
+dashboards go on working.
 
-Kept as plain counts and turned into samples at a scrape: a call costs one look-up and one addition, and the `migrated` label can
-come and go with the driver's name, which is not known when the first calls are made.
+Kept as plain counts and turned into samples at a scrape: a call costs one look-up and one addition, and the `migrated`
+label can come and go with the driver's name, which is not known when the first calls are made.
 Source: csi-lib-utils' metrics, as external-attacher 4.12 serves them.
 """
 
@@ -41,7 +42,9 @@ Sample = tuple[str, Mapping[str, str], float]
 
 
 class CallObserver(Protocol):
-    """Counts calls: its method, its code, seconds, whether it concerns an in-tree volume. None is the code of an error without one."""
+    """Counts calls: its method, its code, seconds, whether it concerns an in-tree volume. None is the code of an error
+    without one.
+    """
 
     def observe(self, method: str, code: int | None, seconds: float, migrated: bool = False) -> None: ...
 
@@ -70,8 +73,8 @@ class CallCounts:
     def observe(self, method: str, code: int | None, seconds: float, migrated: bool = False) -> None:
         """Counts one call.
 
-        method: the full gRPC method, `/csi.v1.Identity/Probe`. code: None for an error without a gRPC code. migrated: it concerns
-        an in-tree volume.
+        method: the full gRPC method, `/csi.v1.Identity/Probe`. code: None for an error without a gRPC code. migrated:
+        it concerns an in-tree volume.
         """
         key = self.driver_name, method, self._bounded(code), migrated
         durations = self._series.get(key)
@@ -97,7 +100,9 @@ class CallCounts:
             yield "_count", labels, cumulated[-1]
 
     def _bounded(self, code: int | None) -> int | None:
-        """The code, or Unknown for one too many of those that gRPC doesn't have: a driver can't make series without end."""
+        """The code, or Unknown for one too many of those that gRPC doesn't have: a driver can't make series without
+        end.
+        """
         if code is None or 0 <= code <= Code.UNAUTHENTICATED or code in self._odd_codes:
             return code
         if len(self._odd_codes) >= _ODD_CODES_MAX:

@@ -10,15 +10,17 @@ from mooring.csi.proto import csi_pb2 as csi
 
 NAME_MAX: Final = 63
 DRIVER_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,61}[A-Za-z0-9])?")
-"""CSI's rule for names of drivers, of at most 63 characters (GetPluginInfo). Names of labels, files and sockets are made of them."""
+"""CSI's rule for names of drivers, of at most 63 characters (GetPluginInfo). Names of labels, files and sockets are
+made of them.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DriverInfo:
     """A driver as it introduced itself. Two that are equal can stand in for each other.
 
-    plugin, volume_expansion, controller: numbers of csi.PluginCapability.Service, csi.PluginCapability.VolumeExpansion and
-    csi.ControllerServiceCapability.RPC; numbers that this version does not know are among them.
+    plugin, volume_expansion, controller: numbers of csi.PluginCapability.Service, csi.PluginCapability.VolumeExpansion
+    and csi.ControllerServiceCapability.RPC; numbers that this version does not know are among them.
     """
 
     name: str

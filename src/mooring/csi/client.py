@@ -1,10 +1,13 @@
-"""Calls to a driver, whatever their transport: each is logged without secrets, measured, and its error made fit to show."""
+"""Calls to a driver, whatever their transport: each is logged without secrets, measured, and its error made fit to
+show.
+"""
 
 from __future__ import annotations
 
 import abc
 import asyncio
 
+from mooring.base import effects
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.csi.call_counts import CallObserver
@@ -19,8 +22,8 @@ _log = logger(__name__)
 class Client(Driver):
     """A driver as its callers see it; a subclass is a transport.
 
-    metrics: None counts nothing. log_length_max: characters of a response in the log (level 5), 0 or less for all of them; requests
-    are never cut.
+    metrics: None counts nothing. log_length_max: characters of a response in the log (level 5), 0 or less for all of
+    them; requests are never cut.
     """
 
     def __init__(self, *, clock: Clock, metrics: CallObserver | None = None, log_length_max: int = -1) -> None:
@@ -28,7 +31,9 @@ class Client(Driver):
 
     @abc.abstractmethod
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
-        """One call within its deadline. Raises DriverError; CancelledError passes, and ends the call at the driver too."""
+        """One call within its deadline. Raises DriverError; CancelledError passes, and ends the call at the driver
+        too.
+        """
 
     @abc.abstractmethod
     async def lost(self) -> None:
@@ -47,12 +52,16 @@ class Client(Driver):
             response = await self._send(rpc, request, call)
         except DriverError as error:
             error = _presentable(error, request)
+            if error.unsent:
+                effects.note(effects.UNSENT)
             self._ended(rpc, call, started, error.code, None, error)
             raise error from None
         except asyncio.CancelledError:
             self._ended(rpc, call, started, Code.CANCELED, None, DriverError(Code.CANCELED, CANCELED_TEXT))
             raise
         self._ended(rpc, call, started, Code.OK, response, None)
+        if effects.is_noting():
+            effects.note((rpc.name, hash(request.SerializeToString(deterministic=True))))  # it may hold secrets
         return response
 
     def _ended(

@@ -1,13 +1,14 @@
 """The CSI driver as a port: one line per unary RPC of CSI 1.12, and one method, `invoke`, through which all calls go.
 
-`await driver.create_volume(request, call)`: an RPC's attribute is its name in snake case. The real implementation speaks gRPC over a unix
-socket (`csi/wire_driver.py`), the one in process calls a Python driver object (`csi/in_process.py`). Every call raises `DriverError`
-and nothing else; a call past its deadline raises DeadlineExceeded, and *may have happened*. The two server streams of the alpha
-service SnapshotMetadata have no caller in this project and are left out.
+`await driver.create_volume(request, call)`: an RPC's attribute is its name in snake case. The real implementation
+speaks gRPC over a unix socket (`csi/wire_driver.py`), the one in process calls a Python driver object
+(`csi/in_process.py`). Every call raises `DriverError` and nothing else; a call past its deadline raises
+DeadlineExceeded, and *may have happened*. The two server streams of the alpha service SnapshotMetadata have no caller
+in this project and are left out.
 
-A line binds an RPC to its messages; its path and service are read from the descriptors, and a line with the wrong messages does not
-load. Rejected: thirty methods by hand (three lines each, all alike), the same generated (a second thing to regenerate), `__getattr__`
-(mypy sees nothing).
+A line binds an RPC to its messages; its path and service are read from the descriptors, and a line with the wrong
+messages does not load. Rejected: thirty methods by hand (three lines each, all alike), the same generated (a second
+thing to regenerate), `__getattr__` (mypy sees nothing).
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ _METHODS: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """How one call is made. timeout_s: its deadline, > 0. migrated: it concerns an in-tree volume (a metrics label only)."""
+    """How one call is made. timeout_s: its deadline, > 0. migrated: it concerns an in-tree volume (a metrics label
+    only).
+    """
 
     timeout_s: float
     migrated: bool = False

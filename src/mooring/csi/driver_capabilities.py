@@ -11,10 +11,11 @@ from mooring.csi.proto import csi_pb2 as csi
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DriverCapabilities:
-    """in_tree_name: of the plugin inside Kubernetes that the driver took over from, "" for none. topology: volumes are not everywhere.
-    version: the vendor's.
+    """in_tree_name: of the plugin inside Kubernetes that the driver took over from, "" for none. topology: volumes are
+    not everywhere. version: the vendor's.
 
-    expands: on the controller. expands_online, expands_offline: while the volume is in use, while it is not; a driver may report neither.
+    expands: on the controller. expands_online, expands_offline: while the volume is in use, while it is not; a driver
+    may report neither.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""Reads which driver a command is to run or to ask, and in which form it comes: `mooring dev --driver`, `mooring conform`."""
+"""Reads which driver a command is to run or to ask, and in which form it comes: `mooring dev --driver`,
+`mooring conform`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ SOCKET: Final = "{socket}"
 NODE: Final = "{node}"
 UNIX: Final = "unix://"
 FORMS: Final = (
-    "unix:///path/of.sock (or the path alone), module:Class (or ./file.py:Class), or a command with {socket} in it, as in "
+    "unix:///path/of.sock (or the path alone), module:Class (or ./file.py:Class), or a command with {socket} "
+    "in it, as in "
     "'./my-driver --endpoint unix://{socket}'"
 )
 

@@ -1,8 +1,10 @@
-"""A driver's unix socket: one connection at a time, kept as long as it lasts, over which calls go as bytes. It needs no protobuf.
+"""A driver's unix socket: one connection at a time, kept as long as it lasts, over which calls go as bytes. It needs no
+protobuf.
 
-It begins idle. All users of the driver make it connect: `connect`, `reconnected` and every call. Calls wait for the first attempt
-after a loss, and share its failure; from then on they fail at once, while attempts go on with a growing pause until one succeeds. A broken
-connection leaves it idle again, so that nobody talks to a driver's successor who has not asked for it. No call is ever sent twice.
+It begins idle. All users of the driver make it connect: `connect`, `reconnected` and every call. Calls wait for the
+first attempt after a loss, and share its failure; from then on they fail at once, while attempts go on with a growing
+pause until one succeeds. A broken connection leaves it idle again, so that nobody talks to a driver's successor who has
+not asked for it. No call is ever sent twice.
 """
 
 from __future__ import annotations
@@ -51,12 +53,15 @@ _ENDS_OF_LATE_CALLS: Final = frozenset(
         (Code.CANCELED, "Timeout expired"),
     }
 )
-"""By servers themselves: gRPC's core, Go's, any that breaks a call off (which Go's client takes for a deadline, too), and Rust's tonic."""
+"""By servers themselves: gRPC's core, Go's, any that breaks a call off (which Go's client takes for a deadline,
+too), and Rust's tonic.
+"""
 
 
 class DriverSocket:
-    """address: `/path` or `unix:///path`; ConfigError for anything else. notice_s: how often a connection that does not come about is
-    mentioned in the log; the first time sooner."""
+    """address: `/path` or `unix:///path`; ConfigError for anything else. notice_s: how often a connection that does not
+    come about is mentioned in the log; the first time sooner.
+    """
 
     def __init__(self, address: str, *, notice_s: float = 10.0) -> None:
         self.path = socket_path(address)
@@ -65,6 +70,7 @@ class DriverSocket:
         """The text while there is no socket; the person who has started the driver knows more."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._in_flight, self._is_last = 0, False  # calls; whether the connection ends with the last of them
         self._link: Link | None = None  # the one that takes calls
         self._leaving: set[Link] = set()  # those that the driver has ended in good order, with calls under way
         self._attempt: Link | None = None
@@ -103,7 +109,9 @@ class DriverSocket:
             notice_s = self._notice_s
 
     async def _ready(self) -> None:
-        """Returns when there is a connection, and sees to it that there will be one. Raises DriverError (Canceled) after close()."""
+        """Returns when there is a connection, and sees to it that there will be one. Raises DriverError (Canceled)
+        after close().
+        """
         while True:
             self._check_open()
             if self._link is not None:
@@ -113,13 +121,21 @@ class DriverSocket:
             await news.wait()
 
     async def close(self) -> None:
-        """Ends the connection. Calls in flight end with Canceled. Cancel who waits in lost() or reconnected() before."""
+        """Ends the connection. Calls in flight end with Canceled. Cancel who waits in lost() or reconnected()
+        before.
+        """
         self._closed = True
         self._stop_timer()
         for link in [self._link, self._attempt, *self._leaving]:
             if link is not None:
                 link.close()
         self._changed()
+
+    async def close_after_calls(self) -> None:
+        """Ends the connection once no call is in flight: at once, or with the last one."""
+        self._is_last = True
+        if not self._in_flight:
+            await self.close()
 
     @property
     def is_connected(self) -> bool:
@@ -138,8 +154,18 @@ class DriverSocket:
             await self._link.over.wait()
 
     async def send(self, path: str, message: bytes, timeout_s: float) -> bytes:
-        """One call, and the message of its answer. path: `/csi.v1.Identity/Probe`. Raises DriverError; CancelledError passes, and ends the
-        call at the driver too."""
+        """One call, and the message of its answer. path: `/csi.v1.Identity/Probe`. Raises DriverError; CancelledError
+        passes, and ends the call at the driver too.
+        """
+        self._in_flight += 1
+        try:
+            return await self._send(path, message, timeout_s)
+        finally:
+            self._in_flight -= 1
+            if self._is_last and not self._in_flight:
+                await self.close()
+
+    async def _send(self, path: str, message: bytes, timeout_s: float) -> bytes:
         self._check_open()
         assert self._loop is not None
         ends_at = self._loop.time() + timeout_s
@@ -284,7 +310,8 @@ def closing() -> DriverError:
 def error_of(answered: Answered, *, is_late: bool) -> DriverError:
     """The error of a call that was not answered with OK.
 
-    is_late: the call's time is over, or nearly: a driver's own timer says so in its server's words, or by breaking the call off.
+    is_late: the call's time is over, or nearly: a driver's own timer says so in its server's words, or by breaking the
+    call off.
     """
     if is_late and (answered.code, answered.text) in _ENDS_OF_LATE_CALLS:
         return DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT)

@@ -12,14 +12,16 @@ CANCELED_TEXT: Final = "context canceled"
 NON_FINAL: Final = frozenset(
     {Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED}
 )
-"""After these the operation may still be going on in the backend; external-attacher 4.12 holds these same codes for not final."""
+"""After these the operation may still be going on in the backend; external-attacher 4.12 holds these same codes for
+not final.
+"""
 
 
 class DriverError(RpcError):
     """A CSI call that did not succeed.
 
-    answered: the driver said OK, with an answer that can't be read: the request may have been carried out. unsent: there was nobody to
-    send the request to.
+    answered: the driver said OK, with an answer that can't be read: the request may have been carried out. unsent:
+    there was nobody to send the request to.
     """
 
     def __init__(self, code: int, message: str, *, answered: bool = False, unsent: bool = False) -> None:

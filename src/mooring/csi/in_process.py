@@ -1,7 +1,7 @@
 """The Driver port on a Python object in this process, with all that gRPC does to a call.
 
-Deadlines, logs, metrics and errors are those of `Client`; messages are copied both ways, so that neither side sees the other
-change its own. Time is the running loop's, which may be a virtual one.
+Deadlines, logs, metrics and errors are those of `Client`; messages are copied both ways, so that neither side sees the
+other change its own. Time is the running loop's, which may be a virtual one.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Method(Protocol):
 class InProcessDriver(Client):
     """A driver without a socket.
 
-    plugin: has coroutine methods named as the port's (`create_volume`), each from a request to its response, raising DriverError; a
-    method it lacks is Unimplemented. metrics, log_length_max: as in Client.
+    plugin: has coroutine methods named as the port's (`create_volume`), each from a request to its response, raising
+    DriverError; a method it lacks is Unimplemented. metrics, log_length_max: as in Client.
     """
 
     def __init__(
@@ -69,7 +69,9 @@ class InProcessDriver(Client):
 
 
 async def carried_out(method: Method, rpc: Rpc[Q, A], request: Q) -> A:
-    """A plugin's answer. An exception that is no DriverError is Unknown, as gRPC servers have it; what is no answer is Internal."""
+    """A plugin's answer. An exception that is no DriverError is Unknown, as gRPC servers have it; what is no answer is
+    Internal.
+    """
     try:
         answer = await method(request)
     except DriverError:

@@ -1,7 +1,7 @@
 """The first calls to a driver: readiness, name, capabilities.
 
-Differs from external-attacher, which ends at the first call that is late or Unavailable and lets a restart back-off of minutes begin:
-a driver that is slow at boot is asked again.
+Differs from external-attacher, which ends at the first call that is late or Unavailable and lets a restart back-off of
+minutes begin: a driver that is slow at boot is asked again.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _A = TypeVar("_A")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProbeLimits:
-    """How long a driver may take to introduce itself, and as whom. Probing goes on as long as it says that it is not ready.
+    """How long a driver may take to introduce itself, and as whom. Probing goes on as long as it says that it is not
+    ready.
 
-    probe_timeout_s: of one Probe. call_timeout_s: of one of the other calls. budget_s: of those together, retries included. any_name: also
-    one that CSI forbids.
+    probe_timeout_s: of one Probe. call_timeout_s: of one of the other calls. budget_s: of those together, retries
+    included.
     """
 
     probe_timeout_s: float = 15.0
     call_timeout_s: float = 1.0
     budget_s: float = 30.0
-    any_name: bool = False
 
 
 async def probe_and_identify(
@@ -56,16 +56,15 @@ async def probe_and_identify(
 ) -> DriverInfo:
     """The driver's name, version and capabilities, once it is ready.
 
-    metrics: told the driver's name as soon as it is known. Raises DriverError, the driver's own, when it answers with a code that
-    does not pass by itself, or the budget is spent; ConfigError when its name is empty, or none that CSI allows.
+    metrics: told the driver's name as soon as it is known. Raises DriverError, the driver's own, when it answers with a
+    code that does not pass by itself, or the budget is spent; ConfigError when its name is empty.
     """
     await _until_ready(driver, clock, limits.probe_timeout_s)
     asking = _Asker(clock, limits)
     plugin = await asking.ask(driver.get_plugin_info, csi.GetPluginInfoRequest())
     if not plugin.name:
         raise ConfigError("driver name is empty")
-    if not limits.any_name:
-        _check_name(plugin.name)
+    _warn_of_name(plugin.name)
     if metrics is not None:
         metrics.driver_name = plugin.name
     able = await asking.ask(driver.get_plugin_capabilities, csi.GetPluginCapabilitiesRequest())
@@ -75,15 +74,15 @@ async def probe_and_identify(
     return DriverInfo(plugin.name, plugin.vendor_version, services(able), volume_expansions(able), controller)
 
 
-def _check_name(name: str) -> None:
-    """Raises ConfigError. Differs from the Go sidecars, which work for any name, with Leases and finalizers that others may have, too."""
-    if DRIVER_NAME.fullmatch(name):
-        return
-    count = f" (this one has {len(name)})" if len(name) > NAME_MAX else ""
-    raise ConfigError(
-        f"driver name {name[: 2 * NAME_MAX]!r} is not allowed by CSI: it must have 1 to {NAME_MAX} characters{count}: letters and "
-        "digits, with dashes and dots between them, as in csi.example.com; it comes from the driver's GetPluginInfo"
-    )
+def _warn_of_name(name: str) -> None:
+    """The Go sidecars work for any name, with Leases and finalizers that others may have, too."""
+    if not DRIVER_NAME.fullmatch(name):
+        count = f" (this one has {len(name)})" if len(name) > NAME_MAX else ""
+        _log.warning(
+            f"driver name {name[: 2 * NAME_MAX]!r} is not allowed by CSI: it must have 1 to {NAME_MAX} "
+            f"characters{count}: letters and "
+            "digits, with dashes and dots between them, as in csi.example.com; it comes from the driver's GetPluginInfo"
+        )
 
 
 async def _until_ready(driver: Driver, clock: Clock, timeout_s: float) -> None:
@@ -99,7 +98,9 @@ async def _until_ready(driver: Driver, clock: Clock, timeout_s: float) -> None:
 
 
 async def _unready(driver: Driver, timeout_s: float) -> str | None:
-    """The reason that the driver is not ready yet; None when it is ready. Raises DriverError for a code that does not pass by itself."""
+    """The reason that the driver is not ready yet; None when it is ready. Raises DriverError for a code that does not
+    pass by itself.
+    """
     try:
         with _silence_told(timeout_s):
             answer = await driver.probe(csi.ProbeRequest(), Call(timeout_s))

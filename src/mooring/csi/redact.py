@@ -1,8 +1,8 @@
 """CSI messages as text without secrets: for logs, and for the texts that come back from drivers.
 
-The option `csi_secret` of a field marks secrets, whatever the field's name and depth; one key is added, which carries tokens in maps that
-are not marked. How a field is shown depends on its descriptor alone and is worked out once for each. The form is that of csi-lib-utils'
-protosanitizer (Go's JSON of the message's fields).
+The option `csi_secret` of a field marks secrets, whatever the field's name and depth; one key is added, which carries
+tokens in maps that are not marked. How a field is shown depends on its descriptor alone and is worked out once for
+each. The form is that of csi-lib-utils' protosanitizer (Go's JSON of the message's fields).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
+from mooring.base.json_text import from_json
 from mooring.csi.proto import csi_pb2
 from mooring.csi.scrub import STRIPPED, without
 
@@ -35,8 +36,9 @@ def shown(message: Message) -> dict[str, Any]:
 def redacted(message: Message | None) -> str:
     """One line of JSON with every secret as "***stripped***"; null for None.
 
-    Only fields that are set, by the names in the .proto, sorted; 64-bit integers as numbers, enums by name (numbers that have none
-    as they are), bytes as base64. Unknown fields are left out. Differs from the peer: the tokens under TOKENS_KEY are stripped.
+    Only fields that are set, by the names in the .proto, sorted; 64-bit integers as numbers, enums by name (numbers
+    that have none as they are), bytes as base64. Unknown fields are left out. Differs from the peer: the tokens under
+    TOKENS_KEY are stripped.
     """
     text = json.dumps(
         None if message is None else _shown(message), ensure_ascii=False, separators=(",", ":"), sort_keys=True
@@ -45,16 +47,19 @@ def redacted(message: Message | None) -> str:
 
 
 def scrubbed(text: str, request: Message) -> str:
-    """The text with every secret value of the request replaced by STRIPPED; the text itself, the same object, if there is none.
+    """The text with every secret value of the request replaced by STRIPPED; the text itself, the same object, if there
+    is none.
 
-    For what a driver says about a request: some put the command line or the URL that failed into their message. Values under four
-    characters stay, they can't be told from other text. A long text is cut.
+    For what a driver says about a request: some put the command line or the URL that failed into their message. Values
+    under four characters stay, they can't be told from other text. A long text is cut.
     """
     return without(text, secret_values(request))
 
 
 def without_secrets(message: M) -> M:
-    """The message with every secret value as "***stripped***"; the same object if there is none. What can't be text is left out."""
+    """The message with every secret value as "***stripped***"; the same object if there is none. What can't be text is
+    left out.
+    """
     secrets, maps = _places(message.DESCRIPTOR)
     if not any(getattr(message, name) for name in secrets) and not any(
         TOKENS_KEY in getattr(message, name) for name in maps
@@ -68,7 +73,9 @@ def without_secrets(message: M) -> M:
 
 @functools.cache
 def _places(message: Descriptor) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The fields that are secret, and the maps that may carry tokens. In CSI both stand in the message itself, as a test holds."""
+    """The fields that are secret, and the maps that may carry tokens. In CSI both stand in the message itself, as a
+    test holds.
+    """
     fields = message.fields
     secrets = tuple(field.name for field in fields if is_secret(field))
     return secrets, tuple(field.name for field in fields if is_map(field) and field.name not in secrets)
@@ -168,8 +175,8 @@ def _tokens(value: str) -> Iterator[str]:
     """The JSON `{"audience": {"token": "..."}}`, and each token in it."""
     yield value
     try:
-        audiences = json.loads(value)
-    except (ValueError, RecursionError):
+        audiences = from_json(value)
+    except ValueError:
         return
     entries = audiences.values() if isinstance(audiences, dict) else ()
     yield from (str(entry["token"]) for entry in entries if isinstance(entry, dict) and "token" in entry)

@@ -1,7 +1,8 @@
-"""The kubelet's registration service (package `pluginregistration`): its two calls, for the plugin that serves and for its caller.
+"""The kubelet's registration service (package `pluginregistration`): its two calls, for the plugin that serves and for
+its caller.
 
-Source: kubernetes/kubelet, pkg/apis/pluginregistration/v1. The plugin is the server; the kubelet finds its socket and calls. Both sides
-speak gRPC without a library, which a registrar would carry for two calls a day.
+Source: kubernetes/kubelet, pkg/apis/pluginregistration/v1. The plugin is the server; the kubelet finds its socket and
+calls. Both sides speak gRPC without a library, which a registrar would carry for two calls a day.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ def methods(get_info: GetInfo, notify: Notify) -> Mapping[str, Method]:
 
 
 class Registration:
-    """A plugin's registration socket, as the kubelet sees it: one connection, made at the first call, and anew when it was lost.
+    """A plugin's registration socket, as the kubelet sees it: one connection, made at the first call, and anew when it
+    was lost.
 
     Every method raises DriverError; a call past its deadline raises DeadlineExceeded. One call after the other.
     """

@@ -1,7 +1,7 @@
 """Texts without the secrets of a request, in whatever form a driver, a shell, a URL or a library has put them there.
 
-The work is bounded: the number of characters times the number of forms. Of a text that would take more, only a part is shown, without any
-secret; if there are too many forms to search for, nothing of the text is shown.
+The work is bounded: the number of characters times the number of forms. Of a text that would take more, only a part is
+shown, without any secret; if there are too many forms to search for, nothing of the text is shown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _URLS_MAX: Final = 32  # secrets that are looked for as URLs have them; the othe
 _URL_LENGTH_MAX: Final = 1024
 _CUTS_MAX: Final = 10
 _GO_KEEPS: Final = ("", "/", "$&+,/:;=@", "$&+,;=")
-"""Beside letters and digits, what Go's and Python's escaping leaves as it is: of queries, of paths, of user and password."""
+"""Beside letters and digits, what Go's and Python's escaping leaves as it is: of queries, of paths, of user and
+password.
+"""
 _MARKS: Final = "%+\\'\""
 _ESCAPE_LENGTH: Final = 3  # of a letter in a URL
 _QUOTES: Final = str.maketrans("", "", "\\'\"")
@@ -69,7 +71,9 @@ def _shortened(text: str, forms: Collection[str]) -> str:
 
 
 def _without_decoded(text: str, secrets: list[str]) -> str:
-    """Takes out the words, or all, where a secret stands in yet another mixture of percent signs, or of quotes and backslashes."""
+    """Takes out the words, or all, where a secret stands in yet another mixture of percent signs, or of quotes and
+    backslashes.
+    """
     if "%" in text or "+" in text:
         text = _without_words(text, secrets, unquote_plus)
     if any(mark in text for mark in "\\'\""):

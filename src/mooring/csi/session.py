@@ -1,8 +1,8 @@
 """A driver over time: identified at the start, watched while it runs, identified again when it comes back.
 
-Differs from external-attacher: it exits on every loss, noticed at the next call. Here the loss is seen when it happens, calls are held
-back, and a driver that comes back with the same name, version and capabilities is carried on with. `exit_on_loss` gives external-attacher's
-behaviour.
+Differs from external-attacher: it exits on every loss, noticed at the next call. Here the loss is seen when it happens,
+calls are held back, and a driver that comes back with the same name, version and capabilities is carried on with.
+`exit_on_loss` gives external-attacher's behaviour.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from mooring.base import effects
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError, MooringError
 from mooring.base.log import logger
@@ -47,7 +48,9 @@ class DriverLost(MooringError):
 
 
 class DriverChanged(DriverLost):
-    """Another driver, another version of it, or other capabilities answer at the socket now. after: None if it has no name."""
+    """Another driver, another version of it, or other capabilities answer at the socket now. after: None if it has no
+    name.
+    """
 
     def __init__(self, before: DriverInfo, after: DriverInfo | None) -> None:
         super().__init__()
@@ -93,6 +96,7 @@ class GatedDriver(Driver):
 
     async def invoke(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         if self._reason is not None:
+            effects.note(effects.UNSENT)
             raise DriverError(Code.UNAVAILABLE, self._reason, unsent=True)
         return await self._driver.invoke(rpc, request, call)
 
@@ -100,8 +104,8 @@ class GatedDriver(Driver):
 class Session:
     """One driver, from its identification on.
 
-    `start()` first, then `run()` for as long as the driver is used. on_loss: called once for each loss; True goes on, False refuses
-    all later calls, and its exception ends run(). driver, limits, metrics: as in probe_and_identify().
+    `start()` first, then `run()` for as long as the driver is used. on_loss: called once for each loss; True goes on,
+    False refuses all later calls, and its exception ends run(). driver, limits, metrics: as in probe_and_identify().
     """
 
     def __init__(
@@ -121,7 +125,9 @@ class Session:
 
     @property
     def driver(self) -> Driver:
-        """The driver for everybody's use. While it is lost, or not identified again yet, calls end at once with Unavailable."""
+        """The driver for everybody's use. While it is lost, or not identified again yet, calls end at once with
+        Unavailable.
+        """
         return self._gate
 
     @property
@@ -136,7 +142,9 @@ class Session:
         return self._info is not None and self._gate.is_open
 
     def on_return(self, handler: Callable[[], None]) -> None:
-        """Calls the handler each time the driver is back, unchanged: calls that failed in its absence can be tried again."""
+        """Calls the handler each time the driver is back, unchanged: calls that failed in its absence can be tried
+        again.
+        """
         self._on_return.append(handler)
 
     async def start(self) -> DriverInfo:
@@ -146,7 +154,9 @@ class Session:
         return self._info
 
     async def run(self) -> None:
-        """Watches the connection until cancelled. Raises DriverChanged, and what on_loss raises; returns if on_loss gave up."""
+        """Watches the connection until cancelled. Raises DriverChanged, and what on_loss raises; returns if on_loss
+        gave up.
+        """
         assert self._info is not None, "start() comes first"
         while True:
             await self._raw.lost()
@@ -176,7 +186,8 @@ class Session:
     async def _identify_over_one_connection(self) -> DriverInfo | DriverError | ConfigError | None:
         """How the driver introduces itself, or fails to; None when the connection broke meanwhile.
 
-        So that a driver which is replaced between two answers, or right after the last, can't pass for the one that gave them.
+        So that a driver which is replaced between two answers, or right after the last, can't pass for the one that
+        gave them.
         """
         async with asyncio.TaskGroup() as group:
             loss = group.create_task(self._raw.lost(), name="csi/session/loss")

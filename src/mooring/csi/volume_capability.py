@@ -1,4 +1,6 @@
-"""The use of a volume, from Kubernetes' words for it to CSI's; access modes as the Go library csi-lib-utils has them."""
+"""The use of a volume, from Kubernetes' words for it to CSI's; access modes as the Go library csi-lib-utils has
+them.
+"""
 
 from __future__ import annotations
 

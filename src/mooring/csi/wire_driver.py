@@ -47,6 +47,10 @@ class WireDriver(Client):
         """As `DriverSocket.close`."""
         await self.socket.close()
 
+    async def close_after_calls(self) -> None:
+        """As `DriverSocket.close_after_calls`."""
+        await self.socket.close_after_calls()
+
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         return read_answer(rpc, await self.socket.send(rpc.path, request.SerializeToString(), call.timeout_s))
 

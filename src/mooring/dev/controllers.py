@@ -1,7 +1,9 @@
-"""All controllers of a plane, on one store and one connection. Each has a `Cluster` that reports its writes to the story.
+"""All controllers of a plane, on one store and one connection. Each has a `Cluster` that reports its writes to the
+story.
 
-The controllers of nodes run where each node has an agent, which gives its signs of life. The nodes of a driver without a node service
-have none: they stay ready as they were made, and only their taints, and pods that are left over, are looked after.
+The controllers of nodes run where each node has an agent, which gives its signs of life. The nodes of a driver without
+a node service have none: they stay ready as they were made, and only their taints, and pods that are left over, are
+looked after.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ class _CallsDriver(Protocol):
 
 
 class Controllers:
-    """All of them. cluster: the store as each sees it, by its name. session: started. has_agents: whether the nodes give signs of life.
+    """All of them. cluster: the store as each sees it, by its name. session: started. has_agents: whether the nodes
+    give signs of life.
 
     extras: of the driver; the kinds of snapshots are there for one that has them.
     """
@@ -136,17 +139,10 @@ class Controllers:
         return PausedDriver(self._session.driver, self._pauses[who])
 
     def _attacher(self, runtime: Runtime) -> Attacher:
-        info = self._session.info
-        events = EventRecorder(
-            runtime.cluster, f"external-attacher {info.name}", clock=self._clock, randomness=self._randomness
-        )
-        return Attacher(runtime, self._driver(ATTACHER), info, AttacherOptions(), events=events)
+        return Attacher(runtime, self._driver(ATTACHER), self._session.info, AttacherOptions())
 
     def _attach_detach(self, runtime: Runtime, *, force_after_s: float) -> AttachDetach:
-        """Attachments are made as the attacher of this process would make them, which saves it a write each."""
-        driver = capabilities_of(self._session.info)
-        own = frozenset({driver.name} if driver.publishes else ())
-        return AttachDetach(runtime, AttachDetachOptions(own_attachers=own, force_after_s=force_after_s))
+        return AttachDetach(runtime, AttachDetachOptions(force_after_s=force_after_s))
 
     def _node_health(self, runtime: Runtime, *, grace_s: float, has_agents: bool) -> NodeHealth:
         parts = frozenset(PARTS) if has_agents else frozenset(PARTS) - {LIFECYCLE}
@@ -182,7 +178,9 @@ class Controllers:
             await self._synced(who)
 
     async def kill(self, who: str) -> bool:
-        """Ends one in the middle of its work, as kill -9 does. False for one that has ended. Raises ConfigError where there is none."""
+        """Ends one in the middle of its work, as kill -9 does. False for one that has ended. Raises ConfigError where
+        there is none.
+        """
         self._check(who)
         async with self._turning:
             task = self._tasks.pop(who, None)
@@ -195,8 +193,8 @@ class Controllers:
             return True
 
     async def start(self, who: str) -> bool:
-        """Starts one anew, with nothing but what the API server and the driver know. False for one that runs. Raises ConfigError for one
-        that is not here.
+        """Starts one anew, with nothing but what the API server and the driver know. False for one that runs. Raises
+        ConfigError for one that is not here.
         """
         self._check(who)
         async with self._turning:
@@ -208,7 +206,9 @@ class Controllers:
             return True
 
     def pause(self, who: str) -> bool:
-        """It stands still until it goes on, as after SIGSTOP. False where it does already. Raises ConfigError for one that is not here."""
+        """It stands still until it goes on, as after SIGSTOP. False where it does already. Raises ConfigError for one
+        that is not here.
+        """
         return self._turn(who, Pause.begin, "is paused", paused=False)
 
     def resume(self, who: str) -> bool:

@@ -1,4 +1,6 @@
-"""A driver that is somebody's program: starts it, shows its output, starts it again when it ends, and ends it with the plane."""
+"""A driver that is somebody's program: starts it, shows its output, starts it again when it ends, and ends it with the
+plane.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ KILLED_S_MAX: Final = 5.0
 
 AGAIN_S: Final = 1.0
 AGAIN_EARLY_S: Final = 2.0
-"""For one that ended before HEALTHY_S. It does not grow, as a kubelet's does: the author is at work on the program, and waits for it."""
+"""For one that ended before HEALTHY_S. It does not grow, as a kubelet's does: the author is at work on the program,
+and waits for it.
+"""
 HEALTHY_S: Final = 10.0
 
 LEFT_SOCKET: Final = "if it could not listen: an earlier run has left its socket, which a driver removes first"
@@ -71,7 +75,9 @@ class DriverProgram:
             os.close(theirs)
 
     async def mind(self) -> None:
-        """Tells the output, and starts the program again when it has ended. Raises ConfigError when it ends before it was up."""
+        """Tells the output, and starts the program again when it has ended. Raises ConfigError when it ends before it
+        was up.
+        """
         before = None
         while True:
             began_s = self._clock.now()
@@ -113,7 +119,9 @@ class DriverProgram:
                 await self._ended()
 
     def kill_now(self) -> None:
-        """As kill(), from any thread: it needs no event loop. Blocks until the program is gone, which the kernel sees to."""
+        """As kill(), from any thread: it needs no event loop. Blocks until the program is gone, which the kernel sees
+        to.
+        """
         if self._process is None:
             return
         self._cut()
@@ -148,7 +156,9 @@ def _file(path: Path) -> tuple[int, int] | None:
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncGenerator[str, None]:
-    """The text may have any length; bytes that are no UTF-8, and control characters that could upset a terminal, are made visible."""
+    """The text may have any length; bytes that are no UTF-8, and control characters that could upset a terminal, are
+    made visible.
+    """
     rest = b""
     while data := await stream.read(_CHUNK_BYTES):
         *whole, rest = (rest + data).split(b"\n")

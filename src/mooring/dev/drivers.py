@@ -1,7 +1,7 @@
 """Starts the driver of a plane in the form that was asked for, with a socket for its controller and one for each node.
 
-In the plane's folder, `run/N.sock` is the driver's socket for node N, and registration sockets appear in `run/N/`. The paths are short,
-since a socket's path may have 107 bytes.
+In the plane's folder, `run/N.sock` is the driver's socket for node N, and registration sockets appear in `run/N/`. The
+paths are short, since a socket's path may have 107 bytes.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ NOT_SERVING_YET: Final = (
 class Sockets(msgspec.Struct, frozen=True):
     """Where a driver answers. nodes: by name. tells: the driver tells of its calls itself; else their callers do.
 
-    patience_s: how long it may take to be there. advice: the next step when it is not. drivers: those of the nodes, started. absent: what
-    is said while there is no socket. apart: the controller's own, None where it is the first node's, or somebody else's. behind: the
-    drivers' own sockets by node, "" for the controller's, where the others are those of proxies.
+    patience_s: how long it may take to be there. advice: the next step when it is not. drivers: those of the nodes,
+    started. absent: what is said while there is no socket. apart: the controller's own, None where it is the first
+    node's, or somebody else's. behind: the drivers' own sockets by node, "" for the controller's, where the others are
+    those of proxies.
     """
 
     controller: Path
@@ -85,8 +86,9 @@ class Sockets(msgspec.Struct, frozen=True):
 
 
 class Starter(msgspec.Struct, frozen=True):
-    """folder: the plane's. nodes: their names, at least one. topology: of the reference driver. mounts: False for links in their place.
-    controller_apart: a program's controller is a process of its own, so that any node may die; else it is the first node's, too.
+    """folder: the plane's. nodes: their names, at least one. topology: of the reference driver. mounts: False for links
+    in their place. controller_apart: a program's controller is a process of its own, so that any node may die; else it
+    is the first node's, too.
     """
 
     folder: Path

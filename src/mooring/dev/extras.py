@@ -1,7 +1,8 @@
-"""The parts of a plane that a driver needs for more than creating and deleting volumes: growth, classes of attributes, snapshots.
+"""The parts of a plane that a driver needs for more than creating and deleting volumes: growth, classes of attributes,
+snapshots.
 
-The kinds of snapshots are the definitions in `crds/`, created at the first start and brought up to date later. An annotation marks each
-definition that Mooring made. One that is there without it is somebody else's, and stays as it is.
+The kinds of snapshots are the definitions in `crds/`, created at the first start and brought up to date later. An
+annotation marks each definition that Mooring made. One that is there without it is somebody else's, and stays as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mooring.csi.driver_capabilities import DriverCapabilities, capabilities_of
 from mooring.csi.session import Session
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import NotFound
-from mooring.sidecars.resizer.node_growth import grows_on_nodes
+from mooring.sidecars.resizer.controller import grows_on_nodes
 
 _CALL_S_MAX: Final = 5.0
 NO_CONTROLLER: Final = "GetPluginCapabilities does not say CONTROLLER_SERVICE"
@@ -27,7 +28,9 @@ NO_CONTROLLER: Final = "GetPluginCapabilities does not say CONTROLLER_SERVICE"
 
 
 class Extras(msgspec.Struct, frozen=True):
-    """The driver's further abilities, and whether snapshots are wanted. grows_on_nodes: there alone, without the controller."""
+    """The driver's further abilities, and whether snapshots are wanted. grows_on_nodes: there alone, without the
+    controller.
+    """
 
     grows: bool = False
     grows_on_nodes: bool = False

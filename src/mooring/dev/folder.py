@@ -1,13 +1,15 @@
 """The folder of a run: a permanent one, or one that goes at the end; never with what is mounted in it.
 
-A run holds a lock in its folder for as long as it lives, whatever ends it: a folder whose lock is free is of a run that is over. A killed
-run leaves loop devices, which are the machine's and outlive every process, and its temporary folder: the next run removes them.
+A run holds a lock in its folder for as long as it lives, whatever ends it: a folder whose lock is free is of a run that
+is over. A killed run leaves loop devices, which are the machine's and outlive every process, and its temporary folder:
+the next run removes them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 import threading
 from collections.abc import Collection, Iterator
@@ -22,8 +24,9 @@ from mooring.mounts import loops
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.namespace import MountSpace
 from mooring.mounts.system import ToolFailed, detach_loops, loop_devices_of, run, unmount
+from mooring.mounts.targets import mount_table
 from mooring.mounts.trees import remove_tree
-from mooring.node.volumes.state.folders import read_mount_table
+from mooring.wire.grpc.socket_file import PATH_BYTES_MAX
 
 PREFIX: Final = "mooring-"
 LOCK: Final = ".mooring-dev.lock"
@@ -38,8 +41,9 @@ _DEVICES: Final = "devtmpfs"
 def run_folder(state: str, space: MountSpace, story: Story, ending: Ending) -> Iterator[Path]:
     """That folder, or for "" one that is removed after the block, whatever ends that.
 
-    Remaining mounts in it are unmounted first, if they are surely ours: in a mount namespace of our own. Else the folder stays,
-    and the story says so: the mounts may be somebody's data. The leftovers of a killed run go at the start. Raises ConfigError.
+    Remaining mounts in it are unmounted first, if they are surely ours: in a mount namespace of our own. Else the
+    folder stays, and the story says so: the mounts may be somebody's data. The leftovers of a killed run go at the
+    start. Raises ConfigError.
     """
     if state:
         with _kept_folder(Path(state), space):
@@ -66,13 +70,26 @@ def run_folder(state: str, space: MountSpace, story: Story, ending: Ending) -> I
             clean()
 
 
+def check_length(folder: Path, nodes: int) -> None:
+    """Raise ConfigError for a folder whose path is too long for the sockets below it. The longest is `run/N.sock`."""
+    length, max_ = len(os.fsencode(folder)), PATH_BYTES_MAX - len(f"/run/{nodes}.sock")
+    if length > max_:
+        raise ConfigError(
+            f"state: the folder's path has {length} bytes, and may have {max_}, since the driver's "
+            "unix sockets lie in it: "
+            "give a shorter one"
+        )
+
+
 def mounted_in(folder: Path) -> MountTable:
     """The mounts in the folder, the deepest last."""
-    return MountTable(read_mount_table().below(os.path.realpath(folder)))
+    return MountTable(mount_table().below(os.path.realpath(folder)))
 
 
 def unmount_all(folder: Path) -> None:
-    """Unmounts what is mounted in the folder; what is in use stays. Loop devices by which agents hold raw devices go first."""
+    """Unmounts what is mounted in the folder; what is in use stays. Loop devices by which agents hold raw devices go
+    first.
+    """
     for mount in reversed(tuple(mounted_in(folder))):
         if mount.fs_type == _DEVICES:
             with contextlib.suppress(ToolFailed, OSError):
@@ -107,8 +124,8 @@ def _remove(folder: Path, story: Story) -> None:
 def _kept_folder(folder: Path, space: MountSpace) -> Iterator[None]:
     """The folder of a run that keeps it, held by this run alone. Raises ConfigError when another one has it.
 
-    Its loop devices go at the end, and at the start those of a run that was killed: what needs one makes it anew, as after a reboot. One
-    in use goes with its mount, and that with the process.
+    Its loop devices go at the end, and at the start those of a run that was killed: what needs one makes it anew, as
+    after a reboot. One in use goes with its mount, and that with the process.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -127,7 +144,9 @@ def _kept_folder(folder: Path, space: MountSpace) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """A temporary folder that nobody takes for a dead run's: its lock has the name by which others look for it once it is taken."""
+    """A temporary folder that nobody takes for a dead run's: its lock has the name by which others look for it once it
+    is taken.
+    """
     lock = hold(folder / _NEW, _WHOSE)
     try:
         os.rename(folder / _NEW, folder / LOCK)
@@ -142,17 +161,18 @@ def _remove_dead_runs(prefix: str, space: MountSpace, story: Story) -> None:
         try:
             if _is_ours(folder):
                 _remove_dead(folder, space, story)
-        except ConfigError:  # it lives
+        except (ConfigError, FileNotFoundError):  # it lives, or is gone by now
             pass
         except OSError as error:
             story.happened("warning", f"{folder}, left by a run that was killed, can't be removed: {error}")
 
 
 def _release_devices(folder: Path, mounted: Collection[Path] = ()) -> None:
-    """Gives back the loop devices over the files of the reference driver's volumes, and those by which agents lock these devices.
+    """Gives back the loop devices over the files of the reference driver's volumes, and those by which agents lock
+    these devices.
 
-    Where an agent's path is gone with its mount namespace, the device that it locks tells which one it is. mounted: those that this run's
-    driver has made and mounted, whoever it is.
+    Where an agent's path is gone with its mount namespace, the device that it locks tells which one it is. mounted:
+    those that this run's driver has made and mounted, whoever it is.
     """
     for device in dict.fromkeys((*loops.below(folder / "nodes"), *mounted)):
         with contextlib.suppress(ToolFailed):
@@ -170,8 +190,12 @@ def _release_devices(folder: Path, mounted: Collection[Path] = ()) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """False for one without a lock: of another program, or about to be taken."""
-    return not folder.is_symlink() and (folder / LOCK).is_file() and os.lstat(folder).st_uid == os.geteuid()
+    """False for another user's, which often can't be read, and for one without a lock: of another program, or about
+    to be taken. Raises FileNotFoundError.
+    """
+    status = os.lstat(folder)
+    is_own_folder = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return is_own_folder and os.path.isfile(folder / LOCK)  # False where the folder may not be entered, too
 
 
 def _remove_dead(folder: Path, space: MountSpace, story: Story) -> None:

@@ -1,4 +1,6 @@
-"""The text that `mooring dev` prints when it is ready: what runs, what to type in another terminal, and examples as a shell script."""
+"""The text that `mooring dev` prints when it is ready: what runs, what to type in another terminal, and examples as a
+shell script.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Commands(msgspec.Struct, frozen=True):
 def ready_text(
     plane: Plane, space: MountSpace, form: Form, commands: Commands, *, kept: bool, can_enter: bool
 ) -> Iterator[str]:
-    """The command to type stands last and alone, from the first column on; the others fit 80 columns, but for those with paths."""
+    """The command to type stands last and alone, from the first column on; the others fit 80 columns, but for those
+    with paths.
+    """
     ends = "stay in the --state folder." if kept else "end with this process; --state FOLDER keeps them."
     again = ", Enter shows this again" if can_enter else ""
     yield ""
@@ -76,8 +80,8 @@ WAITING_POD: Final = "my-waiting-pod"
 
 
 def examples(storage_class_name: str, kubeconfig: str, *, reference: bool, snapshots: bool) -> str:
-    """A script. kubeconfig: its path, "" for unknown. reference: for the reference driver, which has calls for everything.
-    snapshots: there are their kinds. Each line fits 80 columns, unless that path is long.
+    """A script. kubeconfig: its path, "" for unknown. reference: for the reference driver, which has calls for
+    everything. snapshots: there are their kinds. Each line fits 80 columns, unless that path is long.
     """
     return (
         "\n".join(_lines(storage_class_name, kubeconfig, reference=reference, snapshots=reference and snapshots)) + "\n"

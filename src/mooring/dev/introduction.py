@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
+from mooring.conform.book.identity import NEEDS
 from mooring.conform.watched import WatchedDriver
-from mooring.csi.book.identity import NEEDS
-from mooring.csi.capabilities import DriverInfo
+from mooring.csi.capabilities import NAME_MAX, DriverInfo
 from mooring.csi.driver import Call, Driver, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.session import ProbeLimits, Session
@@ -33,7 +33,9 @@ _LOOKED_AT: Final[tuple[Rpc[Any, Any], ...]] = (Driver.get_capacity, Driver.list
 """Calls that change nothing, and that hardly anybody would make here."""
 ASK_S: Final = 10.0
 LIMITS: Final = ProbeLimits(call_timeout_s=ASK_S)
-"""As long as external-provisioner gives a driver to say who it is; external-attacher's second is short for somebody who tries one out."""
+"""As long as external-provisioner gives a driver to say who it is; external-attacher's second is short for somebody
+who tries one out.
+"""
 
 
 class LastFailure:
@@ -50,8 +52,8 @@ class LastFailure:
 async def introduced(session: Session, failure: LastFailure, *, where: str, patience_s: float) -> DriverInfo:
     """The driver's information about itself.
 
-    failure: gets the session's calls. where: its socket. Raises ConfigError for a driver that gives no name, or a name that nothing can
-    have.
+    failure: gets the session's calls. where: its socket. Raises ConfigError for a driver that gives no name, or a name
+    that nothing can have.
     """
     try:
         async with asyncio.timeout(patience_s) as limit:
@@ -69,8 +71,8 @@ async def introduced(session: Session, failure: LastFailure, *, where: str, pati
 
 
 async def asked_again(client: WatchedDriver, info: DriverInfo, patience_s: float) -> None:
-    """Asks for the capabilities once more, for the client's watcher alone: they must not change, nor be there unadvertised. Makes the
-    calls, too, that change nothing, as far as they are advertised.
+    """Asks for the capabilities once more, for the client's watcher alone: they must not change, nor be there
+    unadvertised. Makes the calls, too, that change nothing, as far as they are advertised.
     """
     await client.connect(patience_s)
     try:
@@ -83,9 +85,14 @@ async def asked_again(client: WatchedDriver, info: DriverInfo, patience_s: float
 
 
 def name_fault(name: str) -> str:
-    """The fault of a name that CSI allows, "" for none. Source: Kubernetes' ValidateCSIDriverName."""
+    """What keeps a CSIDriver from having this name, "" for nothing. Source: Kubernetes' ValidateCSIDriverName."""
+    if len(name) > NAME_MAX:
+        return f"which has {len(name)} characters, and Kubernetes and CSI allow {NAME_MAX}"
     if dns_subdomain(name.lower()):
-        return "which has not the form of a domain's, as Kubernetes wants it: letters, digits, - and . in between, as in csi.example.com"
+        return (
+            "which has not the form of a domain's, as Kubernetes wants it: letters, digits, - and . in between, as "
+            "in csi.example.com"
+        )
     return ""
 
 

@@ -1,8 +1,9 @@
-"""One node of a plane: an agent, the driver's registrar beside it, and the driver; its power can be cut, and comes back.
+"""One node of a plane: an agent, the driver's registrar beside it, and the driver; its power can be cut, and comes
+back.
 
-A cut does what a power failure does: agent, registrar and driver end at once, in the middle of their work, and nothing is mounted on the
-node any more. Its folders and records stay, as on a disk, and so do all of its API objects, which are up to the controllers. When the power
-comes back, all three start again on what is there.
+A cut does what a power failure does: agent, registrar and driver end at once, in the middle of their work, and nothing
+is mounted on the node any more. Its folders and records stay, as on a disk, and so do all of its API objects, which are
+up to the controllers. When the power comes back, all three start again on what is there.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class PlaneNode:
         return self._agent is not None
 
     async def join(self) -> None:
-        """Agent and registrar start. Returns when the driver is registered. Raises ConfigError when it is refused, or does not answer."""
+        """Agent and registrar start. Returns when the driver is registered. Raises ConfigError when it is refused, or
+        does not answer.
+        """
         self._agent, registrar = self._new_agent(), self._new_registrar()
         self._registrar = registrar
         for what, work in (("node", self._agent.run()), ("registrar", registrar.run())):
@@ -94,7 +97,9 @@ class PlaneNode:
             return True
 
     async def revive(self) -> bool:
-        """The power comes back. False when it was on. Raises ConfigError for a driver that does not come up; the node is on then, too."""
+        """The power comes back. False when it was on. Raises ConfigError for a driver that does not come up; the node
+        is on then, too.
+        """
         async with self._turning:
             if self.is_on:
                 return False

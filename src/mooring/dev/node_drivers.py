@@ -1,4 +1,6 @@
-"""The driver of one node, in each form: started with the node, ended at once when its power is cut, and in good order with the plane."""
+"""The driver of one node, in each form: started with the node, ended at once when its power is cut, and in good order
+with the plane.
+"""
 
 from __future__ import annotations
 

@@ -28,6 +28,8 @@ class Nodes:
     def __init__(self, shared: Shared) -> None:
         self._story = shared.starter.story
         self._nodes = {name: PlaneNode(name, shared) for name in shared.starter.nodes}
+        self.sockets = shared.sockets.nodes
+        """The driver's socket of each node."""
 
     @property
     def roots(self) -> Mapping[str, Path]:
@@ -49,13 +51,16 @@ class Nodes:
         await _at_once({f"dev/join/{name}": node.join() for name, node in self._nodes.items()})
 
     async def kill(self, name: str) -> str:
-        """Cuts a node's power. Says what is gone, "" when it was off. Raises ConfigError for one that there is not, or must stay."""
+        """Cuts a node's power. Says what is gone, "" when it was off. Raises ConfigError for one that there is not, or
+        must stay.
+        """
         node = self._node(name)
         if node.driver.is_controller:
             another = next(iter(self.killable), "")
             advice = f"kill another node, as in {another}" if another else "take --nodes=2, and kill n2"
             raise ConfigError(
-                f"{name}: its driver process answers the controller's calls, too, and nothing would be detached: {advice}"
+                f"{name}: its driver process answers the controller's calls, too, and nothing would be "
+                f"detached: {advice}"
             )
         if not await node.kill():
             return ""
@@ -69,7 +74,9 @@ class Nodes:
         return gone
 
     async def revive(self, name: str) -> bool:
-        """Gives it back; False when it was on. Raises ConfigError for a node that there is not, or a driver that does not come up."""
+        """Gives it back; False when it was on. Raises ConfigError for a node that there is not, or a driver that does
+        not come up.
+        """
         node = self._node(name)
         if node.is_on:
             return False
@@ -101,7 +108,9 @@ async def _at_once(works: Mapping[str, Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def node_ids(sockets: Sockets, breaches: Breaches, clock: Clock) -> Mapping[str, str]:
-    """The driver's id of each node, {} for a driver without a node service. breaches: watch the answers. Raises ConfigError."""
+    """The driver's id of each node, {} for a driver without a node service. breaches: watch the answers. Raises
+    ConfigError.
+    """
     found: dict[str, str] = {}
     asking = {
         f"dev/node-id/{node}": _node_id(node, path, sockets, breaches, clock) for node, path in sockets.nodes.items()

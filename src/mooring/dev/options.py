@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from mooring.base.flagkinds import BOOL, DURATION, INT, NAMES, STRING
+from mooring.base.flagkinds import BOOL, DURATION, FILE, FOLDER, INT, NAMES
 from mooring.base.flags import flag
 from mooring.cluster.attachdetach.options import FORCE_AFTER_S
 from mooring.cluster.nodehealth.options import NodeHealthOptions
@@ -43,7 +43,7 @@ class DevChoices:
 
     state: str = flag(
         "state",
-        STRING,
+        FOLDER,
         "",
         "A folder that keeps objects, volumes, certificates and the kubeconfig. Empty: they vanish at the end.",
     )
@@ -61,7 +61,7 @@ class DevChoices:
         "Serve the kinds of snapshots, with controller and snapshotter, if the driver makes snapshots.",
     )
     driver_log: str = flag(
-        "driver-log", STRING, "", "A file for what the driver's command prints, in place of the terminal."
+        "driver-log", FILE, "", "A file for what the driver's command prints, in place of the terminal."
     )
     default_class: bool = flag(
         "default-class", BOOL, False, "Make the driver's class the default of claims that name none."
@@ -70,7 +70,8 @@ class DevChoices:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DevOptions(DevChoices):
-    """form: of the driver. nodes: their names, at least one. topology: as for `running`. patience: with nodes that are gone.
+    """form: of the driver. nodes: their names, at least one. topology: as for `running`. patience: with nodes that are
+    gone.
 
     script: of faults, None for none. takes_faults: more may be asked for while it runs.
     """

@@ -1,7 +1,8 @@
 """A text stream whose writer never waits for its reader.
 
-A pager that was left alone, or a terminal after Ctrl-S, takes nothing more; a plane that waited for it would stand still with it. So a
-thread passes on what is written, to the descriptor itself: one that hung in a buffered stream would keep Python from ending.
+A pager that was left alone, or a terminal after Ctrl-S, takes nothing more; a plane that waited for it would stand
+still with it. So a thread passes on what is written, to the descriptor itself: one that hung in a buffered stream would
+keep Python from ending.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _LAST_S: Final = 1.0
 
 
 class Output:
-    """Implements `TerminalStream`. Writing raises the stream's own error once that has failed, as after its reader has gone."""
+    """Implements `TerminalStream`. Writing raises the stream's own error once that has failed, as after its reader has
+    gone.
+    """
 
     def __init__(self, stream: TextIO, waiting_max: int = WAITING_MAX) -> None:
         stream.flush()
@@ -120,7 +123,9 @@ def settle(stream: TerminalStream) -> None:
 
 @contextmanager
 def passed_on(stream: TextIO) -> Iterator[TerminalStream]:
-    """The stream through an output, which is closed at the end. A stream in memory has no reader, and stays as it is."""
+    """The stream through an output, which is closed at the end. A stream in memory has no reader, and stays as it
+    is.
+    """
     try:
         output = Output(stream)
     except io.UnsupportedOperation:

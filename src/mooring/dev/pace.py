@@ -1,4 +1,6 @@
-"""An event loop whose time can be sped up, so that six minutes pass in seconds. Everything that waits on it waits that much less."""
+"""An event loop whose time can be sped up, so that six minutes pass in seconds. Everything that waits on it waits that
+much less.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A controller that stands still, as a process after SIGSTOP: it asks nobody, and learns neither answers nor changes until it goes on."""
+"""A controller that stands still, as a process after SIGSTOP: it asks nobody, and learns neither answers nor changes
+until it goes on.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
-"""A whole control plane in this process: API server, a driver on real sockets, its controllers, and an agent for each node.
+"""A whole control plane in this process: API server, a driver on real sockets, its controllers, and an agent for each
+node.
 
     async with running(folder, Reference(), ...) as plane:
         plane.kubeconfig          # a file for kubectl and any other client
         await plane.nodes.start() # once what must be there before the nodes was made
 
-The driver answers over gRPC on its sockets, as a sidecar would meet it; clients reach the API server over HTTPS on loopback; controllers
-and agents work on the server's store in process. In the folder: `kubeconfig`, the server's identity in `tls/`, the API objects in
-`objects.db`, or in memory if nobody wants to keep them; `csi.sock` and the driver's state in `driver/`, unless the driver is somebody's
-own; what is mounted in `nodes/NAME/`, laid out as a kubelet's folder; the nodes' sockets in `run/`.
+The driver answers over gRPC on its sockets, as a sidecar would meet it; clients reach the API server over HTTPS on
+loopback; controllers and agents work on the server's store in process. In the folder: `kubeconfig`, the server's
+identity in `tls/`, the API objects in `objects.db`, or in memory if nobody wants to keep them; `csi.sock` and the
+driver's state in `driver/`, unless the driver is somebody's own; what is mounted in `nodes/NAME/`, laid out as a
+kubelet's folder; the nodes' sockets in `run/`.
 """
 
 from __future__ import annotations
@@ -45,17 +47,18 @@ from mooring.csi.session import DriverChanged, Session
 from mooring.dev.controllers import Controllers
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.extras import Extras, extras_of, install
+from mooring.dev.folder import check_length
 from mooring.dev.introduction import LIMITS, LastFailure, asked_again, introduced
-from mooring.dev.node import REGISTRATION, Shared
+from mooring.dev.node import Shared
 from mooring.dev.nodes import Nodes, node_ids
 from mooring.dev.options import Patience
 from mooring.dev.pace import PacedLoop
+from mooring.dev.seed_objects import republishes
 from mooring.dev.story import Story
 from mooring.dev.traced import TracedCluster, TracedDriver
 from mooring.driver.hostpath.layout import Segments
 from mooring.kube.cluster import Cluster
 from mooring.node.options import LEASE_S
-from mooring.wire.grpc.socket_file import PATH_BYTES_MAX
 
 LEASE_SHARE: Final = 0.8
 """The share of the grace period that a node's Lease lasts, as by default."""
@@ -64,9 +67,10 @@ LEASE_SHARE: Final = 0.8
 class Plane(msgspec.Struct, frozen=True):
     """The running parts and their addresses.
 
-    cluster: the server's store, for parts in this process. socket: the driver's, for its controller calls. state_folder: the reference
-    driver's, None for another driver. nodes: to be started; None for a driver without a node service. node_ids: the driver's names of the
-    nodes, by theirs. extras: of the driver, with controllers for them. faults: of calls to the driver; None where none can be made.
+    cluster: the server's store, for parts in this process. socket: the driver's, for its controller calls.
+    state_folder: the reference driver's, None for another driver. nodes: to be started; None for a driver without a
+    node service. node_ids: the driver's names of the nodes, by theirs. extras: of the driver, with controllers for
+    them. faults: of calls to the driver; None where none can be made.
     """
 
     folder: Path
@@ -107,12 +111,14 @@ async def running(
 ) -> AsyncGenerator[Plane, None]:
     """The plane, ready but for its nodes, as long as the block runs. A part that fails ends the block with its error.
 
-    folder: made when it is missing. form: of the driver. nodes: their names. topology: the segments of each, {} for a driver without.
-    mounts: False where this process can't mount: the reference driver shows volumes by links then. port: of the API server, 0 for that of
-    the folder's last start, or a free one. kept: the API objects stay in the folder. snapshots: their kinds and controllers, for a
-    driver that makes them. patience: with nodes that are gone. breaches: of the book's rules. ending: how long the parts may take to end.
-    faults: between the driver and its callers; None for none, now and later.
-    Raises ConfigError when the folder, the driver, the topology or the port can't be used, or the objects can't be saved any more.
+    folder: made when it is missing. form: of the driver. nodes: their names. topology: the segments of each, {} for a
+    driver without. mounts: False where this process can't mount: the reference driver shows volumes by links then.
+    port: of the API server, 0 for that of the folder's last start, or a free one. kept: the API objects stay in the
+    folder. snapshots: their kinds and controllers, for a driver that makes them. patience: with nodes that are gone.
+    breaches: of the book's rules. ending: how long the parts may take to end. faults: between the driver and its
+    callers; None for none, now and later.
+    Raises ConfigError when the folder, the driver, the topology or the port can't be used, or the objects can't be
+    saved any more.
     """
     build = _Build(
         form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness, ending), breaches, port, kept
@@ -122,6 +128,7 @@ async def running(
             store, durability = await build.objects(stack)
             sockets = await build.driver(stack, group, faults)
             session, tasks = await build.session(stack, group, sockets)
+            breaches.republishes(lambda: republishes(store, session.info.name))
             ids = await node_ids(sockets, breaches, clock)
             tasks.append(
                 group.create_task(_end_on_failure(durability), name="dev/durability")
@@ -168,11 +175,7 @@ class _Build:
         )
         self.kubeconfig = self._folder / "kubeconfig"
         self.breaches = breaches
-        last = starter.nodes[-1]
-        _check_length(
-            self._folder,
-            max(starter.registry(last) / REGISTRATION, starter.node_socket(last), key=lambda path: len(str(path))),
-        )
+        check_length(self._folder, len(starter.nodes))
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -267,17 +270,6 @@ async def _followed(session: Session) -> None:
         ) from None
 
 
-def _check_length(folder: Path, socket_path: Path) -> None:
-    """Raises ConfigError for a folder whose path is too long for the sockets below it."""
-    spare = PATH_BYTES_MAX - len(os.fsencode(socket_path))
-    if spare < 0:
-        length = len(os.fsencode(folder))
-        raise ConfigError(
-            f"state: the folder's path has {length} bytes, and may have {length + spare}, since the driver's unix sockets lie in it: "
-            "give a shorter one"
-        )
-
-
 async def _end_on_failure(durability: Durability) -> None:
     """Raises ConfigError when the objects can't be saved any more."""
     await durability.failed()
@@ -294,7 +286,9 @@ async def _with_faults(
     breaches: Breaches,
     clock: Clock,
 ) -> Sockets:
-    """The sockets of proxies, which stand until the stack is closed. faults: of all of them. folder: for these. Raises ConfigError."""
+    """The sockets of proxies, which stand until the stack is closed. faults: of all of them. folder: for these. Raises
+    ConfigError.
+    """
 
     def tell(passed: Passed) -> None:
         if passed.fault is not None:

@@ -1,4 +1,6 @@
-"""Looking at a volume from all sides: the API, the driver, its folder on the node and the mount table; and using it as a pod would."""
+"""Looking at a volume from all sides: the API, the driver, its folder on the node and the mount table; and using it as
+a pod would.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ from mooring.kube.cluster import Cluster, EventType, Selection
 from mooring.kube.errors import Gone
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.namespace import MountSpace
+from mooring.mounts.targets import mount_table
 from mooring.node.layout import KubeletLayout
-from mooring.node.volumes.state.folders import read_mount_table
 
 T = TypeVar("T")
 
@@ -32,7 +34,9 @@ Seen = Callable[[T | None], bool]
 
 
 async def until(cluster: Cluster, kind: Kind[T], name: str, wanted: Seen[T]) -> T | None:
-    """The object as soon as it is as wanted; wanted sees None when it isn't there. Waits for ever: put a deadline around it."""
+    """The object as soon as it is as wanted; wanted sees None when it isn't there. Waits for ever: put a deadline
+    around it.
+    """
     selection = Selection(field_selector=f"metadata.name={name}")
     while True:
         page = await cluster.list(kind, selection)
@@ -91,7 +95,9 @@ class Polling:
             raise DemoFailed(f"{what}: expected {expected!r}, found {found!r}")
 
     async def until(self, kind: Kind[T], name: str, wanted: Seen[T], what: str, *, more_s: float = 0.0) -> T | None:
-        """The object once it is as wanted. more_s: for what takes its time. Raises DemoFailed, with what its status says, in the end."""
+        """The object once it is as wanted. more_s: for what takes its time. Raises DemoFailed, with what its status
+        says, in the end.
+        """
         try:
             async with asyncio.timeout(_WAIT_S_MAX + more_s):
                 return await until(self._cluster, kind, name, wanted)
@@ -100,7 +106,9 @@ class Polling:
             raise await self._too_late(kind, selection, f"{name} {what}", _WAIT_S_MAX + more_s) from None
 
     async def until_any(self, kind: Kind[T], selection: Selection, wanted: Callable[[T], bool], what: str) -> T:
-        """The first of these that is as wanted. Raises DemoFailed, with what their status says, when that takes too long."""
+        """The first of these that is as wanted. Raises DemoFailed, with what their status says, when that takes too
+        long.
+        """
         try:
             async with asyncio.timeout(_WAIT_S_MAX):
                 return await until_any(self._cluster, kind, selection, wanted)
@@ -120,7 +128,9 @@ class Polling:
         return f"; its last warning: {texts[-1]}" if texts else ""
 
     async def until_none(self, kind: Kind[T]) -> None:
-        """Returns when there is no object of the kind: the last ones may still be on their way out. Raises DemoFailed."""
+        """Returns when there is no object of the kind: the last ones may still be on their way out. Raises
+        DemoFailed.
+        """
         for one in (await self._cluster.list(kind.whole())).items:
             await self.until(kind, one["metadata"]["name"], lambda found: found is None, "is gone")
         left = [one["metadata"]["name"] for one in (await self._cluster.list(kind.whole())).items]
@@ -177,18 +187,12 @@ _FILE: Final = "greeting.txt"
 class MountsAtFirst:
     """The machine's whole mount table, before the first volume comes and after the last one is gone."""
 
-    def __init__(self, space: MountSpace, polling: Polling, story: Story) -> None:
-        self._points = _points(read_mount_table())
+    def __init__(self, polling: Polling, story: Story) -> None:
+        self._points = _points(mount_table())
         self._polling, self._story = polling, story
-        if not space.can_mount:
-            story.happened(
-                "warning", f"real mounts are left out: {space.obstacle}. The driver shows volumes by links instead"
-            )
 
     def check(self) -> None:
-        self._polling.expect(
-            "mounts that were not there at first", [], sorted(_points(read_mount_table()) - self._points)
-        )
+        self._polling.expect("mounts that were not there at first", [], sorted(_points(mount_table()) - self._points))
         self._story.checked("/proc/self/mountinfo is as it was before the first pod")
 
 
@@ -206,7 +210,7 @@ class PodFolder:
             self._polling.expect("a link at the pod's path", True, target.is_symlink())
             self._story.checked(f"the pod's path leads to the volume: {target}")
             return
-        table = read_mount_table()
+        table = mount_table()
         staged, published = table.at(str(staging)), table.at(str(target))
         if staged is None or published is None:
             raise DemoFailed(f"/proc/self/mountinfo: no mount at {staging if staged is None else target}")
@@ -251,7 +255,7 @@ class PodFolder:
         self._polling.expect(
             "mounts below the agent's folder",
             [],
-            [one.point for one in read_mount_table().below(str(self._layout.root))],
+            [one.point for one in mount_table().below(str(self._layout.root))],
         )
 
     def check_empty(self, node: str) -> None:

@@ -1,7 +1,8 @@
 """The power switch of the nodes: a unix socket in the plane's folder, for `mooring dev kill-node` in another terminal.
 
-`run/power`, for this user alone. A line of JSON each way: {"turn": "off", "node": "n2"}, answered by {"text": "..."}, or {"error": "..."}.
-It is no API object, since a cluster would not have one either: cutting a machine's power needs no API server.
+`run/power`, for this user alone. A line of JSON each way: {"turn": "off", "node": "n2"}, answered by {"text": "..."},
+or {"error": "..."}. The turn `where` turns nothing: it tells `mooring call` the plane's places (`by_hand.py`). It is no
+API object, since a cluster would not have one either: cutting a machine's power needs no API server.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from typing import Final
 
 from mooring.api.core import NODES
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT, is_out_of_service
+from mooring.base.border import reason
 from mooring.base.errors import ConfigError
 from mooring.base.folders import refusal
+from mooring.base.json_text import from_json
 from mooring.base.units import format_duration
 from mooring.dev.nodes import Nodes
 from mooring.dev.options import Patience
@@ -98,7 +101,7 @@ def _bound(path: Path) -> socket.socket:
 async def _answer(client: socket.socket, switches: Mapping[str, Switch]) -> dict[str, str]:
     try:
         async with asyncio.timeout(_READ_S_MAX):
-            asked = json.loads(await _line(client))
+            asked = from_json(await _line(client))
         turn, node = switches[asked["turn"]], str(asked["node"])
     except (TimeoutError, ValueError, KeyError, TypeError):
         return {"error": 'this takes a line of JSON, as {"turn": "off", "node": "n2"}'}
@@ -136,13 +139,15 @@ def ask(folder: Path, turn: str, node: str) -> str:
             _connect(client, folder)
             client.sendall(json.dumps({"turn": turn, "node": node}).encode() + b"\n")
             with client.makefile("rb") as answer:
-                found = json.loads(answer.readline())
+                found = from_json(answer.readline())
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
-        raise ConfigError(f"no mooring dev runs on {str(folder)!r}") from None
+        raise ConfigError(f"no mooring dev runs on {str(folder)!r}: give the folder of one that runs") from None
     except TimeoutError:
         raise ConfigError(f"the mooring dev on {str(folder)!r} has not answered within {_ASK_S_MAX:g} s") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"the mooring dev on {str(folder)!r} gives no answer: {error or 'it has ended'}") from None
+    except OSError as error:
+        raise ConfigError(f"the mooring dev on {str(folder)!r} gives no answer: {reason(error)}") from None
+    except ValueError:
+        raise ConfigError(f"the mooring dev on {str(folder)!r} gives no answer: it has ended") from None
     if "error" in found:
         raise ConfigError(found["error"])
     return str(found["text"])
@@ -187,7 +192,8 @@ class Switches:
         yield f"{grace} after its last sign of life its Node is not ready, and no new pod goes there."
         if nodes.on:
             yield (
-                "Its pods are deleted after the time for which they tolerate that (300 s, unless they say otherwise), and stay in "
+                "Its pods are deleted after the time for which they tolerate that (300 s, unless they say "
+                "otherwise), and stay in "
                 "Terminating: only somebody who knows that the machine is off may let go of their volumes. That is you:"
             )
             yield f"kubectl taint nodes {name} {TAINTED}"

@@ -9,9 +9,12 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 import mooring
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
+from mooring.base.border import refused_as
 from mooring.base.clock import Clock
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError, MooringError
@@ -25,6 +28,7 @@ from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.driver_form import ReferenceDriver
 from mooring.csi.wire_driver import WireDriver
+from mooring.dev.by_hand import WHERE, places_of
 from mooring.dev.demo.demo import Demo
 from mooring.dev.demo.stage import NODE_NAMES, PATIENCE, Stage, growing_type
 from mooring.dev.folder import run_folder
@@ -48,6 +52,7 @@ _LOOK_S: Final = 0.02
 
 DEMO_S_MAX: Final = 45.0  # well above the longest wait of one step, so that a step's own failure is told
 _CONNECT_S_MAX: Final = 5.0
+TO_SHOW_ALL: Final = "to see it: run as root on Linux, with loop devices, and with util-linux and e2fsprogs installed"
 
 
 async def run_dev(
@@ -64,8 +69,9 @@ async def run_dev(
 ) -> None:
     """Serves until its end is asked for, also before it is ready.
 
-    space: where this process mounts. ending: how long that may take. commands: to be typed elsewhere. on_enter: calls its argument at each
-    Enter; False without a keyboard. view: stands below the story from Ready to the end. Raises ConfigError.
+    space: where this process mounts. ending: how long that may take. commands: to be typed elsewhere. on_enter: calls
+    its argument at each Enter; False without a keyboard. view: stands below the story from Ready to the end. Raises
+    ConfigError.
     """
     story.title(f"mooring dev {mooring.__version__}")
     repeats = not isinstance(options.form, ReferenceDriver) and options.script is None
@@ -102,7 +108,11 @@ async def run_dev(
                     ):
                         story.title(line)
 
-                async with answering(plane.folder, Switches(plane.nodes, cluster, options.patience).by_turn):
+                async def where(_node: str) -> str:
+                    return msgspec.json.encode(places_of(plane)).decode()
+
+                switches = Switches(plane.nodes, cluster, options.patience).by_turn
+                async with answering(plane.folder, {**switches, WHERE: where}):
                     with on_enter(invite) as can_enter:
                         asked.ready()
                         invite()
@@ -121,16 +131,15 @@ def _driver_log(path: str, story: Story) -> Iterator[None]:
     if not path:
         yield
         return
-    try:
+    with refused_as(f"driver-log: can't write {path}"):
         file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 (closed below)
-    except OSError as error:
-        raise ConfigError(f"driver-log: can't write {path}: {error.strerror}") from None
-    with file:
-        story.driver_log = file
-        try:
-            yield
-        finally:
-            story.driver_log = None
+    story.driver_log = file
+    try:
+        yield
+    finally:
+        story.driver_log = None
+        with contextlib.suppress(OSError):  # the story has said it
+            file.close()
 
 
 def _faults(options: DevOptions) -> Faults | None:
@@ -206,25 +215,32 @@ async def run_demo(space: MountSpace, story: Story, clock: Clock, randomness: Ra
         story.step(
             "An API server, a driver behind a socket, its controllers and the agents of two nodes start in this process"
         )
+        fs_type, obstacle = growing_type(space, folder)
         try:
             async with asyncio.timeout(DEMO_S_MAX) as limit:
-                await _demo(folder, space, story, clock, randomness, ending)
+                await _demo(folder, space, fs_type, story, clock, randomness, ending)
         except TimeoutError:
             assert limit.expired()
             raise DemoFailed(f"it was not done within {DEMO_S_MAX:g} s") from None
     writes = ", ".join(f"{count} by {who}" for who, count in sorted(story.writes.items()))
     way = "" if space.can_mount else ", through links in place of mounts"
     story.ended(
-        f"Made, bound, attached and written to{way}; moved to another node and read; taken from a dead node and read again; grown, "
-        f"photographed, emptied, restored and read; moved to another class; detached and deleted. {sum(story.calls.values())} CSI calls; "
+        f"Made, bound, attached and written to{way}; moved to another node and read; taken from a dead node "
+        "and read again; grown, "
+        "photographed, emptied, restored and read; moved to another class; detached and deleted. "
+        f"{sum(story.calls.values())} CSI calls; "
         f"writes to the API: {writes}. Nothing is left."
     )
+    if obstacle:
+        lacks = "a volume as a file system, which a pod sees grow" if space.can_mount else "real mounts"
+        story.title(f"NOT SHOWN: {lacks}: {obstacle}")
+        story.title(f"    {TO_SHOW_ALL}")
 
 
 async def _demo(
-    folder: Path, space: MountSpace, story: Story, clock: Clock, randomness: Random, ending: Ending
+    folder: Path, space: MountSpace, fs_type: str, story: Story, clock: Clock, randomness: Random, ending: Ending
 ) -> None:
-    fs_type, obstacle = growing_type(space, folder)
+    """fs_type: of the file systems that volumes are; "" where they are folders."""
     plane_of = running(
         folder,
         ReferenceDriver(images=bool(fs_type)),
@@ -240,10 +256,6 @@ async def _demo(
     )
     async with plane_of as plane, _clients(plane, clock, randomness) as (cluster, driver):
         stage = Stage(plane, TracedCluster(cluster, "demo", story, clock), driver, space, story, fs_type=fs_type)
-        if obstacle:
-            story.happened(
-                "warning", f"file systems are left out: {obstacle}. Volumes are folders: no pod sees them grow"
-            )
         try:
             await Demo(stage, clock).run()
         except DemoFailed:
@@ -270,7 +282,9 @@ async def _clients(
 async def end_pods(
     nodes: Nodes | None, store: Cluster, cluster: Cluster, story: Story, clock: Clock, ending: Ending
 ) -> None:
-    """Pods give their volumes back, as long as that gets on. Nodes without power come back for it. store: asked often. cluster: told."""
+    """Pods give their volumes back, as long as that gets on. Nodes without power come back for it. store: asked often.
+    cluster: told.
+    """
     try:
         async with asyncio.timeout(ending.left_s):
             if nodes is not None:

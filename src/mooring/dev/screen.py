@@ -54,7 +54,7 @@ class Shown(Screen, Protocol):
     ) -> None: ...
 
 
-def screen_for(stream: TerminalStream, when_gone: Callable[[], None] = lambda: None) -> Shown:
+def screen_for(stream: TerminalStream, when_gone: Callable[[OSError], None] = lambda _: None) -> Shown:
     """A live screen for a terminal, with rich installed; else plain lines. when_gone: as for PlainScreen."""
     if stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         try:
@@ -73,7 +73,9 @@ def is_in_front(descriptor: int) -> bool:
 
 
 def wrapped(head: str, body: str, width: int) -> str:
-    """The body as it stands behind its head: broken at words, further lines indented. Words stay whole, to be copied."""
+    """The body as it stands behind its head: broken at words, further lines indented. Words stay whole, to be
+    copied.
+    """
     if width < _WIDTH_MIN:
         return body
     indent = " " * min(len(head), _INDENT)
@@ -91,13 +93,14 @@ def wrapped(head: str, body: str, width: int) -> str:
 class PlainScreen:
     """One line per event, the time first; flushed at once, for pipes. On a terminal, lines are broken at words.
 
-    Once the reader has closed the stream, lines are dropped and the controllers continue. when_gone: called once, then.
+    Once the stream takes nothing more, lines are dropped and the controllers continue. when_gone: called once, then,
+    with the stream's error.
     """
 
     _OK: Part = ("ok: ", "")
     _FAILED: Part = ("FAILED: ", "")
 
-    def __init__(self, stream: TerminalStream, when_gone: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, stream: TerminalStream, when_gone: Callable[[OSError], None] = lambda _: None) -> None:
         self._stream: TerminalStream | None = stream
         self._when_gone = when_gone
         self._is_terminal = stream.isatty()
@@ -148,9 +151,9 @@ class PlainScreen:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except OSError:
+        except OSError as error:
             self._stream = None
-            self._when_gone()
+            self._when_gone(error)
 
 
 def road(one: StoryLine) -> str:
@@ -205,7 +208,9 @@ class LiveScreen(PlainScreen):
         self._line(text, "bold green", (f"{at_s:6.3f}  ", "dim"))
 
     def _line(self, text: str, style: str, *heads: Part) -> None:
-        """Text behind heads is broken at words; the terminal itself breaks other text, so that it can be copied as one line."""
+        """Text behind heads is broken at words; the terminal itself breaks other text, so that it can be copied as one
+        line.
+        """
         text, head = visible_lines(text), "".join(part for part, _ in heads)
         shown = wrapped(head, text, self._console.width) if head else text
         self._console.print(self._text(*heads, (shown, style)), soft_wrap=True)

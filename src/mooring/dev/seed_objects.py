@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUMES
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
-from mooring.api.meta import Kind
+from mooring.api.meta import Key, Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
 from mooring.api.snapshot_names import DEFAULT_CLASS as DEFAULT_CLASS_OF_SNAPSHOTS
 from mooring.api.snapshot_names import GROUP_DEFAULT_CLASS
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, LOG_PLACE, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
+from mooring.apiserver.resource import StoredObjects
 from mooring.base.errors import ConfigError
 from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.csi.driver import Call, Driver
@@ -26,11 +27,21 @@ DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 TERMINAL: Final = "the terminal of mooring dev"
 
 
+def republishes(store: StoredObjects, driver_name: str) -> bool:
+    """True while the driver's CSIDriver has requiresRepublish."""
+    drivers = store.resource(CSI_DRIVERS.group, CSI_DRIVERS.version, CSI_DRIVERS.plural)
+    assert drivers is not None, "CSIDriver is a kind of the server's own"
+    try:
+        return bool(store.get(drivers, Key("", driver_name)).whole()["spec"].get("requiresRepublish"))
+    except NotFound:
+        return False
+
+
 def csi_driver(
     driver_name: str, *, attaches: bool, takes_inline: bool = False, log_place: str = TERMINAL
 ) -> dict[str, Any]:
-    """attaches: its volumes are attached by the controller first. takes_inline: pods may bring volumes of their own, too. log_place: where
-    people find what the driver and the controllers do, for `mooring why`.
+    """attaches: its volumes are attached by the controller first. takes_inline: pods may bring volumes of their own,
+    too. log_place: where people find what the driver and the controllers do, for `mooring why`.
     """
     spec: dict[str, Any] = {"attachRequired": attaches}
     if takes_inline:
@@ -61,8 +72,8 @@ def node(name: str, segments: Mapping[str, str]) -> dict[str, Any]:
 def storage_class(
     driver_name: str, name: str, *, waits: bool = False, default: bool = False, grows: bool = False, fs_type: str = ""
 ) -> dict[str, Any]:
-    """waits: volumes are made where their first pod goes. default: for claims without a class. grows: its claims may ask for more.
-    fs_type: of its volumes, "" for the driver's choice.
+    """waits: volumes are made where their first pod goes. default: for claims without a class. grows: its claims may
+    ask for more. fs_type: of its volumes, "" for the driver's choice.
     """
     body: dict[str, Any] = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
     if default:
@@ -145,7 +156,9 @@ def pod(name: str, claim_name: str) -> dict[str, Any]:
 
 
 def deployment(name: str, claim_name: str) -> dict[str, Any]:
-    """A user's, of one such pod at a time: the next one begins when the last one is gone. Its pods have the label app=NAME."""
+    """A user's, of one such pod at a time: the next one begins when the last one is gone. Its pods have the label
+    app=NAME.
+    """
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": pod(name, claim_name)["spec"]}
     spec = {"replicas": 1, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": labels}, "template": template}
@@ -179,7 +192,9 @@ SERVICE_ACCOUNTS: Final[Kind[dict[str, Any]]] = Kind("", "v1", "ServiceAccount",
 WAITS: Final = "-wait"
 """Ends the name of the class whose volumes are made when their first pod has a node."""
 ATTRIBUTES: Final = {"silver": "500", "gold": "5000"}
-"""The names of the reference driver's VolumeAttributesClasses, with the parameter iops of each. It notes any parameter, and heeds none."""
+"""The names of the reference driver's VolumeAttributesClasses, with the parameter iops of each. It notes any
+parameter, and heeds none.
+"""
 VOLUME_BYTES: Final = 1 << 30
 CAPABILITY: Final = csi.VolumeCapability(
     mount={}, access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER}
@@ -188,7 +203,9 @@ _CALL: Final = Call(timeout_s=5.0)
 
 
 def class_name(*, reference: bool) -> str:
-    """The class of the plane's driver. Somebody's own driver has the same one whatever its name is, so that examples can name it."""
+    """The class of the plane's driver. Somebody's own driver has the same one whatever its name is, so that examples
+    can name it.
+    """
     return "hostpath" if reference else "dev"
 
 
@@ -204,10 +221,12 @@ async def register(
     default_class: bool = False,
     log_place: str = TERMINAL,
 ) -> None:
-    """Creates the driver's CSIDriver and classes, the Nodes, and the account of pods that name none. log_place: as for `csi_driver`.
+    """Creates the driver's CSIDriver and classes, the Nodes, and the account of pods that name none. log_place: as for
+    `csi_driver`.
 
-    topology: the segments of the reference driver's nodes, {} for none. extras: the kinds of classes that it has. has_agents: the nodes'
-    agents write the CSINodes; where there are none, each node is entered with its name as its id.
+    topology: the segments of the reference driver's nodes, {} for none. extras: the kinds of classes that it has.
+    has_agents: the nodes' agents write the CSINodes; where there are none, each node is entered with its name as its
+    id.
     """
     name, class_of_driver = driver.name, class_name(reference=reference)
     wanted = csi_driver(name, attaches=driver.publishes, takes_inline=reference, log_place=log_place)
@@ -244,8 +263,8 @@ async def register(
 
 
 async def _register_node(cluster: Cluster, node_name: str, segments: Mapping[str, str], *, has_agent: bool) -> None:
-    """A new node begins as not ready. Where it has no agent, nobody watches over it, who would take that taint off, nor let the controller
-    attach volumes to it.
+    """A new node begins as not ready. Where it has no agent, nobody watches over it, who would take that taint off, nor
+    let the controller attach volumes to it.
     """
     await _make(cluster, NODES.whole(), node(node_name, segments))
     if not has_agent:
@@ -269,7 +288,9 @@ def _names(there: Mapping[str, Any], driver_name: str) -> bool:
 
 
 async def make_volume(cluster: Cluster, driver: Driver, driver_name: str, name: str) -> None:
-    """The driver's volume of this name, made unless it is there, and a PersistentVolume of the same name. Raises ConfigError."""
+    """The driver's volume of this name, made unless it is there, and a PersistentVolume of the same name. Raises
+    ConfigError.
+    """
     request = csi.CreateVolumeRequest(
         name=name, capacity_range={"required_bytes": VOLUME_BYTES}, volume_capabilities=[CAPABILITY]
     )
@@ -290,8 +311,9 @@ async def _make(
     fits: Callable[[dict[str, Any]], bool] = lambda _: True,
     namespace: str = "",
 ) -> bool:
-    """True when it was made. A kept state has it from the last time, perhaps changed since: it stays, unless what can't be changed there
-    does not fit any more."""
+    """True when it was made. A kept state has it from the last time, perhaps changed since: it stays, unless what can't
+    be changed there does not fit any more.
+    """
     name = obj["metadata"]["name"]
     try:
         if fits(await cluster.get(kind, name, namespace)):

@@ -9,20 +9,23 @@ import contextlib
 import io
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Protocol, TextIO
 
 import msgspec
 
 from mooring.base import log
+from mooring.base.border import reason
 from mooring.base.clock import Clock, Instant
+from mooring.conform.book.rule import Breach
 from mooring.control.result import Because
-from mooring.csi.book.rule import Breach
 from mooring.dev.summary import message_summary
 from mooring.driver.guard import CallRecord
 
 KNOWN_MAX: Final = 1000
-"""Things that are remembered; the one that has not come for the longest time is forgotten first, and told in full again."""
+"""Things that are remembered; the one that has not come for the longest time is forgotten first, and told in full
+again.
+"""
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -45,7 +48,9 @@ class Repeats:
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
 
     def seen(self, key: Hashable, at_s: float, name: str) -> Again | None:
-        """The earlier occurrences of the key; None the first time. name: its name from now on, "" for the one it had."""
+        """The earlier occurrences of the key; None the first time. name: its name from now on, "" for the one it
+        had.
+        """
         known = self._known.get(key)
         if known is None:
             self._known[key] = _Known(name, at_s)
@@ -63,9 +68,11 @@ def _ordinal(number: int) -> str:
 
 
 class StoryLine(msgspec.Struct, frozen=True):
-    """One line. at_s: since the start of the story. who: the caller over the API, or the called part over CSI; via: which of them, or "".
+    """One line. at_s: since the start of the story. who: the caller over the API, or the called part over CSI; via:
+    which of them, or "".
 
-    problem: the error, "" for none. seconds: None when nobody waited for it.
+    problem: the error, "" for none. seconds: None when nobody waited for it. full: of a call, the whole request and the
+    whole answer as JSON without secrets, or the error.
     """
 
     at_s: float
@@ -75,6 +82,7 @@ class StoryLine(msgspec.Struct, frozen=True):
     result: str = ""
     problem: str = ""
     seconds: float | None = None
+    full: tuple[str, ...] = ()
 
 
 class Screen(Protocol):
@@ -90,8 +98,8 @@ class Screen(Protocol):
     def end(self, at_s: float, text: str) -> None: ...
 
 
-class Listener(Protocol):
-    """Hears of calls and of reasons as they are, where a screen gets them as text."""
+class Model(Protocol):
+    """Gets calls and reasons as they are, where a screen gets them as text: `live/model.py`."""
 
     def called(self, record: CallRecord, who: str) -> None: ...
     def explained(self, who: str, queue: str, key: Hashable, because: Because, now: Instant) -> None: ...
@@ -99,11 +107,19 @@ class Listener(Protocol):
 
 
 class Story:
-    """The teller. calls: how often each CSI call succeeded; writes: how many writes each one made."""
+    """The teller. calls: how often each CSI call succeeded; writes: how many writes each one made.
 
-    def __init__(self, screen: Screen, clock: Clock, listener: Listener | None = None) -> None:
-        self._screen = screen
-        self._listener = listener
+    model: of those who view the plane, None for nobody. page: gets each line beside the screen, None for nobody.
+    """
+
+    def __init__(
+        self,
+        screen: Screen,
+        clock: Clock,
+        model: Model | None = None,
+        page: Callable[[StoryLine], None] | None = None,
+    ) -> None:
+        self._screen, self._model, self._page = screen, model, page
         self._clock = clock
         self._began = clock.now()
         self._repeats = Repeats()
@@ -134,10 +150,16 @@ class Story:
 
     def printed(self, line: str) -> None:
         """By the driver's program."""
-        if self.driver_log is None:
-            self.happened("output", line)
-        else:
-            self.driver_log.write(f"{line}\n")
+        if self.driver_log is not None:
+            try:
+                self.driver_log.write(f"{line}\n")
+                return
+            except OSError as error:  # no reason to end all that runs here
+                self.driver_log = None
+                self.happened(
+                    "warning", f"driver-log can't be written: {reason(error)}; the driver's output goes on here"
+                )
+        self.happened("output", line)
 
     def broken(self, breach: Breach) -> None:
         """A rule of CSI, by the driver."""
@@ -156,20 +178,27 @@ class Story:
         seconds: float | None = None,
         same: str = "",
         name: str = "",
+        full: tuple[str, ...] = (),
     ) -> None:
-        """same: what it is known by when it comes again, "" for what is always told in full. name: what it is called then."""
+        """same: what it is known by when it comes again, "" for what is always told in full. name: what it is called
+        then. full: as in StoryLine.
+        """
         at_s = self.elapsed_s
         again = self._repeats.seen((who, via, same), at_s, name) if same else None
         if again is None:
-            one = StoryLine(at_s, who, via, what, result, problem, seconds)
+            one = StoryLine(at_s, who, via, what, result, problem, seconds, full)
         elif problem:
-            one = StoryLine(at_s, who, via, again.name or what, problem=again.words)
+            one = StoryLine(at_s, who, via, again.name or what, problem=again.words, full=full)
         else:
-            one = StoryLine(at_s, who, via, again.name or what, result=again.words)
+            one = StoryLine(at_s, who, via, again.name or what, result=again.words, full=full)
         self._screen.happening(one)
+        if self._page is not None:
+            self._page(one)
 
     def wrote(self, who: str, what: str, seconds: float, problem: str = "", *, same: str = "", name: str = "") -> None:
-        """A write to the API server has ended. same, name: as for `happened`; a failed one is known by how it failed."""
+        """A write to the API server has ended. same, name: as for `happened`; a failed one is known by how it
+        failed.
+        """
         if problem:
             same, name = f"{what} {problem}", what.partition(":")[0]
         else:
@@ -177,9 +206,11 @@ class Story:
         self.happened(who, what, via="API", problem=problem, seconds=seconds, same=same, name=name)
 
     def called(self, record: CallRecord, who: str = "driver") -> None:
-        """A call to the driver has ended. who: the part of it that was called; the node's, for calls of a node's agent."""
-        if self._listener is not None:
-            self._listener.called(record, who)
+        """A call to the driver has ended. who: the part of it that was called; the node's, for calls of a node's
+        agent.
+        """
+        if self._model is not None:
+            self._model.called(record, who)
         failed = record.error is not None
         (self.failed_calls if failed else self.calls)[record.rpc] += 1
         what = f"{record.rpc} {message_summary(record.request)}".rstrip()
@@ -187,18 +218,33 @@ class Story:
         problem = str(record.error or "")
         same = f"{what} {problem}" if failed else ""
         self.happened(
-            who, what, via="CSI", result=result, problem=problem, seconds=record.seconds, same=same, name=record.rpc
+            who,
+            what,
+            via="CSI",
+            result=result,
+            problem=problem,
+            seconds=record.seconds,
+            same=same,
+            name=record.rpc,
+            full=(_indented(record.request), problem or _indented(record.response)) if self._page is not None else (),
         )
 
     def explained(self, who: str, queue: str, key: Hashable, because: Because) -> None:
-        """A controller has decided about a key, for this reason. who: the part of the plane. queue: the controller's name."""
-        if self._listener is not None:
-            self._listener.explained(who, queue, key, because, self._clock.now())
+        """A controller has decided about a key, for this reason. who: the part of the plane. queue: the controller's
+        name.
+        """
+        if self._model is not None:
+            self._model.explained(who, queue, key, because, self._clock.now())
 
     def lost(self, node: str) -> None:
         """The power of a node was cut: nothing is mounted there any more."""
-        if self._listener is not None:
-            self._listener.lost(node)
+        if self._model is not None:
+            self._model.lost(node)
+
+
+def _indented(text: str) -> str:
+    """JSON over several lines; "" stays so."""
+    return msgspec.json.format(text, indent=2) if text else ""
 
 
 _LINE: Final = re.compile(r'(?P<letter>[IWE])\d{4} \S+ +\d+ [^\]]+\] "(?P<message>(?:[^"\\]|\\.)*)"(?P<values>.*)')
@@ -209,7 +255,9 @@ _WHO: Final = {"I": "log", "W": "warning", "E": "error"}
 
 
 class LogLines(io.StringIO):
-    """A stream for the log's text form: each record is told, without its own time and place; what else it has of lines, after it."""
+    """A stream for the log's text form: each record is told, without its own time and place; what else it has of lines,
+    after it.
+    """
 
     def __init__(self, story: Story) -> None:
         super().__init__()

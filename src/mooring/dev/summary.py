@@ -1,4 +1,6 @@
-"""JSON in a few words for one line. Ids are whole, to be pasted; other long values are cut, and left out of a full line."""
+"""JSON in a few words for one line. Ids are whole, to be pasted; other long values are cut, and left out of a full
+line.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from mooring.api.quantity import Quantity
+from mooring.base.json_text import from_json
 
 VALUE_MAX: Final = 120
 LINE_MAX: Final = 400
@@ -25,7 +28,7 @@ _TYPE: Final = re.compile(r"\btype=")
 
 def message_summary(text: str) -> str:
     """A CSI message: `volume_id=vol-1 readonly=true`. text: its one-line JSON, "" gives ""."""
-    return _line(" ", _leaves("", json.loads(text))) if text else ""
+    return _line(" ", _leaves("", from_json(text))) if text else ""
 
 
 def patch_summary(body: Any) -> str:

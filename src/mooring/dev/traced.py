@@ -1,4 +1,6 @@
-"""A cluster and a driver that are watched: the story gets each write, each watch, and each call of a driver that can't report its own."""
+"""A cluster and a driver that are watched: the story gets each write, each watch, and each call of a driver that can't
+report its own.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import EVENTS, NODES
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
+from mooring.conform.book.lists import LACKS
+from mooring.conform.book.rule import Breach
 from mooring.conform.watched import Breaches, WatchedDriver, superfluous
-from mooring.csi.book.lists import LACKS
-from mooring.csi.book.rule import Breach
 from mooring.csi.call_counts import CallObserver
 from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.errors import DriverError
@@ -30,7 +32,9 @@ T = TypeVar("T")
 
 
 class Watches:
-    """One controller's watches. A controller lists a kind before it watches it: its caches are filled when the last watch begins."""
+    """One controller's watches. A controller lists a kind before it watches it: its caches are filled when the last
+    watch begins.
+    """
 
     def __init__(self) -> None:
         self.plurals: list[str] = []
@@ -48,9 +52,11 @@ class Watches:
 
 
 class TracedCluster(Cluster):
-    """`Cluster`, with its user's name on it. Reads and nodes' heartbeats are passed on in silence. watches: hears of the watches, too.
+    """`Cluster`, with its user's name on it. Reads and nodes' heartbeats are passed on in silence. watches: hears of
+    the watches, too.
 
-    Another Lease is a program's own bookkeeping, as the provisioner's journal: its write counts, and is shown where it fails.
+    Another Lease is a program's own bookkeeping, as the provisioner's journal: its write counts, and is shown where it
+    fails.
     """
 
     def __init__(self, cluster: Cluster, who: str, story: Story, clock: Clock, watches: Watches | None = None) -> None:
@@ -90,7 +96,9 @@ class TracedCluster(Cluster):
     def _traced(
         self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str, is_shown: bool
     ) -> Iterator[None]:
-        """outdated: the error that says that the object has changed: no failure, it is read again. same, name: see `Story.happened`."""
+        """outdated: the error that says that the object has changed: no failure, it is read again. same, name: see
+        `Story.happened`.
+        """
         began = self._clock.now()
         try:
             yield
@@ -183,7 +191,9 @@ ROUTINE: Final = "NodeGetVolumeStats"
 
 
 class TracedDriver(WatchedDriver):
-    """who: the called part, in the story. breaches: of the book's rules by this driver. where: the node, "" for the controller."""
+    """who: the called part, in the story. breaches: of the book's rules by this driver. where: the node, "" for the
+    controller.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
-"""Tells of pods' volumes that no container uses: the kubelet mounts none of them, and the node's driver hears nothing."""
+"""Tells of pods' volumes that no container uses: the kubelet mounts none of them, and the node's driver hears
+nothing.
+"""
 
 from __future__ import annotations
 

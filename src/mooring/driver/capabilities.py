@@ -23,8 +23,8 @@ METHODS: Final[Mapping[str, Rpc[Any, Any]]] = RPCS
 class Family(msgspec.Struct, frozen=True):
     """The capabilities of one service.
 
-    names: the enumeration that has them. by_methods: those that methods show. by_opting_in: the flags, which an author sets by hand, with
-    the methods without which they mean nothing.
+    names: the enumeration that has them. by_methods: those that methods show. by_opting_in: the flags, which an author
+    sets by hand, with the methods without which they mean nothing.
     """
 
     names: Any
@@ -112,7 +112,9 @@ def serves(methods: Collection[str], service: str) -> bool:
 
 
 def missing_partners(methods: Collection[str]) -> list[str]:
-    """The methods that CSI wants beside those given, in their order of declaration: no CreateVolume without DeleteVolume."""
+    """The methods that CSI wants beside those given, in their order of declaration: no CreateVolume without
+    DeleteVolume.
+    """
     together = [needed for family in (CONTROLLER, GROUP_CONTROLLER, NODE) for needed in family.by_methods.values()]
     wanted = {name for needed in together if not needed.isdisjoint(methods) for name in needed}
     if serves(methods, "Node"):
@@ -123,7 +125,9 @@ def missing_partners(methods: Collection[str]) -> list[str]:
 def left_out(
     flags: Collection[int], capabilities: Collection[int], family: Family = CONTROLLER
 ) -> tuple[frozenset[str], tuple[int, ...]]:
-    """The methods to withhold, and the flags that are left, of a driver that is to lack these capabilities of a service."""
+    """The methods to withhold, and the flags that are left, of a driver that is to lack these capabilities of a
+    service.
+    """
     withheld = frozenset(name for capability in capabilities for name in family.by_methods.get(capability, ()))
     kept = (
         flag for flag in flags if flag not in capabilities and withheld.isdisjoint(family.by_opting_in.get(flag, ()))

@@ -1,4 +1,6 @@
-"""CSI's own rules for requests: required fields, sizes, capabilities. Broken rules are told as `field: problem`, the first one only."""
+"""CSI's own rules for requests: required fields, sizes, capabilities. Broken rules are told as `field: problem`, the
+first one only.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,13 @@ from typing import Final
 import msgspec
 from google.protobuf.message import Message
 
-from mooring.csi.book.fields import MADE_PATHS, PATHS, missing, sizes
-from mooring.csi.book.requests import REQUIRED
+from mooring.conform.book.fields import MADE_PATHS, PATHS, missing, sizes
+from mooring.conform.book.requests import REQUIRED
 from mooring.csi.proto import csi_pb2 as csi
 
 _BANNED: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_SECRET_KEY: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_SECRET_KEY: Final = re.compile(r"[A-Za-z0-9_./-]+")
+"""With the slash of `csi.storage.k8s.io/serviceAccount.tokens`, which a kubelet puts among them."""
 _EPHEMERAL: Final = "csi.storage.k8s.io/ephemeral"  # in volume_context: an inline volume, which is never staged
 
 _Capability = csi.ControllerServiceCapability.RPC
@@ -25,19 +28,26 @@ _FINE_GRAINED_MODES: Final = frozenset({_Mode.SINGLE_NODE_SINGLE_WRITER, _Mode.S
 
 
 class Advertised(msgspec.Struct, frozen=True):
-    """A driver's capabilities, as numbers of the controller's, the plugin's and the node's list."""
+    """A driver's capabilities, as numbers of the controller's, the plugin's and the node's list. refuses_oversize: what
+    is longer than CSI allows.
+    """
 
     controller: frozenset[int]
     plugin: frozenset[int]
     node: frozenset[int] = frozenset()
+    refuses_oversize: bool = False
 
 
 def request_fault(request: Message, advertised: Advertised) -> str | None:
     """The problem of a request to a driver that advertises this, None for none."""
-    faults = (
-        fault for rule in (_missing, _capabilities, _source, _ranges, _texts, _paths, sizes) for fault in rule(request)
-    )
-    return next(faults, None) or next(_unadvertised(request, advertised), None)
+    faults = (fault for rule in (_missing, _capabilities, _source, _ranges, _texts, _paths) for fault in rule(request))
+    too_long = oversize(request) if advertised.refuses_oversize else None
+    return next(faults, None) or too_long or next(_unadvertised(request, advertised), None)
+
+
+def oversize(request: Message) -> str | None:
+    """The first field that is longer than CSI allows, None for none."""
+    return next(sizes(request), None)
 
 
 def precondition_fault(request: Message, advertised: Advertised) -> str | None:
@@ -98,14 +108,16 @@ def _texts(request: Message) -> Iterator[str]:
             yield "name: has control characters"
         if field.name == "secrets":
             yield from (
-                f"secrets: key {key!r} is not of letters, digits, -, _ and ."
+                f"secrets: key {key!r} is not of letters, digits, -, _, . and /"
                 for key in value
                 if not _SECRET_KEY.fullmatch(key)
             )
 
 
 def _paths(request: Message) -> Iterator[str]:
-    """Paths that a driver makes or removes must be absolute. volume_path is only looked at: any text that names nothing is NotFound."""
+    """Paths that a driver makes or removes must be absolute. volume_path is only looked at: any text that names nothing
+    is NotFound.
+    """
     for field, value in request.ListFields():
         if field.name in PATHS and "\0" in value:
             yield f"{field.name}: has a NUL byte"

@@ -1,10 +1,12 @@
 """Copies a volume's data: a folder with all its content, or one file. Everything here blocks.
 
-In Python, not with `cp`: a child process would outlive a killed driver, and write into data that the next one cleans up.
+In Python, not with `cp`: a child process would outlive a killed driver, and write into data that the next one cleans
+up.
 
-Contents, modes, owners, times, extended attributes, symbolic and hard links and holes are kept. No symbolic link is ever followed,
-also not one that replaces a folder meanwhile: everything is opened by its name within an open folder. Files that vanish during the copy
-are left out. Owners are kept by root alone; so are device files, whose copy fails for anybody else.
+Contents, modes, owners, times, extended attributes, symbolic and hard links and holes are kept. No symbolic link is
+ever followed, also not one that replaces a folder meanwhile: everything is opened by its name within an open folder.
+Files that vanish during the copy are left out. Owners are kept by root alone; so are device files, whose copy fails for
+anybody else.
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ def copy_folder(source: str, target: str, check: Check) -> None:
 def copy_file(
     source: str, target: str, size_bytes: int, check: Check, tell: Callable[[int], None] = lambda _at: None
 ) -> None:
-    """Makes the file target with the data of source, and size_bytes long. Raises OSError, and what check and tell raise.
+    """Makes the file target with the data of source, and size_bytes long. Raises OSError, and what check and tell
+    raise.
 
-    tell: gets the byte that the copy has reached. A killed process leaves a part of the target: `files.copy_file` does not.
+    tell: gets the byte that the copy has reached. A killed process leaves a part of the target: `files.copy_file` does
+    not.
     """
     with _opened(source, _READ) as here, _opened(target, _WRITE, 0o600) as there:
         _copy_data(here, there, min(size_bytes, os.fstat(here).st_size), check, tell)

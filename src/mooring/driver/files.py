@@ -19,9 +19,10 @@ def copy_file(
 ) -> None:
     """Makes the file target with the data of source, whole and on disk, or not at all. Blocks.
 
-    Where the file system can share data between files (reflinks of btrfs and xfs) nothing is copied; holes stay holes. The copy grows as
-    target.part, which a later call begins anew. size_bytes: of the target, None for that of the source. Nobody may write to the source
-    meanwhile, else the copy is of no one moment. Raises OSError, and that is FileExistsError for a target that is there.
+    Where the file system can share data between files (reflinks of btrfs and xfs) nothing is copied; holes stay holes.
+    The copy grows as target.part, which a later call begins anew. size_bytes: of the target, None for that of the
+    source. Nobody may write to the source meanwhile, else the copy is of no one moment. Raises OSError, and that is
+    FileExistsError for a target that is there.
     """
     if os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))

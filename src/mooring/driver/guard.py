@@ -15,12 +15,13 @@ from google.protobuf.message import Message
 from mooring.base.clock import Clock, ending_in, time_left_s
 from mooring.base.log import logger
 from mooring.base.logform import Lines
-from mooring.csi.book.answers import faults
-from mooring.csi.book.subject import Subject, changed_by
+from mooring.conform.book.answers import faults
+from mooring.conform.book.subject import Subject, changed_by
 from mooring.csi.driver import Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted, scrubbed
-from mooring.driver.checks import Advertised, precondition_fault, request_fault
+from mooring.driver.blocking import code_of_doubt, held_until_all_ends
+from mooring.driver.checks import Advertised, oversize, precondition_fault, request_fault
 from mooring.driver.steps import measured
 from mooring.wire.grpc.codes import Code
 
@@ -48,6 +49,7 @@ class Guard:
     def __init__(self) -> None:
         self._running: dict[Subject, str] = {}  # what is locked, and the call that holds it
         self._observers: list[tuple[Observer, Clock]] = []
+        self._oversize: set[str] = set()  # calls that were told to be so
 
     def observe(self, observer: Observer, clock: Clock) -> None:
         """Calls the observer after each call. clock: for the calls' times."""
@@ -56,7 +58,9 @@ class Guard:
     async def call(
         self, rpc: Rpc[Any, Any], method: Method | None, advertised: Advertised, request: Message
     ) -> Message:
-        """The answer of one call. method: None when the driver has none. Raises DriverError; CancelledError passes and frees the volume."""
+        """The answer of one call. method: None when the driver has none. Raises DriverError; CancelledError passes and
+        frees the volume.
+        """
         _log.info(5, "GRPC call", method=rpc.name, request=_shown(request))
         started = [clock.now() for _, clock in self._observers]
         response, error = None, None
@@ -84,6 +88,9 @@ class Guard:
             raise DriverError(Code.INVALID_ARGUMENT, fault)
         if fault := precondition_fault(request, advertised):
             raise DriverError(Code.FAILED_PRECONDITION, fault)
+        if rpc.name not in self._oversize and (fault := oversize(request)):
+            self._oversize.add(rpc.name)
+            _log.warning("A request has more than CSI allows, and is carried out", method=rpc.name, fault=fault)
         with self._only_one(rpc, request):
             response: Message = await _carried_out(rpc, method, request)
         fault = (
@@ -98,17 +105,17 @@ class Guard:
 
     @contextmanager
     def _only_one(self, rpc: Rpc[Any, Any], request: Message) -> Iterator[None]:
-        """Holds what the call works on. Raises Aborted while another call holds it, as CSI asks: the caller comes back."""
+        """Holds what the call works on, until its work in threads has ended, too. Raises Aborted while another call
+        holds it, as CSI asks: the caller comes back.
+        """
         if (subject := changed_by(rpc, request)) is None:
             yield
             return
         if subject in self._running:
             raise DriverError(Code.ABORTED, f"{self._running[subject]} is pending for {subject}")
         self._running[subject] = rpc.name
-        try:
+        with held_until_all_ends(lambda: self._running.pop(subject)):
             yield
-        finally:
-            del self._running[subject]
 
 
 def _fault(response: Message) -> str | None:
@@ -117,7 +124,9 @@ def _fault(response: Message) -> str | None:
 
 
 async def patiently(rpc: Rpc[Any, Any], method: Method, limit_s: float | None, request: Message) -> Any:
-    """The method's answer. A caller that waits without end is answered after the limit, so that its volume does not stay locked."""
+    """The method's answer. A caller that waits without end is answered after the limit, so that its volume does not
+    stay locked.
+    """
     if limit_s is None or time_left_s() is not None:
         return await method(request)
     try:
@@ -137,14 +146,23 @@ async def _carried_out(rpc: Rpc[Any, Any], method: Method, request: Message) -> 
         if inspect.iscoroutine(work):
             return await measured(work, rpc.attribute, asyncio.get_running_loop().time)
         return await work
-    except DriverError as error:
-        raise DriverError(error.code, scrubbed(error.message, request) or f"{rpc.name} failed") from None
-    except Exception as error:  # the top of a driver's work: whatever its author forgot becomes an answer
+    except (Exception, SystemExit) as error:  # the top of a driver's work: whatever its author forgot is an answer
+        if isinstance(known := _known(error), DriverError):
+            raise DriverError(known.code, scrubbed(known.message, request) or f"{rpc.name} failed") from None
         story = "".join(traceback.format_exception(error))
         _log.error("The driver failed", method=rpc.name, traceback=Lines(scrubbed(story, request)))
         raise DriverError(
-            Code.INTERNAL, f"{rpc.name} failed with {type(error).__name__}; the driver's log tells more"
+            code_of_doubt(known) or Code.INTERNAL,
+            f"{rpc.name} failed with {type(known).__name__}; the driver's log tells more",
         ) from None
+
+
+def _known(error: BaseException) -> BaseException:
+    """The one that tells most: of a group, as by asyncio.TaskGroup, the first DriverError in it, else its first."""
+    while isinstance(error, BaseExceptionGroup):
+        found, _ = error.split(DriverError)
+        error = (found or error).exceptions[0]
+    return error
 
 
 def _shown(message: Message | None) -> str:

@@ -1,4 +1,5 @@
-"""Answers that stay the same when a call comes twice: ids from names, sizes, what exists compared with what is wanted, pages.
+"""Answers that stay the same when a call comes twice: ids from names, sizes, what exists compared with what is wanted,
+pages.
 
 volume_id = id_of(request.name)
 size = size_for(request.capacity_range, default=GIB)
@@ -32,16 +33,24 @@ def is_id(text: str, prefix: str = "vol") -> bool:
 def size_for(
     wanted: csi.CapacityRange, *, default: int, least: int = 0, most: int = _BYTES_MAX, multiple: int = 1
 ) -> int:
-    """The smallest size in bytes that fits, rounded up to a multiple; the default where the request leaves it open.
+    """The smallest size in bytes that fits, rounded up to a multiple; the default where the request leaves it open,
+    or the largest below its limit.
 
     default, least, most: of this driver. Raises OutOfRange.
     """
     limit = min(wanted.limit_bytes or _BYTES_MAX, most)
-    asked = wanted.required_bytes or min(default, limit)
-    size = -(-max(asked, least) // multiple) * multiple
-    if size > limit:
-        raise DriverError(Code.OUT_OF_RANGE, f"capacity_range: {size} bytes would be needed, and {limit} are the most")
-    return size
+    smallest = _rounded_up(max(wanted.required_bytes, least), multiple)
+    if smallest > limit:
+        raise DriverError(
+            Code.OUT_OF_RANGE, f"capacity_range: {smallest} bytes would be needed, and {limit} are the most"
+        )
+    if wanted.required_bytes:
+        return smallest
+    return max(smallest, min(_rounded_up(default, multiple), limit // multiple * multiple))
+
+
+def _rounded_up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
 
 
 def check_size(name: str, size: int, wanted: csi.CapacityRange) -> None:
@@ -52,9 +61,11 @@ def check_size(name: str, size: int, wanted: csi.CapacityRange) -> None:
 
 
 def check_same(name: str, **pairs: tuple[Any, Any]) -> None:
-    """For what exists by this name: raises AlreadyExists for the first pair of what it has and what is wanted that differ.
+    """For what exists by this name: raises AlreadyExists for the first pair of what it has and what is wanted that
+    differ.
 
-    `check_same(request.name, source=(record.source, request.source_volume_id))`. No value is shown: it may be long, or not for everybody.
+    `check_same(request.name, source=(record.source, request.source_volume_id))`. No value is shown: it may be long, or
+    not for everybody.
     """
     for field, (existing, wanted) in pairs.items():
         if existing != wanted:
@@ -66,7 +77,8 @@ def page(
 ) -> tuple[list[str], str]:
     """The ids of one page, sorted, and the token of the next, "" after the last.
 
-    A token is the last id of its page: what comes and goes between pages moves nothing. Raises Aborted for a token of another's.
+    A token is the last id of its page: what comes and goes between pages moves nothing. Raises Aborted for a token of
+    another's.
     """
     if request.starting_token and not is_id(request.starting_token, prefix):
         raise DriverError(

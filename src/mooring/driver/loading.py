@@ -1,9 +1,12 @@
-"""A driver from the words of a command line: `module:Class`, or a file and its class, and options for its constructor."""
+"""A driver from the words of a command line: `module:Class`, or a file and its class, and options for its
+constructor.
+"""
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -39,9 +42,10 @@ NODE_ID: Final = "node_id"
 def load(words: str, options: Mapping[str, str], node: str = "") -> Plugin:
     """The driver that these words name, made with these options.
 
-    words: a class, or a function that gives a driver, after its module or file and a colon. options: arguments by name, as text; each
-    becomes what the constructor's annotation says (str, int, float, bool, Path). node: the argument `node_id` where neither an option nor
-    the constructor says one. Raises ConfigError; errors of the author's code pass.
+    words: a class, or a function that gives a driver, after its module or file and a colon. options: arguments by name,
+    as text; each becomes what the constructor's annotation says (str, int, float, bool, Path). node: the argument
+    `node_id` where neither an option nor the constructor says one. Raises ConfigError; errors of the author's code
+    pass.
     """
     factory = _found(words)
     wanted = _parameters(factory).get(NODE_ID)
@@ -66,7 +70,8 @@ def load(words: str, options: Mapping[str, str], node: str = "") -> Plugin:
 
 
 def story_of(words: str, error: Exception) -> str:
-    """An error of the author's code in lines: first the last line of that, then the way there, without Mooring's own frames.
+    """An error of the author's code in lines: first the last line of that, then the way there, without Mooring's own
+    frames.
 
     words: as for `load`.
     """
@@ -78,7 +83,10 @@ def story_of(words: str, error: Exception) -> str:
         where, line = error.filename or where, error.lineno
     at = f"{_short(where)}, line {line}" if line else _short(where)
     story = [*traceback.StackSummary.from_list(frames).format(), *traceback.format_exception_only(error)]
-    return f"{at}: {type(error).__name__}: {error}\nTraceback of {words} (most recent call last):\n{''.join(story).rstrip()}"
+    return (
+        f"{at}: {type(error).__name__}: {error}\nTraceback of {words} (most recent call "
+        f"last):\n{''.join(story).rstrip()}"
+    )
 
 
 def _is_machinery(file: str) -> bool:
@@ -93,7 +101,10 @@ def _short(file: str) -> str:
 def _found(words: str) -> Callable[..., Any]:
     place, colon, name = words.rpartition(":")
     if not colon or not place or not name:
-        program = "a driver in another language is a program of its own: mooring dev --driver './my-driver --endpoint unix://{socket}'"
+        program = (
+            "a driver in another language is a program of its own: mooring dev --driver './my-driver --endpoint "
+            "unix://{socket}'"
+        )
         raise ConfigError(f"{words!r} names no driver: give module:Class or ./file.py:Class; {program}")
     module = _file_module(Path(place)) if place.endswith(".py") else _module(place)
     found = getattr(module, name, None)
@@ -120,12 +131,26 @@ def _module(name: str) -> ModuleType:
 
 
 def _file_module(path: Path) -> ModuleType:
-    name = path.stem
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
+    """It imports the files beside it, after everything that is installed. A file with the name of a library is not that
+    library.
+    """
+    if not path.is_file():
         raise ConfigError(f"there is no file {str(path)!r}")
+    path = path.resolve()
+    if (folder := str(path.parent)) not in sys.path:
+        sys.path.append(folder)
+    loaded, found = sys.modules.get(path.stem), importlib.machinery.PathFinder.find_spec(path.stem)
+    file = found.origin if loaded is None and found is not None else getattr(loaded, "__file__", None)
+    name = path.stem if file == str(path) else f"driver_in_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
 
 

@@ -1,7 +1,7 @@
 """A driver's records of its volumes: one JSON object for each id, in a folder.
 
-A record is written to a temporary file, synced, and renamed: after a crash it is the old one or the new one, never a part. Everything here
-blocks for as long as the disk takes.
+A record is written to a temporary file, synced, and renamed: after a crash it is the old one or the new one, never a
+part. Everything here blocks for as long as the disk takes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from mooring.base.folders import sync_folder
+from mooring.base.json_text import from_json
 
 _ENDING: Final = ".json"
 
 
 class Records:
-    """The records in a folder, which is made where it is missing. Ids must be fit for file names (`idempotency.is_id`)."""
+    """The records in a folder, which is made where it is missing. Ids must be fit for file names
+    (`idempotency.is_id`).
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -28,9 +31,11 @@ class Records:
     def get(self, record_id: str) -> dict[str, Any] | None:
         """The record, None where there is none. Raises OSError, ValueError for one that can't be read."""
         try:
-            found = json.loads(self._path(record_id).read_bytes())
+            found = from_json(self._path(record_id).read_bytes())
         except FileNotFoundError:
             return None
+        except ValueError as error:
+            raise ValueError(f"{self._path(record_id)}: {error}") from None
         if not isinstance(found, dict):
             raise ValueError(f"{self._path(record_id)}: no object")
         return found

@@ -7,12 +7,14 @@
         async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse: ...
         async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse: ...
         async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse: ...
-        async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse: ...
+        async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) ->
+        csi.NodeUnpublishVolumeResponse: ...
 
-The services and capabilities that the driver advertises follow from the methods it overrides; a call it does not advertise is
-Unimplemented. Before a method runs, the request has passed CSI's rules, and no other changing call for the same volume (name, snapshot) is
-running. A method answers with a response or raises `DriverError(code, message)`; anything else becomes Internal, with a traceback in the
-log. A caller that gives up cancels the method. Serve a driver with `driver.server.serving`, or call it through `csi.in_process`.
+The services and capabilities that the driver advertises follow from the methods it overrides; a call it does not
+advertise is Unimplemented. Before a method runs, the request has passed CSI's rules, and no other changing call for the
+same volume (name, snapshot) is running. A method answers with a response or raises `DriverError(code, message)`;
+anything else becomes Internal, with a traceback in the log. A caller that gives up cancels the method. Serve a driver
+with `driver.server.serving`, or call it through `csi.in_process`.
 """
 
 from __future__ import annotations
@@ -56,11 +58,13 @@ __all__ = ["Code", "DriverError", "Plugin"]
 class Plugin(Services):
     """A CSI driver: override what it can do.
 
-    name: in domain form. controller_flags, node_flags, plugin_flags, volume_expansion: capability numbers that no method shows, such as
-    PUBLISH_READONLY, VOLUME_MOUNT_GROUP, VOLUME_ACCESSIBILITY_CONSTRAINTS and ONLINE. node_id, node_volumes_max, node_segments: what
-    NodeGetInfo answers unless it is overridden: the node's id to the driver, the volumes it can have (0: no limit is known), its topology.
-    withheld: methods (`controller_publish_volume`) that this driver has but does not offer. patience_s: how long a call may take whose
-    caller gave no deadline. All of them stay as they are once the driver is served.
+    name: in domain form. controller_flags, node_flags, plugin_flags, volume_expansion: capability numbers that no
+    method shows, such as PUBLISH_READONLY, VOLUME_MOUNT_GROUP, VOLUME_ACCESSIBILITY_CONSTRAINTS and ONLINE. node_id,
+    node_volumes_max, node_segments: what NodeGetInfo answers unless it is overridden: the node's id to the driver, the
+    volumes it can have (0: no limit is known), its topology. withheld: methods (`controller_publish_volume`) that this
+    driver has but does not offer. patience_s: how long a call may take whose caller gave no deadline. refuses_oversize:
+    strings and maps longer than CSI allows, which are told in the log else: a kubelet sends Secrets and tokens of any
+    size. All of them stay as they are once the driver is served.
     """
 
     name: str = ""
@@ -72,9 +76,12 @@ class Plugin(Services):
     node_id: str = ""
     node_volumes_max: int = 0
     node_segments: Any = MappingProxyType({})
-    """A mapping, or a property or method that gives one. Any, since a type checker lets nobody override an attribute by these."""
+    """A mapping, or a property or method that gives one. Any, since a type checker lets nobody override an attribute
+    by these.
+    """
     withheld: Collection[str] = ()
     patience_s: float | None = 600.0
+    refuses_oversize: bool = False
 
     _guard: Guard
     _defaults: ClassVar[frozenset[str]] = frozenset(METHODS.keys() - vars(Services).keys())
@@ -82,8 +89,9 @@ class Plugin(Services):
     def __new__(cls, *_args: Any, **_options: Any) -> Self:
         """Puts the guard before each method of the new object, so that no call bypasses the rules.
 
-        The guard sits on the object, not on the class: `super().create_volume(request)` in a driver built on another reaches the
-        bare method. Raises TypeError for a driver that overrides half of a pair, or whose methods can't be RPC methods.
+        The guard sits on the object, not on the class: `super().create_volume(request)` in a driver built on another
+        reaches the bare method. Raises TypeError for a driver that overrides half of a pair, or whose methods can't be
+        RPC methods.
         """
         if fault := _class_fault(cls, Plugin):
             raise TypeError(fault)
@@ -136,12 +144,16 @@ class Plugin(Services):
 
     async def _guarded(self, rpc: Rpc[Any, Any], method: Any, request: Message) -> Message:
         answers = rpc.attribute in self.offered or (rpc.attribute in self._defaults and self.serves(rpc.service))
-        advertised = Advertised(self.controller_capabilities, self.plugin_capabilities, self.node_capabilities)
+        advertised = Advertised(
+            self.controller_capabilities, self.plugin_capabilities, self.node_capabilities, self.refuses_oversize
+        )
         patient = functools.partial(patiently, rpc, method, self.patience_s) if answers else None
         return await self._guard.call(rpc, patient, advertised, request)
 
     def serves(self, service: str) -> bool:
-        """True for the services that the driver offers: Identity always, the others where it offers a method of theirs."""
+        """True for the services that the driver offers: Identity always, the others where it offers a method of
+        theirs.
+        """
         return service == "Identity" or serves(self.offered, service)
 
     # Identity
@@ -205,7 +217,9 @@ _CALLS: Final[Mapping[str, str]] = {_squeezed(name): name for name in RPCS}
 
 
 def _short() -> Iterator[tuple[str, str]]:
-    """Shorter names of calls: without `controller_` or `node_` (the controller's where both have one), or without `volume`."""
+    """Shorter names of calls: without `controller_` or `node_` (the controller's where both have one), or without
+    `volume`.
+    """
     for prefix in ("node_", "controller_"):
         for name in RPCS:
             if name.startswith(prefix):
@@ -229,11 +243,16 @@ def _faults(driver: type, base: type) -> Iterator[str]:
         if name in RPCS and not _is_coroutine(value):
             yield f"{driver.__name__}.{name} must be a coroutine: async def {name}(self, request), without yield"
         elif name not in RPCS and (meant := _meant(name, value)):
-            yield f"{driver.__name__}.{name} is no call of CSI: did you mean {meant}? (the name of a helper begins with _)"
+            yield (
+                f"{driver.__name__}.{name} is no call of CSI: did you mean {meant}? (the name of a helper begins "
+                "with _)"
+            )
 
 
 def _meant(name: str, value: Any) -> str | None:
-    """The call whose name was meant. A plain function is taken for one only where capitals and underscores alone differ."""
+    """The call whose name was meant. A plain function is taken for one only where capitals and underscores alone
+    differ.
+    """
     squeezed = _squeezed(name)
     if not inspect.isroutine(value):
         return None
@@ -255,14 +274,22 @@ def _segments_of(given: Any) -> Any:
 
 
 def segments_fault(given: Any, capabilities: Collection[int]) -> str:
-    """Why the segments are no topology, "" where they are. capabilities: of the plugin; without topology there, none will do."""
+    """Why the segments are no topology, "" where they are. capabilities: of the plugin; without topology there, none
+    will do.
+    """
     if inspect.iscoroutinefunction(given):
         return "is `async def`: make it a plain one, or override node_get_info"
     found = _segments_of(given)
     if not isinstance(found, Mapping) or not all(isinstance(word, str) for pair in found.items() for word in pair):
         return f"gives {found!r}: give texts by their keys, as in {{'example.com/zone': 'a'}}"
     if absent := [key for key, value in found.items() if not key or not value]:
-        return f"has no value for {absent[0]!r}: make it a property where it depends on node_id, which may come after __init__"
+        return (
+            f"has no value for {absent[0]!r}: make it a property where it depends on node_id, which may come after "
+            "__init__"
+        )
     if not found and _TOPOLOGY in capabilities:
-        return "is empty, and plugin_flags announce VOLUME_ACCESSIBILITY_CONSTRAINTS: say where the node is, or drop the flag"
+        return (
+            "is empty, and plugin_flags announce VOLUME_ACCESSIBILITY_CONSTRAINTS: say where the node is, or drop "
+            "the flag"
+        )
     return ""

@@ -28,7 +28,9 @@ from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX
 _log = logger(__name__)
 
 LIMITS: Final = ServerLimits(connections=4_000, streams=1_000, message_bytes=MESSAGE_BYTES_MAX)
-"""A kubelet has a connection for each call, a sidecar one with some hundreds of calls; messages may be as long as our client takes them."""
+"""A kubelet has a connection for each call, a sidecar one with some hundreds of calls; messages may be as long as
+our client takes them.
+"""
 
 
 @asynccontextmanager
@@ -37,9 +39,10 @@ async def serving(
 ) -> AsyncGenerator[Path, None]:
     """The driver answers on the endpoint as long as the block runs; gives the socket's path.
 
-    plugin: a `Plugin`, or any object with coroutine methods named as the port's, which then makes its own rules. endpoint:
-    `unix:///path`, `unix:path` or a path. A socket that nobody answers on is replaced. grace_s: how long calls in flight may take to
-    end afterwards; what is left then is cancelled. Raises ConfigError when the endpoint or the driver's name is no good.
+    plugin: a `Plugin`, or any object with coroutine methods named as the port's, which then makes its own rules.
+    endpoint: `unix:///path`, `unix:path` or a path. A socket that nobody answers on is replaced. grace_s: how long
+    calls in flight may take to end afterwards; what is left then is cancelled. Raises ConfigError when the endpoint or
+    the driver's name is no good.
     """
     check_identity(plugin)
     path = socket_path(endpoint)
@@ -52,7 +55,9 @@ async def serving(
 
 @asynccontextmanager
 async def serving_at(plugin: object, endpoint: str, *, grace_s: float = 5.0) -> AsyncGenerator[None, None]:
-    """As `serving`, also on `tcp://host:port`: for test suites, since a lost driver can't be told from a slow one there."""
+    """As `serving`, also on `tcp://host:port`: for test suites, since a lost driver can't be told from a slow one
+    there.
+    """
     scheme, _, address = endpoint.partition("://")
     if scheme.lower() != "tcp":
         async with serving(plugin, endpoint, grace_s=grace_s):

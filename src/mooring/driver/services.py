@@ -1,4 +1,6 @@
-"""The calls of CSI that a driver may answer. None is answered here: each method stands for a call until a driver overrides it."""
+"""The calls of CSI that a driver may answer. None is answered here: each method stands for a call until a driver
+overrides it.
+"""
 
 from __future__ import annotations
 

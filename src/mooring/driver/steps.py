@@ -1,5 +1,6 @@
-"""The time that a driver's methods take from the event loop: a method that keeps it for long is named, since nothing else is answered
-meanwhile."""
+"""The time that a driver's methods take from the event loop: a method that keeps it for long is named, since nothing
+else is answered meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +96,8 @@ def _watch(over: threading.Event) -> None:
             step.ticks += 1
             if step.ticks == 2:
                 _log.warning(
-                    f"Blocks the event loop in {step.name}{where(thread)}, and nothing else is answered meanwhile: {ADVICE}"
+                    f"Blocks the event loop in {step.name}{where(thread)}, and nothing else is answered "
+                    f"meanwhile: {ADVICE}"
                 )
 
 

@@ -1,17 +1,20 @@
-"""csi-sanity, the test program of the CSI community, on a driver of one's own.
+"""csi-sanity, the test program of the CSI community, and conform, on a driver of one's own.
 
     if obstacle := sanity_obstacle():
         pytest.skip(obstacle)
     run = csi_sanity(Path("driver.py"), "MyDriver", {"folder": str(tmp_path)})
     assert run.ok, run.story
 
-The driver runs as a process of its own (`mooring driver run`), in a mount namespace of its own: its mounts are never seen outside, and end
-with it. As root that is a plain one; for anybody else one in a user namespace, where the kernel allows that.
+    done = conform(Path("driver.py"), "MyDriver", {"folder": str(tmp_path)})
+    assert 0 == done.returncode, done.stdout
+
+The driver runs as a process of its own (`mooring driver run`), in a mount namespace of its own: its mounts are never
+seen outside, and end with it. As root that is a plain one; for anybody else one in a user namespace, where the kernel
+allows that.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -22,6 +25,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from mooring.base.json_text import from_json
 
 INSTALL: Final = "GOBIN=$HOME/.local/bin go install github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@v5.6.0"
 _END_S: Final = 30.0
@@ -45,6 +50,11 @@ def sanity_obstacle() -> str:
     """Why csi-sanity can't run here, "" where it can."""
     if not _program():
         return f"there is no csi-sanity in the PATH, nor its path in $CSI_SANITY; with Go: {INSTALL}"
+    return mounting_obstacle()
+
+
+def mounting_obstacle() -> str:
+    """Why a driver can't mount here, not even in a namespace of its own, "" where it can."""
     if sys.platform != "linux" or shutil.which("unshare") is None:
         return "there are no mount namespaces here: run it on Linux, with util-linux"
     trial = [*_in_own_mounts(), "mount", "--bind", "/dev/null", "/dev/null"]
@@ -57,8 +67,8 @@ def sanity_obstacle() -> str:
 def csi_sanity(file: Path, name: str, options: Mapping[str, str], *flags: str, timeout_s: float = 600.0) -> SanityRun:
     """Runs csi-sanity on a driver.
 
-    file, name, options: the driver's module, its class and the arguments of its constructor, as for `mooring driver run`. flags: more of
-    csi-sanity's, as in `--csi.testvolumeaccesstype=block`.
+    file, name, options: the driver's module, its class and the arguments of its constructor, as for
+    `mooring driver run`. flags: more of csi-sanity's, as in `--csi.testvolumeaccesstype=block`.
     """
     with tempfile.TemporaryDirectory(prefix="sanity-") as folder:  # short: a socket's path has 107 bytes at the most
         home = Path(folder)
@@ -74,6 +84,18 @@ def csi_sanity(file: Path, name: str, options: Mapping[str, str], *flags: str, t
                 driver.wait(_END_S)
         story = f"{done.stdout[-8000:]}{done.stderr[-2000:]}\nThe driver:\n{(home / 'driver.log').read_text()[-4000:]}"
         return _result(home / "report.json", story)
+
+
+def conform(
+    file: Path, name: str, options: Mapping[str, str], *flags: str, timeout_s: float = 600.0
+) -> subprocess.CompletedProcess[str]:
+    """Runs `mooring conform` on a driver; its exit code is 0 for one that keeps the rules of CSI.
+
+    file, name, options: as for csi_sanity. flags: more of conform's, as in `--seed=7`.
+    """
+    given = [f"--option={key}={value}" for key, value in options.items()]
+    command = [sys.executable, "-m", "mooring.cli.mooring", "conform", f"{file}:{name}", *given, *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
 def _program() -> str:
@@ -111,7 +133,7 @@ def _flags(home: Path) -> list[str]:
 
 def _result(report: Path, story: str) -> SanityRun:
     ended: dict[str, list[str]] = {}
-    for spec in json.loads(report.read_text())[0]["SpecReports"] if report.exists() else ():
+    for spec in from_json(report.read_text())[0]["SpecReports"] if report.exists() else ():
         name = " ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]])
         ended.setdefault(spec["State"], []).append(name)
     passed, skipped = ended.pop("passed", []), ended.pop("skipped", []) + ended.pop("pending", [])

@@ -1,4 +1,6 @@
-"""Deleting leaked volumes: looked for twice, some time apart, and once more before each, unless the last look is fresh."""
+"""Deleting leaked volumes: looked for twice, some time apart, and once more before each, unless the last look is
+fresh.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,6 @@ from mooring.csi.driver import Call, Driver
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.inspect.orphans import Finding, OrphansReport
-from mooring.wire.grpc.codes import Code
 
 FRESH_S: Final = 3.0
 """How long a look is trusted: a volume may find its object at any time, and one deletion may take a minute."""
@@ -29,7 +30,9 @@ class Removal(msgspec.Struct, frozen=True):
     timeout_s: float
 
     async def run(self, findings: Sequence[Finding]) -> AsyncIterator[tuple[Finding, str]]:
-        """Each volume with what kept it from being deleted, "" when it is gone. findings: of the first look. Raises what looking raises."""
+        """Each volume with what kept it from being deleted, "" when it is gone. findings: of the first look. Raises
+        what looking raises.
+        """
         report: OrphansReport | None = None
         looked_at: Instant = 0.0
         for finding in findings:
@@ -48,5 +51,5 @@ class Removal(msgspec.Struct, frozen=True):
                 csi.DeleteVolumeRequest(volume_id=handle, secrets=self.secrets), Call(self.timeout_s)
             )
         except DriverError as error:
-            return "" if error.code == Code.NOT_FOUND else str(error)
+            return str(error)
         return ""

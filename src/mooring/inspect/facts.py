@@ -1,4 +1,6 @@
-"""The records of one look, and API objects as such records: the driver's volumes, and whatever in the cluster names volumes. Pure."""
+"""The records of one look, and API objects as such records: the driver's volumes, and whatever in the cluster names
+volumes. Pure.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from mooring.base.errors import MooringError
 from mooring.inspect.unsettled import Unsettled
 from mooring.sidecars.provisioner.intents import lease_codec
 from mooring.sidecars.provisioner.model.cached import provisioner_of, selected_node
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents
 from mooring.sidecars.provisioner.names import PROVISIONED_BY
 
 
@@ -38,7 +40,8 @@ class ListedVolume(msgspec.Struct, frozen=True):
 
 
 class Object(msgspec.Struct, frozen=True):
-    """A PersistentVolume. claim: `namespace/name` or "". words: its attributes' values. provisioned: by its driver. nodes: None for all.
+    """A PersistentVolume. claim: `namespace/name` or "". words: its attributes' values. provisioned: by its driver.
+    nodes: None for all.
 
     driver, handle: "" for one that is no CSI driver's: its claim has lost nothing.
     """
@@ -66,7 +69,8 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A PersistentVolumeClaim. volume_name: "" for none. was_bound: also to a lost volume. provisioner: of its volume, "" when unknown.
+    """A PersistentVolumeClaim. volume_name: "" for none. was_bound: also to a lost volume. provisioner: of its volume,
+    "" when unknown.
 
     created_wall_s: None for unknown.
     """
@@ -82,9 +86,9 @@ class Claim(msgspec.Struct, frozen=True):
 class Inventory(msgspec.Struct, frozen=True):
     """The result of one scan. objects_before: the PersistentVolumes before the driver was asked; objects: after.
 
-    place: the segments of the driver's own node, {} when unknown. snapshots: handle -> the snapshot content that is to be taken from it.
-    pods: handle -> the pod whose inline volume it is. disks: handle -> the pod that names this in-tree disk itself. claimless: pods on
-    nodes, each with a claim that it began with and that is gone.
+    place: the segments of the driver's own node, {} when unknown. snapshots: handle -> the snapshot content that is to
+    be taken from it. pods: handle -> the pod whose inline volume it is. disks: handle -> the pod that names this
+    in-tree disk itself. claimless: pods on nodes, each with a claim that it began with and that is gone.
     idle: uids of the intents whose journal has not been written for long.
     """
 
@@ -99,7 +103,7 @@ class Inventory(msgspec.Struct, frozen=True):
     pods: Mapping[str, str] = msgspec.field(default_factory=dict)
     disks: Mapping[str, str] = msgspec.field(default_factory=dict)
     claimless: tuple[tuple[str, str], ...] = ()
-    intents: tuple[Intent, ...] = ()
+    intents: tuple[ClaimIntents, ...] = ()
     idle: frozenset[str] = frozenset()
     unsettled: tuple[Unsettled, ...] = ()
 
@@ -110,7 +114,9 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 IDLE_S: Final = 600.0
-"""A journal to which nobody has written for this long seems to be nobody's any more. It may be that of a creation that hangs."""
+"""A journal to which nobody has written for this long seems to be nobody's any more. It may be that of a creation
+that hangs.
+"""
 
 _BOUND: Final = ("Bound", "Lost")
 _DELAYED: Final = "WaitForFirstConsumer"
@@ -186,7 +192,9 @@ def snapshots_of(contents: Iterable[VolumeSnapshotContent], driver_name: str) ->
 
 
 def own_volumes_of(pod: Pod, driver_name: str) -> Iterator[tuple[str, str]]:
-    """Handles of the volumes that live and die with the pod, with the pod. Source: kubelet's pkg/volume/csi, makeVolumeHandle."""
+    """Handles of the volumes that live and die with the pod, with the pod. Source: kubelet's pkg/volume/csi,
+    makeVolumeHandle.
+    """
     for volume in pod.spec.volumes or ():
         if volume.csi is not None and volume.csi.driver == driver_name:
             digest = hashlib.sha256(f"{pod.metadata.uid}{volume.name}".encode()).hexdigest()
@@ -194,14 +202,17 @@ def own_volumes_of(pod: Pod, driver_name: str) -> Iterator[tuple[str, str]]:
 
 
 def own_disks_of(pod: Pod, driver_name: str) -> Iterator[tuple[str, str]]:
-    """Handles of the in-tree disks that the pod names itself, as the driver that took over may know them, with the pod."""
+    """Handles of the in-tree disks that the pod names itself, as the driver that took over may know them, with the
+    pod.
+    """
     for pv in inline_volumes_of(pod):
         if pv.spec.csi is not None and pv.spec.csi.driver == driver_name:
             yield pv.spec.csi.volume_handle, str(key_of(pod))
 
 
 def claimless(pods: Iterable[Pod], claims: Iterable[Claim]) -> Iterator[tuple[str, str]]:
-    """Pods that may have the volume of a claim mounted that is gone, with the claim: objects are forced away, mounts stay.
+    """Pods that may have the volume of a claim mounted that is gone, with the claim: objects are forced away, mounts
+    stay.
 
     A claim that is younger than the pod's start is not the one that the pod began with.
     """
@@ -222,8 +233,12 @@ def _begun_wall_s(pod: Pod) -> float:
     return math.inf if created is None else created
 
 
-def intents_of(leases: Iterable[Mapping[str, Any]], driver_name: str, wall_s: float) -> Iterator[tuple[Intent, bool]]:
-    """Intents of this driver's provisioners; True where their journal is idle. Raises CannotLook when a journal can't be read."""
+def intents_of(
+    leases: Iterable[Mapping[str, Any]], driver_name: str, wall_s: float
+) -> Iterator[tuple[ClaimIntents, bool]]:
+    """Intents of this driver's provisioners; True where their journal is idle. Raises CannotLook when a journal can't
+    be read.
+    """
     ours = [
         lease for lease in leases if (lease["metadata"].get("annotations") or {}).get(lease_codec.DRIVER) == driver_name
     ]

@@ -1,4 +1,6 @@
-"""One look at driver and cluster, in the order in which nothing that is just being made or deleted looks like an orphan."""
+"""One look at driver and cluster, in the order in which nothing that is just being made or deleted looks like an
+orphan.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Scanner(msgspec.Struct, frozen=True):
     timeout_s: float
 
     async def scan(self) -> Inventory:
-        """PersistentVolumes are read first and last: volumes that waited for theirs have them. Raises ApiError, DriverError, CannotLook."""
+        """PersistentVolumes are read first and last: volumes that waited for theirs have them. Raises ApiError,
+        DriverError, CannotLook.
+        """
         before = await self._objects()
         volumes = tuple([volume async for volume in listed_volumes(self.driver, self.timeout_s)])
         journal = await _all(self.cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))

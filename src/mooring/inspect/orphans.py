@@ -1,4 +1,6 @@
-"""Volumes without object, and objects without volume. Pure. Drivers rarely say what a handle belongs to, so any hint spares a volume."""
+"""Volumes without object, and objects without volume. Pure. Drivers rarely say what a handle belongs to, so any hint
+spares a volume.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,16 @@ from mooring.inspect.placing import HandleMatcher, Placement, placing
 from mooring.inspect.references import Reference, References, references
 from mooring.inspect.settled import settled
 from mooring.inspect.unsettled import Unsettled
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents
 
 
 class FindingKind(enum.Enum):
     """LEAKED: in the driver, without any reference. GHOST: a PersistentVolume whose volume the driver does not have.
 
-    ABANDONED: a provisioner began it and seems to have stopped. FOREIGN: in the driver, but of another driver's objects or not ours by its
-    name. BEGUN: a provisioner is about to store its object. DOUBTFUL: a PersistentVolume may mean it by another spelling.
-    UNSETTLED: a content of which nobody knows whether the driver has made its snapshot. ASKED: the driver is about to tell.
+    ABANDONED: a provisioner began it and seems to have stopped. FOREIGN: in the driver, but of another driver's objects
+    or not ours by its name. BEGUN: a provisioner is about to store its object. DOUBTFUL: a PersistentVolume may mean it
+    by another spelling. UNSETTLED: a content of which nobody knows whether the driver has made its snapshot. ASKED: the
+    driver is about to tell.
     """
 
     LEAKED = "leaked"
@@ -44,7 +47,8 @@ _BY_NAME: Final = "it goes only when it is named by --volume"
 class Finding(msgspec.Struct, frozen=True):
     """handle: of a volume, "" for a finding about an object that is not of one. object: kind and name of such a one.
 
-    spared: why it is not deleted, "" for no reason. by_name: unless named. ways_out: remedies. created_wall_s: None for unknown.
+    spared: why it is not deleted, "" for no reason. by_name: unless named. ways_out: remedies. created_wall_s: None for
+    unknown.
     """
 
     kind: FindingKind
@@ -70,8 +74,8 @@ class OrphansReport(msgspec.Struct, frozen=True):
     volume_count: int
     object_count: int
     findings: tuple[Finding, ...]
-    unplaced: tuple[Intent, ...] = ()
-    settled: tuple[Intent, ...] = ()
+    unplaced: tuple[ClaimIntents, ...] = ()
+    settled: tuple[ClaimIntents, ...] = ()
 
     def of(self, kind: FindingKind) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.kind is kind)
@@ -101,7 +105,9 @@ class OrphansReport(msgspec.Struct, frozen=True):
 
 
 def judged(inventory: Inventory, prefix: str = "") -> OrphansReport:
-    """The report on an inventory. prefix: of our volumes' names, volumes without it are foreign; "" takes all for ours."""
+    """The report on an inventory. prefix: of our volumes' names, volumes without it are foreign; "" takes all for
+    ours.
+    """
     classifier = _Classifier(inventory, prefix)
     found = [finding for volume in inventory.volumes if (finding := classifier.of_volume(volume)) is not None]
     count = sum(one.driver == inventory.driver for one in inventory.objects)
@@ -148,7 +154,7 @@ class _Classifier:
             handle for named in inventory.disks for handle in matcher.meant_by(named)
         }
 
-    def unplaced_intents(self) -> tuple[Intent, ...]:
+    def unplaced_intents(self) -> tuple[ClaimIntents, ...]:
         return tuple(reference.intent for reference in self._references.loose if reference.intent is not None)
 
     def of_volume(self, volume: ListedVolume) -> Finding | None:

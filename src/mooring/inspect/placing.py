@@ -1,4 +1,6 @@
-"""Which PersistentVolume means which of the listed volumes, and which means none: one volume has several names. Pure."""
+"""Which PersistentVolume means which of the listed volumes, and which means none: one volume has several names.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class HandleMatcher:
             self._tails[_tail(handle)].append(handle)
 
     def meant_by(self, handle: str) -> list[str]:
-        """Listed handles that this one surely means: itself, or those that fit what a translated in-tree handle leaves open."""
+        """Listed handles that this one surely means: itself, or those that fit what a translated in-tree handle leaves
+        open.
+        """
         if handle in self._exact:
             return [handle]
         if UNSPECIFIED not in handle:
@@ -68,8 +72,8 @@ def _handle_fits(handle: str, listed: str) -> bool:
 class Placement(msgspec.Struct, frozen=True):
     """owners: handle -> the object of that volume. alike: handle -> an object that may mean it.
 
-    ghosts: objects that have lost their volume. unplaced: objects whose volume may be listed under another name, so that any volume
-    without object could be theirs.
+    ghosts: objects that have lost their volume. unplaced: objects whose volume may be listed under another name, so
+    that any volume without object could be theirs.
     """
 
     owners: Mapping[str, Object]
@@ -101,7 +105,9 @@ def _alike_handles(found: Object, matcher: HandleMatcher) -> Iterator[str]:
 
 
 class _Lost:
-    """The driver's objects whose handles are not listed. _far: names of those that it need not list, for they are of other nodes."""
+    """The driver's objects whose handles are not listed. _far: names of those that it need not list, for they are of
+    other nodes.
+    """
 
     def __init__(self, inventory: Inventory, matcher: HandleMatcher) -> None:
         ours = [found for found in inventory.objects if found.driver == inventory.driver]
@@ -119,7 +125,9 @@ class _Lost:
         return tuple(sorted((found for found in self._lost if found.name in missed), key=lambda found: found.name))
 
     def unplaced(self) -> tuple[Object, ...]:
-        """Without those that need not be listed, and would be by the handle that the driver gave them, as others are."""
+        """Without those that need not be listed, and would be by the handle that the driver gave them, as others
+        are.
+        """
         return tuple(found for found in self._lost if not self._is_excused(found))
 
     def _is_excused(self, found: Object) -> bool:

@@ -14,15 +14,17 @@ from mooring.base.units import format_duration
 WIDTH: Final = 80
 
 
-def wrapped(head: str, text: str, width: int) -> list[str]:
-    """The lines of a paragraph. head: before the first; the others are indented by as much. width: of a line, 40 at least."""
+def wrapped(head: str, text: str, width: int, *, breaks: bool = False) -> list[str]:
+    """The lines of a paragraph. head: before the first; the others are indented by as much. width: of a line, 40 at
+    least. breaks: words that are longer than a line, which else stand whole, to be copied.
+    """
     room = max(40, width)
     body = textwrap.wrap(
         visible(text),
         room,
         initial_indent=head,
         subsequent_indent=" " * len(head),
-        break_long_words=False,
+        break_long_words=breaks,
         break_on_hyphens=False,
     )
     return body or [head.rstrip()]

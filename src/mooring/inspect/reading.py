@@ -1,6 +1,8 @@
-"""Reads an object with its chain. Names lead from one object to the next; it lists a whole kind only where no name leads on.
+"""Reads an object with its chain. Names lead from one object to the next; it lists a whole kind only where no name
+leads on.
 
-Nothing here writes. The scene notes the objects that the API server refuses to show, and the explanation goes on without them.
+Nothing here writes. The scene notes the objects that the API server refuses to show, and the explanation goes on
+without them.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ from mooring.api.migration import MIGRATED_TO, driver_and_handle
 from mooring.api.nodes import is_ready
 from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot_kinds import SINGLES, Snapshot, class_name_of, row_of
 from mooring.api.snapshot_names import CLAIM_FINALIZER
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUME_ATTRIBUTES_CLASSES
 from mooring.api.volume_names import attachment_name
 from mooring.cluster.attachdetach import view as attachdetach
 from mooring.cluster.binder.view import BY_CLAIM, CLAIM_INDEXES, POD_INDEXES, VOLUME_INDEXES
 from mooring.cluster.snapshots import view as snapshots_view
-from mooring.cluster.snapshots.kinds import SINGLES, Snapshot
-from mooring.cluster.snapshots.view import class_name_of, content_key, row_of, snapshot_of
+from mooring.cluster.snapshots.view import content_key, snapshot_of
 from mooring.inspect.locks import CONTROLLER_LOCKS, lock_names
 from mooring.inspect.scene import Scene, SeenEvent, Shelf
 from mooring.inspect.scene_requests import SEEN_EVENTS, SceneRequests, together
@@ -53,7 +55,9 @@ AFFINITY: Final = re.compile(
 
 
 class Reading(SceneRequests):
-    """Fills a scene. now_s: seconds since 1970. shows: gets each object as whole JSON; without it only used fields are decoded."""
+    """Fills a scene. now_s: seconds since 1970. shows: gets each object as whole JSON; without it only used fields are
+    decoded.
+    """
 
     def __init__(self, cluster: Cluster, now_s: float, shows: Callable[[dict[str, Any]], None] | None = None) -> None:
         indexes: dict[str, Mapping[str, Callable[[Any], Iterable[str]]]] = {
@@ -166,7 +170,9 @@ class Reading(SceneRequests):
         await self._attachments("PV", pv_name)
 
     async def _attachments(self, column: str, name: str) -> None:
-        """No name leads to them, so all are listed: as rows, since of 20,000 objects the list takes half a second longer."""
+        """No name leads to them, so all are listed: as rows, since of 20,000 objects the list takes half a second
+        longer.
+        """
         rows = await self._rows(VOLUME_ATTACHMENTS)
         if any(column not in row.cells for row in rows):
             raise ServerError(f"the API server's list of volumeattachments has no column {column}")
@@ -193,7 +199,9 @@ class Reading(SceneRequests):
         await self._get(self.scene.leases, LEASES, Key(NODE_LEASE_NAMESPACE, name), is_vital=False)
 
     async def on_node(self, node: Node) -> None:
-        """The pods of a node, and the attachments to it with what their volumes are used by; of a silent node, also elsewhere."""
+        """The pods of a node, and the attachments to it with what their volumes are used by; of a silent node, also
+        elsewhere.
+        """
         name = node.metadata.name
         pods = self._list(self.scene.pods, PODS, Selection(field_selector=f"spec.nodeName={name}"))
         await together((pods, self.attachments_on(name)))
@@ -231,7 +239,9 @@ class Reading(SceneRequests):
         await self._attachments("Node", name)
 
     async def snapshot(self, key: Key) -> None:
-        """The snapshot with its content, class, driver, source and group; for one that is to go, the claims that restore from it."""
+        """The snapshot with its content, class, driver, source and group; for one that is to go, the claims that
+        restore from it.
+        """
         snapshot = await self._get(self.scene.snapshots, VOLUME_SNAPSHOTS, key)
         if snapshot is None:
             return
@@ -280,7 +290,9 @@ class Reading(SceneRequests):
         await self.group(snapshot_of(held))
 
     async def snapshots_of(self, claim: Key) -> None:
-        """What may hold a claim for a snapshot that is in the making: those of its namespace, and the contents of its volume."""
+        """What may hold a claim for a snapshot that is in the making: those of its namespace, and the contents of its
+        volume.
+        """
         here = Selection(namespace=claim.namespace)
         await self._list(self.scene.snapshots, VOLUME_SNAPSHOTS, here, is_vital=False)
         await self._list(self.scene.groups, GROUP_SNAPSHOTS, here, is_vital=False)

@@ -1,4 +1,6 @@
-"""Volumes that somebody has or makes and that no PersistentVolume names: what is known of them, and which listed ones they may be. Pure."""
+"""Volumes that somebody has or makes and that no PersistentVolume names: what is known of them, and which listed ones
+they may be. Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,17 @@ import msgspec
 
 from mooring.inspect.facts import Attachment, Claim, Inventory, ListedVolume, Object
 from mooring.inspect.placing import HandleMatcher, plain
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents
 
 _GENERATED: Final = re.compile("[0-9a-f]{8}")
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """text: a description for people. names: possible names of the volume. way_out: the remedy after which it spares no volume any more.
+    """text: a description for people. names: possible names of the volume. way_out: the remedy after which it spares no
+    volume any more.
 
-    is_proof: a volume of such a name is certainly meant. is_ours: it may be of the scanned driver. is_begun: its creation is under way.
-    is_abandoned: its creation seems abandoned. intent: of a Mooring provisioner.
+    is_proof: a volume of such a name is certainly meant. is_ours: it may be of the scanned driver. is_begun: its
+    creation is under way. is_abandoned: its creation seems abandoned. intent: of a Mooring provisioner.
     """
 
     text: str
@@ -31,7 +34,7 @@ class Reference(msgspec.Struct, frozen=True):
     is_begun: bool = False
     is_abandoned: bool = False
     claim: str = ""
-    intent: Intent | None = None
+    intent: ClaimIntents | None = None
 
 
 class References:
@@ -82,7 +85,7 @@ def _of_waiting_claim(claim: Claim, is_ours: bool) -> Reference:
     return Reference(text, way_out, (claim.uid,), is_ours=is_ours, is_begun=True, claim=claim.key)
 
 
-def _of_intent(intent: Intent, is_abandoned: bool, *, has_claim: bool) -> Reference:
+def _of_intent(intent: ClaimIntents, is_abandoned: bool, *, has_claim: bool) -> Reference:
     key = f"{intent.namespace}/{intent.claim_name}"
     asked = "" if has_claim else ", which is gone: the provisioner repeats the request until the driver has answered it"
     end = " and nobody goes on with" if is_abandoned else asked
@@ -135,7 +138,10 @@ def _of_lost_claim(claim: Claim, is_ours: bool) -> Reference:
 def _nameless(inventory: Inventory, unplaced: Iterable[Object], matcher: HandleMatcher) -> Iterator[Reference]:
     """Volumes whose handles are not listed."""
     for found in unplaced:
-        way_out = f"the driver does not list the handle of PersistentVolume {found.name}: correct it, or delete the PersistentVolume"
+        way_out = (
+            f"the driver does not list the handle of PersistentVolume {found.name}: correct it, or delete the "
+            "PersistentVolume"
+        )
         yield Reference(f"the volume of PersistentVolume {found.name}, whose handle the driver does not list", way_out)
     for attachment in inventory.attachments:
         if attachment.handle and attachment.attacher == inventory.driver and not matcher.named_by(attachment.handle):

@@ -12,7 +12,7 @@ from typing import Any, Final
 from mooring.api.quantity import Quantity, parse_quantity
 from mooring.base.text import visible
 from mooring.inspect.orphans import Finding, FindingKind, OrphansReport
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents
 
 _HEADS: Final = ("KIND", "VOLUME", "SIZE", "AGE", "PERSISTENTVOLUME", "CLAIM", "WHY")
 _OF_SNAPSHOTS: Final = frozenset({FindingKind.UNSETTLED, FindingKind.ASKED})
@@ -31,7 +31,7 @@ def as_json(report: OrphansReport, removed: Mapping[str, str], wall_s: float) ->
     return json.dumps(body, indent=2) + "\n"
 
 
-def _intent_entry(intent: Intent) -> dict[str, str]:
+def _intent_entry(intent: ClaimIntents) -> dict[str, str]:
     return {
         "volumeName": intent.volume_name,
         "claim": f"{intent.namespace}/{intent.claim_name}",
@@ -84,12 +84,15 @@ def as_table(report: OrphansReport, removed: Mapping[str, str], wall_s: float) -
     )
     intents = "".join(f"  {visible(_intent(intent))}\n" for intent in report.unplaced)
     intents += "".join(f"  {visible(_intent(intent))}: another provisioner has made it\n" for intent in report.settled)
-    return f"{text}{visible(report.driver)}: {counted(report.volume_count - len(gone), 'volume')}, {counts}{deleted}{open_}\n{intents}"
+    return (
+        f"{text}{visible(report.driver)}: {counted(report.volume_count - len(gone), 'volume')}, "
+        f"{counts}{deleted}{open_}\n{intents}"
+    )
 
 
-def _intent(intent: Intent) -> str:
+def _intent(intent: ClaimIntents) -> str:
     """An intent of the journal, in words."""
-    selected = f", for node {intent.node_name}" if intent.node_name else ""
+    selected = f", for node {intent.last.node_name}" if intent.last.node_name else ""
     return (
         f"claim {intent.namespace}/{intent.claim_name} ({intent.uid}), PersistentVolume {intent.volume_name}{selected}"
     )

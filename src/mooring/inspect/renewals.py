@@ -16,7 +16,7 @@ from mooring.api.meta import Key
 from mooring.base.clock import Clock
 from mooring.base.units import format_duration
 from mooring.control.lease.record import LeaseRecord, LeaseTimes, record_of
-from mooring.inspect.left_behind import LiveLease
+from mooring.inspect.traces import LiveLease
 from mooring.kube.cluster import Cluster, Selection
 from mooring.kube.list_all import list_all
 
@@ -27,8 +27,8 @@ LOOKS_EVERY_S: Final = 2.0
 
 
 class LeaseSight(msgspec.Struct, frozen=True):
-    """live: held, and renewed while they were watched. silent: those that nobody renews or holds, by their keys. last: when each was
-    renewed for the last time, as it says itself.
+    """live: held, and renewed while they were watched. silent: those that nobody renews or holds, by their keys. last:
+    when each was renewed for the last time, as it says itself.
     """
 
     live: tuple[LiveLease, ...] = ()
@@ -37,7 +37,8 @@ class LeaseSight(msgspec.Struct, frozen=True):
 
 
 class Renewals:
-    """Looks at the Leases of these names, in one namespace or, for None, in all. watching: is told how long the first look may take.
+    """Looks at the Leases of these names, in one namespace or, for None, in all. watching: is told how long the first
+    look may take.
 
     also_unheld: a Lease without a holder may be renewed, too. longest_s: one that holds for longer counts as held.
     """

@@ -1,4 +1,6 @@
-"""The objects that were read for one explanation, and what could not be seen. Everything that judges reads a `Scene`, and nothing else."""
+"""The objects that were read for one explanation, and what could not be seen. Everything that judges reads a `Scene`,
+and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from mooring.api.meta import ApiStruct, Key, Kind, Object, ObjectMeta, key_of
 from mooring.api.pods import Pod
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent
 from mooring.api.storage import CSIDriver, CSINode, StorageClass, VolumeAttachment, VolumeAttributesClass
-from mooring.base.clock import parse_rfc3339
+from mooring.base.clock import seconds_of
 
 T = TypeVar("T", bound=Object)
 
@@ -48,19 +50,11 @@ class SeenEvent(ApiStruct, frozen=True):
     def last_s(self) -> float:
         """When it was last seen, in seconds since 1970; 0 where it does not say."""
         series = self.series.last_observed_time if self.series else None
-        return moment_s(series or self.last_timestamp or self.event_time or self.metadata.creation_timestamp)
+        return seconds_of(series or self.last_timestamp or self.event_time or self.metadata.creation_timestamp)
 
     @property
     def first_s(self) -> float:
-        return moment_s(self.first_timestamp or self.event_time or self.metadata.creation_timestamp)
-
-
-def moment_s(text: str | None) -> float:
-    """Seconds since 1970, 0 for no time, or one that can't be read."""
-    try:
-        return parse_rfc3339(text) if text else 0.0
-    except ValueError:
-        return 0.0
+        return seconds_of(self.first_timestamp or self.event_time or self.metadata.creation_timestamp)
 
 
 class Shelf(Generic[T]):
@@ -77,6 +71,9 @@ class Shelf(Generic[T]):
 
     def get(self, key: Key) -> T | None:
         return self._objects.get(key)
+
+    def count(self, index: str, value: str) -> int:
+        return len(self.by(index, value))
 
     def by(self, index: str, value: str) -> tuple[T, ...]:
         if index not in self._built:
@@ -148,4 +145,4 @@ class Scene:
         return tuple(one for one in self._events.get(uid, ()) if not reasons or one.reason in reasons)
 
     def age_s(self, obj: Object) -> float:
-        return max(0.0, self.now_s - moment_s(obj.metadata.creation_timestamp))
+        return max(0.0, self.now_s - seconds_of(obj.metadata.creation_timestamp))

@@ -24,7 +24,9 @@ SEEN_EVENTS: Final = EVENTS.decoded_as(SeenEvent)
 _PAGE_LIMIT: Final = 5000
 """Somebody waits, and nobody else is served: with pages of 500, a list of 20,000 objects takes half as long again."""
 _TOGETHER_MAX: Final = 8
-"""Requests under way at the same time. Each is on a connection of its own, and most connections begin with a handshake."""
+"""Requests under way at the same time. Each is on a connection of its own, and most connections begin with a
+handshake.
+"""
 
 
 async def together(ways: Iterable[Coroutine[Any, Any, object]]) -> None:
@@ -48,7 +50,9 @@ class SceneRequests:
         self._with_events: set[str] = set()  # uids
 
     async def _get(self, shelf: Shelf[T], kind: Kind[T], key: Key, *, is_vital: bool = True) -> T | None:
-        """is_vital: its absence from the scene is told, if a refusal is its cause. Raises ApiError for a server that does not answer."""
+        """is_vital: its absence from the scene is told, if a refusal is its cause. Raises ApiError for a server that
+        does not answer.
+        """
         if (known := shelf.get(key)) is not None:
             return known
         try:

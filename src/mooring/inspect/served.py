@@ -1,6 +1,8 @@
-"""Group snapshots in the version that a cluster serves: a cluster with the definitions of an older snapshot controller has no v1.
+"""Group snapshots in the version that a cluster serves: a cluster with the definitions of an older snapshot controller
+has no v1.
 
-What an older version calls otherwise is read under today's name. Objects are written by patches of fields that all versions have.
+What an older version calls otherwise is read under today's name. Objects are written by patches of fields that all
+versions have.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Intents that somebody else has fulfilled: the journal says that a volume may be lost, but the volume has its PersistentVolume.
+"""Intents that somebody else has fulfilled: the journal says that a volume may be lost, but the volume has its
+PersistentVolume.
 
 This happens when the Go provisioner takes over a claim: it makes the volume by the same name, and knows no journal.
 """
@@ -16,14 +17,14 @@ from mooring.kube.errors import ApiError
 from mooring.kube.list_all import list_all
 from mooring.kube.patch import merge_patch
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents, OwnVolume
 
 
-def settled(inventory: Inventory, homeless: Iterable[ListedVolume]) -> tuple[Intent, ...]:
+def settled(inventory: Inventory, homeless: Iterable[ListedVolume]) -> tuple[ClaimIntents, ...]:
     """The intents of idle journals whose volume is listed, and stored for their claim. Pure.
 
-    homeless: volumes without object. One of them that carries an intent's names may be a second volume of it: then it stays open. So does
-    one that remembers more than this one request.
+    homeless: volumes without object. One of them that carries an intent's names may be a surplus one: then it stays
+    open. So does one that remembers more than this one request.
     """
     listed = {volume.handle for volume in inventory.volumes}
     ours = [found for found in inventory.objects if found.driver == inventory.driver and found.handle in listed]
@@ -35,7 +36,8 @@ def settled(inventory: Inventory, homeless: Iterable[ListedVolume]) -> tuple[Int
         for intent in inventory.intents
         if intent.uid in inventory.idle
         and (intent.volume_name, intent.uid) in stored
-        and not (intent.stored_handle or intent.dying_handle or intent.unknown_requests)
+        and intent.own is not OwnVolume.STORED
+        and not (intent.last.dying_handle or intent.requests[1:])
         and not any(plain(name) in text for name in (intent.volume_name, intent.uid) for text in texts)
     )
 
@@ -43,9 +45,11 @@ def settled(inventory: Inventory, homeless: Iterable[ListedVolume]) -> tuple[Int
 async def tidied(
     cluster: Cluster, driver_name: str, uids: Collection[str], wall_s: float
 ) -> AsyncIterator[tuple[str, str]]:
-    """Takes these intents out of their pages; gives each page that had some, with what kept it from that, "" for nothing. Raises ApiError.
+    """Takes these intents out of their pages; gives each page that had some, with what kept it from that, "" for
+    nothing. Raises ApiError.
 
-    Only from pages that are idle still, and only as they were read: a provisioner that begins meanwhile is told so by a conflict of ours.
+    Only from pages that are idle still, and only as they were read: a provisioner that begins meanwhile is told so by a
+    conflict of ours.
     """
     pages = [
         page async for page in list_all(cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))
@@ -60,7 +64,9 @@ async def tidied(
 
 
 async def _written(cluster: Cluster, page: Mapping[str, Any], left: Iterable[bytes], wall_s: float) -> str:
-    """The reason that it could not be written, "" for none. The time of its last change stays: it says since when nobody works here."""
+    """The reason that it could not be written, "" for none. The time of its last change stays: it says since when
+    nobody works here.
+    """
     if not is_idle(page, wall_s):
         return "a provisioner has begun to work on it"
     meta = page["metadata"]

@@ -1,4 +1,6 @@
-"""One Event about an object, by a command that somebody has run: who did what, and why. It is written before anything else is."""
+"""One Event about an object, by a command that somebody has run: who did what, and why. It is written before anything
+else is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Contents of snapshots of which nobody knows whether the driver has made something: the mark of a creation, and no handle. Pure."""
+"""Contents of snapshots of which nobody knows whether the driver has made something: the mark of a creation, and no
+handle. Pure.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ class Unsettled(msgspec.Struct, frozen=True):
         asked = f"a request for a snapshot of {', '.join(self.volumes)} got no answer"
         if not self.is_left:
             return f"{asked}: the snapshotter repeats it"
-        return f"{asked}; if the storage has no such snapshot, or once you have deleted it there, take the annotation {self.mark} off"
+        return (
+            f"{asked}; if the storage has no such snapshot, or once you have deleted it there, take the annotation "
+            f"{self.mark} off"
+        )
 
 
 def unsettled_of(

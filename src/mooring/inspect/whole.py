@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mooring.api.meta import Kind
-from mooring.kube.client.codec import UNDECODABLE, codec_of
+from mooring.kube.client.codec import codec_of
 from mooring.kube.errors import ServerError
 
 T = TypeVar("T")
@@ -17,5 +17,5 @@ def decoded(kind: Kind[T], whole: dict[str, Any]) -> T:
     """Raises ServerError for one that can't be read."""
     try:
         return codec_of(kind.struct).object(msgspec.json.encode(whole))
-    except UNDECODABLE as error:
+    except ValueError as error:
         raise ServerError(f"one of the {kind.plural} can't be read: {error}", code=502) from None

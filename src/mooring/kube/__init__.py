@@ -1,4 +1,5 @@
-"""The API server as a port, `Cluster`, its HTTP implementation, and caches that follow it. `mooring.control` builds controllers on it.
+"""The API server as a port, `Cluster`, its HTTP implementation, and caches that follow it. `mooring.control` builds
+controllers on it.
 
 The public names are here, each imported when it is first asked for: who needs no HTTP loads none.
 """
@@ -12,7 +13,19 @@ from mooring.base.lazy import lazy_names
 if TYPE_CHECKING:
     from mooring.api.core import reference_to
     from mooring.api.definitions import CUSTOM_RESOURCE_DEFINITIONS
-    from mooring.api.meta import ApiStruct, Key, Kind, ObjectMeta, annotation, finalizers_of, is_deleting, key_of
+    from mooring.api.meta import (
+        ApiStruct,
+        CustomObject,
+        Key,
+        Kind,
+        ObjectMeta,
+        annotation,
+        finalizers_of,
+        is_deleting,
+        key_of,
+        owner_keys,
+        owner_reference,
+    )
     from mooring.api.quantity import Quantity, parse_quantity
     from mooring.base.errors import ConfigError
     from mooring.kube.cache.informer import Cause, Change, Informer
@@ -37,6 +50,7 @@ _HOMES = {
     "mooring.api.definitions": ("CUSTOM_RESOURCE_DEFINITIONS",),
     "mooring.api.meta": (
         "ApiStruct",
+        "CustomObject",
         "Key",
         "Kind",
         "ObjectMeta",
@@ -44,6 +58,8 @@ _HOMES = {
         "finalizers_of",
         "is_deleting",
         "key_of",
+        "owner_keys",
+        "owner_reference",
     ),
     "mooring.api.quantity": ("Quantity", "parse_quantity"),
     "mooring.base.errors": ("ConfigError",),
@@ -76,6 +92,7 @@ __all__ = [
     "Cluster",
     "ConfigError",
     "Conflict",
+    "CustomObject",
     "EventType",
     "Forbidden",
     "Gone",
@@ -103,6 +120,8 @@ __all__ = [
     "load",
     "merge_diff",
     "merge_patch",
+    "owner_keys",
+    "owner_reference",
     "parse_quantity",
     "reference_to",
     "remove_finalizer",

@@ -1,8 +1,8 @@
 """The API server as a port.
 
-Everything that decides sees Kubernetes through `Cluster`: over HTTP in production (`kube/client/http.py`), in process on the
-embedded server's store (`apiserver/local.py`). Methods raise `ApiError` and its classes (`kube/errors.py`) and nothing else:
-`NotServed` for a kind that the server does not have, whatever was asked.
+Everything that decides sees Kubernetes through `Cluster`: over HTTP in production (`kube/client/http.py`), in process
+on the embedded server's store (`apiserver/local.py`). Methods raise `ApiError` and its classes (`kube/errors.py`) and
+nothing else: `NotServed` for a kind that the server does not have, whatever was asked.
 A write whose answer was lost raises `Unreachable` or `ServerError`: it may have happened.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from mooring.api.meta import Kind
+from mooring.base import effects
 
 T = TypeVar("T")
 
@@ -24,6 +25,7 @@ class PatchType(enum.Enum):
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
 
 
 class Patch(msgspec.Struct, frozen=True):
@@ -41,7 +43,9 @@ class EventType(enum.Enum):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One line of a watch. object: None only for BOOKMARK. initial_events_end: the bookmark that closes sendInitialEvents."""
+    """One line of a watch. object: None only for BOOKMARK. initial_events_end: the bookmark that closes
+    sendInitialEvents.
+    """
 
     type: EventType
     object: T | None
@@ -50,7 +54,9 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
 
 
 class UnreadItem(NamedTuple):
-    """An item of a list that is there and can't be read, as far as it can be named; "" for what can't be read either."""
+    """An item of a list that is there and can't be read, as far as it can be named; "" for what can't be read
+    either.
+    """
 
     namespace: str = ""
     name: str = ""
@@ -70,7 +76,8 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Row(NamedTuple):
-    """What the API server prints of an object, as `kubectl get` shows it. cells: by column: `PV`, `Node`. They are for people, and texts.
+    """What the API server prints of an object, as `kubectl get` shows it. cells: by column: `PV`, `Node`. They are for
+    people, and texts.
 
     A list of a kind that is `decoded_as(Row)` has rows for items: a seventh of the bytes, a fifth of the server's time.
     """
@@ -106,9 +113,11 @@ _READS: Final = (Verb.LIST, Verb.GET, Verb.SERVES)
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One question to the API server, with everything that the verbs of `Cluster` take. Their docstrings say what each field means.
+    """One question to the API server, with everything that the verbs of `Cluster` take. Their docstrings say what each
+    field means.
 
-    name: "" where it is about many, or the server is to give one. body: JSON values for CREATE, REPLACE and POST; a Patch for PATCH.
+    name: "" where it is about many, or the server is to give one. body: JSON values for CREATE, REPLACE and POST; a
+    Patch for PATCH.
     """
 
     verb: Verb
@@ -124,6 +133,8 @@ class Request(msgspec.Struct, frozen=True):
     uid: str = ""
     grace_period_s: int | None = None
     propagation: str = ""
+    field_manager: str = ""
+    force: bool = False
 
     @property
     def writes(self) -> bool:
@@ -144,7 +155,9 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     async def ask(self, request: Request) -> Any:
-        """The answer: a Page for LIST, True or False for SERVES, None for POST and DELETE, else the object. Raises ApiError."""
+        """The answer: a Page for LIST, True or False for SERVES, None for POST and DELETE, else the object. Raises
+        ApiError.
+        """
 
     @abc.abstractmethod
     def watch(
@@ -157,8 +170,8 @@ class Cluster(abc.ABC):
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Changes after resource_version, with bookmarks, until the server ends the stream (the generator just ends).
 
-        timeout_s: asks the server to end it by then; 0 leaves it to the server. Raises Gone when the version is too old,
-        Unreachable when the connection breaks. Close it with `contextlib.aclosing`.
+        timeout_s: asks the server to end it by then; 0 leaves it to the server. Raises Gone when the version is too
+        old, Unreachable when the connection breaks. Close it with `contextlib.aclosing`.
         """
 
     async def list(
@@ -170,7 +183,9 @@ class Cluster(abc.ABC):
         continue_token: str = "",
         resource_version: str = "",
     ) -> Page[T]:
-        """limit: objects per page, 0 for all. resource_version: "" for the newest state, "0" for any. Raises Gone for an old token."""
+        """limit: objects per page, 0 for all. resource_version: "" for the newest state, "0" for any. Raises Gone for
+        an old token.
+        """
         page: Page[T] = await self.ask(
             Request(
                 Verb.LIST,
@@ -191,29 +206,64 @@ class Cluster(abc.ABC):
     async def create(
         self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "", *, of: tuple[str, str] | None = None
     ) -> T:
-        """body: the whole object, as JSON values or as a struct. of: the object and its sub-resource that answers, as a service account's
-        `token`; what it answers is of this kind. Raises AlreadyExists, Invalid.
+        """body: the whole object, as JSON values or as a struct. of: the object and its sub-resource that answers, as a
+        service account's `token`; what it answers is of this kind. Raises AlreadyExists, Invalid.
         """
         values: Mapping[str, Any] = body if isinstance(body, Mapping) else msgspec.to_builtins(body)
         name, subresource = of or (_name_in(values), "")
-        made: T = await self.ask(Request(Verb.CREATE, kind, name, namespace, subresource, values))
+        request = Request(Verb.CREATE, kind, name, namespace, subresource, values)
+        made: T = await self.ask(request)
+        effects.note(request)
         return made
 
     async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
         """PUT of a whole object: never of one that was decoded in part. Raises Conflict, NotFound, Invalid."""
-        replaced: T = await self.ask(Request(Verb.REPLACE, kind, _name_in(body), namespace, subresource, body))
+        request = Request(Verb.REPLACE, kind, _name_in(body), namespace, subresource, body)
+        replaced: T = await self.ask(request)
+        effects.note(request)
         return replaced
 
     async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
         """Raises NotFound, Conflict, Invalid (also for a JSON patch whose test failed)."""
-        patched: T = await self.ask(Request(Verb.PATCH, kind, name, namespace, subresource, patch))
+        request = Request(Verb.PATCH, kind, name, namespace, subresource, patch)
+        patched: T = await self.ask(request)
+        effects.note(request)
         return patched
+
+    async def apply(
+        self,
+        kind: Kind[T],
+        body: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        manager: str,
+        force: bool = False,
+        subresource: str = "",
+    ) -> T:
+        """Server-side apply: make the object have these fields, and create it where there is none.
+
+        body: the fields that the manager wants to own; those that it owned and leaves out here are removed. force:
+        takes over fields that other managers own with other values. Raises Conflict for them without it; Invalid.
+        """
+        values = {"apiVersion": kind.api_version, "kind": kind.name, **body}
+        request = Request(
+            *(Verb.PATCH, kind, _name_in(body), namespace, subresource, Patch(PatchType.APPLY, values)),
+            field_manager=manager,
+            force=force,
+        )
+        applied: T = await self.ask(request)
+        effects.note(request)
+        return applied
 
     async def post(
         self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = ""
     ) -> None:
-        """POST to a sub-resource of an object, as `binding` of a Pod: asked, and not stored. Raises NotFound, Conflict, Invalid."""
-        await self.ask(Request(Verb.POST, kind, name, namespace, subresource, body))
+        """POST to a sub-resource of an object, as `binding` of a Pod: asked, and not stored. Raises NotFound, Conflict,
+        Invalid.
+        """
+        request = Request(Verb.POST, kind, name, namespace, subresource, body)
+        await self.ask(request)
+        effects.note(request)
 
     async def delete(
         self,
@@ -222,13 +272,25 @@ class Cluster(abc.ABC):
         namespace: str = "",
         *,
         uid: str = "",
+        resource_version: str = "",
         grace_period_s: int | None = None,
         propagation: str = "",
     ) -> None:
-        """uid: a precondition, "" for none. propagation: Background, Foreground, Orphan, "" for the default. Raises NotFound, Conflict."""
-        await self.ask(
-            Request(Verb.DELETE, kind, name, namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation)
+        """uid, resource_version: preconditions, "" for none. propagation: Background, Foreground, Orphan, "" for the
+        default. Raises NotFound, Conflict.
+        """
+        request = Request(
+            Verb.DELETE,
+            kind,
+            name,
+            namespace,
+            uid=uid,
+            resource_version=resource_version,
+            grace_period_s=grace_period_s,
+            propagation=propagation,
         )
+        await self.ask(request)
+        effects.note(request)
 
     async def serves(self, kind: Kind[Any]) -> bool:
         """True where discovery has the kind in this version. Needs no rights. Raises ApiError when that is unknown."""
@@ -240,8 +302,10 @@ def _name_in(body: Mapping[str, Any]) -> str:
     return str((body.get("metadata") or {}).get("name") or "")
 
 
-def order(arriving: str, known: str) -> int:
-    """-1, 0 or 1: the arriving version is older, the same, newer. "" is the oldest; a version that is no number counts as newer."""
+def compare_versions(arriving: str, known: str) -> int:
+    """-1, 0 or 1: the arriving version is older, the same, newer. "" is the oldest; a version that is no number counts
+    as newer.
+    """
     if arriving == known:
         return 0
     if not arriving:

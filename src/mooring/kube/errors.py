@@ -8,14 +8,17 @@ from typing import Any, ClassVar, Final
 from mooring.base.errors import MooringError
 
 LATE_S: Final = 60.0
-"""How long a request whose answer was lost may still be carried out: kube-apiserver's --request-timeout, unless somebody sets another."""
+"""How long a request whose answer was lost may still be carried out: kube-apiserver's --request-timeout, unless
+somebody sets another.
+"""
 
 
 class ApiError(MooringError):
     """An answer of the API server that is no success. str() is the Status' message, as Go's client shows it.
 
     code: HTTP status, 0 when there was no answer. reason: the Status' reason ("NotFound", "Conflict", ...).
-    details: the Status' details (name, group, kind, uid, causes), {} when absent. retry_after_s: what the server asked for.
+    details: the Status' details (name, group, kind, uid, causes), {} when absent. retry_after_s: what the server asked
+    for.
     """
 
     code: ClassVar[int] = 500
@@ -55,7 +58,9 @@ class NotFound(ApiError):
 
 
 class NotServed(ApiError):
-    """The server does not serve the kind, for now. No NotFound, and no proof that an object is gone. Differs from client-go."""
+    """The server does not serve the kind, for now. No NotFound, and no proof that an object is gone. Differs from
+    client-go.
+    """
 
     code = 404
 
@@ -85,7 +90,9 @@ class Gone(ApiError):
 
 
 class SetBack(Gone):
-    """The server's versions lie before one that it gave: it was restored from a backup. Told by the cache, never by a server."""
+    """The server's versions lie before one that it gave: it was restored from a backup. Told by the cache, never by a
+    server.
+    """
 
 
 class TooLarge(ApiError):
@@ -120,6 +127,10 @@ class Unreachable(ApiError):
     code = 0
 
 
+class NoAnswer(Unreachable):
+    """Not even the head of an answer came: there was no connection, or it broke first."""
+
+
 class AnswerTooLarge(Unreachable):
     """An answer came that is larger than this client takes. A read that asks for less gets one."""
 
@@ -144,14 +155,18 @@ _BY_CODE: Mapping[int, type[ApiError]] = {
 
 
 NOT_SERVED: Final = "the server could not find the requested resource"
-"""The whole message of a kube-apiserver that has the group of a kind, and not the kind. Refusals that are about an object name it."""
+"""The whole message of a kube-apiserver that has the group of a kind, and not the kind. Refusals that are about an
+object name it.
+"""
 
 _ETCD_TOO_LARGE: Final = ("etcdserver: request is too large", "trying to send message larger than max")
 """kube-apiserver, when etcd does not take an object: beyond 1.5 MiB, and beyond 2 MiB."""
 
 
 def from_status(status: Mapping[str, Any], code: int, retry_after_s: float | None = None) -> ApiError:
-    """The error of a `Status` object, {} for none. code: of the answer, or an ERROR event. Reason decides before code, as in client-go."""
+    """The error of a `Status` object, {} for none. code: of the answer, or an ERROR event. Reason decides before code,
+    as in client-go.
+    """
     reason = str(status.get("reason") or "")
     message = str(status.get("message") or f"the server answered {code}")
     details = status.get("details")

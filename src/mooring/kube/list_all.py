@@ -29,7 +29,9 @@ async def list_all(
 
 
 def all_of(page: Page[T], kind: Kind[T]) -> tuple[T, ...]:
-    """The page's items, for who concludes something from what is missing. Raises ServerError when one of them can't be read."""
+    """The page's items, for who concludes something from what is missing. Raises ServerError when one of them can't be
+    read.
+    """
     if page.unread:
         one = page.unread[0]
         raise ServerError(

@@ -1,4 +1,6 @@
-"""Changes to objects as data. Objects are decoded in part, so none is ever written back whole: these patches are sent."""
+"""Changes to objects as data. Objects are decoded in part, so none is ever written back whole: these patches are
+sent.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ _FINALIZERS: Final = "/metadata/finalizers"
 def merge_patch(body: Mapping[str, Any], *, of: Object | str | None = None) -> Patch:
     """Fields to set; None removes one, a list replaces the whole list (RFC 7386).
 
-    of: the very object that is meant, or its uid. A write may be carried out long after whoever sent it gave up; where another object
-    has the name by then, it is refused (`is_about_identity`). The controllers leave it out for no object whose name can come again.
+    of: the very object that is meant, or its uid. A write may be carried out long after whoever sent it gave up; where
+    another object has the name by then, it is refused (`is_about_identity`). The controllers leave it out for no object
+    whose name can come again.
     """
     return Patch(PatchType.MERGE, body if of is None else _with_uid(body, of))
 
@@ -30,7 +33,9 @@ def strategic_patch(body: Mapping[str, Any], *, of: Object | str | None = None) 
 
 
 def json_patch(operations: Iterable[Operation], *, of: Object | str | None = None) -> Patch:
-    """Steps that apply together or not at all; `test` makes them depend on what is stored (RFC 6902). of: as for `merge_patch`."""
+    """Steps that apply together or not at all; `test` makes them depend on what is stored (RFC 6902). of: as for
+    `merge_patch`.
+    """
     return Patch(PatchType.JSON, [*([] if of is None else [test("/metadata/uid", _uid(of))]), *operations])
 
 
@@ -70,7 +75,9 @@ def pointer(*parts: str | int) -> str:
 
 
 def add_finalizer(obj: Object, *finalizers: str, strictly: bool = True) -> Patch:
-    """Adds missing finalizers to the very object. strictly: fails (Invalid) on changed finalizers; else one may end up there twice."""
+    """Adds missing finalizers to the very object. strictly: fails (Invalid) on changed finalizers; else one may end up
+    there twice.
+    """
     held = obj.metadata.finalizers
     assert finalizers
     assert not set(finalizers) & set(finalizers_of(obj))
@@ -81,7 +88,9 @@ def add_finalizer(obj: Object, *finalizers: str, strictly: bool = True) -> Patch
 
 
 def remove_finalizer(obj: Object, *finalizers: str) -> Patch:
-    """Removes finalizers from the very object, also double ones. Fails (Invalid) unless each stands where obj has it."""
+    """Removes finalizers from the very object, also double ones. Fails (Invalid) unless each stands where obj has
+    it.
+    """
     places = [(f"{_FINALIZERS}/{place}", held) for place, held in enumerate(finalizers_of(obj)) if held in finalizers]
     assert places
     return json_patch((step for place, held in reversed(places) for step in (test(place, held), remove(place))), of=obj)
@@ -96,10 +105,11 @@ def _uid(of: Object | str) -> str:
 
 
 def set_fields(obj: Object, field: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Patch | None:
-    """Turns the mapping in this field of the object, a status for one, from `before` into `after`; None where nothing differs.
+    """Turns the mapping in this field of the object, a status for one, from `before` into `after`; None where nothing
+    differs.
 
-    before: None where the field was not there. Entries that neither names stay as they are. Fails (Invalid) on another uid, where the
-    field came meanwhile, and where `before` has what is not there any more.
+    before: None where the field was not there. Entries that neither names stay as they are. Fails (Invalid) on another
+    uid, where the field came meanwhile, and where `before` has what is not there any more.
     """
     path = pointer(field)
     if before is None:
@@ -112,7 +122,9 @@ def set_fields(obj: Object, field: str, before: Mapping[str, Any] | None, after:
 
 
 def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch from `old` to `new`, {} for none. A null inside `new` counts as absent: a merge patch can't say more."""
+    """The merge patch from `old` to `new`, {} for none. A null inside `new` counts as absent: a merge patch can't say
+    more.
+    """
     patch: dict[str, Any] = {key: None for key, value in old.items() if value is not None and new.get(key) is None}
     for key, value in new.items():
         if value is None:

@@ -1,4 +1,7 @@
-"""Loop devices over files: one for all who write, one for all who only read. Everything here blocks."""
+"""Loop devices over files: one for all who write, one for all who only read. Everything here blocks.
+
+mount-utils has none; mount(8) with the option loop, which Go drivers use, makes a new device for each mount.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,8 @@ def device(file: Path, *, readonly: bool = False) -> Path:
 
 @contextlib.contextmanager
 def attached(file: Path, *, readonly: bool = False) -> Iterator[Path]:
-    """The device over this file, made where there is none. It stays if the block ends well; with an error goes what was made here.
+    """The device over this file, made where there is none. It stays if the block ends well; with an error goes what was
+    made here.
 
     So whoever fails half-way (at mkfs, say) leaves no device that nobody will ever give back. Raises ToolFailed.
     """
@@ -65,7 +69,9 @@ def backing_of(name: str) -> Path:
 
 
 def below(folder: Path) -> tuple[Path, ...]:
-    """The devices over files in this folder, as far as their names tell: not those of a mount namespace that is gone."""
+    """The devices over files in this folder, as far as their names tell: not those of a mount namespace that is
+    gone.
+    """
     names = sorted(entry.parent.parent.name for entry in _BLOCK.glob("loop*/loop/backing_file"))
     return tuple(Path("/dev") / name for name in names if backing_of(name).is_relative_to(os.path.realpath(folder)))
 

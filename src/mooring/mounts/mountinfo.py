@@ -1,7 +1,8 @@
-"""The mount table, from /proc/self/mountinfo. Pure: text in, mounts out; reading the file never touches a mounted file system.
+"""The mount table, from /proc/self/mountinfo. Pure: text in, mounts out; reading the file never touches a mounted file
+system.
 
-Source: proc_pid_mountinfo(5). A mount that is dead (a lost server, a crashed FUSE process) stands here like any other, where stat
-would hang or fail: so what is mounted is asked of this table and of nothing else.
+Source: proc_pid_mountinfo(5). A mount that is dead (a lost server, a crashed FUSE process) stands here like any other,
+where stat would hang or fail: so what is mounted is asked of this table and of nothing else.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ _LINES_MAX: Final = 4096
 class Mount(msgspec.Struct, frozen=True):
     """One line.
 
-    id, parent_id: numbers of the mount and of the one it lies on. device: `major:minor`. root: the folder of the file system that is
-    seen here. point: where. options: of this mount, as in `rw,noatime`. propagation: the optional fields, as in `shared:5`.
-    fs_type, source, super_options: of the file system.
+    id, parent_id: numbers of the mount and of the one it lies on. device: `major:minor`. root: the folder of the file
+    system that is seen here. point: where. options: of this mount, as in `rw,noatime`. propagation: the optional
+    fields, as in `shared:5`. fs_type, source, super_options: of the file system.
     """
 
     id: int
@@ -44,7 +45,8 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> tuple[Mount, ...]:
-    """Every mount, in the order of the table: a later one covers an earlier one on its point. Lines that can't be read are left out.
+    """Every mount, in the order of the table: a later one covers an earlier one on its point. Lines that can't be read
+    are left out.
 
     Only a line feed ends a line: the kernel leaves a carriage return and the like in names as they are.
     """

@@ -1,11 +1,11 @@
 """A mount namespace of this process' own: what is mounted in it is gone with its last process, whatever ends that.
 
-Entered once, before the process has threads: a thread keeps the namespace it was born in, and a process with threads may not enter a
-user namespace at all. As root the mount namespace is enough; everybody else enters a user namespace too, in which they are root, where
-the kernel allows it. Mounts of the host still arrive here; ours never get there.
+Entered once, before the process has threads: a thread keeps the namespace it was born in, and a process with threads
+may not enter a user namespace at all. As root the mount namespace is enough; everybody else enters a user namespace
+too, in which they are root, where the kernel allows it. Mounts of the host still arrive here; ours never get there.
 
-Every way is tried in a child process first: a half that is refused (a user namespace without rights, as AppArmor grants it) would leave
-this process with fewer rights than it began with.
+Every way is tried in a child process first: a half that is refused (a user namespace without rights, as AppArmor grants
+it) would leave this process with fewer rights than it began with.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from typing import Final
 
 import msgspec
 
-from mooring.mounts.system import ToolFailed, missing_tools
+from mooring.mounts.system import MOUNT_TOOLS, ToolFailed, missing_tools
 
 _NEW_MOUNTS: Final = 0x00020000
 _NEW_USERS: Final = 0x10000000
 _BIND: Final = 0x1000
 _RECURSIVE: Final = 0x4000
 _SLAVE: Final = 0x80000
-_TOOLS: Final = ("mount", "umount")
 
 
 class MountSpace(msgspec.Struct, frozen=True):
-    """Where this process mounts. obstacle: why it can't, "" where it can. is_private: in a namespace of its own; as_user: a user's."""
+    """Where this process mounts. obstacle: why it can't, "" where it can. is_private: in a namespace of its own;
+    as_user: a user's.
+    """
 
     obstacle: str = ""
     is_private: bool = False
@@ -42,10 +43,12 @@ class MountSpace(msgspec.Struct, frozen=True):
 
 
 def enter_private_mounts() -> MountSpace:
-    """Enters a mount namespace that nothing leaves; where that can't be had, says why, and everything stays as it was."""
+    """Enters a mount namespace that nothing leaves; where that can't be had, says why, and everything stays as it
+    was.
+    """
     if sys.platform != "linux":
         return MountSpace("volumes are mounted on Linux only")
-    if missing := missing_tools(_TOOLS):
+    if missing := missing_tools(MOUNT_TOOLS):
         return MountSpace(
             f"this machine has no {' and no '.join(missing)}: install the package that has them (util-linux)"
         )

@@ -1,21 +1,28 @@
-"""Changes to mounts and loop devices, by the system's own tools: mount(8), umount(8), losetup(8). Everything here blocks.
+"""Changes to mounts and loop devices, by the system's own tools: mount(8), umount(8), losetup(8). Everything here
+blocks.
 
-The tools know the helpers of file systems, and take the same locks as everybody else who mounts. A tool that hangs is left to itself
-after TOOL_S: the thread is the driver's own.
+The tools know the helpers of file systems, and take the same locks as everybody else who mounts. A tool that hangs is
+left to itself after TOOL_S: the thread is the driver's own. Tools that write to a file system are waited for without
+end, and told in the log meanwhile: half a repair is worse than a long one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Final
 
 from mooring.base.errors import MooringError
+from mooring.base.log import logger
+
+_log = logger(__name__)
 
 TOOL_S: Final = 60.0
 _DYING_S: Final = 1.0
@@ -23,6 +30,16 @@ _NOTHING: Final = subprocess.DEVNULL
 _BLOCK: Final = Path("/sys/block")
 _TRIES: Final = 3
 _BIND: Final = ctypes.c_ulong(0x1000)
+_DELETED: Final = " (deleted)"
+_NOWHERE: Final = "/"
+"""The name of a file that was mounted itself, in a mount namespace that is gone: as an agent's that was killed."""
+_LOOP_GET_STATUS64: Final = 0x4C05
+_LOOP_INFO64_BYTES: Final = 232
+SBIN: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Folders of system tools. Debian's PATH names them for root alone, and a user's mount namespace needs them, too."""
+
+MOUNT_TOOLS: Final = ("mount", "umount")
+LOOP_TOOL: Final = "losetup"
 _PACKAGE: Final = dict.fromkeys(("mount", "umount", "losetup", "blkid", "fsfreeze"), " (util-linux)")
 
 
@@ -30,9 +47,22 @@ class ToolFailed(MooringError):
     """A tool of the system's ended with an error, does not end, or is not there."""
 
 
-def missing_tools(names: Sequence[str] = ("mount", "umount", "losetup")) -> tuple[str, ...]:
+class ToolHangs(ToolFailed):
+    """It was killed after its time; what it was asked for may come all the same, as a mount from a server that answers
+    again.
+    """
+
+
+def tool_path() -> str:
+    """PATH, and behind it the folders of system tools that it lacks."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join([*folders, *(folder for folder in SBIN if folder not in folders)])
+
+
+def missing_tools(names: Sequence[str]) -> tuple[str, ...]:
     """Those that are not on this machine."""
-    return tuple(name for name in names if shutil.which(name) is None)
+    path = tool_path()
+    return tuple(name for name in names if shutil.which(name, path=path) is None)
 
 
 def bind(source: Path, target: Path) -> None:
@@ -52,27 +82,56 @@ def unmount(target: Path) -> None:
 
 
 def loop_devices_of(backing: Path) -> tuple[Path, ...]:
-    """The loop devices over this file, as /dev/loopN. Raises OSError.
+    """The loop devices over this file, as /dev/loopN: those whose file has its name, and is the same inode. Raises
+    OSError.
 
-    A loop device outlives the mount namespace in which its file had this path: its path is `/` then, and only the file itself tells.
+    The name is asked first, and without its folders, since the kernel has it as the mount namespace that made the
+    device sees it. To ask a device for the inode is to ask its file's file system, which may hang: so nobody else's is
+    asked. The names of two files of one inode, as of a device that two pods have, are two. The inode tells one that was
+    deleted from a successor of its name; whole paths tell only where this process may not ask a device, or the file is
+    gone.
     """
-    found, strays = [], set[str]()
-    real = os.path.join(
-        os.path.realpath(backing.parent), backing.name
-    )  # as the kernel has it, without links; what is mounted is not asked
+    try:
+        status = os.stat(backing)
+        inode: tuple[int, int] | None = (status.st_dev, status.st_ino)
+    except FileNotFoundError:
+        inode = None
+    # The kernel's form of the path, without links; what is gone may be a link's end no more.
+    real = os.path.join(os.path.realpath(backing.parent), backing.name) if inode is None else os.path.realpath(backing)
+    own = os.path.basename(real)
+    found = []
     for entry in sorted(_BLOCK.glob("loop*/loop/backing_file")):
+        device = Path("/dev") / entry.parent.parent.name
         try:
-            name = entry.read_text(encoding="utf-8", errors="surrogateescape").strip()
+            name = entry.read_text(encoding="utf-8", errors="surrogateescape").removesuffix("\n")
+            if name != _NOWHERE and os.path.basename(name) not in (own, f"{own}{_DELETED}"):
+                continue
+            told = None if inode is None else _inode_below(device)
         except OSError:  # it was given back just now
             continue
-        if name.removesuffix(" (deleted)").removesuffix("(deleted)").rstrip() == real:
-            found.append(Path("/dev") / entry.parent.parent.name)
-        elif name == "/":
-            strays.add(f"/dev/{entry.parent.parent.name}")
-    if strays:
-        same = run("losetup", "--associated", str(backing), "--noheadings", "--output", "NAME", allowed=(0, 1)).split()
-        found += [Path(device) for device in sorted(strays.intersection(same))]
+        named = name if inode else name.removesuffix(_DELETED)
+        is_over = real == named if told is None else told == inode
+        if is_over:
+            found.append(device)
     return tuple(found)
+
+
+def _inode_below(device: Path) -> tuple[int, int] | None:
+    """The file system's device and the inode of the file that the loop device is over; None where this process may not
+    open the loop device. Raises OSError.
+
+    LOOP_GET_STATUS64 tells it: its answer begins with these two numbers.
+    """
+    try:
+        descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    except (PermissionError, FileNotFoundError):
+        return None
+    try:
+        answer = fcntl.ioctl(descriptor, _LOOP_GET_STATUS64, bytes(_LOOP_INFO64_BYTES))
+    finally:
+        os.close(descriptor)
+    file_device, inode = struct.unpack_from("=QQ", answer)
+    return file_device, inode
 
 
 def attach_loop(backing: Path) -> None:
@@ -94,8 +153,14 @@ def detach_loops(backing: Path) -> None:
         run("losetup", "-d", str(device))
 
 
-def run(*command: str, allowed: Container[int] = (0,), timeout_s: float = TOOL_S) -> str:
-    """A tool's output. allowed: exit codes that are no failure. Raises ToolFailed."""
+def run(
+    *command: str, allowed: Container[int] = (0,), timeout_s: float = TOOL_S, told_each_s: float | None = None
+) -> str:
+    """A tool's output. allowed: exit codes that are no failure. told_each_s: it is waited for whatever time it takes,
+    and the log tells of it each time.
+
+    Raises ToolFailed; ToolHangs after the time.
+    """
     try:
         tool = subprocess.Popen(
             command,
@@ -104,16 +169,23 @@ def run(*command: str, allowed: Container[int] = (0,), timeout_s: float = TOOL_S
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
+            env={**os.environ, "PATH": tool_path(), "LC_ALL": "C"},  # what it says is read
         )
     except FileNotFoundError:
         raise ToolFailed(
             f"{command[0]} is not on this machine; install the package that has it{_PACKAGE.get(command[0], '')}"
         ) from None
-    try:
-        output, complaint = tool.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        _leave_alone(tool)
-        raise ToolFailed(f"{' '.join(command)}: no end after {timeout_s:g} s") from None
+    at_work_s = 0.0
+    while True:
+        try:
+            output, complaint = tool.communicate(timeout=told_each_s or timeout_s)
+            break
+        except subprocess.TimeoutExpired:
+            if told_each_s is None:
+                _leave_alone(tool)
+                raise ToolHangs(f"{' '.join(command)}: no end after {timeout_s:g} s") from None
+        at_work_s += told_each_s
+        _log.info(0, f"{' '.join(command)}: at work for {at_work_s:.0f} s, and goes on")
     if tool.returncode not in allowed:
         raise ToolFailed(f"{' '.join(command)}: {(complaint or output).strip() or f'exit code {tool.returncode}'}")
     return output

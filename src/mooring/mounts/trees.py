@@ -1,7 +1,8 @@
-"""Folders removed with all that is in them, and with nothing else: no link is followed, no mount is crossed. Everything here blocks.
+"""Folders removed with all that is in them, and with nothing else: no link is followed, no mount is crossed. Everything
+here blocks.
 
-The folder's former user may have left anything in it: folders that nobody may write to or enter, nested deeper than any stack, mounts of
-others.
+The folder's former user may have left anything in it: folders that nobody may write to or enter, nested deeper than any
+stack, mounts of others.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _OWN: Final = 0o700
 
 
 def remove_tree(path: Path) -> None:
-    """The file or folder with all that is in it, as far as it is there. Nothing goes while something is mounted on it or below.
+    """The file or folder with all that is in it, as far as it is there. Nothing goes while something is mounted on it
+    or below.
 
     A folder of a plain user's own is made writable first. Raises OSError, EBUSY where something is mounted.
     """
@@ -37,7 +39,9 @@ def remove_tree(path: Path) -> None:
 
 
 class _Tree:
-    """The content of one open folder, which is being removed. The number of its mount shows whether something was mounted meanwhile."""
+    """The content of one open folder, which is being removed. The number of its mount shows whether something was
+    mounted meanwhile.
+    """
 
     def __init__(self, parent: int) -> None:
         self._parent = parent
@@ -77,7 +81,9 @@ class _Tree:
 
     @contextlib.contextmanager
     def _entered(self, name: str, parent: int) -> Iterator[int]:
-        """The folder, open, with all rights to it. Raises EBUSY for another mount, before anything is done to what is mounted."""
+        """The folder, open, with all rights to it. Raises EBUSY for another mount, before anything is done to what is
+        mounted.
+        """
         with _opened(os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)) as place:
             if _mount_of(place) != self._mount:
                 raise _busy(name)

@@ -24,7 +24,7 @@ from mooring.csi.registration import Registration
 from mooring.csi.wire_driver import WireDriver
 from mooring.kube.errors import AlreadyExists, NotFound
 from mooring.kube.patch import strategic_patch
-from mooring.mounts.system import missing_tools
+from mooring.mounts.system import LOOP_TOOL, MOUNT_TOOLS, missing_tools
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.entries import GRACE_S, Entries
 from mooring.node.csinode.reconcile import NodeObjects, persistently
@@ -135,7 +135,7 @@ class NodeAgent(Manager):
             lock = hold(self.layout.root / ".mooring-node.lock", "the node agent")
         except OSError as error:
             raise refusal(self.layout.root, error) from None
-        if missing := missing_tools():
+        if missing := missing_tools((*MOUNT_TOOLS, LOOP_TOOL)):
             text = "Programs that raw block volumes need are not on this machine, such volumes fail; install util-linux"
             _log.warning(text, missing=", ".join(missing))
         try:
@@ -150,7 +150,9 @@ class NodeAgent(Manager):
         return await super().drain(timeout_s)
 
     async def _prepare_node(self) -> None:
-        """Makes the Node and the CSINode where they are missing, however long the API server is away; then sockets are looked for."""
+        """Makes the Node and the CSINode where they are missing, however long the API server is away; then sockets are
+        looked for.
+        """
         await persistently(self._make_node, self._clock, "The Node")
         await self._objects.prepare()
         node = await persistently(lambda: self._cluster.get(NODES, self._name), self._clock, "The Node")

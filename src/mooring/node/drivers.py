@@ -1,4 +1,6 @@
-"""The drivers that are registered on this node: what each says about itself, and its connection with its capabilities."""
+"""The drivers that are registered on this node: what each says about itself, and its connection with its
+capabilities.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from mooring.base import effects
 from mooring.base.errors import MooringError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
@@ -24,7 +27,8 @@ class NotRegistered(MooringError):
 
 
 class DriverOnNode(msgspec.Struct, frozen=True):
-    """The answer to NodeGetInfo. limit: volumes of the driver on the node at the most; 0 or less for none that it knows.
+    """The answer to NodeGetInfo. limit: volumes of the driver on the node at the most; 0 or less for none that it
+    knows.
 
     version: as GetPluginInfo gives it; None where it was not asked.
     """
@@ -42,10 +46,11 @@ class DriverOnNode(msgspec.Struct, frozen=True):
 
 
 class RegisteredDriver(msgspec.Struct, eq=False):
-    """One registered driver. socket: its registration's. endpoint: its own. version: of CSI, the highest that both speak.
+    """One registered driver. socket: its registration's. endpoint: its own. version: of CSI, the highest that both
+    speak.
 
-    told: what it said of itself at its registration. known_capabilities: as it gave them last, also while they are asked for anew; None
-    before the first call.
+    told: what it said of itself at its registration. known_capabilities: as it gave them last, also while they are
+    asked for anew; None before the first call.
     """
 
     name: str
@@ -72,7 +77,9 @@ class RegisteredDriver(msgspec.Struct, eq=False):
         return self._capabilities
 
     async def mind(self, returned: Callable[[], None]) -> None:
-        """Follows the connection until cancelled. returned: called when the driver is back, perhaps with other capabilities."""
+        """Follows the connection until cancelled. returned: called when the driver is back, perhaps with other
+        capabilities.
+        """
         while True:
             await self.client.lost()
             self._capabilities = None
@@ -98,11 +105,14 @@ class Drivers:
     def get(self, name: str) -> RegisteredDriver:
         """Raises NotRegistered."""
         if (found := self._drivers.get(name)) is None:
+            effects.note(effects.UNSENT)
             raise NotRegistered(f"driver name {name} not found in the list of registered CSI drivers")
         return found
 
     def may_be_able(self, name: str, capability: int) -> bool:
-        """False for a driver that has said that its node service lacks the capability; one that is away may come back with it."""
+        """False for a driver that has said that its node service lacks the capability; one that is away may come back
+        with it.
+        """
         found = self._drivers.get(name)
         return found is None or found.known_capabilities is None or capability in found.known_capabilities
 
@@ -114,7 +124,7 @@ class Drivers:
         return iter(tuple(self._drivers.values()))
 
     async def put(self, driver: RegisteredDriver) -> None:
-        """Registers the driver; one that had its name is closed."""
+        """Registers the driver in place of one that had its name: a registration ends no call."""
         await self.remove(driver.name)
         self._drivers[driver.name] = driver
         self._minding[driver.name] = asyncio.create_task(
@@ -123,19 +133,22 @@ class Drivers:
         self._tell(driver.name)
 
     async def remove(self, name: str) -> None:
-        """Takes the driver off, and ends its connection. One that is not there is fine."""
+        """Takes the driver off; its connection ends with the calls in flight, as a kubelet has one for each. One that
+        is not there is fine.
+        """
         if (driver := self._drivers.pop(name, None)) is None:
             return
         minding = self._minding.pop(name)
         minding.cancel()
         await asyncio.gather(minding, return_exceptions=True)
-        await driver.client.close()
+        await driver.client.close_after_calls()
         self._tell(name)
 
     async def close(self) -> None:
         """Ends every connection."""
-        for name in list(self._drivers):
-            await self.remove(name)
+        for driver in self:
+            await self.remove(driver.name)
+            await driver.client.close()
 
     def _tell(self, name: str) -> None:
         for handler in self._handlers:

@@ -1,7 +1,9 @@
-"""Signs of life: the Lease of the node, renewed four times in its duration, and the conditions and resources that a kubelet posts.
+"""Signs of life: the Lease of the node, renewed four times in its duration, and the conditions and resources that a
+kubelet posts.
 
-Source: kubelet 1.36, pkg/kubelet/nodestatus and component-helpers' lease controller. Differs: conditions that another changes, as node
-health does while the agent is away, are made good when the change is seen and not at the next look ten seconds later.
+Source: kubelet 1.36, pkg/kubelet/nodestatus and component-helpers' lease controller. Differs: conditions that another
+changes, as node health does while the agent is away, are made good when the change is seen and not at the next look ten
+seconds later.
 """
 
 from __future__ import annotations
@@ -81,7 +83,8 @@ def decide_conditions(node: Node, *, is_due: bool, now: str) -> tuple[Mapping[st
 
 
 class Heartbeat:
-    """controller: of the conditions and resources; it works once the agent is prepared. The Lease has a loop of its own.
+    """controller: of the conditions and resources; it works once the agent is prepared. The Lease has a loop of its
+    own.
 
     lease_s: how long it lasts. resources: None where others say what the node has.
     """

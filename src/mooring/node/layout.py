@@ -1,7 +1,8 @@
 """Where everything of a node lies below its root folder, and the names that are made of handles. Pure.
 
-It is the kubelet's layout to the letter, so that the agent and a kubelet can take over each other's mounts on the same root.
-Names that come from the API (handles, volume names, pod uids) are hashed, or checked here: none leads out of its folder.
+It is the kubelet's layout to the letter, so that the agent and a kubelet can take over each other's mounts on the same
+root. Names that come from the API (handles, volume names, pod uids) are hashed, or checked here: none leads out of its
+folder.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def inline_unique_name(pod_uid: str, volume_name: str) -> str:
 
 
 class KubeletLayout(msgspec.Struct, frozen=True):
-    """Paths below root, which is absolute. spec_name: the PersistentVolume's name, or the pod's name for an inline volume.
+    """Paths below root, which is absolute. spec_name: the PersistentVolume's name, or the pod's name for an inline
+    volume.
 
     Methods raise BadName for a name that can't be one folder's.
     """
@@ -55,6 +57,11 @@ class KubeletLayout(msgspec.Struct, frozen=True):
     @property
     def pods(self) -> Path:
         return self.root / "pods"
+
+    @property
+    def folders_of_volumes(self) -> tuple[Path, ...]:
+        """The folders that an administrator may have led elsewhere by links, for room."""
+        return self.root / "plugins", self.csi.parent, self.csi, self.pods
 
     def staging(self, driver: str, handle: str) -> Path:
         """The staging path of a volume with a file system. Its record lies beside it."""

@@ -1,7 +1,8 @@
-"""Metrics of a node's volumes, under the kubelet's names, labels and buckets, so that its dashboards and alerts go on working.
+"""Metrics of a node's volumes, under the kubelet's names, labels and buckets, so that its dashboards and alerts go on
+working.
 
-Source: kubelet 1.36, pkg/volume/util/metrics.go and pkg/kubelet/volumemanager/metrics. A step is counted each time it is tried; mounting
-is staging and publishing together.
+Source: kubelet 1.36, pkg/volume/util/metrics.go and pkg/kubelet/volumemanager/metrics. A step is counted each time it
+is tried; mounting is staging and publishing together.
 """
 
 from __future__ import annotations

@@ -20,14 +20,16 @@ LEASE_S: Final = 40.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """node_name: of the Node. root: the node's root folder, a kubelet's. watches_health: volumes that are not well become events.
+    """node_name: of the Node. root: the node's root folder, a kubelet's. watches_health: volumes that are not well
+    become events.
 
-    labels_all: every volume of a driver that takes SELinux labels is mounted with its pod's, not only those that one pod alone may use.
-    registry: where registration sockets appear, None for the kubelet's place below the root. heartbeats: the agent gives the node's signs
-    of life, which is False only where another does. lease_s: how long the node's Lease lasts. watches_claims: a volume grows at once, not
-    at the next look at its pod; a kubelet's rights do not let it watch claims. resources: what the Node says that it has, None where others
-    say so. controller_attaches: the Node's annotation tells it to the controller. stats_period_s: from one question for the volumes'
-    usage to the next, at the least.
+    labels_all: every volume of a driver that takes SELinux labels is mounted with its pod's, not only those that one
+    pod alone may use. registry: where registration sockets appear, None for the kubelet's place below the root.
+    heartbeats: the agent gives the node's signs of life, which is False only where another does. lease_s: how long the
+    node's Lease lasts. watches_claims: a volume grows at once, not at the next look at its pod; a kubelet's rights do
+    not let it watch claims. resources: what the Node says that it has, None where others say so. controller_attaches:
+    the Node's annotation tells it to the controller. stats_period_s: from one question for the volumes' usage to the
+    next, at the least.
     """
 
     node_name: str
@@ -53,5 +55,6 @@ class AgentOptions:
         "enable-controller-attach-detach",
         BOOL,
         True,
-        "The attach/detach controller attaches the node's volumes; false: the node makes and deletes its VolumeAttachments itself.",
+        "The attach/detach controller attaches the node's volumes; false: the node makes and deletes its "
+        "VolumeAttachments itself.",
     )

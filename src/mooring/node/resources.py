@@ -1,7 +1,7 @@
 """A node's resources, and those of them that pods may use: a scheduler places no pod on a Node without them.
 
-Source: kubelet 1.36, pkg/kubelet/nodestatus. Differs: nothing is set aside for the system unless a flag says so, and resources that others
-have written (of devices, say) stay.
+Source: kubelet 1.36, pkg/kubelet/nodestatus. Differs: nothing is set aside for the system unless a flag says so, and
+resources that others have written (of devices, say) stay.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def resources_of(
 
 
 def machine_resources(root: Path) -> dict[str, str]:
-    """Processors and memory of this machine, and the size of the file system that the root folder is, or will be, on."""
+    """Processors and memory of this machine, and the size of the file system that the root folder is, or will be,
+    on.
+    """
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     there = next(folder for folder in (root, *root.parents) if folder.exists())
     disk = os.statvfs(there)

@@ -11,8 +11,8 @@ from mooring.api.meta import Key, Kind
 from mooring.apiserver.bodies.yamlbody import parse_yaml
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
+from mooring.conform.book.rule import Breach
 from mooring.control.runtime import Runtime
-from mooring.csi.book.rule import Breach
 from mooring.dev import seed_objects
 from mooring.inspect.objects import ALIASES, NAMESPACED
 from mooring.kube.cluster import Selection
@@ -41,7 +41,9 @@ class AsyncCluster:
     async def claim(
         self, name: str, size: str = "1Gi", *, storage_class: str = "", namespace: str = NAMESPACE, **spec: Any
     ) -> AsyncClaim:
-        """Makes a PersistentVolumeClaim, of the driver's own class if no other is named. spec: more fields, as Kubernetes calls them."""
+        """Makes a PersistentVolumeClaim, of the driver's own class if no other is named. spec: more fields, as
+        Kubernetes calls them.
+        """
         body = seed_objects.claim(name, storage_class or self.storage_class, size, **spec)
         return await self._made(AsyncClaim, body, namespace)
 
@@ -83,7 +85,9 @@ class AsyncCluster:
 
     @property
     def storage_class(self) -> str:
-        """The name of the driver's class. Its volumes are made at once; those of the same name with `-wait` for their first pod."""
+        """The name of the driver's class. Its volumes are made at once; those of the same name with `-wait` for their
+        first pod.
+        """
         return seed_objects.class_name(reference=self.plane.driver.is_reference)
 
     async def create(self, body: Mapping[str, Any] | str, namespace: str = NAMESPACE) -> Json:
@@ -149,7 +153,9 @@ class AsyncCluster:
         await self.plane.controllers.start(controller)
 
     async def pause(self, controller: str) -> None:
-        """Lets a controller stand still, as after SIGSTOP: it asks nobody, and learns neither answers nor changes. Raises ConfigError."""
+        """Lets a controller stand still, as after SIGSTOP: it asks nobody, and learns neither answers nor changes.
+        Raises ConfigError.
+        """
         self.plane.controllers.pause(controller)
 
     async def resume(self, controller: str) -> None:
@@ -177,7 +183,9 @@ class AsyncCluster:
     # -- what was done
 
     def calls(self, rpc: str | None = None, *, on: str | None = None) -> Sequence[DriverCall]:
-        """The calls to the driver so far, in the order of their ends. on: a node's, "" for the controller's. Raises ConfigError."""
+        """The calls to the driver so far, in the order of their ends. on: a node's, "" for the controller's. Raises
+        ConfigError.
+        """
         if rpc is not None:
             check_name(rpc)
         return [call for call in self.plane.calls.made if rpc in (None, call.rpc) and on in (None, call.where)]
@@ -202,5 +210,6 @@ class AsyncCluster:
 
     @property
     def breaches(self) -> tuple[Breach, ...]:
-        """The rules of CSI that the driver has broken and may not."""
-        return tuple(one for one in self.plane.calls.breaches if one.rule.number not in self.allowed_breaches)
+        """The rules of CSI that the driver has broken and may not. A warning is none."""
+        found = (one for one in self.plane.calls.breaches if not one.rule.is_warning)
+        return tuple(one for one in found if one.rule.number not in self.allowed_breaches)

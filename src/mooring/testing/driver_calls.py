@@ -1,4 +1,6 @@
-"""Every call to the driver under test: recorded, judged by the book of CSI's rules, and struck by the faults that a test has asked for."""
+"""Every call to the driver under test: recorded, judged by the book of CSI's rules, and struck by the faults that a
+test has asked for.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ import msgspec
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
+from mooring.conform.book.rule import Breach
+from mooring.conform.book.watcher import Watcher
 from mooring.conform.call.names import BY_NAME
 from mooring.conform.watched import Sight, Watch
-from mooring.csi.book.rule import Breach
-from mooring.csi.book.watcher import Watcher
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.driver_socket import DriverSocket
 from mooring.csi.errors import DriverError
@@ -40,9 +42,10 @@ class DriverCall(msgspec.Struct, frozen=True):
 
 
 class CallFault(msgspec.Struct):
-    """rpc: "" for any. error: for the caller, None for an answer that never comes. after: the call takes effect first. where: as of a call,
-    None for anywhere. times: how often it still strikes, 0 for always. then: hears where the call was made, once it has taken effect.
-    late_s: the caller gets the driver's own answer, so late; None for what `error` says.
+    """rpc: "" for any. error: for the caller, None for an answer that never comes. after: the call takes effect first.
+    where: as of a call, None for anywhere. times: how often it still strikes, 0 for always. then: hears where the call
+    was made, once it has taken effect. late_s: the caller gets the driver's own answer, so late; None for what `error`
+    says.
     """
 
     rpc: str
@@ -55,7 +58,9 @@ class CallFault(msgspec.Struct):
 
 
 class DriverCalls:
-    """Of all clients of one driver. sight: None where nobody can see the driver's mounts. drivers_s: seconds as the driver has them."""
+    """Of all clients of one driver. sight: None where nobody can see the driver's mounts. drivers_s: seconds as the
+    driver has them.
+    """
 
     def __init__(self, clock: Clock, story: Story, drivers_s: Callable[[], float], sight: Sight | None = None) -> None:
         self._clock, self._story, self._sight = clock, story, sight
@@ -78,6 +83,10 @@ class DriverCalls:
         """The rules of CSI that the driver has broken."""
         return tuple(self._watcher.breaches.values())
 
+    def republishes(self, asks: Callable[[], bool]) -> None:
+        """asks: whether the driver's CSIDriver has requiresRepublish now."""
+        self._watcher.republishes = asks
+
     def add(self, fault: CallFault) -> None:
         """Raises ConfigError for a call that CSI does not have."""
         if fault.rpc:
@@ -95,7 +104,9 @@ class DriverCalls:
 
     @contextlib.contextmanager
     def killing(self, *where: str) -> Iterator[None]:
-        """The block kills the processes that answer there: calls that are under way meanwhile break no rule. Time does not leap."""
+        """The block kills the processes that answer there: calls that are under way meanwhile break no rule. Time does
+        not leap.
+        """
         self._being_killed.update(where)
         self._kills.update(where)
         try:

@@ -1,6 +1,8 @@
-"""The driver under test in each form: an object of a Python class for each node, the reference driver, a command, or a socket.
+"""The driver under test in each form: an object of a Python class for each node, the reference driver, a command, or a
+socket.
 
-Objects are called in the test's process. A command and a socket are spoken with over gRPC, by `mooring.dev`'s own means.
+Objects are called in the test's process. A command and a socket are spoken with over gRPC, by `mooring.dev`'s own
+means.
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ THEIRS: Final = "the driver's process is somebody else's: it can't be restarted 
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The driver that a test asks for. driver: a class or a function of the node's name; the words of `mooring dev --driver`; "" for the
-    reference driver. options: arguments of a class. mounts: the driver really mounts, which needs the right to.
+    """The driver that a test asks for. driver: a class or a function of the node's name; the words of
+    `mooring dev --driver`; "" for the reference driver. options: arguments of a class. mounts: the driver really
+    mounts, which needs the right to.
     """
 
     driver: MakesDriver | str = ""
@@ -238,7 +241,9 @@ class Processes:
 
 
 def maker(form: MakesDriver | PythonClass, options: Mapping[str, Any]) -> Callable[[str], object]:
-    """Makes the driver's object for a node, by its name. A class gets the options, and the name as `node_id` where it takes one."""
+    """Makes the driver's object for a node, by its name. A class gets the options, and the name as `node_id` where it
+    takes one.
+    """
     if isinstance(form, PythonClass):
         return lambda node: _named(load(form.words, form.for_node(node), node), node)
     if not inspect.isclass(form):

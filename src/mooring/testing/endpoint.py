@@ -1,4 +1,6 @@
-"""A driver that is a Python object, in place of a socket: it may go, in the middle of its calls, and another object come in its place."""
+"""A driver that is a Python object, in place of a socket: it may go, in the middle of its calls, and another object
+come in its place.
+"""
 
 from __future__ import annotations
 
@@ -90,6 +92,9 @@ class EndpointClient(InProcessDriver):
 
     async def close(self) -> None:
         """Nothing is held."""
+
+    async def close_after_calls(self) -> None:
+        """As `close`."""
 
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         return await self._calls.make(rpc, request, call, self._where, self._answered)

@@ -22,9 +22,9 @@ _BROKEN: Final = "read tcp 127.0.0.1:6443: connection reset by peer"
 class Faults:
     """Each method returns the faults, so that several can be asked for in one line.
 
-    rpc: a call's name, as in CreateVolume. on: the node whose calls are meant, "" for the controller's, None for all. times: how many
-    calls are struck, from the next one on. of: a program's name, as in provisioner, or a node's. verb, resource: as rights name them, as in
-    create and persistentvolumes; None for any.
+    rpc: a call's name, as in CreateVolume. on: the node whose calls are meant, "" for the controller's, None for all.
+    times: how many calls are struck, from the next one on. of: a program's name, as in provisioner, or a node's. verb,
+    resource: as rights name them, as in create and persistentvolumes; None for any.
     """
 
     def __init__(
@@ -46,7 +46,9 @@ class Faults:
         on: str | None = None,
         times: int = 1,
     ) -> Self:
-        """The call fails with a code of gRPC's, by its number or name. after: it takes effect all the same. Raises ConfigError."""
+        """The call fails with a code of gRPC's, by its number or name. after: it takes effect all the same. Raises
+        ConfigError.
+        """
         return self._strike(rpc, DriverError(_code(code), text or "as the test says"), after=after, on=on, times=times)
 
     def hang(self, rpc: str, *, after: bool = False, on: str | None = None, times: int = 1) -> Self:
@@ -54,8 +56,8 @@ class Faults:
         return self._strike(rpc, None, after=after, on=on, times=times)
 
     def slow(self, seconds: float, rpc: str = "", *, on: str | None = None, times: int = 0) -> Self:
-        """The call takes effect at once, and its answer comes so late; never, where its caller has less patience. rpc: "" for each call.
-        times: 0 for always.
+        """The call takes effect at once, and its answer comes so late; never, where its caller has less patience. rpc:
+        "" for each call. times: 0 for always.
         """
         self._calls.add(CallFault(rpc, None, True, on, times, late_s=seconds))
         return self
@@ -70,9 +72,9 @@ class Faults:
         on: str | None = None,
         times: int = 1,
     ) -> Self:
-        """Does the work once the call has taken effect, while its caller waits. work: gets the name of the node that was called, "" for the
-        controller. code: the caller's error; without one it waits until its deadline, unless it gets the driver's answer (answers).
-        Raises ConfigError.
+        """Does the work once the call has taken effect, while its caller waits. work: gets the name of the node that
+        was called, "" for the controller. code: the caller's error; without one it waits until its deadline, unless it
+        gets the driver's answer (answers). Raises ConfigError.
         """
 
         async def done(where: str) -> None:
@@ -139,7 +141,9 @@ def _code(code: str | int) -> Code:
 
 
 class _Requests(msgspec.Struct, frozen=True):
-    """Some of a program's requests. who, verb, plural: None for any. verb: create, patch, replace, delete, get, list, watch."""
+    """Some of a program's requests. who, verb, plural: None for any. verb: create, patch, replace, delete, get, list,
+    watch.
+    """
 
     who: str | None
     verb: str | None
@@ -172,7 +176,10 @@ class ApiFaults:
         if any(one.means(who, verb, kind.plural) for one in self.forbidden):
             said = "update" if verb == "replace" else verb
             subject = f'"{name}" ' if name else ""
-            text = f'{kind.resource} {subject}is forbidden: User "{who}" cannot {said} resource "{kind.plural}" in API group "{kind.group}"'
+            text = (
+                f'{kind.resource} {subject}is forbidden: User "{who}" cannot {said} resource "{kind.plural}" in '
+                f'API group "{kind.group}"'
+            )
             return Forbidden(text, reason="Forbidden")
         return None
 

@@ -1,4 +1,6 @@
-"""A node of the plane under test: the real agent on a folder of its own, the driver beside it, and no registrar's socket between them."""
+"""A node of the plane under test: the real agent on a folder of its own, the driver beside it, and no registrar's
+socket between them.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ class NodeUnderTest:
             raise ConfigError(f"{self.name}: the node does not take the driver: {told.result()}")
 
     async def dies(self) -> bool:
-        """The power goes: the agent and the driver end at once, and nothing stays mounted. False where it is gone already."""
+        """The power goes: the agent and the driver end at once, and nothing stays mounted. False where it is gone
+        already.
+        """
         if not await self.stop():
             return False
         await self._around.driver.kill(self.name)
@@ -86,7 +90,9 @@ class NodeUnderTest:
         return True
 
     async def agent_restarts(self) -> None:
-        """The agent ends in the middle of its work, and starts anew; the machine and its mounts stay. Nothing happens to a dead node."""
+        """The agent ends in the middle of its work, and starts anew; the machine and its mounts stay. Nothing happens
+        to a dead node.
+        """
         if await self.stop():
             self._around.story.happened(self.name, "its agent is killed, and starts anew")
             await self.start()

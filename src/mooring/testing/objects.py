@@ -1,6 +1,7 @@
 """The objects that a test makes and waits for, in Kubernetes' words. Each method that waits returns the object itself.
 
-Each has a limit, wait_s, in seconds of the cluster's time. Beyond it, it raises NotYet with the answer of `mooring why`.
+Each has a limit, wait_s, in seconds of the cluster's time. Beyond it, it raises NotYet with the answer of
+`mooring why`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class ApiObject:
         return found is not None and "deletionTimestamp" in found["metadata"]
 
     async def until(self, check: Callable[[Json], Any], what: str, wait_s: float = WAIT_S) -> Self:
-        """Waits until the object is as the check wants it. what: ends the sentence "the claim is not ...". Raises NotYet."""
+        """Waits until the object is as the check wants it. what: ends the sentence "the claim is not ...". Raises
+        NotYet.
+        """
 
         async def holds() -> bool:
             found = await self.find()

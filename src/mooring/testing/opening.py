@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequen
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.durability import InMemory
 from mooring.apiserver.web.server import LOOPBACK, ApiServer
 from mooring.base.errors import ConfigError
@@ -72,17 +73,18 @@ def a_cluster(
 ) -> Iterator[ClusterOfTest]:
     """The cluster lasts as long as the block.
 
-    driver: a class; a function of a node's name; the words of `mooring dev --driver`; "" for the reference driver. options: arguments of a
-    class. nodes: their number or names. mounts: the driver really mounts, in the mount namespace of this process, and is judged by it.
-    serves: clients are answered over TLS. seed: of everything that is drawn, the order of what is ready in virtual time included; None
-    keeps asyncio's.
+    driver: a class; a function of a node's name; the words of `mooring dev --driver`; "" for the reference driver.
+    options: arguments of a class. nodes: their number or names. mounts: the driver really mounts, in the mount
+    namespace of this process, and is judged by it. serves: clients are answered over TLS. seed: of everything that is
+    drawn, the order of what is ready in virtual time included; None keeps asyncio's.
     Raises ConfigError for a driver that can't be used, and for mounts where this process may not mount.
     """
     names = [f"n{number}" for number in range(1, nodes + 1)] if isinstance(nodes, int) else nodes
     wanted = Wanted(driver, options or {}, names, mounts)
     if isinstance(wanted.form, Socket) and len(names) > 1:
         raise ConfigError(
-            f"driver: one socket is one node's, for {wanted.form}: mark the test with @pytest.mark.mooring_cluster(nodes=1)"
+            f"driver: one socket is one node's, for {wanted.form}: mark the test with "
+            "@pytest.mark.mooring_cluster(nodes=1)"
         )
     if mounts:
         _check_mounts()
@@ -131,8 +133,13 @@ async def _plane(
     async with running(wanted, ports) as plane:
         if isinstance(time, RealTime):
             time.loop.busy = lambda: plane.calls.is_busy
-        async with _served(plane, time) if serves else contextlib.nullcontext():
-            yield plane
+        if serves:
+            async with _served(plane, time):
+                yield plane
+        else:  # a store has one housekeeping, and a server brings it
+            with contextlib.closing(Housekeeping(plane.store, clock=clock)) as housekeeping:
+                housekeeping.start()
+                yield plane
 
 
 def _nobody_needs_it(_: float) -> None:

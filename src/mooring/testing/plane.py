@@ -1,4 +1,6 @@
-"""The whole control plane in one process, without a socket where the driver is an object: so its time may be virtual."""
+"""The whole control plane in one process, without a socket where the driver is an object: so its time may be
+virtual.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from mooring.dev.drivers import Starter
 from mooring.dev.extras import extras_of, install
 from mooring.dev.introduction import LIMITS
 from mooring.dev.options import Patience
-from mooring.dev.seed_objects import register
+from mooring.dev.seed_objects import register, republishes
 from mooring.dev.story import Story
 from mooring.kube.cluster import Cluster
 from mooring.testing.driver_calls import DriverCalls
@@ -47,7 +49,8 @@ _LOG_PLACE: Final = "the story of this cluster, which a failed test prints"
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """Of the plane. folder: for the driver's and the nodes' files. story: hears what happens. stay: no leap for so many real seconds.
+    """Of the plane. folder: for the driver's and the nodes' files. story: hears what happens. stay: no leap for so many
+    real seconds.
 
     drivers_s: the time of the driver, which in a process of its own does not leap.
     """
@@ -61,8 +64,8 @@ class Ports(msgspec.Struct, frozen=True):
 
 
 class PlaneUnderTest(msgspec.Struct, frozen=True):
-    """users: the API server, for everybody but the plane's programs. cluster: as one of these sees it, by its name. group: of the tasks
-    that last as long as the plane.
+    """users: the API server, for everybody but the plane's programs. cluster: as one of these sees it, by its name.
+    group: of the tasks that last as long as the plane.
     """
 
     ports: Ports
@@ -80,7 +83,9 @@ class PlaneUnderTest(msgspec.Struct, frozen=True):
 
 @contextlib.asynccontextmanager
 async def running(wanted: Wanted, ports: Ports) -> AsyncGenerator[PlaneUnderTest, None]:
-    """The plane, ready, as long as the block runs; then it ends at once. Raises ConfigError for a driver that can't be used."""
+    """The plane, ready, as long as the block runs; then it ends at once. Raises ConfigError for a driver that can't be
+    used.
+    """
     clock, story = ports.clock, ports.story
     store, api = new_store(ports.randomness, clock.wall_s()), ApiFaults()
     tokens = LateTokens(lambda: signer_of(identity_in(ports.folder / TLS, clock.wall_s())))
@@ -97,6 +102,7 @@ async def running(wanted: Wanted, ports: Ports) -> AsyncGenerator[PlaneUnderTest
             driver = await started(wanted, starter, calls, stack, group)
             session = Session(driver.controller(), clock=clock, limits=LIMITS)
             info = await session.start()
+            calls.republishes(lambda: republishes(store, info.name))
             group.create_task(session.run(), name="testing/driver-session")
             extras = await extras_of(session, wants_snapshots=True)
             if extras.snapshots:

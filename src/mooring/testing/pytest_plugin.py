@@ -1,13 +1,18 @@
-"""The plug-in for pytest that comes with the package: the fixture `mooring_cluster`, its mark, and what a failed test shows.
+"""The plug-in for pytest that comes with the package: the fixture `mooring_cluster`, its mark, and what a failed test
+shows.
 
 pytest loads this file in every run, so it imports nothing but pytest before a test asks for the fixture.
 """
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import contextlib
 import inspect
+import os
 from collections.abc import Callable, Generator, Iterator
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
@@ -18,6 +23,10 @@ if TYPE_CHECKING:
 
 FIXTURE: Final = "mooring_cluster"
 _STORY_LINES: Final = 80
+_OUR_FOLDERS: Final = tuple(
+    f"{os.path.dirname(file)}/" for file in (os.path.dirname(__file__), asyncio.__file__, concurrent.futures.__file__)
+)
+"""Where frames say nothing about a user's test: in this package, and in the loop on which it runs."""
 FAULTS: Final = (
     "lost_answers",
     "late_answers",
@@ -36,14 +45,16 @@ FAULTS: Final = (
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{FIXTURE}(driver, options, nodes, mounts, serves, seed): what the fixture {FIXTURE} is made of: the arguments of "
+        f"{FIXTURE}(driver, options, nodes, mounts, serves, seed): what the fixture {FIXTURE} is made of: the "
+        "arguments of "
         "mooring.testing.opening.a_cluster",
     )
 
 
 @pytest.fixture
 def mooring_driver() -> MakesDriver | str:
-    """The driver under test, to be overridden: a class, a function of a node's name, or the words of `mooring dev --driver`.
+    """The driver under test, to be overridden: a class, a function of a node's name, or the words of
+    `mooring dev --driver`.
 
     The reference driver, as it is here.
     """
@@ -69,7 +80,8 @@ def mooring_cluster(request: pytest.FixtureRequest, mooring_driver: MakesDriver 
         yield cluster
 
 
-# -- the shelf of faults: each of these fixtures is the cluster, with a fault that heals by itself. `mooring.testing.shelf` makes them.
+# -- the shelf of faults: each of these fixtures is the cluster, with a fault that heals by itself.
+# `mooring.testing.shelf` makes them.
 
 
 @pytest.fixture
@@ -104,7 +116,9 @@ def mooring_driver_restarts(mooring_cluster: ClusterOfTest) -> ClusterOfTest:
 
 @pytest.fixture
 def mooring_caller_restarts(mooring_cluster: ClusterOfTest) -> ClusterOfTest:
-    """In the first call of each kind, after its effect, its caller is killed, and starts anew: a controller, or the agent of a node."""
+    """In the first call of each kind, after its effect, its caller is killed, and starts anew: a controller, or the
+    agent of a node.
+    """
     return _with(mooring_cluster, "caller_restarts")
 
 
@@ -152,7 +166,9 @@ def _with(cluster: ClusterOfTest, fault: str) -> ClusterOfTest:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """A coroutine function runs on its cluster's own loop. A test that has passed fails where its driver broke a rule of CSI."""
+    """A coroutine function runs on its cluster's own loop. A test that has passed fails where its driver broke a rule
+    of CSI.
+    """
     cluster = cast("ClusterOfTest | None", pyfuncitem.funcargs.get(FIXTURE))
     if cluster is None:
         return (yield)
@@ -180,13 +196,31 @@ def _on_its_loop(cluster: ClusterOfTest, test: Callable[..., object]) -> Callabl
     return run
 
 
+def _without_our_frames(error: BaseException) -> BaseException:
+    """The error, from whose traceback our frames are taken out."""
+    frames, one = [], error.__traceback__
+    while one is not None:
+        frames.append(one)
+        one = one.tb_next
+    kept = None
+    for frame in reversed(frames):
+        if not frame.tb_frame.f_code.co_filename.startswith(_OUR_FOLDERS):
+            kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return error.with_traceback(kept)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test shows what happened in its cluster, and the rules that its driver broke, which may be why it failed."""
-    report = yield
+    """A failed test shows what happened in its cluster, and the rules that its driver broke, which may be why it
+    failed. The traceback has the user's own frames; --full-trace has all.
+    """
     cluster = getattr(item, "funcargs", {}).get(FIXTURE)
+    asks = FIXTURE in getattr(item, "fixturenames", ())
+    if call.excinfo is not None and asks and not item.config.getoption("fulltrace"):
+        call.excinfo = pytest.ExceptionInfo.from_exception(_without_our_frames(call.excinfo.value))
+    report = yield
     if report.failed and report.when == "call" and cluster is not None:
         report.sections.append((FIXTURE, "\n".join(cluster.story.splitlines()[-_STORY_LINES:])))
         if cluster.breaches and (call.excinfo is None or not isinstance(call.excinfo.value, pytest.fail.Exception)):

@@ -1,7 +1,8 @@
-"""A shelf of faults that a driver and its plane must outlive: each heals by itself, so that a test says the same with it as without.
+"""A shelf of faults that a driver and its plane must outlive: each heals by itself, so that a test says the same with
+it as without.
 
-Each is a fixture of the plug-in, too: `mooring_lost_answers` is `lost_answers`. "The first of each kind" is the first call of each name in
-CHANGES, on any node.
+Each is a fixture of the plug-in, too: `mooring_lost_answers` is `lost_answers`. "The first of each kind" is the first
+call of each name in CHANGES, on any node.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ async def slow_driver(cluster: AsyncCluster) -> None:
 
 
 async def driver_restarts(cluster: AsyncCluster) -> None:
-    """In the first call of each kind, after its effect, all processes of the driver end, and start anew. Raises CantHappen."""
+    """In the first call of each kind, after its effect, all processes of the driver end, and start anew. Raises
+    CantHappen.
+    """
     if not cluster.plane.driver.is_ours:
         raise CantHappen(THEIRS)
     for rpc in CHANGES:
@@ -80,7 +83,9 @@ async def driver_restarts(cluster: AsyncCluster) -> None:
 
 
 async def caller_restarts(cluster: AsyncCluster) -> None:
-    """In the first call of each kind, after its effect, its caller is killed, and starts anew: a controller, or the agent of a node."""
+    """In the first call of each kind, after its effect, its caller is killed, and starts anew: a controller, or the
+    agent of a node.
+    """
 
     def restart(controller: str) -> Callable[[str], Coroutine[Any, Any, None]]:
         return lambda _: cluster.restart(controller)

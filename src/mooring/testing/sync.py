@@ -1,4 +1,6 @@
-"""The cluster of a test that is a plain function: the same words as for coroutines, each of which returns when it is done."""
+"""The cluster of a test that is a plain function: the same words as for coroutines, each of which returns when it is
+done.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from mooring.base.errors import ConfigError
-from mooring.csi.book.rule import Breach
+from mooring.conform.book.rule import Breach
 from mooring.testing.cluster import NAMESPACE, AsyncCluster
 from mooring.testing.driver_calls import DriverCall
 from mooring.testing.faults import Faults
@@ -167,7 +169,9 @@ def _name(claim: str | Claim) -> str:
 
 
 class Cluster:
-    """aio: the same cluster for coroutines. run: does a coroutine's work, on the plane's loop. See `AsyncCluster` for the words."""
+    """aio: the same cluster for coroutines. run: does a coroutine's work, on the plane's loop. See `AsyncCluster` for
+    the words.
+    """
 
     def __init__(self, run: Run, aio: AsyncCluster, kubeconfig: Path | None = None) -> None:
         self.run, self.aio, self._kubeconfig = run, aio, kubeconfig
@@ -189,7 +193,9 @@ class Cluster:
     def claim(
         self, name: str, size: str = "1Gi", *, storage_class: str = "", namespace: str = NAMESPACE, **spec: Any
     ) -> Claim:
-        """Makes a PersistentVolumeClaim, of the driver's own class if no other is named. spec: more fields, as Kubernetes calls them."""
+        """Makes a PersistentVolumeClaim, of the driver's own class if no other is named. spec: more fields, as
+        Kubernetes calls them.
+        """
         return Claim(
             self.run, self.run(self.aio.claim(name, size, storage_class=storage_class, namespace=namespace, **spec))
         )

@@ -1,8 +1,8 @@
 """How time passes for a plane under test: virtually, in the test's own thread, or on a real loop in a thread beside it.
 
-| parts | time |
-|---|---|
-| the driver is a class, everything in this process | virtual: it stands still while anybody works, and jumps to what comes next |
+| parts                                 | time |
+| --- | --- |
+| a driver class, all in this process   | virtual: it stands still while anybody works, and jumps to what comes next |
 | a command, a socket, clients over TLS | real; it leaps over idle moments while a method of the cluster waits |
 """
 
@@ -58,7 +58,9 @@ class PlaneTime(Protocol):
 
 
 class VirtualTime:
-    """In the test's thread: the loop runs while the test waits for something, and at no other time. seed: of the order of what is ready."""
+    """In the test's thread: the loop runs while the test waits for something, and at no other time. seed: of the order
+    of what is ready.
+    """
 
     def __init__(self, seed: int | None = None) -> None:
         self._runner = asyncio.Runner(loop_factory=lambda: VirtualLoop(seed))

@@ -42,7 +42,9 @@ class Waiting:
         about: tuple[str, Key] | None = None,
         wait_s: float = WAIT_S,
     ) -> Any:
-        """The first truthy answer of the check. what: is waited for. about: the object that it hangs on. Raises NotYet."""
+        """The first truthy answer of the check. what: is waited for. about: the object that it hangs on. Raises
+        NotYet.
+        """
         began_s = self._clock.now()
         while not (found := await check()):
             await self.pause(began_s, what, about, wait_s)
@@ -58,7 +60,9 @@ class Waiting:
         await self._clock.sleep(next_s)
 
     async def why(self, kind: str, key: Key) -> str:
-        """As `mooring why` says it. kind: pod, pvc, pv, node, volumeattachment or volumesnapshot. Raises ApiError, NotThere."""
+        """As `mooring why` says it. kind: pod, pvc, pv, node, volumeattachment or volumesnapshot. Raises ApiError,
+        NotThere.
+        """
         now_s = self._clock.wall_s()
         return as_text(await explained(Reading(as_served(self._cluster), now_s), kind, key), now_s)
 

@@ -1,10 +1,10 @@
 """The simulation of the reference driver: the real one over a real folder, on a kernel that is played, in virtual time.
 
-Users take volumes through their lives, several at once: made, attached, staged and published on one node or two, written, copied twice at
-the same time, restored, and deleted again. The driver is killed before any change of the disk, of mounts and of devices, and starts anew on
-what is left; disks fill up, and writes of the driver's state fail; devices can't be read; others mount in a volume's folder, and damage
-what is on a device. Beside them somebody takes a group and deletes it while a volume is restored from it, pods bring volumes, and one only
-looks.
+Users take volumes through their lives, several at once: made, attached, staged and published on one node or two,
+written, copied twice at the same time, restored, and deleted again. The driver is killed before any change of the disk,
+of mounts and of devices, and starts anew on what is left; disks fill up, and writes of the driver's state fail; devices
+can't be read; others mount in a volume's folder, and damage what is on a device. Beside them somebody takes a group and
+deletes it while a volume is restored from it, pods bring volumes, and one only looks.
 
 | file         | meaning                                                                                             |
 |--------------|-----------------------------------------------------------------------------------------------------|

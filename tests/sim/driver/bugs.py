@@ -1,4 +1,6 @@
-"""Defects of the reference driver that were mended, planted again: the simulation must find each by a law that tells of it."""
+"""Defects of the reference driver that were mended, planted again: the simulation must find each by a law that tells of
+it.
+"""
 
 from __future__ import annotations
 
@@ -190,7 +192,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "no-room-kept": Bug(_no_room_is_kept, {"refused"}, first_seed=2),
     "first-steps-are-all": Bug(_first_steps_are_all, {"readonly-written"}, first_seed=17),
     "devices-have-one-path": Bug(_devices_have_one_path, {"refused"}, first_seed=1),
-    "ends-undone": Bug(_ends_are_undone, {"refused"}, first_seed=242),
     "state-unsynced": Bug(_state_is_not_synced, {"unsynced"}),
     "uses-unkept": Bug(_uses_are_not_kept, {"unrecorded"}),
     "ready-at-once": Bug(_ready_at_once, {"early-ready"}, first_seed=3),

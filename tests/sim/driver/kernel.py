@@ -1,4 +1,6 @@
-"""Mounts, loop devices and file systems of one machine, and the tools that change them. All nodes of the driver are on it."""
+"""Mounts, loop devices and file systems of one machine, and the tools that change them. All nodes of the driver are on
+it.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ _ROOT: Final = Mount(1, 0, "8:1", "/", "/", "rw", (), "ext4", "/dev/sda1", "rw")
 
 
 class Kernel:
-    """mounts: the last one covers. foreign: points at which others have mounted something. frozen: names of loop devices. unread: files
-    that can't be read. step: called before each change; raises where the driver dies.
+    """mounts: the last one covers. foreign: points at which others have mounted something. frozen: names of loop
+    devices. unread: files that can't be read. step: called before each change; raises where the driver dies.
     outside: what is done in it is the kernel's own.
     """
 
@@ -76,7 +78,7 @@ class Kernel:
 
     # -- tools
 
-    def run(self, *command: str, allowed: object = (0,), timeout_s: float = 0.0) -> str:
+    def run(self, *command: str, **_options: object) -> str:
         """Raises ToolFailed."""
         tool, args = command[0], list(command[1:])
         if tool.startswith("mkfs."):
@@ -98,11 +100,8 @@ class Kernel:
             return
         source = args[-2]
         self._step(f"mount {target}")
-        if "bind" in options:
+        if "--bind" in args:
             self.mounts.append(self._bound(source, target))
-            if kept := [option for option in options if option not in ("bind", "rw")]:
-                self._step(f"options of {target}")
-                self._set_options(target, kept)
         else:
             name = source.removeprefix("/dev/")
             mode = "ro" if "ro" in options else "rw"

@@ -15,7 +15,9 @@ _INLINE = "csi.storage.k8s.io/ephemeral"
 
 
 class GroupUser(User):
-    """A group of two volumes is deleted, perhaps while one is restored from it: that has all of its source, or never begins."""
+    """A group of two volumes is deleted, perhaps while one is restored from it: that has all of its source, or never
+    begins.
+    """
 
     def __init__(self, world: World, number: int) -> None:
         super().__init__(world, number, prefix="group", randomness=Random(world.plan.seed * 16 + 5))

@@ -16,9 +16,9 @@ _ODD_SEED: Final = 1 << 40
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Odd:
-    """groups: somebody takes a group of two volumes, and deletes it while one is restored from it. inline: pods bring volumes. looks:
-    snapshots are listed all the time. gid: volumes are given to a group. exact: of a wish for a volume of one size and no other. broken:
-    that a write of the state fails, for no lack of room.
+    """groups: somebody takes a group of two volumes, and deletes it while one is restored from it. inline: pods bring
+    volumes. looks: snapshots are listed all the time. gid: volumes are given to a group. exact: of a wish for a volume
+    of one size and no other. broken: that a write of the state fails, for no lack of room.
     """
 
     groups: bool = False
@@ -31,10 +31,10 @@ class Odd:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """images: file systems in place of folders. nodes: how many of one machine. users: how many at once. crash: probability at each change.
-    full: of a wish, that the disk is full while it ends. unread: that a device can't be read when it is staged first. damaged: that
-    somebody damages what is on a device. meddled: that somebody mounts in a volume's folder. readonly, unknown: of a wish for a volume
-    that is only read, and with an unknown parameter.
+    """images: file systems in place of folders. nodes: how many of one machine. users: how many at once. crash:
+    probability at each change. full: of a wish, that the disk is full while it ends. unread: that a device can't be
+    read when it is staged first. damaged: that somebody damages what is on a device. meddled: that somebody mounts in a
+    volume's folder. readonly, unknown: of a wish for a volume that is only read, and with an unknown parameter.
     """
 
     seed: int

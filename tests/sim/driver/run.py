@@ -1,37 +1,20 @@
-"""One life of the reference driver from its seed to its verdict."""
+"""The lives of the reference driver."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from mooring.base.randomness import Random
-from tests.sim.course import Course, Outcome, failures_of, lived
+from tests.sim.course import Course, Part
 from tests.sim.driver.bugs import BUGS
 from tests.sim.driver.odd_users import GroupUser, InlineUser, Onlooker
 from tests.sim.driver.plan import Plan, plan_of
 from tests.sim.driver.threads import ThreadLoop
 from tests.sim.driver.users import User
 from tests.sim.driver.world import World
-from tests.sim.planting import planted_of
-from tests.sim.shrinking import cut
 
 PAUSE_S_MAX = 0.1
-
-
-def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -> Outcome:
-    """Lives the life of a seed. bug: one of `bugs.BUGS`, planted for this life. cuts: as in `shrinking.py`."""
-    plan = cut(plan_of(seed), cuts)
-    life = _Life(plan)
-    try:
-        with planted_of(BUGS, bug):
-            return lived(life, seed, bug, "driver", cuts, make_loop=_loop)
-    finally:
-        if life.world is not None:
-            life.world.close()
-
-
-def failures(seeds: range, bug: str | None) -> list[tuple[str, str, int]]:
-    return failures_of(run_seed(seed, bug=bug) for seed in seeds)
 
 
 def _loop(seed: int) -> ThreadLoop:
@@ -40,7 +23,7 @@ def _loop(seed: int) -> ThreadLoop:
     return loop
 
 
-class _Life(Course[World]):  # type: ignore[type-var]
+class DriverLife(Course[World]):  # type: ignore[type-var]
     def __init__(self, plan: Plan) -> None:
         super().__init__(lambda group: World(plan, group))
         self._plan = plan
@@ -75,3 +58,6 @@ class _Life(Course[World]):  # type: ignore[type-var]
         left += [str(path) for path in sorted((world.root / "nodes").iterdir()) if not path.name.startswith("staging-")]
         if left:
             world.fail("left", f"all was deleted, and there is {[world.short(one) for one in left]}")
+
+
+PART: Final = Part("driver", plan_of, DriverLife, BUGS, loop_of=lambda plan: _loop)

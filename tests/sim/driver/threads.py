@@ -1,4 +1,6 @@
-"""The driver's threads, one at a time: each runs until it stops for a while, or ends, and the loop goes on only then."""
+"""The driver's threads, one at a time: each runs until it stops for a while, or ends, and the loop goes on only
+then.
+"""
 
 from __future__ import annotations
 

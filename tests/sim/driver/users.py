@@ -16,9 +16,10 @@ from mooring.wire.grpc.codes import Code
 from tests.sim.driver.kernel import MADE, MADE_AT
 from tests.sim.driver.plan import KINDS
 from tests.sim.driver.world import World
+from tests.support.groups import a_group
 
 SIZE: Final = 2 << 20
-GID: Final = 4321
+GID: Final = a_group()
 TRIES_MAX: Final = 60
 LATER: Final = (Code.UNAVAILABLE, Code.ABORTED, Code.INTERNAL, Code.RESOURCE_EXHAUSTED, Code.FAILED_PRECONDITION)
 _Mode = csi.VolumeCapability.AccessMode
@@ -185,7 +186,9 @@ class User:
             self._write(volume)
 
     async def _staged_first(self, volume: str) -> None:
-        """The first time, its device may be unreadable, or what is on it damaged: then nothing is formatted, and it is staged later."""
+        """The first time, its device may be unreadable, or what is on it damaged: then nothing is formatted, and it is
+        staged later.
+        """
         plan, file, node = self._world.plan, str(self._world.data(volume)), self._world.nodes[0]
         before = self._kernel.written(file) if self._is_image else (0, 0)
         is_damaged, is_unread = (
@@ -221,7 +224,7 @@ class User:
         node, path = self._world.nodes[0], self._world.root / "nodes" / f"{self._name}-dev"
         device = self._kernel.device_over(str(self._world.data(volume)))
         path.touch()
-        self._kernel.run("mount", "-o", "bind", f"/dev/{device}", str(path))
+        self._kernel.run("mount", "--bind", f"/dev/{device}", str(path))
         request = csi.NodeGetVolumeStatsRequest(volume_id=volume, volume_path=str(path))
         await self._ask(f"measure {volume}", lambda driver: driver.node(node).node_get_volume_stats(request))
         self._kernel.run("umount", str(path))

@@ -1,18 +1,14 @@
-"""Acts of users and administrators: each is a method, drawn by its weight. They see the truth, and nothing fails them."""
+"""Acts of users and administrators: each is a method, drawn by its weight. They see the truth, and nothing fails
+them.
+"""
 
 from __future__ import annotations
 
-import base64
-import contextlib
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
-
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
-from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import ApiError
+from tests.sim.acting import Requesting, secret_data
 from tests.sim.growth.backend import WHOLE
 from tests.sim.growth.kubelet import Kubelet
 from tests.sim.growth.laws import Json, bytes_of, handle_of
@@ -26,7 +22,6 @@ from tests.sim.growth.plan import (
     INFEASIBLE_CLASS,
     MISSING_CLASS,
     NAMESPACE,
-    OTHER_CLASS,
     SECRET,
     SIZE_MAX,
 )
@@ -35,11 +30,10 @@ from tests.sim.growth.world import GrowthWorld
 from tests.sim.keeper import Keeper
 from tests.support.builders import CONTAINER
 
-T = TypeVar("T")
 NAME_MAX = 253
 
 
-class Acts:
+class Acts(Requesting):
     def __init__(self, world: GrowthWorld, resizer: Keeper) -> None:
         self._world, self._resizer = world, resizer
         self._randomness, self._truth, self._cluster, self._backend = (
@@ -65,9 +59,7 @@ class Acts:
         await self.make_claim()
 
     async def disturb(self) -> None:
-        """One act."""
-        act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._world.plan.acts))
-        await act()
+        await super().disturb()
         await self._odd.disturb()
         await self._setting_back.disturb()
 
@@ -85,7 +77,7 @@ class Acts:
             await self.restore_class()
         for claim in list(self._claims.values()):
             await self._leave(claim)
-            if claim["spec"].get("volumeAttributesClassName") in (INFEASIBLE_CLASS, MISSING_CLASS, OTHER_CLASS):
+            if claim["spec"].get("volumeAttributesClassName") in (INFEASIBLE_CLASS, MISSING_CLASS):
                 await self._choose_class(claim, self._one_of(CLASSES))
             limit = self._backend.limits.get(handle_of(claim), SIZE_MAX * GIB)
             if _wish(claim) > WHOLE:
@@ -257,7 +249,7 @@ class Acts:
         await self._do("delete Secret", self._cluster.delete(SECRETS, SECRET, NAMESPACE))
 
     async def restore_secret(self) -> None:
-        data = {"token": base64.b64encode(self._token.encode()).decode()}
+        data = secret_data(self._token)
         if self._truth.version(SECRETS, SECRET, NAMESPACE):
             await self._merge(SECRETS, SECRET, {"data": data}, NAMESPACE)
         else:
@@ -279,24 +271,6 @@ class Acts:
     def _some(self) -> Json | None:
         """Some claim, if there is any."""
         return self._claims[self._one_of(sorted(self._claims))] if self._claims else None
-
-    async def _merge(self, kind: Kind[Any], name: str, body: Json, namespace: str = "", subresource: str = "") -> None:
-        patch = Patch(PatchType.MERGE, body)
-        await self._do(
-            f"patch {kind.name} {name} {body}",
-            self._cluster.patch(kind.whole(), name, patch, namespace, subresource=subresource),
-        )
-
-    async def _do(self, what: str, request: Awaitable[Any]) -> None:
-        with contextlib.suppress(ApiError):
-            await request
-            self._tell(what)
-
-    def _tell(self, what: str) -> None:
-        self._world.story.tell("actor", what)
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]
 
 
 def _pod_of(claim: Json) -> str:

@@ -1,4 +1,6 @@
-"""The storage behind the driver: the sizes and the classes of its volumes. Calls, locks and fates are those of the attacher's backend."""
+"""The storage behind the driver: the sizes and the classes of its volumes. Calls, locks and fates are those of the
+attacher's backend.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,12 @@ from mooring.csi.capabilities import DriverInfo
 from mooring.csi.errors import NON_FINAL, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
-from tests.sim.backend import Backend, Fate, Operation
-from tests.sim.growth.habits import EXPAND, MODIFY, Quirk
+from tests.sim.backend import Operation
+from tests.sim.growth.habits import EXPAND, MODIFY
 from tests.sim.growth.plan import DRIVER, INFEASIBLE_CLASS, Plan
 from tests.sim.mortal import Mortal
+from tests.sim.quirks import QuirkyBackend
 
-NEVER_S: Final = 1e6
-"""A call that takes so long is not answered."""
 STRANGER: Final = "of another tenant"
 WHOLE: Final = 1 << 50
 """No storage has more, before somebody adds disks."""
@@ -32,7 +33,7 @@ def info_of(plan: Plan) -> DriverInfo:
     )
 
 
-class GrowthBackend(Backend):
+class GrowthBackend(QuirkyBackend):
     """By volume handle. sizes: in bytes. systems: of the file systems on them. classes: the parameters that they have.
 
     limits: the most that the storage gives. in_use: a pod uses it. node_parts: of those that a node has a part of.
@@ -49,9 +50,7 @@ class GrowthBackend(Backend):
         self.limits: dict[str, int] = {}
         self.in_use: set[str] = set()
         self.node_parts: set[str] = set()
-        self.stubborn, self._whole = True, WHOLE
-        self._asked = ("", "")
-        self._struck: set[tuple[Quirk, str]] = set()
+        self._whole = WHOLE
 
     def make(self, handle: str, size: int, *, on_node: bool) -> None:
         self.sizes[handle] = self.systems[handle] = size
@@ -110,34 +109,17 @@ class GrowthBackend(Backend):
 
     # -- fates
 
-    def _refuse_at_once(self, handle: str, secrets: dict[str, str]) -> None:
+    def _refuse_at_once(self, verb: str, handle: str, node_id: str, secrets: dict[str, str]) -> None:
         try:
-            super()._refuse_at_once(handle, secrets)
+            super()._refuse_at_once(verb, handle, node_id, secrets)
         except DriverError as error:
             if error.code == Code.UNAUTHENTICATED and self._plan.habits.tenants:  # type: ignore[attr-defined]
                 raise DriverError(Code.NOT_FOUND, f"this tenant has no volume {handle}") from None
             raise
 
-    def _fate(self) -> Fate:
-        fate, (verb, handle) = super()._fate(), self._asked
-        for quirk in self._plan.habits.quirks if self.stubborn else ():  # type: ignore[attr-defined]
-            if quirk.verb != verb or (quirk.once and ((quirk, handle) in self._struck or not self.faulty)):
-                continue
-            self._struck.add((quirk, handle))
-            if quirk.code is not None:
-                return Fate(fate.before_s, fate.after_s, takes_effect=quirk.after, error=quirk.code)
-            return Fate(fate.before_s, NEVER_S) if quirk.after else Fate(NEVER_S, takes_effect=False)
-        return fate
-
     def relent(self) -> None:
-        """Nothing stands in the way any more, and calls that would never be answered are."""
-        self.stubborn, self._whole = False, 2 * WHOLE
-        for handle, operation in list(self.locks.items()):
-            if max(operation.fate.before_s, operation.fate.after_s) >= NEVER_S:
-                assert operation.task is not None
-                operation.task.cancel()
-                self._answer(operation, DriverError(Code.UNAVAILABLE, "the driver was started again"))
-                del self.locks[handle]
+        self._whole = 2 * WHOLE
+        super().relent()
 
 
 class Endpoint:

@@ -1,13 +1,14 @@
-"""What a seed chooses of the world's worse habits, in lives of growing claims: by a stream of its own; each is absent from most lives.
+"""What a seed chooses of the world's worse habits, in lives of growing claims: by a stream of its own; each is absent
+from most lives.
 
-| habit      | meaning                                                                                                          |
-|------------|------------------------------------------------------------------------------------------------------------------|
-| quirks     | calls of one kind always fail, or once for each volume, with one code, before or after the effect; or never end    |
-| tenants    | who asks with a wrong Secret is another tenant, who has no such volume                                            |
-| obstacle_s | how long what stands in the way for good is there after all other faults have ended: nobody who waits may be silent |
-| dies       | a process dies as the faults end, and the next one finds what stood in the way                                    |
-| long_names | objects with names of 253 characters                                                                             |
-| acts       | what users and administrators do beside the acts of the plan, and how often                                       |
+| habit      | meaning |
+| --- | --- |
+| quirks     | calls of one kind always fail, or once for each volume, with one code, or never end |
+| tenants    | who asks with a wrong Secret is another tenant, who has no such volume |
+| obstacle_s | how long lasting obstacles outlive all other faults: nobody who waits may be silent |
+| dies       | a process dies as the faults end, and the next one finds what stood in the way |
+| long_names | objects with names of 253 characters |
+| acts       | what users and administrators do beside the acts of the plan, and how often |
 """
 
 from __future__ import annotations
@@ -16,13 +17,10 @@ import dataclasses
 from typing import Final
 
 from mooring.base.randomness import Random
-from mooring.wire.grpc.codes import Code
-from tests.sim.plan import perhaps
+from tests.sim.plan import perhaps, weighted
+from tests.sim.quirks import SLOW_S, Quirk, quirks_of
 
 EXPAND, MODIFY = "expand", "modify"
-SLOW_S: Final = 4.0
-"""Of the longest back-off: where it is shorter, an hour has too many tries."""
-CODES: Final = tuple(code for code in Code if code is not Code.OK)
 ODD_ACTS: Final = {
     "take_over_class": 3,
     "choose_other_class": 3,
@@ -31,19 +29,6 @@ ODD_ACTS: Final = {
     "swap_secret": 2,
     "note_secret": 2,
 }
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Quirk:
-    """verb: of the calls that fail. code: with which they do; None for never an answer. after: the effect comes first.
-
-    once: for each volume.
-    """
-
-    verb: str
-    code: Code | None
-    after: bool
-    once: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,7 +47,7 @@ class Habits:
 def habits_of(seed: int, *, modifies: bool, retry_max_s: float) -> Habits:
     """The habits of a seed's world."""
     randomness = Random(seed * 1_000_003 + 17)
-    quirks = _quirks(randomness, modifies=modifies)
+    quirks = quirks_of(randomness, 0.25, (EXPAND, MODIFY) if modifies else (EXPAND,))
     lasting = any(not quirk.once for quirk in quirks)
     stands = randomness.happens(0.7 if lasting else 0.1)
     return Habits(
@@ -72,22 +57,5 @@ def habits_of(seed: int, *, modifies: bool, retry_max_s: float) -> Habits:
         dies=randomness.happens(0.3),
         long_names=randomness.happens(0.1),
         act_share=perhaps(randomness, 0.6, 0.1, 0.5),
-        acts=_acts(randomness),
+        acts=weighted(randomness, ODD_ACTS, ()) or ("wish_oddly",) * ODD_ACTS["wish_oddly"],
     )
-
-
-def _quirks(randomness: Random, *, modifies: bool) -> tuple[Quirk, ...]:
-    if not randomness.happens(0.25):
-        return ()
-    verbs = (EXPAND, MODIFY) if modifies else (EXPAND,)
-    return tuple(_quirk(randomness, verbs[randomness.below(len(verbs))]) for _ in range(1 + randomness.below(2)))
-
-
-def _quirk(randomness: Random, verb: str) -> Quirk:
-    code = None if randomness.happens(0.1) else CODES[randomness.below(len(CODES))]
-    return Quirk(verb, code, after=randomness.happens(0.5), once=randomness.happens(0.6))
-
-
-def _acts(randomness: Random) -> tuple[str, ...]:
-    chosen = [act for act in ODD_ACTS if randomness.happens(0.5)] or ["wish_oddly"]
-    return tuple(act for act in chosen for _ in range(ODD_ACTS[act]))

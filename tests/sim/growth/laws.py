@@ -1,22 +1,21 @@
 """What must hold at every step of a life of growing claims, judged on the truth.
 
-| law             | broken when                                                                                              |
-|-----------------|----------------------------------------------------------------------------------------------------------|
-| alloc-unwritten | the driver is asked for a size that the claim does not show as allocated: its quota does not know of it   |
-| quota-wrong     | a volume has grown beyond its claim's request and what that shows as allocated, and the driver has        |
-|                 | refused nothing since                                                                                    |
-| overtaken       | the driver is asked for a size, or a class, while it may be at work on another one (that the volume has not)|
-| class-unwritten | the driver is asked for a class that the claim does not show as its target                                |
-| class-foreign   | the driver is asked for what the class of another driver says                                            |
-| held-up         | without any fault, a claim's wish is not asked for at once when the driver has refused what was begun before |
-| pv-shrank       | a PersistentVolume gets smaller, other than after a node's failure where nodes do all                     |
-| claim-shrank    | the size that a claim shows gets smaller                                                                  |
-| pv-lies         | a PersistentVolume shows more than the driver has                                                         |
-| claim-lies      | the resizer lets a claim show a size that its volume has not, or a class that it has not                   |
-| node-overridden | the resizer takes a volume from its node, which may be at work on it                                      |
-| foreign-touched | the resizer changes a wish, or a condition or annotation of others                                        |
-| overlap         | two calls are in flight for one volume                                                                   |
-| hot-loop        | one thing is done too often                                                                              |
+| law             | broken when |
+| --- | --- |
+| alloc-unwritten | the driver is asked for a size that the claim does not show as allocated |
+| quota-wrong     | a volume has grown beyond its claim's request and what that shows as allocated, and the driver has |
+|                 | refused nothing since |
+| overtaken       | the driver is asked for a size, or a class, while it may be at work on another one |
+| class-unwritten | the driver is asked for a class that the claim does not show as its target |
+| held-up         | a wish is not asked for at once, without a fault, when what was begun is refused |
+| pv-shrank       | a PersistentVolume gets smaller, other than after a node's failure where nodes do all |
+| claim-shrank    | the size that a claim shows gets smaller |
+| pv-lies         | a PersistentVolume shows more than the driver has |
+| claim-lies      | the resizer lets a claim show a size that its volume has not, or a class that it has not |
+| node-overridden | the resizer takes a volume from its node, which may be at work on it |
+| foreign-touched | the resizer changes a wish, or a condition or annotation of others |
+| overlap         | two calls are in flight for one volume |
+| hot-loop        | one thing is done too often |
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from mooring.base.clock import Instant
 from mooring.sidecars.resizer import names
 from tests.sim.growth.backend import GrowthBackend
 from tests.sim.growth.habits import EXPAND, MODIFY
-from tests.sim.growth.plan import CLAIMS_MAX, FOREIGN_LEVEL, Plan
+from tests.sim.growth.plan import CLAIMS_MAX, Plan
 from tests.sim.laws import PER_SECOND_MAX, WRITING
 from tests.sim.tears import GRACE_S
 
@@ -124,8 +123,6 @@ class Laws:
 
     def call_begins(self, process: int, verb: str, handle: str, wanted: str) -> None:
         self.counts["calls"] += 1
-        if wanted.startswith(FOREIGN_LEVEL):
-            self._fail("class-foreign", f"{handle} is to become {wanted}: that class is another driver's")
         self._check_held_up(verb, handle, wanted)
         if (process, handle) in self._in_flight:
             self._fail("overlap", f"two calls for {handle} are in flight")
@@ -152,7 +149,9 @@ class Laws:
         self._in_flight.discard((process, handle))
 
     def answered(self, verb: str, handle: str, *, refused: bool, in_use: bool = False) -> None:
-        """The driver is not at work any more. in_use: it may have refused because of a pod: the end of that is waited for."""
+        """The driver is not at work any more. in_use: it may have refused because of a pod: the end of that is waited
+        for.
+        """
         asked = self._open.pop((verb, handle), None)
         if refused and verb == EXPAND and asked is not None and not in_use:
             self._note_refusal(handle, asked)

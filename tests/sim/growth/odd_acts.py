@@ -1,21 +1,22 @@
-"""What users and administrators do that nobody expects of them: each act is a method, drawn by its weight, as those of `acts.py`."""
+"""What users and administrators do that nobody expects of them: each act is a method, drawn by its weight, as those of
+`acts.py`.
+"""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.randomness import Random
 from mooring.sidecars.resizer import names
+from tests.sim.acting import Acting, secret_data
 from tests.sim.growth.backend import STRANGER
 from tests.sim.growth.laws import Json, bytes_of
-from tests.sim.growth.plan import CLASSES, DRIVER, FOREIGN_LEVEL, GIB, NAMESPACE, OTHER_CLASS, OTHER_DRIVER, SECRET
+from tests.sim.growth.plan import CLASSES, DRIVER, GIB, NAMESPACE, OTHER_CLASS, OTHER_DRIVER, SECRET
 from tests.sim.growth.world import GrowthWorld
 
-T = TypeVar("T")
 SIZES: Final = (
     *("1", "1500m", "1.5Gi", "2e9", "3221225473"),
     *(str(2**50), str(2**63 - 1), str(2**63), str(10**19), "8Ei", "9E", "100E"),
@@ -23,7 +24,7 @@ SIZES: Final = (
 """At the bounds of what can be written, counted, and had."""
 
 
-class OddActs:
+class OddActs(Acting):
     """merge, do: of the acts that everybody does."""
 
     def __init__(
@@ -39,8 +40,7 @@ class OddActs:
     async def disturb(self) -> None:
         """One act, now and then."""
         if self._randomness.happens(self._habits.act_share):
-            act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._habits.acts))
-            await act()
+            await self._one_act(self._habits.acts)
 
     # -- classes
 
@@ -55,7 +55,7 @@ class OddActs:
         body = {
             "metadata": {"name": name},
             "driverName": OTHER_DRIVER,
-            "parameters": {"level": f"{FOREIGN_LEVEL}{name}"},
+            "parameters": {"level": name},
         }
         await self._do(
             f"create foreign VolumeAttributesClass {name}",
@@ -69,7 +69,9 @@ class OddActs:
     # -- volumes and sizes
 
     async def remake_volume(self) -> None:
-        """The PersistentVolume comes again under its name, with what a backup says of it; the volume on the storage is the same one."""
+        """The PersistentVolume comes again under its name, with what a backup says of it; the volume on the storage is
+        the same one.
+        """
         claim = self._some()
         pv = self._world.laws.volumes.get(claim["spec"]["volumeName"]) if claim else None
         if pv is None or not claim:
@@ -91,7 +93,7 @@ class OddActs:
 
     async def swap_secret(self) -> None:
         """It becomes another tenant's."""
-        data = {"token": base64.b64encode(STRANGER.encode()).decode()}
+        data = secret_data(STRANGER)
         await self._merge(SECRETS, SECRET, {"data": data}, NAMESPACE)
 
     async def note_secret(self) -> None:
@@ -125,6 +127,3 @@ class OddActs:
 
     async def _merge_claim(self, claim: Json, body: Any) -> None:
         await self._merge(PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], body, NAMESPACE)
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]

@@ -7,8 +7,17 @@ from typing import Final
 
 from mooring.base.randomness import Random
 from tests.sim.growth.habits import Habits, habits_of
-from tests.sim.habits import ServerHabits, Stops, server_habits, stops
-from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
+from tests.sim.habits import server_habits, stops
+from tests.sim.plan import (
+    AnyPlan,
+    VolumePlan,
+    api_faults,
+    deaths,
+    driver_faults,
+    memory,
+    perhaps,
+    weighted,
+)
 
 DRIVER: Final = "csi.example.com"
 NAMESPACE: Final = "default"
@@ -26,8 +35,6 @@ INFEASIBLE_CLASS: Final = "platinum"
 MISSING_CLASS: Final = "diamond"
 OTHER_CLASS: Final = "of-another-driver"
 OTHER_DRIVER: Final = "other.example.com"
-FOREIGN_LEVEL: Final = "foreign-"
-"""How the parameters of other drivers' classes begin."""
 
 ACTS: Final = {
     "make_claim": 6,
@@ -52,18 +59,17 @@ ACTS: Final = {
 _ALWAYS: Final = ("make_claim", "grow", "shrink", "restore_class", "restore_secret", "unlimit", "leave")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
-    """One life. Fields as in the attacher's plan where they have the same names.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(AnyPlan):
+    """One life.
 
-    on_node: the driver grows volumes on their nodes alone. node_share: of the volumes that their nodes have a part of, else.
-    offline: the driver refuses to grow a volume that a pod uses. modifies: it has classes of attributes. lies: probability of an answer
-    that tells of a smaller size than the volume has. kubelet_fails: probability that a node's part fails for good.
-    granularity: the driver rounds sizes up to a multiple of this. habits: what is worse than that.
+    on_node: the driver grows volumes on their nodes alone. node_share: of the volumes that their nodes have a part of,
+    else. offline: the driver refuses to grow a volume that a pod uses. modifies: it has classes of attributes. lies:
+    probability of an answer that tells of a smaller size than the volume has. kubelet_fails: probability that a node's
+    part fails for good. granularity: the driver rounds sizes up to a multiple of this. habits: what is worse than that.
     server, stops: of the API server, and of processes that stand still.
     """
 
-    seed: int
     on_node: bool
     node_share: float
     offline: bool
@@ -72,26 +78,13 @@ class Plan:
     annotates: bool
     in_use_errors: bool
     granularity: int
-    chaos_s: float
-    pause_s: float
-    timeout_s: float
     workers: int
     retry_start_s: float
     retry_max_s: float
     resync_s: float
-    history_max: int
-    list_limit: int
-    crash: float
-    crashes_max: int
-    restart_s: float
     lies: float
     kubelet_fails: float
-    api: ApiFaults
-    driver: DriverFaults
-    acts: tuple[str, ...]
     habits: Habits
-    server: ServerHabits
-    stops: Stops
     volumes: tuple[VolumePlan, ...] = ()
 
 
@@ -117,22 +110,14 @@ def plan_of(seed: int) -> Plan:
         retry_start_s=retry_start_s,
         retry_max_s=(retry_max_s := retry_start_s * 2 ** randomness.below(5)),
         resync_s=randomness.uniform(5.0, 30.0) if randomness.happens(0.3) else 0.0,
-        history_max=8 + randomness.below(32) if randomness.happens(0.3) else 10_000,
-        list_limit=1 + randomness.below(3) if randomness.happens(0.3) else 0,
-        crash=perhaps(randomness, 0.6, 0.005, 0.1),
-        crashes_max=1 + randomness.below(6),
-        restart_s=randomness.uniform(0.0, 2.0),
+        **memory(randomness, 0.3),
+        **deaths(randomness, 0.005, 0.1, 6, 2.0),
         lies=perhaps(randomness, 0.2, 0.05, 0.3),
         kubelet_fails=perhaps(randomness, 0.3, 0.1, 0.5),
         api=api_faults(randomness),
         driver=driver_faults(randomness, timeout_s),
-        acts=_acts(randomness),
+        acts=weighted(randomness, ACTS, _ALWAYS),
         habits=habits_of(seed, modifies=modifies, retry_max_s=retry_max_s),
         server=server_habits(seed),
         stops=dataclasses.replace(stops(seed), replicas=1),
     )
-
-
-def _acts(randomness: Random) -> tuple[str, ...]:
-    chosen = [act for act in ACTS if act in _ALWAYS or randomness.happens(0.5)]
-    return tuple(act for act in chosen for _ in range(ACTS[act]))

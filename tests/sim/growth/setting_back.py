@@ -1,9 +1,11 @@
-"""An API server that is set back to a backup, in lives of growing claims; and what its administrator does then, as objects can't say it.
+"""An API server that is set back to a backup, in lives of growing claims; and what its administrator does then, as
+objects can't say it.
 
-Claims that came after the backup are gone, and their volumes are removed by hand; claims that went since are back, and are deleted, for
-their volumes are gone. What a volume has grown since, or which class it became, no object says any more: a resizer has nothing to do, as
-the claim has all that it asks for. So its user asks for what the storage has. Where the resizer heard of the claim as it was before it
-heard of its volume, the claim shows what the storage has and the volume does not: that is put right by hand.
+Claims that came after the backup are gone, and their volumes are removed by hand; claims that went since are back, and
+are deleted, for their volumes are gone. What a volume has grown since, or which class it became, no object says any
+more: a resizer has nothing to do, as the claim has all that it asks for. So its user asks for what the storage has.
+Where the resizer heard of the claim as it was before it heard of its volume, the claim shows what the storage has and
+the volume does not: that is put right by hand.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ SHARE: Final = 0.15
 
 
 class SettingBack:
-    """merge, do: as everybody does it. pod_of: the name of the pod that uses a claim. restore_secret: gives it what the storage wants."""
+    """merge, do: as everybody does it. pod_of: the name of the pod that uses a claim. restore_secret: gives it what the
+    storage wants.
+    """
 
     def __init__(
         self,

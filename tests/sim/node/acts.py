@@ -1,11 +1,12 @@
-"""What users, administrators and accidents do: each act is a method, drawn by its weight in the plan. They see the truth."""
+"""What users, administrators and accidents do: each act is a method, drawn by its weight in the plan. They see the
+truth.
+"""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.pods import PODS
@@ -14,6 +15,7 @@ from mooring.base.randomness import Random
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from mooring.node.csinode.allocatable import PERIOD_S_MIN
+from tests.sim.acting import Acting, secret_data
 from tests.sim.keeper import Keeper
 from tests.sim.node.calls import AUDIENCE
 from tests.sim.node.groups import Wishes
@@ -22,7 +24,6 @@ from tests.sim.node.pod_words import FINISHED, Json, is_alive
 from tests.sim.node.world import NodeWorld
 from tests.support.builders import CONTAINER, a_claim, a_csi_driver, a_pod, a_pv, a_secret
 
-T = TypeVar("T")
 AWAY_S_MAX: Final = 5.0
 
 _SECONDS_SEED: Final = 1 << 41
@@ -30,8 +31,10 @@ SECOND_INLINE: Final = 0.2
 """Of a life, that a pod with an inline volume has two."""
 
 
-class Acts:
-    """agents: the keepers, by node. remade: claims that were made anew, by their name. wishes: what users of pods say of groups."""
+class Acts(Acting):
+    """agents: the keepers, by node. remade: claims that were made anew, by their name. wishes: what users of pods say
+    of groups.
+    """
 
     def __init__(self, world: NodeWorld, agents: dict[str, Keeper]) -> None:
         self._world, self._agents, self._site = world, agents, world.backend
@@ -101,11 +104,6 @@ class Acts:
             self._unbound.append(volume)
         else:
             await self._bind(volume)
-
-    async def disturb(self) -> None:
-        """One act."""
-        act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._world.plan.acts))
-        await act()
 
     async def make_peace(self) -> None:
         """Everything is back that is needed, and no two pods want what only one can have."""
@@ -230,7 +228,7 @@ class Acts:
             await self._make_secret(name)
 
     async def _make_secret(self, name: str) -> None:
-        data = {"token": base64.b64encode(self._site.secrets[name].encode()).decode()}
+        data = secret_data(self._site.secrets[name])
         await self.do("create", SECRETS, a_secret(name, data))
 
     def _secret(self) -> str:
@@ -294,12 +292,6 @@ class Acts:
         with contextlib.suppress(ApiError):
             patch, namespace = Patch(PatchType.MERGE, body), NAMESPACE if kind.namespaced else ""
             await self._cluster.patch(kind.whole(), name, patch, namespace, subresource=subresource)
-
-    def _tell(self, what: str) -> None:
-        self._world.story.tell("actor", what)
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]
 
 
 def claims_in(pod: Json) -> list[str]:

@@ -1,4 +1,6 @@
-"""Bugs to plant in the node agent, each of which the simulation must find: the agent's own parts, replaced by worse ones for a while."""
+"""Bugs to plant in the node agent, each of which the simulation must find: the agent's own parts, replaced by worse
+ones for a while.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from mooring.control.decision import Decision
 from mooring.node.drivers import Drivers
 from mooring.node.layout import inline_volume_id
 from mooring.node.volumes import controller
-from mooring.node.volumes.decide import Action, Do, Facts, Step, decide_volume, do_of
+from mooring.node.volumes.decide import Action, Do, Facts, decide_volume, do_of
 from mooring.node.volumes.state import desired
-from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState
+from mooring.node.volumes.state.actual import ActualState, Device, Stand, Step, VolumeState
 from mooring.node.volumes.state.desired import PodUse, Volume
 from mooring.node.volumes.state.folders import VolumeFiles
 from mooring.node.volumes.steps import tools
@@ -28,7 +30,7 @@ from tests.sim.node.grouped import GROUPED
 from tests.sim.node.mended import LEFT, MENDED
 from tests.sim.node.outgrown import OUTGROWN
 from tests.sim.node.pod_bugs import POD_BUGS
-from tests.sim.planting import Bug, both
+from tests.sim.planting import Bug, both, keys_are_not_held
 
 Planted = contextlib.AbstractContextManager[Any]
 
@@ -65,7 +67,7 @@ def _steps_are_not_in_use() -> Planted:
     """What a step is at work on is not reported when its last pod goes meanwhile."""
 
     def is_empty(self: VolumeState) -> bool:
-        return self.device is Stand.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
+        return self.device is Device.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
 
     return mock.patch.object(VolumeState, "is_empty", property(is_empty))
 
@@ -94,13 +96,15 @@ def _timeouts_are_final() -> Planted:
 
 
 def _devices_go_before_pods() -> Planted:
-    """A device that no pod wants is unstaged before it is taken from the last of them, and nobody looks where else it is mounted."""
+    """A device that no pod wants is unstaged before it is taken from the last of them, and nobody looks where else it
+    is mounted.
+    """
 
     def decided(state: VolumeState, facts: Facts) -> Decision[Action]:
         decision = decide_volume(state, facts)
         do = do_of(decision)
         is_going = do is not None and do.step is Step.UNPUBLISH and not facts.wanted
-        is_last = is_going and state.device is Stand.DONE and state.device_failure is None
+        is_last = is_going and state.device in (Device.STAGED, Device.READY) and state.device_failure is None
         return msgspec.structs.replace(decision, actions=(Do(Step.UNSTAGE),)) if is_last else decision
 
     looks = (
@@ -115,7 +119,7 @@ def _volumes_are_not_staged() -> Planted:
     """A volume is published where it may not be staged: after a restart, or a call that was not answered."""
 
     def decided(state: VolumeState, facts: Facts) -> Decision[Action]:
-        state.device = Stand.DONE if state.device is Stand.UNCERTAIN and facts.wanted else state.device
+        state.device = Device.STAGED if state.device is Device.UNCERTAIN and facts.wanted else state.device
         return decide_volume(state, facts)
 
     return mock.patch.object(controller, "decide_volume", decided)
@@ -128,7 +132,7 @@ def _drivers_come_unheard() -> Planted:
 
 def _no_back_off() -> Planted:
     """What failed is tried again at once."""
-    return mock.patch.object(tools, "BACK_OFF", BackOff(0.0001, 0.0001, jitter=0.0))
+    return both(mock.patch.object(tools, "BACK_OFF", BackOff(0.0001, 0.0001, jitter=0.0)), keys_are_not_held())
 
 
 def _inline_volumes_share_an_id() -> Planted:
@@ -145,7 +149,7 @@ def _secrets_are_told() -> Planted:
         try:
             await original(self, state, use)
         except StepFailed as error:
-            raise self._failed(error.step, f"{error}, sent with {dict(secrets)}", uncertain=error.uncertain) from None
+            raise self._failed(error.step, f"{error}, sent with {dict(secrets)}") from None
 
     return mock.patch.object(FileSystemSteps, "stage", staged)
 
@@ -161,13 +165,15 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}, first_seed=15),
     "pods-unawaited": Bug(_found_volumes_have_no_pods, {"unpublish-wanted"}, first_seed=11),
-    "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}, first_seed=459),
+    "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}, first_seed=850),
     "only-pods-reported": Bug(_only_pods_use_volumes, {"not-in-use", "detached-in-use"}),
     "attachments-unawaited": Bug(_attachments_are_not_awaited, {"not-attached", "context-wrong"}),
     "timeouts-final": Bug(_timeouts_are_final, {"pod-dropped", "unstage-published", *LEFT}, first_seed=17),
-    "devices-before-pods": Bug(_devices_go_before_pods, {"unstage-published"}),
+    "devices-before-pods": Bug(_devices_go_before_pods, {"unstage-published", "overlap"}),
     "staging-skipped": Bug(_volumes_are_not_staged, {"publish-unstaged", "unrecorded", "pod-stuck"}, first_seed=12),
-    "drivers-unheard": Bug(_drivers_come_unheard, {"pod-stuck", "pod-left", "running-without"}, first_seed=15),
+    "drivers-unheard": Bug(
+        _drivers_come_unheard, {"pod-stuck", "pod-left", "running-without", "in-use-left", *LEFT}, first_seed=15
+    ),
     "no-back-off": Bug(_no_back_off, {"hot-loop"}),
     "secrets-told": Bug(_secrets_are_told, {"secret-shown"}, first_seed=12),
 }

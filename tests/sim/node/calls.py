@@ -1,4 +1,6 @@
-"""What must hold when an agent calls a driver, and when the driver does its work: a part of `laws.py`, where the laws are listed."""
+"""What must hold when an agent calls a driver, and when the driver does its work: a part of `laws.py`, where the laws
+are listed.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,13 @@ TOKEN: Final = "token of "
 
 
 class CallLaws:
-    """pods: all that there are, by uid. removed_by_force: uids of pods that a user has removed without waiting for the node.
+    """pods: all that there are, by uid. removed_by_force: uids of pods that a user has removed without waiting for the
+    node.
 
-    torn: what was detached although a node had it in use, until that has let it go: (handle, node). counts: calls by verb. bare: nodes
-    whose Node somebody else has made anew, and whose agent has not said anything since. stats_at: when a driver was last asked how full a
-    volume is: by node and path. is_late: whether a write to an object of this name was given up, and may come.
+    torn: what was detached although a node had it in use, until that has let it go: (handle, node). counts: calls by
+    verb. bare: nodes whose Node somebody else has made anew, and whose agent has not said anything since. stats_at:
+    when a driver was last asked how full a volume is: by node and path. is_late: whether a write to an object of this
+    name was given up, and may come.
     """
 
     def __init__(

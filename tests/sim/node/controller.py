@@ -1,7 +1,9 @@
-"""The attach/detach controller and the attacher as one actor: it follows the pods, and node.status.volumesInUse is its lock.
+"""The attach/detach controller and the attacher as one actor: it follows the pods, and node.status.volumesInUse is its
+lock.
 
-A volume is detached when no pod on the node is left that names it and the node does not report it in use: it is taken off
-node.status.volumesAttached, then the report is read once more, then the attachment goes. An impatient controller does not read it.
+A volume is detached when no pod on the node is left that names it and the node does not report it in use: it is taken
+off node.status.volumesAttached, then the report is read once more, then the attachment goes. An impatient controller
+does not read it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What an agent hands to a thread, done at once in the loop's own thread, in virtual time: by the kernel that `kernel.py` plays."""
+"""What an agent hands to a thread, done at once in the loop's own thread, in virtual time: by the kernel that
+`kernel.py` plays.
+"""
 
 from __future__ import annotations
 

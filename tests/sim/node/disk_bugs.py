@@ -18,7 +18,7 @@ from mooring.node.volumes.state.actual import Stand, VolumeState
 from mooring.node.volumes.state.folders import VolumeFiles
 from mooring.node.volumes.steps.block import BlockFiles
 from mooring.node.volumes.steps.file_system import FileSystemSteps
-from mooring.node.volumes.steps.tools import Threads
+from mooring.node.volumes.steps.threads import Threads
 from tests.sim.node.mended import LEFT
 from tests.sim.planting import Bug
 
@@ -115,5 +115,5 @@ DISK_BUGS: Final[Mapping[str, Bug]] = {
     "nothing-found": Bug(_nothing_is_found, {"pod-dropped", "not-in-use", "detached-in-use", *LEFT}, first_seed=1),
     "files-cleared": Bug(_files_are_cleared, {"deleted-in-mount"}),
     "folders-tried-once": Bug(_folders_are_tried_once, {"folder-left"}, first_seed=30),
-    "late-work-unawaited": Bug(_late_work_is_not_awaited, {"record-dropped", "unrecorded", *LEFT}, first_seed=49),
+    "late-work-unawaited": Bug(_late_work_is_not_awaited, {"record-dropped", "unrecorded", *LEFT}, first_seed=200),
 }

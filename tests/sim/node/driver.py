@@ -1,6 +1,7 @@
 """The node service of one driver on one machine: its effects on mounts and folders, one call for a volume at a time.
 
-Calls, locks and most fates are those of the attacher's backend. Of an operation, node_id is the path that the call is about.
+Calls, locks and most fates are those of the attacher's backend. Of an operation, node_id is the path that the call is
+about.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ GIVING: Final = (STAGE, PUBLISH)
 
 
 class NodeService(Backend):
-    """restarts: how often it was restarted. back: set while it runs. other_id: what it says of itself for a while, None for the truth.
+    """restarts: how often it was restarted. back: set while it runs. other_id: what it says of itself for a while, None
+    for the truth.
 
-    forgotten: paths of which it knows nothing any more. held: volumes and paths of calls that hang. stages, stats: what it is able to.
+    forgotten: paths of which it knows nothing any more. held: volumes and paths of calls that hang. stages, stats: what
+    it is able to.
     """
 
     def __init__(
@@ -84,7 +87,8 @@ class NodeService(Backend):
     def knows(self, verb: str, handle: str, path: str) -> None:
         """Raises DriverError for what it is to take from where it does not know it to be.
 
-        What it is about to bring to a path it knows there again, also where it had forgotten the path: that volume is locked.
+        What it is about to bring to a path it knows there again, also where it had forgotten the path: that volume is
+        locked.
         """
         at_work = self.locks.get(handle)
         if verb in GIVING or (at_work is not None and at_work.verb in GIVING and at_work.node_id == path):
@@ -217,7 +221,8 @@ class NodeService(Backend):
         return volume is not None and volume.block
 
     async def _work(self, operation: Operation) -> None:
-        """As the backend's. A call that fails may have done a part of its work; one that did all of it mostly leaves that open.
+        """As the backend's. A call that fails may have done a part of its work; one that did all of it mostly leaves
+        that open.
 
         No driver says of a volume that it has here that it knows none: nobody could tell it from one that was deleted.
         """

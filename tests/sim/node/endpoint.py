@@ -1,4 +1,6 @@
-"""What one incarnation of an agent speaks with: a driver's node service, its plugin's registration, and the folder of sockets."""
+"""What one incarnation of an agent speaks with: a driver's node service, its plugin's registration, and the folder of
+sockets.
+"""
 
 from __future__ import annotations
 
@@ -144,6 +146,9 @@ class Connection(InProcessDriver):
 
     async def close(self) -> None:
         pass
+
+    async def close_after_calls(self) -> None:
+        await self.close()
 
 
 class Plugin:

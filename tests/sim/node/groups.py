@@ -1,12 +1,13 @@
 """The groups that pods want their files to belong to: what pods say, and what must come of it on each machine.
 
-| law            | broken when                                                                                              |
-|----------------|----------------------------------------------------------------------------------------------------------|
-| group-untold   | a driver that sets groups itself is not told the pod's, or another driver is told one                    |
-| group-astray   | the agent gives a group what nobody asked it for, or what is not the volume                              |
-| group-left-out | a pod is said to run, and what it is told to own belongs to another group                                |
+| law            | broken when                                                                           |
+| -------------- | ------------------------------------------------------------------------------------- |
+| group-untold   | a driver that sets groups itself is not told the pod's, or another driver is told one |
+| group-astray   | the agent gives a group what nobody asked it for, or what is not the volume           |
+| group-left-out | a pod is said to run, and what it is told to own belongs to another group             |
 
-When the agent sets a group is said by the kubelet's table: `is_set_by_agent`. A single file that can't be changed is passed over.
+When the agent sets a group is said by the kubelet's table: `is_set_by_agent`. A single file that can't be changed is
+passed over.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ GROUPS: Final = (3000, 4000)
 CHANGE_POLICIES: Final = (None, "Always", "OnRootMismatch")
 FS_TYPE: Final = "ext4"
 WITHOUT_TYPE: Final = ("", "ReadWriteOnceWithFSType")
-"""The policies under which what has no file system's type, or is for many nodes, is left alone; "" for a driver that names none."""
+"""The policies under which what has no file system's type, or is for many nodes, is left alone; "" for a driver that
+names none.
+"""
 _OPEN: Final = 0o660
 _OPEN_FOLDER: Final = stat.S_ISGID | 0o770
 Json = dict[str, Any]
@@ -115,12 +118,12 @@ class Groups:
         group = group_of(pod)
         for target in self._of_agent(machine, pod):
             for path in (target, str(Path(target, CONTENT))):
-                if path in machine.passed_over or not os.path.lexists(path):
+                if not os.path.lexists(path):
                     continue
-                if machine.groups.get(path) != group:
+                if machine.groups.get(path) != group and ("chgrp", path) not in machine.passed_over:
                     yield f"{machine.short(path)} is of the group {machine.groups.get(path)}, and not of {group}"
                 wanted, mode = _OPEN_FOLDER if path == target else _OPEN, os.lstat(path).st_mode
-                if mode & wanted != wanted:
+                if mode & wanted != wanted and ("chmod", path) not in machine.passed_over:
                     yield f"{machine.short(path)} has the mode {mode:o}, and {group} can't use it"
 
     def _of_agent(self, machine: Machine, pod: Json) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""What a seed chooses of the world's habits: drivers that differ as real ones do, machines that wear out, users who do what users do.
+"""What a seed chooses of the world's habits: drivers that differ as real ones do, machines that wear out, users who do
+what users do.
 
-Drawn from a randomness of its own, so that a habit more moves no other choice. Each habit is absent from many lives; those with a driver
-that hangs have no other fault, so that whoever is held up there is held up by it.
+Drawn from a randomness of its own, so that a habit more moves no other choice. Each habit is absent from many lives;
+those with a driver that hangs have no other fault, so that whoever is held up there is held up by it.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ _STUBBORN_VERBS: Final = ("stage", "unstage", "publish", "unpublish")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Habits:
-    """one_host: all nodes are on one machine, and see each other's mounts. often: how often an act is followed by a trouble. troubles: as
-    the acts of a plan. calm: nothing goes wrong but a driver that hangs, or the reads of one claim. long: the life lasts until waits of
-    minutes have ended. slow_claims: claims of an even number are read so slowly that it seems for ever. groups: pods want their files to
-    belong to a group. walk_s: how long it takes to give a volume one, at the most.
+    """one_host: all nodes are on one machine, and see each other's mounts. often: how often an act is followed by a
+    trouble. troubles: as the acts of a plan. calm: nothing goes wrong but a driver that hangs, or the reads of one
+    claim. long: the life lasts until waits of minutes have ended. slow_claims: claims of an even number are read so
+    slowly that it seems for ever. groups: pods want their files to belong to a group. walk_s: how long it takes to give
+    a volume one, at the most.
     """
 
     one_host: bool = False
@@ -105,7 +107,9 @@ def habits_of(seed: int, drivers_count: int) -> tuple[Habits, tuple[NodeHabits, 
 
 
 def _hanging(randomness: Random, drivers_count: int) -> tuple[Habits, tuple[NodeHabits, ...]]:
-    """The first driver hangs. One that is alone hangs for one pod, so that there is somebody to be held up; or claims are slow to read."""
+    """The first driver hangs. One that is alone hangs for one pod, so that there is somebody to be held up; or claims
+    are slow to read.
+    """
     if randomness.happens(0.2):
         return Habits(calm=True, long=True, slow_claims=True), (NodeHabits(stats=True),) * drivers_count
     at_first = drivers_count == 1 or randomness.happens(0.3)

@@ -1,7 +1,8 @@
-"""A machine's kernel, as far as an agent's work on its disk shows it: what a piece of work does, for as long as it is done.
+"""A machine's kernel, as far as an agent's work on its disk shows it: what a piece of work does, for as long as it is
+done.
 
-A mount point can't be removed, device files are devices, files belong to groups, and the tools for mounts and loop devices change the
-machine's own tables. Outside of such work the process' `os` is as it always was.
+A mount point can't be removed, device files are devices, files belong to groups, and the tools for mounts and loop
+devices change the machine's own tables. Outside of such work the process' `os` is as it always was.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from mooring.mounts import system
+from mooring.mounts import system, targets
 from mooring.mounts.system import ToolFailed
-from mooring.node.volumes.state import folders
 from tests.sim.mortal import Mortal
 from tests.sim.node.machine import Machine
 
@@ -28,7 +28,9 @@ class Killed(BaseException):
 
 
 class Kernel:
-    """Each change is a step, before which the agent may die, or which may fail. _has_walked: whether files have been given to a group."""
+    """Each change is a step, before which the agent may die, or which may fail. _has_walked: whether files have been
+    given to a group.
+    """
 
     def __init__(self, world: Any, machine: Machine, mortal: Mortal) -> None:
         self._world, self._machine, self._mortal = world, machine, mortal
@@ -36,7 +38,9 @@ class Kernel:
         self._has_walked = False
 
     def _played(self) -> tuple[tuple[Any, str, Callable[[Any], Any]], ...]:
-        """Each function that is replaced while the work is done: its module, its name, and how to make another one of it."""
+        """Each function that is replaced while the work is done: its module, its name, and how to make another one of
+        it.
+        """
         return (
             (os, "mkdir", self._mkdir),
             (os, "rmdir", self._rmdir),
@@ -55,7 +59,7 @@ class Kernel:
             (system, "unmount", lambda real: self._unmount),
             (system, "attach_loop", lambda real: self._attach_loop),
             (system, "detach_loops", lambda real: self._detach_loops),
-            (folders, "_MOUNTINFO", lambda real: _MountInfo(self._machine)),
+            (targets, "MOUNTINFO", lambda real: _MountInfo(self._machine)),
         )
 
     @contextlib.contextmanager
@@ -85,7 +89,9 @@ class Kernel:
         self._tell(shown)
 
     def _lasting(self, path: str, code: int) -> int:
-        """The error of a disk that is full, or of a folder without the right to write; 0 for none. code: ENOSPC for what needs room."""
+        """The error of a disk that is full, or of a folder without the right to write; 0 for none. code: ENOSPC for
+        what needs room.
+        """
         now = self._world.clock.now()
         if code == errno.ENOSPC and now < self._machine.full_until_s:
             return errno.ENOSPC
@@ -182,10 +188,12 @@ class Kernel:
     # -- groups
 
     def _chown(self, path: Any, _owner: int, group: int, **_options: Any) -> None:
-        """Raises OSError. Who may give a file to any group is not who runs this: the machine keeps in mind whose it is."""
+        """Raises OSError. Who may give a file to any group is not who runs this: the machine keeps in mind whose it
+        is.
+        """
         machine, opened = self._machine, _opened(path)
         self._world.laws.groups.changes(machine, opened, group)
-        self._change_of_group(f"chgrp {group}", opened)
+        self._change_of_group("chgrp", opened, f" {group}")
         machine.groups[opened] = group
         self._has_walked = True
 
@@ -197,14 +205,14 @@ class Kernel:
 
         return chmod
 
-    def _change_of_group(self, what: str, path: str) -> None:
+    def _change_of_group(self, verb: str, path: str, to: str = "") -> None:
         """Raises Killed, OSError. The agent passes over a single file that it can't change."""
         try:
-            self._step(what, path)
+            self._step(f"{verb}{to}", path)
         except OSError:
-            self._machine.passed_over.add(path)
+            self._machine.passed_over.add((verb, path))
             raise
-        self._machine.passed_over.discard(path)
+        self._machine.passed_over.discard((verb, path))
 
     def _fstat(self, real: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
         def fstat(descriptor: int) -> os.stat_result:

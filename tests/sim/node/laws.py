@@ -1,33 +1,34 @@
-"""What must hold at every step of a life of nodes, judged on the truth: the server's store, the machines and the drivers.
+"""What must hold at every step of a life of nodes, judged on the truth: the server's store, the machines and the
+drivers.
 
-| law               | broken when                                                                                              |
-|-------------------|----------------------------------------------------------------------------------------------------------|
-| not-attached      | a driver is called for a volume that is not attached to the node, and has to be                          |
-| context-wrong     | a driver is given what the attacher noted for another attachment                                         |
-| not-in-use        | a volume is, or may become, staged or published on a node that does not report it in use                 |
-| detached-in-use   | the controller detaches a volume that is staged or published, because the node did not report it         |
-| staged-twice      | a volume for one node is staged on two                                                                   |
-| two-pods          | a volume for one pod is published to two                                                                 |
-| publish-unstaged  | a volume is published that is not staged, though its driver stages, or with another staging path         |
-| unstage-published | a volume is unstaged that is published to a pod                                                          |
-| unpublish-wanted  | a volume is taken from a pod that lives                                                                  |
-| unrecorded        | a volume becomes staged or published without its record on the disk                                      |
-| record-dropped    | a record is removed while its volume is, or may become, staged or published                              |
-| deleted-in-mount  | something is removed from a mounted volume                                                               |
-| running-without   | a pod is said to run, and not all of its volumes are there                                               |
-| pod-dropped       | a pod is removed while something of its volumes is, or may come, there, or that nobody has deleted       |
-| secret-shown      | a secret's value stands in the log, in an object or in a record                                          |
-| token-astray      | a driver is given the token of another pod, or none though it wants one                                  |
-| count-astray      | a node is said to hold as many volumes as a driver has told of another node                              |
-| pod-rejected      | a pod that runs is rejected because the node is full                                                     |
-| ended-runs        | a pod that has ended is said to run                                                                      |
-| told-wrong        | users are told that a driver has taken a volume back, and it was asked for the contrary                  |
-| held-up           | somebody waits for a driver that has nothing to do with him                                              |
-| overlap           | one agent has two calls in flight for one volume, that do not both take it from pods                     |
-| untold            | a pod that waits has no event that says why: `told.py`                                                   |
-| told-astray       | an event says that a driver does not answer, and it was not asked: `told.py`                             |
-| group-…           | what becomes of the groups that pods want: `groups.py`                                                   |
-| hot-loop          | one thing is done too often                                                                              |
+| law               | broken when |
+| --- | --- |
+| not-attached      | a driver is called for a volume that is not attached to the node, and has to be |
+| context-wrong     | a driver is given what the attacher noted for another attachment |
+| not-in-use        | a volume is, or may become, staged or published on a node that does not report it in use |
+| detached-in-use   | the controller detaches a volume that is staged or published, because the node did not report it |
+| staged-twice      | a volume for one node is staged on two |
+| two-pods          | a volume for one pod is published to two |
+| publish-unstaged  | a volume is published that is not staged, though its driver stages, or with another staging path |
+| unstage-published | a volume is unstaged that is published to a pod |
+| unpublish-wanted  | a volume is taken from a pod that lives |
+| unrecorded        | a volume becomes staged or published without its record on the disk |
+| record-dropped    | a record is removed while its volume is, or may become, staged or published |
+| deleted-in-mount  | something is removed from a mounted volume |
+| running-without   | a pod is said to run, and not all of its volumes are there |
+| pod-dropped       | a pod is removed that nobody has deleted, or while its volumes are or may come there |
+| secret-shown      | a secret's value stands in the log, in an object or in a record |
+| token-astray      | a driver is given the token of another pod, or none though it wants one |
+| count-astray      | a node is said to hold as many volumes as a driver has told of another node |
+| pod-rejected      | a pod that runs is rejected because the node is full |
+| ended-runs        | a pod that has ended is said to run |
+| told-wrong        | users are told that a driver has taken a volume back, and it was asked for the contrary |
+| held-up           | somebody waits for a driver that has nothing to do with him |
+| overlap           | one agent has two calls in flight for one volume, that do not both take it from pods |
+| untold            | a pod that waits has no event that says why: `told.py` |
+| told-astray       | an event says that a driver does not answer, and it was not asked: `told.py` |
+| group-…           | what becomes of the groups that pods want: `groups.py` |
+| hot-loop          | one thing is done too often |
 """
 
 from __future__ import annotations

@@ -35,7 +35,9 @@ BEGUN_S: Final = 20.0
 
 
 class NodeLine(WritingLine):
-    """Watches of a node's own objects are not shown every change of their kind: what counts is the work that is left."""
+    """Watches of a node's own objects are not shown every change of their kind: what counts is the work that is
+    left.
+    """
 
     watched = ()
 

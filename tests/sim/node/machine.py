@@ -1,4 +1,6 @@
-"""One node's machine: the disk, mounts, device files and loop devices, and the folder of registration sockets. It outlives its agents."""
+"""One node's machine: the disk, mounts, device files and loop devices, and the folder of registration sockets. It
+outlives its agents.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ ABOUT_ROOT: Final = "1 0 8:1 / / rw - ext4 /dev/root rw\n"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spoiled:
-    """What is the matter with a record or a folder. before, now: a record's content; None for what is not there, or is no record."""
+    """What is the matter with a record or a folder. before, now: a record's content; None for what is not there, or is
+    no record.
+    """
 
     kind: str
     before: bytes | None = None
@@ -29,13 +33,14 @@ class Spoiled:
 
 
 class Machine:
-    """staged: handle → staging path. published: target path → handle. mounts: point → handle. devices, loops: paths of device files, and
-    of the files that a loop device is over. sockets: registration sockets, each with the number of its making. told: drivers whose plugin
-    was told by the living agent that it is registered. apart: mount points that show no bind mount. spoiled: what can't be read, as it
-    was before. mended: what could not be read when the living agent began, or later. registering: drivers that are being registered.
-    neighbours: machines whose mounts are seen here, too. protected: folders that nobody can write in, and until when. hung_count: of works
-    on the disk that hang at the moment: what they come to is still to be taken back. groups: of what the agent has given one, by path.
-    passed_over: what it could not give one.
+    """staged: handle → staging path. published: target path → handle. mounts: point → handle. devices, loops: paths of
+    device files, and of the files that a loop device is over. sockets: registration sockets, each with the number of
+    its making. told: drivers whose plugin was told by the living agent that it is registered. apart: mount points that
+    show no bind mount. spoiled: what can't be read, as it was before. mended: what could not be read when the living
+    agent began, or later. registering: drivers that are being registered. neighbours: machines whose mounts are seen
+    here, too. protected: folders that nobody can write in, and until when. hung_count: of works on the disk that hang
+    at the moment: what they come to is still to be taken back. groups: of what the agent has given one, by path.
+    passed_over: what could not be done for one: the verb, and the path.
     """
 
     def __init__(self, name: str, root: Path) -> None:
@@ -55,7 +60,7 @@ class Machine:
         self.full_until_s = 0.0
         self.hung_count = 0
         self.groups: dict[str, int] = {}
-        self.passed_over: set[str] = set()
+        self.passed_over: set[tuple[str, str]] = set()
         self.protected: dict[str, float] = {}
         self.on_socket: Callable[[Path], None] = lambda socket: None
         self._socket_count = 0
@@ -92,13 +97,15 @@ class Machine:
         self.apart.discard(point)
         for path in (point, f"{point}/{CONTENT}"):
             self.groups.pop(path, None)
-            self.passed_over.discard(path)
+            self.passed_over -= {("chgrp", path), ("chmod", path)}
         if self.mounts.pop(point, None) is not None:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(Path(point, CONTENT))
 
     def mount_over(self, path: str) -> str | None:
-        """The mount point that the path lies below, None where there is none; a mount point does not lie below itself."""
+        """The mount point that the path lies below, None where there is none; a mount point does not lie below
+        itself.
+        """
         return next((point for point in self.mounts if path.startswith(f"{point}/")), None)
 
     def reboot(self) -> None:
@@ -134,8 +141,9 @@ class Machine:
     def mend(self) -> None:
         """People put the records right that nobody has written or removed since.
 
-        Where a raw device's record is lost, and nothing is staged or published any more (the machine was rebooted, say), they remove the
-        folders that are left, with empty files of pods in them, as the agent's log asks: until then it can't know that there is nothing.
+        Where a raw device's record is lost, and nothing is staged or published any more (the machine was rebooted,
+        say), they remove the folders that are left, with empty files of pods in them, as the agent's log asks: until
+        then it can't know that there is nothing.
         """
         for path, spoiled in self.spoiled.items():
             if (
@@ -156,7 +164,9 @@ class Machine:
         self.spoiled.clear()
 
     def _remove_device_folders(self, name: str) -> None:
-        """Those of a raw device, as far as they hold only the empty files that tell for which pods it was; and these pods' links."""
+        """Those of a raw device, as far as they hold only the empty files that tell for which pods it was; and these
+        pods' links.
+        """
         layout = self.layout
         of_pods = layout.block_publish(name, "pod").parent, layout.block_map(name)
         for file in (file for folder in of_pods if folder.is_dir() for file in folder.iterdir()):
@@ -174,7 +184,9 @@ class Machine:
                 folder.rmdir()
 
     def is_in_doubt(self, target: str) -> bool:
-        """True where the record can't be read that says what is published here, or could not be when the agent read it."""
+        """True where the record can't be read that says what is published here, or could not be when the agent read
+        it.
+        """
         folders = {Path(target).parent, Path(target).parents[1], Path(target).parents[2]}
         by_device = self.layout.block_record_folder(Path(target).parent.name) / RECORD
         return any(

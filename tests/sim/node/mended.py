@@ -1,4 +1,6 @@
-"""Defects of the node agent that were mended, planted again: the simulation must find each by a law that tells of it."""
+"""Defects of the node agent that were mended, planted again: the simulation must find each by a law that tells of
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from mooring.node.volumes import controller
 from mooring.node.volumes.decide import Do
 from mooring.node.volumes.pods.controller import NodePods
 from mooring.node.volumes.state import folders
-from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState
+from mooring.node.volumes.state.actual import ActualState, Device, Stand, Step, UnderWay, VolumeState
 from mooring.node.volumes.state.desired import DesiredState, PodUse, Volume
 from mooring.node.volumes.state.folders import VolumeFiles, remove_folder
 from mooring.node.volumes.state.in_use import InUseReport, NamesInUse
@@ -33,7 +35,8 @@ from mooring.node.volumes.steps.block import BlockSteps
 from mooring.node.volumes.steps.file_system import FileSystemSteps
 from mooring.node.volumes.steps.requests import Injector
 from mooring.node.volumes.steps.run import StepTasks
-from mooring.node.volumes.steps.tools import StepFailed, StepTools
+from mooring.node.volumes.steps.stages import StageSteps
+from mooring.node.volumes.steps.tools import StepFailed
 from tests.sim.planting import Bug, both
 
 Planted = contextlib.AbstractContextManager[Any]
@@ -42,7 +45,9 @@ Planted = contextlib.AbstractContextManager[Any]
 
 
 def _doubts_are_dropped() -> Planted:
-    """A volume whose record can't be read leaves the list of volumes in use, and is unstaged though a pod may have it."""
+    """A volume whose record can't be read leaves the list of volumes in use, and is unstaged though a pod may have
+    it.
+    """
     return mock.patch.object(NamesInUse, "may_be_unread", return_value=False)
 
 
@@ -63,7 +68,7 @@ def _unknown_volumes_stay() -> Planted:
     """A driver that does not know a volume any more is asked for ever."""
 
     async def take_back(
-        self: StepTools,
+        self: StageSteps,
         volume: Volume,
         step: str,
         call: Awaitable[object],
@@ -74,10 +79,10 @@ def _unknown_volumes_stay() -> Planted:
         try:
             await call
         except DriverError as error:
-            raise self._failed(step, str(error), uncertain=True) from None
+            raise self._failed(step, str(error)) from None
         await self._on_disk(volume, step, end, *args, pod=pod)
 
-    return mock.patch.object(StepTools, "_take_back", take_back)
+    return mock.patch.object(StageSteps, "_take_back", take_back)
 
 
 def _leavings_are_in_the_way() -> Planted:
@@ -106,7 +111,7 @@ def _each_step_is_alone() -> Planted:
 
     def alone(self: controller.NodeVolumes, state: VolumeState, do: Do, because: Because) -> None:
         begin(self, state, do, because)
-        state.is_alone = True
+        state.at_work[do.pod] = UnderWay(Step.STAGE, because)
 
     return mock.patch.object(controller.NodeVolumes, "_begin", alone)
 
@@ -115,7 +120,7 @@ def _failed_steps_are_told_wrong() -> Planted:
     """What a step that failed has left is told as if the driver had said that it has taken the volume back."""
 
     async def undo(
-        self: StepTools,
+        self: StageSteps,
         volume: Volume,
         step: str,
         error: DriverError,
@@ -126,11 +131,9 @@ def _failed_steps_are_told_wrong() -> Planted:
         try:
             await self._on_disk(volume, step, end, *args, pod=pod)
         except StepFailed as left:
-            raise self._failed(
-                step, f"the driver says that it has taken the volume back, but {left}", uncertain=True
-            ) from None
+            raise self._failed(step, f"the driver says that it has taken the volume back, but {left}") from None
 
-    return mock.patch.object(StepTools, "_undo", undo)
+    return mock.patch.object(StageSteps, "_undo", undo)
 
 
 def _answers_of_others_count() -> Planted:
@@ -275,8 +278,8 @@ def _failures_forget_what_was_unsure() -> Planted:
         original = getattr(steps, name)
 
         async def step(self: Any, state: VolumeState, *args: Any) -> None:
-            if name == "stage" and state.device is Stand.UNCERTAIN:
-                state.device = Stand.ABSENT
+            if name == "stage" and state.device is Device.UNCERTAIN:
+                state.device = Device.ABSENT
             if (
                 name == "publish"
                 and (one := state.publications.get(args[1].uid)) is not None
@@ -308,14 +311,14 @@ MENDED: Final[Mapping[str, Bug]] = {
     "others-counted": Bug(_answers_of_others_count, {"count-astray"}, first_seed=4),
     "hosts-shared": Bug(_hosts_are_shared, {"in-use-left", "pod-left", "pod-stuck", "held-up", *LEFT}, first_seed=72),
     "pods-are-names": Bug(_pods_are_names, {"pod-dropped", "late-astray"}, first_seed=23),
-    "running-for-names": Bug(_running_is_for_names, {"running-without"}, first_seed=34),
+    "running-for-names": Bug(_running_is_for_names, {"running-without"}, first_seed=601),
     "gone-pods-want": Bug(_gone_pods_want, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=55),
     "tokens-shared": Bug(_tokens_are_shared, {"token-astray"}, first_seed=2),
     "reports-count-at-once": Bug(_reports_count_at_once, {"not-in-use"}, first_seed=15),
     "reports-late": Bug(_reports_hold_for_any_version, {"not-in-use"}, first_seed=349),
     "unsure-forgotten": Bug(
         _failures_forget_what_was_unsure,
-        {"record-dropped", "not-in-use", "unrecorded", "pod-dropped", *LEFT},
-        first_seed=98,
+        {"record-dropped", "not-in-use", "unrecorded", "pod-dropped", "two-pods", *LEFT},
+        first_seed=109,
     ),
 }

@@ -7,9 +7,9 @@ from typing import Final
 
 from mooring.base.randomness import Random
 from mooring.node.drivers import CALL_S
-from tests.sim.habits import NO_HABITS, NO_STOPS, ServerHabits, Stops, server_habits, stops
+from tests.sim.habits import server_habits, stops
 from tests.sim.node.habits import NO_TROUBLE, Habits, habits_of
-from tests.sim.plan import ApiFaults, DriverFaults, api_faults, perhaps
+from tests.sim.plan import AnyPlan, ApiFaults, DriverFaults, api_faults, deaths, memory, perhaps, weighted
 from tests.support.node_habits import PLAIN, NodeHabits
 
 NAMESPACE: Final = "default"
@@ -58,8 +58,9 @@ _ALWAYS: Final = ("make_pod", "delete_pod", "move_pod", "bind_claim", "restore_s
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DriverPlan:
-    """attaches: its volumes need an attachment. stages: STAGE_UNSTAGE_VOLUME. inline: it takes inline volumes. asks_again:
-    requiresRepublish. leaves_folders: its unpublish leaves the empty target behind. habits: in which it differs from others.
+    """attaches: its volumes need an attachment. stages: STAGE_UNSTAGE_VOLUME. inline: it takes inline volumes.
+    asks_again: requiresRepublish. leaves_folders: its unpublish leaves the empty target behind. habits: in which it
+    differs from others.
     """
 
     name: str
@@ -74,8 +75,8 @@ class DriverPlan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VolumePlan:
-    """name: of the PersistentVolume and of its claim. bound_late: the claim is bound by an act. stage_secret, publish_secret: the
-    names of its secrets, "" for none. fs_type: of its file system, "" where nobody says.
+    """name: of the PersistentVolume and of its claim. bound_late: the claim is bound by an act. stage_secret,
+    publish_secret: the names of its secrets, "" for none. fs_type: of its file system, "" where nobody says.
     """
 
     name: str
@@ -95,46 +96,35 @@ class VolumePlan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DiskFaults:
-    """Probabilities. failed: per change of the disk. hung: per piece of work, which then begins late, perhaps after its caller gave up."""
+    """Probabilities. failed: per change of the disk. hung: per piece of work, which then begins late, perhaps after its
+    caller gave up.
+    """
 
     failed: float
     hung: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
-    """One life. Fields as in the attacher's plan where they have the same names.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(AnyPlan):
+    """One life.
 
-    impatient: how often the attach/detach controller detaches what a node still has in use. step_s: the longest pause between two steps
-    of that controller. half: how often a driver's call that fails has done a part of its work. lies: how often one that did its work
-    fails with an error that says it did not. verbosity: of the agents' logs. habits: what else the world does.
+    impatient: how often the attach/detach controller detaches what a node still has in use. step_s: the longest pause
+    between two steps of that controller. half: how often a driver's call that fails has done a part of its work. lies:
+    how often one that did its work fails with an error that says it did not. verbosity: of the agents' logs. habits:
+    what else the world does.
     server, stops: the habits of the API server and of processes.
     """
 
-    seed: int
     drivers: tuple[DriverPlan, ...]
     volumes: tuple[VolumePlan, ...]
     nodes: tuple[str, ...]
-    chaos_s: float
-    pause_s: float
-    timeout_s: float
-    history_max: int
-    list_limit: int
-    crash: float
-    crashes_max: int
-    restart_s: float
-    api: ApiFaults
-    driver: DriverFaults
     disk: DiskFaults
     half: float
     lies: float
     impatient: float
     step_s: float
     verbosity: int
-    acts: tuple[str, ...]
     habits: Habits = NO_TROUBLE
-    server: ServerHabits = NO_HABITS
-    stops: Stops = NO_STOPS
 
     def driver_of(self, name: str) -> DriverPlan:
         return next(driver for driver in self.drivers if driver.name == name)
@@ -201,11 +191,8 @@ def _plan(seed: int) -> Plan:
         chaos_s=chaos_s,
         pause_s=chaos_s / (8 + randomness.below(20)) / 2,
         timeout_s=CALL_S,
-        history_max=8 + randomness.below(32) if randomness.happens(0.2) else 10_000,
-        list_limit=1 + randomness.below(3) if randomness.happens(0.2) else 0,
-        crash=perhaps(randomness, 0.6, 0.003, 0.05),
-        crashes_max=1 + randomness.below(6),
-        restart_s=randomness.uniform(0.0, 5.0),
+        **memory(randomness, 0.2),
+        **deaths(randomness, 0.003, 0.05, 6, 5.0),
         api=api_faults(randomness),
         driver=faults,
         disk=DiskFaults(perhaps(randomness, 0.3, 0.005, 0.08), perhaps(randomness, 0.2, 0.01, 0.1)),
@@ -214,7 +201,7 @@ def _plan(seed: int) -> Plan:
         impatient=perhaps(randomness, 0.2, 0.1, 0.6),
         step_s=perhaps(randomness, 0.7, 0.05, 3.0),
         verbosity=5 if randomness.happens(0.15) else 0,
-        acts=_acts(randomness),
+        acts=weighted(randomness, ACTS, _ALWAYS),
     )
 
 
@@ -250,8 +237,3 @@ def _driver_faults(randomness: Random) -> DriverFaults:
         hung=perhaps(randomness, 0.25, 0.03, 0.2),
         latency_s=randomness.uniform(0.0, 2.0),
     )
-
-
-def _acts(randomness: Random) -> tuple[str, ...]:
-    chosen = [act for act in ACTS if act in _ALWAYS or randomness.happens(0.5)]
-    return tuple(act for act in chosen for _ in range(ACTS[act]))

@@ -1,9 +1,9 @@
 """What the users of pods are told, in lives where an event is on its way at once.
 
-| law          | broken when                                                                                                |
-|--------------|------------------------------------------------------------------------------------------------------------|
-| untold       | a driver refused a pod a volume, the agent lived on, and the pod has no event that says so                 |
-| told-astray  | users are told that a driver does not answer, and no call of that agent has been under way for so long     |
+| law         | broken when                                                                                            |
+| ----------- | ------------------------------------------------------------------------------------------------------ |
+| untold      | a driver refused a pod a volume, the agent lived on, and the pod has no event that says so             |
+| told-astray | users are told that a driver does not answer, and no call of that agent has been under way for so long |
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from tests.sim.node.plan import Plan
 TOLD_S: Final = 10.0
 """By then an event has been asked for."""
 LATE_S: Final = 5.0
-"""From the beginning of a step to that of its call, and from the end of a call: what is read before it, and the event's own way."""
+"""From the beginning of a step to that of its call, and from the end of a call: what is read before it, and the
+event's own way.
+"""
 TAKEN_BACK: Final = "the driver says that it has taken the volume back, but "
 """What is told of a refusal after which the disk failed, too."""
 REASONS: Final = ("FailedMount", "FailedMapVolume")
@@ -72,7 +74,9 @@ class Told:
             self._refused.append(_Refused(uid, error, f"{what}: {error}", self._now() + TOLD_S, lives))
 
     def event(self, who: str, request: Request) -> None:
-        """An agent asks for an Event, whatever the API server says. A change counts, too: Events that are similar become one."""
+        """An agent asks for an Event, whatever the API server says. A change counts, too: Events that are similar
+        become one.
+        """
         is_new = request.verb is Verb.CREATE
         body: Json = request.body if is_new else request.body.body
         if is_new and body.get("reason") in REASONS:
@@ -99,7 +103,9 @@ class Told:
 
 
 def is_at_once(plan: Plan) -> bool:
-    """True where neither the API server, nor the disk, nor a process that stands still holds up what an agent has to tell."""
+    """True where neither the API server, nor the disk, nor a process that stands still holds up what an agent has to
+    tell.
+    """
     api, server = plan.api, plan.server
     is_quick = not (
         api.refused or api.lost or api.slow or plan.disk.hung or plan.stops.still or plan.habits.slow_claims

@@ -6,15 +6,16 @@ Beside the acts, and with a randomness of its own: a life without troubles has t
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from mooring.api.core import NODES
 from mooring.base.randomness import Random
 from mooring.kube.errors import ApiError
 from mooring.node.agent import new_node
 from mooring.node.volumes.state import folders
+from tests.sim.acting import Acting
 from tests.sim.keeper import Keeper
 from tests.sim.node.acts import Acts, claims_in
 from tests.sim.node.controller import AttachDetach
@@ -23,7 +24,6 @@ from tests.sim.node.plan import RWX
 from tests.sim.node.pod_words import Json
 from tests.sim.node.world import NodeWorld
 
-T = TypeVar("T")
 _OWN: Final = 1 << 42
 LASTS_S_MAX: Final = 60.0
 LOOK_S: Final = 0.02
@@ -34,7 +34,9 @@ FULL_S: Final = 300.0
 _KINDS: Final = ("truncated", "garbage", "another's", "unreadable", "gone", "unlistable")
 
 
-class Troubles:
+class Troubles(Acting):
+    _teller = "trouble"
+
     def __init__(self, world: NodeWorld, agents: dict[str, Keeper], acts: Acts, controller: AttachDetach) -> None:
         self._world, self._agents, self._acts, self._controller = world, agents, acts, controller
         self._site, self._plan = world.backend, world.plan
@@ -45,8 +47,7 @@ class Troubles:
         """One of them, now and then."""
         habits = self._plan.habits
         if habits.troubles and self._randomness.happens(habits.often):
-            trouble: Callable[[], Awaitable[None]] = getattr(self, self._one_of(habits.troubles))
-            await trouble()
+            await self._one_act(habits.troubles)
 
     # -- the disk
 
@@ -95,7 +96,9 @@ class Troubles:
         machine.mend()
 
     def make_peace(self) -> None:
-        """What is staged of a driver that does not attach is looked for at a start alone: people start the agent anew."""
+        """What is staged of a driver that does not attach is looked for at a start alone: people start the agent
+        anew.
+        """
         for machine in self._site.machines.values():
             folders = [machine.layout.csi / driver.name for driver in self._plan.drivers if not driver.attaches]
             if any(path == folder or folder in path.parents for path in machine.mended for folder in folders):
@@ -126,7 +129,9 @@ class Troubles:
         await self._acts.make_pod_of(volumes, node, name=f"lost{self._count}", lost=[f"nowhere{self._count}"])
 
     async def remake_pod(self) -> None:
-        """Removed, by force or not, and made again under its name, when it is gone and on its node: as a StatefulSet does."""
+        """Removed, by force or not, and made again under its name, when it is gone and on its node: as a StatefulSet
+        does.
+        """
         pods = [pod for pod in self._world.laws.pods.values() if not pod["metadata"]["name"].startswith("lost")]
         if pods:
             pod = self._one_of(pods)
@@ -166,7 +171,9 @@ class Troubles:
     # -- nodes
 
     async def fill_node(self) -> None:
-        """What is attached is torn away, and the node takes no volume for a while: also for a new pod beside one that runs."""
+        """What is attached is torn away, and the node takes no volume for a while: also for a new pod beside one that
+        runs.
+        """
         pods = [pod for pod in self._acts.alive() if pod["status"]["phase"] == "Running"]
         names = {
             volume.name
@@ -209,12 +216,6 @@ class Troubles:
 
     def _until_s(self) -> float:
         return self._world.clock.now() + self._randomness.uniform(0.0, LASTS_S_MAX)
-
-    def _tell(self, what: str) -> None:
-        self._world.story.tell("trouble", what)
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]
 
 
 def _records(machine: Machine) -> Iterator[Path]:

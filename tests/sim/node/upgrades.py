@@ -1,4 +1,5 @@
-"""Another version of a driver is rolled out, node by node: it comes back with other capabilities, mostly without its registrar.
+"""Another version of a driver is rolled out, node by node: it comes back with other capabilities, mostly without its
+registrar.
 
 A driver goes on to stage as long as something of its is staged, for nobody else could take that back.
 """

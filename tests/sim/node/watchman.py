@@ -1,7 +1,8 @@
-"""Looks in lives where a driver hangs, or a claim, and nothing else goes wrong, who is held up: nobody who has nothing to do with it.
+"""Looks in lives where a driver hangs, or a claim, and nothing else goes wrong, who is held up: nobody who has nothing
+to do with it.
 
-A pod is held up that does not come to run, or does not go, for so long, though all that it needs is there; a volume, whose driver is not
-asked any more how full it is.
+A pod is held up that does not come to run, or does not go, for so long, though all that it needs is there; a volume,
+whose driver is not asked any more how full it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from tests.sim.node.world import NodeWorld
 
 LOOK_S: Final = 5.0
 HELD_S: Final = 40.0
-"""A healthy driver takes two seconds for a call, the controller three for a step, and a pod of several volumes has a dozen of both."""
+"""A healthy driver takes two seconds for a call, the controller three for a step, and a pod of several volumes has a
+dozen of both.
+"""
 STATS_S: Final = 300.0
 """Twice the longest time between two questions."""
 
@@ -61,7 +64,9 @@ class Watchman:
                     )
 
     def _is_free(self, pod: Json) -> bool:
-        """True where none of its claims is slow, and no driver of its volumes hangs; or one hangs for one pod, and not for this one."""
+        """True where none of its claims is slow, and no driver of its volumes hangs; or one hangs for one pod, and not
+        for this one.
+        """
         if self._plan.habits.slow_claims and any(is_slow(name) for name in claims_in(pod)):
             return False
         volumes = self._volumes(pod)

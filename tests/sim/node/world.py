@@ -19,8 +19,8 @@ MEMORY: Final = Path("/dev/shm")
 
 
 class Site:
-    """machines: by node. services: by node and driver. attached: (handle, node) → the number of its attachment. secrets: what a driver
-    wants to see, by the secret's name.
+    """machines: by node. services: by node and driver. attached: (handle, node) → the number of its attachment.
+    secrets: what a driver wants to see, by the secret's name.
     """
 
     def __init__(self, plan: Plan, root: Path, group: asyncio.TaskGroup) -> None:

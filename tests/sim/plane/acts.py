@@ -1,6 +1,8 @@
-"""What users, administrators and accidents do to the plane: each act is a method, drawn by its weight in the plan. They see the truth.
+"""What users, administrators and accidents do to the plane: each act is a method, drawn by its weight in the plan. They
+see the truth.
 
-Each act has a randomness of its own, so that a life from which some acts are left out goes on with the others as they were.
+Each act has a randomness of its own, so that a life from which some acts are left out goes on with the others as they
+were.
 """
 
 from __future__ import annotations
@@ -92,14 +94,18 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
         await self._part()
 
     def _holders(self) -> list[Json]:
-        """Pods that need their volumes, or that keep their claims from deletion: for the binder those that have finished do so, too."""
+        """Pods that need their volumes, or that keep their claims from deletion: for the binder those that have
+        finished do so, too.
+        """
         return list(self._laws.pods.values()) if self._world.plan.provisions else self._alive()
 
     def _volumes_of(self, pod: Json) -> list[tuple[str, str]]:
         return [(pod["metadata"]["namespace"], name) for name in _claims(pod)]
 
     def _can_be_had(self, claim: tuple[str, str]) -> bool:
-        """True for a claim that is bound, and neither is it being deleted nor any PersistentVolume that means its volume."""
+        """True for a claim that is bound, and neither is it being deleted nor any PersistentVolume that means its
+        volume.
+        """
         handle, found = self._laws.handle_of(claim), self._laws.claims.get(claim)
         if self._world.plan.provisions:
             return found is not None and "deletionTimestamp" not in found["metadata"]
@@ -136,7 +142,9 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
             await self.bind_claim()
 
     async def give_up(self) -> None:
-        """Nodes that stay dead are given up, in one of the ways that there are: by the taint, with their Node, or pod by pod."""
+        """Nodes that stay dead are given up, in one of the ways that there are: by the taint, with their Node, or pod
+        by pod.
+        """
         for node in [node for node, kubelet in self._hands.kubelets.items() if not kubelet.alive]:
             self._hands.kubelets[node].dies()
             self._given_up.add(node)
@@ -151,7 +159,9 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
                 await self._remove_pods_of(node)
 
     def turn_off(self) -> None:
-        """Machines that nobody reaches any more: a driver may have held a call of theirs for long, and no agent is there to undo it."""
+        """Machines that nobody reaches any more: a driver may have held a call of theirs for long, and no agent is
+        there to undo it.
+        """
         for kubelet in self._hands.kubelets.values():
             if not kubelet.alive and kubelet.powered:
                 kubelet.dies()
@@ -172,7 +182,9 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
                 await self._remove_pods_of(node)
 
     async def delete_all(self) -> None:
-        """Every pod, those that have finished too; those of dead nodes by force. And claims whose volumes were made for them."""
+        """Every pod, those that have finished too; those of dead nodes by force. And claims whose volumes were made for
+        them.
+        """
         await self.delete_workloads()
         for pod in list(self._laws.pods.values()):
             if "deletionTimestamp" not in pod["metadata"]:
@@ -290,7 +302,9 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
             await self._hands.delete(VOLUME_ATTACHMENTS, name)
 
     async def tear_away(self) -> None:
-        """An impatient administrator takes the finalizers off an attachment, too, and detaches by hand what was attached."""
+        """An impatient administrator takes the finalizers off an attachment, too, and detaches by hand what was
+        attached.
+        """
         if found := [one for one in self._laws.attachments.values() if not one.name.startswith(FOREIGN)]:
             one = self._one_of(found)
             self._laws.detached_by_hand(one.name)

@@ -1,7 +1,9 @@
-"""A node with the real agent on it, in place of the scripted kubelet: machine, disk, driver and laws are those of the nodes' simulation.
+"""A node with the real agent on it, in place of the scripted kubelet: machine, disk, driver and laws are those of the
+nodes' simulation.
 
-The site is one world's machines and their drivers; `AgentSide` is the plane's world as those parts look at it. What a driver does on a
-machine is told to the plane's own laws, too: a volume counts as mounted from its first stage to its last unstage.
+The site is one world's machines and their drivers; `AgentSide` is the plane's world as those parts look at it. What a
+driver does on a machine is told to the plane's own laws, too: a volume counts as mounted from its first stage to its
+last unstage.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ T = TypeVar("T")
 OFF_S: Final = 3.0
 """Until a request gives up that gets no answer from the network."""
 REPAIR_S: Final = 20.0
-"""The longest time until an administrator starts an agent anew whose Node was deleted: neither an agent nor a kubelet does that itself."""
+"""The longest time until an administrator starts an agent anew whose Node was deleted: neither an agent nor a
+kubelet does that itself.
+"""
 
 
 class _Pairs:
@@ -57,8 +61,8 @@ class _Pairs:
 
 
 class AgentSide:
-    """The world as agents are simulated in it. taken: of which an agent can't know yet that they are gone from its node: detached by right
-    while they were mounted, or mounted before its machine lost its power.
+    """The world as agents are simulated in it. taken: of which an agent can't know yet that they are gone from its
+    node: detached by right while they were mounted, or mounted before its machine lost its power.
     """
 
     def __init__(self, world: Any, group: asyncio.TaskGroup) -> None:

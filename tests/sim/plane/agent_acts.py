@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from mooring.api.pods import PODS
 from mooring.base.randomness import Random
+from tests.sim.acting import Acting
 from tests.sim.plan import DRIVER
 from tests.sim.plane.agent import AgentNode
 from tests.sim.plane.placing import chosen_node
 from tests.sim.plane.plan import RWOP, VolumePlan
 from tests.sim.plane.stands import Json, is_alive, node_of
 
-T = TypeVar("T")
 AWAY_S_MAX: Final = 5.0
 
 
-class AgentActs:
+class AgentActs(Acting):
     """Acts of nodes that run the real agent, where one does; a part of `Acts`."""
 
     _world: Any
@@ -79,6 +78,3 @@ class AgentActs:
         """Of one of the nodes."""
         node = self._hands.kubelets[self._one_of(self._world.plan.nodes)]
         return node if isinstance(node, AgentNode) else None
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]

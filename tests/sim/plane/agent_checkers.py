@@ -1,4 +1,6 @@
-"""What must be true of the nodes' agents in a plane at rest, beside what is asked of every node: reports, drivers, mounts and disks."""
+"""What must be true of the nodes' agents in a plane at rest, beside what is asked of every node: reports, drivers,
+mounts and disks.
+"""
 
 from __future__ import annotations
 

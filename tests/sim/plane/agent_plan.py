@@ -1,4 +1,6 @@
-"""What a seed chooses for the agents of the plane's nodes, and the plane's plan as the parts of the nodes' simulation read it."""
+"""What a seed chooses for the agents of the plane's nodes, and the plane's plan as the parts of the nodes' simulation
+read it.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ _OWN: Final = 1 << 40
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgentPlan:
-    """runs: the nodes run the real agent. failed, lost, hung: of calls to the node's driver, as in DriverFaults; disk_failed, disk_hung:
-    as in DiskFaults; half, lies: as in the plan of nodes. stages, leaves_folders, pod_info: as in DriverPlan.
+    """runs: the nodes run the real agent. failed, lost, hung: of calls to the node's driver, as in DriverFaults;
+    disk_failed, disk_hung: as in DiskFaults; half, lies: as in the plan of nodes. stages, leaves_folders, pod_info: as
+    in DriverPlan.
     """
 
     runs: bool = False

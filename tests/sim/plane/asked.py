@@ -1,11 +1,11 @@
-"""What each process has asked for and was told, as far as laws about harm need it: requests without an answer, and what classes said.
+"""What each process has asked for and was told, as far as laws about harm need it: requests without an answer, and what
+classes said.
 
-| law             | broken when                                                                                                      |
-|-----------------|------------------------------------------------------------------------------------------------------------------|
-| detach-reported | a Node comes to list a volume whose attachment this process may have deleted: its DELETE was sent, and not refused |
-| post-open       | a volume for one node gets an attachment while a POST of this process of one to another node may yet be carried out |
-| two-listed      | a volume for one node comes to be listed by a second Node                                                         |
-| class-word      | a detach is forced by time before the volume's StorageClasses allow it, or before this process has read them        |
+| law             | broken when |
+| --- | --- |
+| detach-reported | a Node comes to list a volume whose attachment this process may have deleted |
+| two-listed      | a volume for one node comes to be listed by a second Node |
+| class-word      | a detach is forced before the volume's classes allow it, or this process has read them |
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Container
 from typing import Final
 
 from mooring.kube.cluster import Verb
@@ -21,8 +20,6 @@ from mooring.kube.errors import ApiError, ServerError, Unreachable
 from tests.sim.plane.habit_plan import WORDS
 from tests.sim.plane.line import PlaneWrite
 
-OPEN_S: Final = 60.0
-"""How long a request that nobody waits for may still be carried out."""
 READ_AGAIN_S: Final = 60.0
 """How old what a class said may be when it counts."""
 SLACK_S: Final = 10.0
@@ -43,7 +40,9 @@ class Reading:
 
 @dataclasses.dataclass(slots=True)
 class ClassOf:
-    """A PersistentVolume and its class. since, until: the versions of its beginning and its end; None while it is there."""
+    """A PersistentVolume and its class. since, until: the versions of its beginning and its end; None while it is
+    there.
+    """
 
     name: str
     since: int
@@ -54,10 +53,8 @@ class Asked:
     """Of all processes of the attach/detach controller."""
 
     def __init__(self) -> None:
-        self._deletes: dict[tuple[Process, str], PlaneWrite] = {}  # by uid: sent, and not refused
-        self._posts: dict[tuple[Process, str], list[tuple[float, PlaneWrite]]] = defaultdict(
-            list
-        )  # by name, with the time of the loss
+        self._deletes: dict[tuple[Process, str], list[PlaneWrite]] = defaultdict(list)  # by uid: sent, not refused
+        self._lost_posts: list[PlaneWrite] = []  # no answer came, and they were not carried out by then
         self._readings: dict[tuple[Process, str], list[Reading]] = defaultdict(list)
         self._unread_s: dict[tuple[Process, str], float] = {}  # when a reading failed last
         self._said: dict[str, Reading] = {}  # by class, what it says now, and since when
@@ -69,43 +66,33 @@ class Asked:
 
     def begins(self, write: PlaneWrite) -> None:
         if _is_delete(write):
-            self._deletes.setdefault((_process(write), _uid(write)), write)
+            self._deletes[_process(write), _uid(write)].append(write)
 
-    def failed(self, write: PlaneWrite, error: ApiError, now: float, names: Container[str]) -> None:
-        """A refusal settles the request, though not an earlier one; other errors leave open what becomes of it.
-
-        names: of the attachments that are there. One of the name of a POST, by whomever, is what the process will find when it looks.
-        """
+    def failed(self, write: PlaneWrite, error: ApiError) -> None:
+        """A refusal settles the request, though not an earlier one; other errors leave open what becomes of it."""
         is_open = isinstance(error, Unreachable | ServerError)
         if _is_delete(write):
-            if not is_open and self._deletes.get((_process(write), _uid(write))) is write:
-                del self._deletes[_process(write), _uid(write)]
-        elif _is_post(write) and is_open and write.change is None and _name(write) not in names:
-            self._posts[_process(write), _name(write)].append((now, write))
+            if not is_open:
+                self._deletes[_process(write), _uid(write)].remove(write)
+        elif _is_post(write) and is_open and write.change is None:
+            self._lost_posts.append(write)
 
-    def is_made(self, write: PlaneWrite | None, name: str) -> None:
-        """An attachment of this name has come. By a POST without answer, or by others: no process can tell one from the other."""
-        for process, other in [key for key in self._posts if key[1] == name]:
-            is_own = write is not None and _process(write) == process
-            self._posts[process, other] = [
-                (at_s, one) for at_s, one in self._posts[process, other] if is_own and one is not write
-            ]
+    def comes_late(self, write: PlaneWrite | None) -> bool:
+        """True of a POST that nobody waits for any more: its process is gone, or has got no answer."""
+        return write is None or any(write is one for one in self._lost_posts)
 
-    def is_detaching(self, write: PlaneWrite, uid: str) -> bool:
-        """True when the process that writes may have deleted this attachment."""
-        return (_process(write), uid) in self._deletes
+    def is_detaching(self, write: PlaneWrite, uid: str, version: int) -> bool:
+        """True when the process that writes may have deleted this attachment, or may delete it yet: a DELETE of an
+        earlier version is refused.
+        """
+        return any(_is_for(one, version) for one in self._deletes[_process(write), uid])
 
-    def delete_of(self, uid: str) -> PlaneWrite | None:
-        """The DELETE of this attachment that some process has sent, if it is carried out when nobody waits for it any more."""
-        return next((write for (_, other), write in self._deletes.items() if other == uid), None)
-
-    def open_posts(self, write: PlaneWrite, now: float) -> set[str]:
-        """The names of attachments that a POST of this process may yet make."""
-        return {
-            name
-            for (process, name), lost in self._posts.items()
-            if process == _process(write) and any(now < at_s + OPEN_S for at_s, _ in lost)
-        }
+    def delete_of(self, uid: str, version: int) -> PlaneWrite | None:
+        """The DELETE of this attachment in this version that some process has sent, if it is carried out when nobody
+        waits for it any more.
+        """
+        sent = (write for (_, other), writes in self._deletes.items() if other == uid for write in writes)
+        return next((write for write in sent if _is_for(write, version)), None)
 
     # -- classes
 
@@ -128,7 +115,8 @@ class Asked:
             self._classes[handle][uid].until = version
 
     def forced_wait_s(self, write: PlaneWrite, handle: str, otherwise_s: float) -> tuple[float, str]:
-        """How long a forced detach has to wait, at least, by what the process can know; and why. otherwise_s: where no class says it.
+        """How long a forced detach has to wait, at least, by what the process can know; and why. otherwise_s: where no
+        class says it.
 
         What it was shown in the very moment of the write may have come before its decision, or after it.
         """
@@ -182,11 +170,13 @@ def _is_post(write: PlaneWrite) -> bool:
     return write.request.verb is Verb.CREATE and write.request.kind.plural == "volumeattachments"
 
 
+def _is_for(write: PlaneWrite, version: int) -> bool:
+    """Whether a DELETE can be carried out on an object of this version."""
+    assert write.request is not None
+    named = write.request.resource_version
+    return named == "" or int(named) >= version
+
+
 def _uid(write: PlaneWrite) -> str:
     assert write.request is not None
     return write.request.uid
-
-
-def _name(write: PlaneWrite) -> str:
-    assert write.request is not None
-    return str(write.request.body["metadata"]["name"])

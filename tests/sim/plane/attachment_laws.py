@@ -1,4 +1,6 @@
-"""The laws of attachments, of `laws.py`: I1, I3, I4, I11, wanted, others; and post-open and class-word of `asked.py`."""
+"""The laws of attachments, of `laws.py`: I1, I3, I4, I11, wanted, others; and class-word of
+`asked.py`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ SLACK_S: Final = 0.001
 STAMP_S: Final = 1.0
 """A Node says since when it is silent in whole seconds, rounded down."""
 TWOFOLD: Final = "comes late, and the volume is attached elsewhere"
-"""What a story says of a POST of a process that is gone."""
+"""What a story says of a POST that nobody waits for."""
 
 
 class AttachmentLaws(NodeLaws):
@@ -39,27 +41,28 @@ class AttachmentLaws(NodeLaws):
             made = (version, maker) if before is None else (before.made, before.maker)
             self.attachments[name] = attachment_of(new, version, *made)
             if before is None:
-                self.asked.is_made(write, name)
                 self._comes_late(write, self.attachments[name])
         if write is None and before is not None and (new is None or self.attachments[name].deleting):
-            write = self.asked.delete_of(before.uid)
+            write = self.asked.delete_of(before.uid, before.version)
         if write is None or not write.who.startswith(ATTACHDETACH):
             return
         if old is None:
             self._is_made(write, self.attachments[name])
-        elif before is not None and not before.deleting:
+        elif before is not None and not before.deleting and (new is None or self.attachments[name].deleting):
             self._is_deleted(write, before)
 
     def _comes_late(self, write: PlaneWrite | None, made: Attachment) -> None:
-        """A POST that a killed process has left: nobody could wait for it. That one alone is published and reported are other laws."""
+        """A POST that nobody waits for, since its process was killed or its answer lost; or one whose maker had not
+        been shown what another controller made. That one alone is published and reported are other laws.
+        """
         handle, _ = self._pairs.get(made.name, ("", ""))
-        if (
-            write is None
-            and not HAND.get()
-            and self._single.get(handle)
-            and any(one.node != made.node for one in self._of_handle(handle))
-        ):
+        others = [one for one in self._of_handle(handle) if one.node != made.node]
+        if HAND.get() or not self._single.get(handle) or not others:
+            return
+        if self.asked.comes_late(write):
             self.tell(f"{made.name} {TWOFOLD}")
+            self.late.add(made.name)
+        elif write is not None and all(one.made > write.knows("volumeattachments") for one in others):
             self.late.add(made.name)
 
     def _is_made(self, write: PlaneWrite, made: Attachment) -> None:
@@ -67,7 +70,7 @@ class AttachmentLaws(NodeLaws):
         if pair is None or pair[1] != made.node:
             self._fail("others", f"{made.name} is made by a name that no volume on {made.node} has")
             return
-        if not self._single.get(pair[0]):
+        if not self._single.get(pair[0]) or self.asked.comes_late(write):
             return
         for other in self._of_handle(pair[0]):
             if other.node != made.node and (
@@ -77,13 +80,6 @@ class AttachmentLaws(NodeLaws):
                     "I1",
                     f"{made.name} is made for {pair[0]} on {made.node}, and {other.name} is there, on {other.node}",
                 )
-        for name in sorted(self.asked.open_posts(write, self._now())):
-            handle, node = self._pairs[name]
-            if handle == pair[0] and node != made.node:
-                self._fail(
-                    "post-open",
-                    f"{made.name} is made for {handle} on {made.node}, and a POST of {name}, on {node}, may yet be carried out",
-                )
 
     def _is_deleted(self, write: PlaneWrite, found: Attachment) -> None:
         pair = self._pairs.get(found.name)
@@ -92,7 +88,7 @@ class AttachmentLaws(NodeLaws):
             return
         if write.is_lost_before and pair not in self.mounted:
             self._excuse_force(write, found, pair)
-            return  # it had no answer, and may be carried out anyway: it is sent again, whoever wants the volume, but under no mount
+            return  # it had no answer, and is sent again, but under no mount
         node, unique = self.nodes.get(found.node) or NodeStand(is_there=False), unique_name(DRIVER, pair[0])
         is_listed = node.is_there and unique in node.listed
         is_listed_unseen = is_listed and self._is_listed_unseen(write, found.node, unique)
@@ -119,8 +115,9 @@ class AttachmentLaws(NodeLaws):
         self.excused.add(pair)
 
     def _excuse_force(self, write: PlaneWrite, found: Attachment, pair: Pair) -> None:
-        """It need not have been by force, but may have been, and by right. So it is where the node was shown in the moment of the DELETE;
-        where it is back, or made anew, since the volume was last known to be in use; and where the DELETE is sent again.
+        """It need not have been by force, but may have been, and by right. So it is where the node was shown in the
+        moment of the DELETE; where it is back, or made anew, since the volume was last known to be in use; and where
+        the DELETE is sent again.
         """
         node, seen = self.nodes.get(found.node), write.may_know_node(found.node)
         is_shown = node is not None and node.is_shown_in_use(unique_name(DRIVER, pair[0]), seen)
@@ -128,8 +125,9 @@ class AttachmentLaws(NodeLaws):
             self.excused.add(pair)
 
     def _is_listed_unseen(self, write: PlaneWrite, name: str, unique: str) -> bool:
-        """Listed since this controller has last seen the Node: by another one, or by a report that was given up and came when the DELETE
-        was already on its way. Nobody can take that back; what a kubelet makes of it is for I6 to judge.
+        """Listed since this controller has last seen the Node: by another one, or by a report that was given up and
+        came when the DELETE was already on its way. Nobody can take that back; what a kubelet makes of it is for I6 to
+        judge.
         """
         is_late = self.nodes[name].listed[unique] in self._late_reports
         return (self._plan.controllers > 1 or is_late) and self.nodes[name].listed[unique] > write.knows_node(name)

@@ -1,4 +1,6 @@
-"""The storage behind the driver's controller, which refuses nothing: that a volume for one node is on one alone is the plane's own duty."""
+"""The storage behind the driver's controller, which refuses nothing: that a volume for one node is on one alone is the
+plane's own duty.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class PlaneEndpoint(Endpoint):
 
 
 class PlaneBackend(VolumeBackend):
-    """laws: told of every effect, set by the world. forgotten: published, and not listed as such since the driver was started anew."""
+    """laws: told of every effect, set by the world. forgotten: published, and not listed as such since the driver was
+    started anew.
+    """
 
     laws: Any
 

@@ -88,7 +88,8 @@ def _pods(world: PlaneWorld, hands: Hands) -> Iterator[Complaint]:
 def _attachments(world: PlaneWorld) -> Iterator[Complaint]:
     """I8: what nobody wants is gone. And what is wanted is attached.
 
-    One that was made when its PersistentVolume named another volume stays while a pod needs this one there: a detach would take it away.
+    One that was made when its PersistentVolume named another volume stays while a pod needs this one there: a detach
+    would take it away.
     """
     wanted = {attachment_name(DRIVER, *pair): pair for pair in world.laws.wanted()}
     for name in sorted(world.laws.attachments.keys() - wanted.keys()):

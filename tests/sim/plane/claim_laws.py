@@ -1,8 +1,9 @@
-"""The laws of claims in a world whose users edit what binds them: an edit is no work of the binder, and costs no claim its volume.
+"""The laws of claims in a world whose users edit what binds them: an edit is no work of the binder, and costs no claim
+its volume.
 
-| law        | broken when                                                                                                              |
-|------------|--------------------------------------------------------------------------------------------------------------------------|
-| bound-lost | a volume becomes Released, or another claim's, whose claim is there and was fully bound to it; or such a claim becomes Lost |
+| law        | broken when |
+| --- | --- |
+| bound-lost | a volume leaves its claim, which is there and was fully bound to it; or such a claim is Lost |
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class ClaimLaws(Laws):
 
 
 def _means(pv: PersistentVolume, claim: dict[str, Any]) -> bool:
-    """False where a user's edit has taken both away from the volume, the claim's uid and its name: upstream loses such a claim, too."""
+    """False where a user's edit has taken both away from the volume, the claim's uid and its name: upstream loses such
+    a claim, too.
+    """
     ref, meta = pv.spec.claim_ref, claim["metadata"]
     return (
         ref is None

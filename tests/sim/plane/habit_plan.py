@@ -24,7 +24,9 @@ WORDS: Final[Mapping[str, float | None]] = {
     "40s": 40.0,
     "2m": 120.0,
 }
-"""What a StorageClass may say about forced detaches, and what that means: seconds, None for nothing. What can't be read means never."""
+"""What a StorageClass may say about forced detaches, and what that means: seconds, None for nothing. What can't be
+read means never.
+"""
 
 CLASS_ACTS: Final = {"say_in_class": 14, "drop_class": 1, "remake_class": 3, "deny_classes": 2, "strand_volume": 24}
 CLAIM_ACTS: Final = {
@@ -53,12 +55,12 @@ FORCE_S: Final = 250.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HabitPlan:
-    """by_hand: volumes are made by hand. acts: beside those of every life. classes: volumes have StorageClasses. unmount_s: the longest
-    time that a kubelet takes to unmount. stamped: the share of Nodes whose statuses say since when they are so. long: its chaos lasts for
-    an hour.
+    """by_hand: volumes are made by hand. acts: beside those of every life. classes: volumes have StorageClasses.
+    unmount_s: the longest time that a kubelet takes to unmount. stamped: the share of Nodes whose statuses say since
+    when they are so. long: its chaos lasts for an hour.
 
-    queues, stuck, forgets: of the driver: a call waits for the one before it and is not aborted; this share of calls never ends; after a
-    restart it lists nothing as published until that is published again.
+    queues, stuck, forgets: of the driver: a call waits for the one before it and is not aborted; this share of calls
+    never ends; after a restart it lists nothing as published until that is published again.
     """
 
     by_hand: bool = False

@@ -1,4 +1,6 @@
-"""The requests of everybody but the programs, without faults; and the hand that does node health's work where that does not run."""
+"""The requests of everybody but the programs, without faults; and the hand that does node health's work where that does
+not run.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ class Hands(UserHands):
         await self.bind_claim(name, volume, namespace)
 
     async def tend(self) -> None:
-        """Protections of what is deleted: off a claim that no pod names, and off a volume whose claim is gone. The binder's work."""
+        """Protections of what is deleted: off a claim that no pod names, and off a volume whose claim is gone. The
+        binder's work.
+        """
         laws = self._world.laws
         if self._world.plan.provisions:
             return
@@ -169,7 +173,9 @@ class Hands(UserHands):
     # -- node health
 
     async def watch_health(self) -> None:
-        """For ever: silent nodes become unknown, their pods are deleted after a while, and those that nobody can end are removed."""
+        """For ever: silent nodes become unknown, their pods are deleted after a while, and those that nobody can end
+        are removed.
+        """
         while True:
             await self._world.clock.sleep(LOOK_S)
             for node, kubelet in self.kubelets.items():

@@ -1,7 +1,9 @@
-"""A node as a script: its machine with what is mounted there, and a kubelet that keeps to the handshake in its Node's status.
+"""A node as a script: its machine with what is mounted there, and a kubelet that keeps to the handshake in its Node's
+status.
 
-A volume is named in use before anything else, and until it is unmounted; it is mounted once the Node that shows it in use lists it as
-attached, and its attachment says so. The machine can lose its power, and its kubelet can fall silent while its pods run on.
+A volume is named in use before anything else, and until it is unmounted; it is mounted once the Node that shows it in
+use lists it as attached, and its attachment says so. The machine can lose its power, and its kubelet can fall silent
+while its pods run on.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ class _Died(Exception):
 
 
 class Kubelet:
-    """alive: the kubelet runs. powered: so do its pods. mounted: handle → uids of the pods that have it. stamps: its Node's status says
-    since when it is so. down_until: nobody brings it back before that, but for peace.
+    """alive: the kubelet runs. powered: so do its pods. mounted: handle → uids of the pods that have it. stamps: its
+    Node's status says since when it is so. down_until: nobody brings it back before that, but for peace.
     """
 
     def __init__(self, world: Any, name: str) -> None:

@@ -1,23 +1,25 @@
-"""The invariants of the attach/detach controller's design, as far as they hold at every step; judged on the truth, never on a cache.
+"""The invariants of the attach/detach controller's design, as far as they hold at every step; judged on the truth,
+never on a cache.
 
-| law    | broken when                                                                                                          |
-|--------|----------------------------------------------------------------------------------------------------------------------|
-| I1     | the controller makes an attachment of a volume for one node that it has been shown an attachment elsewhere of        |
-| I2     | the driver publishes a volume for one node on a second one                                                           |
-| I3     | the controller deletes an attachment whose node is known to have the volume in use, and not by force                 |
-| I4     | the controller deletes an attachment that its Node still lists as attached                                           |
-| I5     | the controller lists a volume as attached whose attachment is known to be missing, not attached, or being deleted    |
-| I6     | a kubelet mounts what is not published there, or what it has mounted is unpublished, and not by force                |
-| I10    | one process has two writes in flight to one attachment or Node, does one thing too often, or writes the same again   |
-| I11    | a detach is forced before its time                                                                                   |
-| I12    | an event shows a pod of another namespace, or one pod gets too many events                                           |
-| wanted | the controller deletes an attachment that a pod is known to want                                                     |
-| others | the controller changes attachments or entries of a report that are not its own, or node health others' taints        |
-| pod-gc | node health removes a pod by force whose node is there and ready, or has no out-of-service taint                     |
+| law    | broken when |
+| --- | --- |
+| I1     | a single-node volume is attached though the controller was shown an attachment elsewhere |
+| I2     | the driver publishes a volume for one node on a second one |
+| I3     | the controller deletes an attachment whose node is known to have the volume in use, and not by force |
+| I4     | the controller deletes an attachment that its Node still lists as attached |
+| I5     | a volume is listed as attached whose attachment is known to be missing or to go |
+| I6     | a kubelet mounts what is not published there, or what it has mounted is unpublished, and not by force |
+| I10    | a process has two writes in flight to one object, does a thing too often, or writes it again |
+| I11    | a detach is forced before its time |
+| I12    | an event shows a pod of another namespace, or one pod gets too many events |
+| wanted | the controller deletes an attachment that a pod is known to want |
+| others | attachments, entries of a report, or taints are changed that are somebody else's |
+| pod-gc | node health removes a pod by force whose node is there and ready, or has no out-of-service taint |
 
-The laws of attachments stand in `attachment_laws.py`, of Nodes in `node_laws.py`, of storage and mounts in `mount_laws.py`; those about
-what a process has asked for, or was told, stand in `asked.py`, that nobody waits in silence in `silence.py`. I7 to I9 are judged
-at rest (`checkers.py`). I13 is all of these with two controllers at once: there I1 and I4 hold for what the controller
+The laws of attachments stand in `attachment_laws.py`, of Nodes in `node_laws.py`, of storage and mounts in
+`mount_laws.py`; those about what a process has asked for, or was told, stand in `asked.py`, that nobody waits in
+silence in `silence.py`. I7 to I9 are judged at rest (`checkers.py`). I13 is all of these with two controllers at once:
+there I1 and I4 hold for what the controller
 has been shown, since nothing but a lease keeps the other one from acting at the same moment.
 """
 
@@ -100,7 +102,7 @@ class Laws(AttachmentLaws):
             self._tellers[write.name or write.request.body["metadata"]["name"]] = write.process
         if (key := self._flight(write)) is None:
             return
-        if (before := self._in_flight.get(key)) is not None and not self._has_its_end(before, write):
+        if (before := self._in_flight.get(key)) is not None and not self._may_go_beside(before, write):
             self._fail("I10", f"{write.who}#{write.process} begins {write.what} while another write to it is in flight")
         self._in_flight[key] = write
 
@@ -109,19 +111,20 @@ class Laws(AttachmentLaws):
         if key is not None and self._in_flight.get(key) is write:
             del self._in_flight[key]
 
-    def _has_its_end(self, before: PlaneWrite, write: PlaneWrite) -> bool:
-        """An attachment is made after one whose DELETE has no answer, but which is known to be gone."""
+    @staticmethod
+    def _may_go_beside(before: PlaneWrite, write: PlaneWrite) -> bool:
+        """A change or a DELETE of an attachment names the version that it is meant for, so of two at once one is
+        refused; nor can it harm one that is made meanwhile.
+        """
         assert before.request is not None
         assert write.request is not None
-        is_next = (before.request.verb, write.request.verb) == (Verb.DELETE, Verb.CREATE)
-        return is_next and before.knows("volumeattachments") < self._ended.get(before.name, 0) <= write.knows(
-            "volumeattachments"
-        )
+        of_attachments = write.request.kind.plural == "volumeattachments"
+        return of_attachments and not before.request.verb is write.request.verb is Verb.CREATE
 
     def failed(self, write: PlaneWrite, error: ApiError) -> None:
         """The write was refused, or its answer is lost."""
         self.silence.refused(write, error)
-        self.asked.failed(write, error, self._now(), self.attachments)
+        self.asked.failed(write, error)
 
     def answered(self, write: PlaneWrite) -> None:
         """The write has succeeded."""

@@ -1,4 +1,6 @@
-"""A program's line to the API server: as everybody's, and each write tells the laws who made it, and what it could know then."""
+"""A program's line to the API server: as everybody's, and each write tells the laws who made it, and what it could know
+then.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,13 @@ AGENT, WORKLOADS = "agent", "workloads"
 
 @dataclasses.dataclass(slots=True, eq=False)
 class PlaneWrite(Write):
-    """who: the program, without its number. seen: per kind, the newest version that it had been shown before the moment in which it began;
-    volumes, nodes_now: of PersistentVolumes and of Nodes, in that moment. nodes: of Nodes that it had asked for, or written, the version of
-    the answer; missing: of those that it was told were not there, the newest version of any Node when it asked.
-    firsts: per kind, the version of its first list, or at the beginning of its term. began_s: when it was begun. is_lost_before: it was
-    sent before, and whether it was carried out then is not known. gaps: per kind, from which version to which its lists were ahead of its
-    watches: what came and went in between was not shown to it.
+    """who: the program, without its number. seen: per kind, the newest version that it had been shown before the moment
+    in which it began; volumes, nodes_now: of PersistentVolumes and of Nodes, in that moment. nodes: of Nodes that it
+    had asked for, or written, the version of the answer; missing: of those that it was told were not there, the newest
+    version of any Node when it asked.
+    firsts: per kind, the version of its first list, or at the beginning of its term. began_s: when it was begun.
+    is_lost_before: it was sent before, and whether it was carried out then is not known. gaps: per kind, from which
+    version to which its lists were ahead of its watches: what came and went in between was not shown to it.
     """
 
     who: str = ""
@@ -156,7 +159,9 @@ class PlaneLine(WritingLine):
         return answer
 
     async def _lose(self, request: Request) -> None:
-        """The process is killed, or gives up, in the moment that it has sent this, which is long on its way. Raises ApiError."""
+        """The process is killed, or gives up, in the moment that it has sent this, which is long on its way. Raises
+        ApiError.
+        """
         lose, self._world.loses = self._world.loses, None
         after_s = self._world.server.carry_out_late(self._mortal.who, request)
         self._tell(f"{what_of(request)}: on its way for {after_s:.3f} s")

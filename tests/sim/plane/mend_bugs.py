@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from unittest import mock
 
 from mooring.cluster.attachdetach.view import View
 from mooring.cluster.binder.volumes import decide as binding
-from mooring.cluster.nodehealth import writes
+from mooring.cluster.nodehealth.lifecycle import controller as lifecycle
 from mooring.control.controller import Controller
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale
+from mooring.kube.cluster import Patch
 from mooring.kube.errors import ApiError
 from tests.sim.planting import Bug, both
 
@@ -35,10 +36,14 @@ def _refusals_are_moves() -> Planted:
 
 def _taints_go_by_place() -> Planted:
     """A taint is removed by its place, whatever stands there by then."""
-    removals: Callable[..., Iterator[dict[str, Any]]] = writes._removals
-    return mock.patch.object(
-        writes, "_removals", lambda *args: (step for step in removals(*args) if step["op"] != "test")
-    )
+    taints_patch = lifecycle.taints_patch
+
+    def untested(*args: Any) -> Patch:
+        patch = taints_patch(*args)
+        of_a_place = [step for step in patch.body if step["path"].startswith("/spec/taints/")]
+        return Patch(patch.type, [step for step in patch.body if step["op"] != "test" or step not in of_a_place])
+
+    return mock.patch.object(lifecycle, "taints_patch", untested)
 
 
 def _names_say_whose_a_volume_is() -> Planted:
@@ -47,7 +52,9 @@ def _names_say_whose_a_volume_is() -> Planted:
 
 
 def _volumes_are_made_for_nobody() -> Planted:
-    """A volume whose claimRef was taken is not bound to the claim that it was made for, which waits for its node's volume."""
+    """A volume whose claimRef was taken is not bound to the claim that it was made for, which waits for its node's
+    volume.
+    """
     return mock.patch.object(binding, "_made_for", return_value=None)
 
 
@@ -69,6 +76,6 @@ def _drops_wake_themselves() -> Planted:
 MEND_BUGS: Final[Mapping[str, Bug]] = {
     "refusals-are-moves": Bug(_refusals_are_moves, {"silent"}, first_seed=249),
     "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=410),
-    "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=2163),
-    "made-for-nobody": Bug(_volumes_are_made_for_nobody, {"I7"}, first_seed=1000231),
+    "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=2348),
+    "made-for-nobody": Bug(_volumes_are_made_for_nobody, {"I7"}, first_seed=13953),
 }

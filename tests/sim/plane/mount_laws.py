@@ -28,7 +28,7 @@ class MountLaws(Stands):
         self.mounted: dict[Pair, float] = {}  # since when
         self.counts: Counter[str] = Counter()
         self._blind: set[Pair] = set()  # published by an attacher that could not know of the attachment's end
-        self.late: set[str] = set()  # attachments that POSTs of processes that are gone have made beside another one
+        self.late: set[str] = set()  # attachments that were made beside another one, which their maker could not know
 
     def call_begins(self, process: int, verb: str, handle: str, node: str) -> None:
         self.counts["calls"] += 1
@@ -48,7 +48,9 @@ class MountLaws(Stands):
         pass
 
     def is_published(self, handle: str, node: str) -> None:
-        """The driver is about to publish. One attacher never has a volume on two nodes; of two, each may have seen one attachment alone."""
+        """The driver is about to publish. One attacher never has a volume on two nodes; of two, each may have seen one
+        attachment alone.
+        """
         self.untrue.discard((handle, node))
         if self._plan.attachers > 1 and any(one.name in self.late for one in self._of_handle(handle)):
             return

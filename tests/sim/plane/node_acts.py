@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from mooring.api.core import NODES
 from mooring.base.randomness import Random
+from tests.sim.acting import Acting
 
-T = TypeVar("T")
 ISCSI: Final = "kubernetes.io/iscsi/1.2.3.4:iqn.2001-04.com.example:storage:0"
 
 
-class NodeActs:
+class NodeActs(Acting):
     """A part of `Acts`."""
 
     _world: Any
@@ -73,6 +72,3 @@ class NodeActs:
         dead = [node for node, kubelet in self._hands.kubelets.items() if not kubelet.alive]
         if dead or self._randomness.happens(0.2):
             await self._hands.delete(NODES, self._one_of(dead or self._world.plan.nodes))
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]

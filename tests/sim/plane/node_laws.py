@@ -1,4 +1,6 @@
-"""The laws of Nodes and their reports, of `laws.py`: I5 and others; and detach-reported and two-listed of `asked.py`."""
+"""The laws of Nodes and their reports, of `laws.py`: I5 and others; and detach-reported and two-listed of
+`asked.py`.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ class NodeLaws(MountLaws):
 
     def _is_listed(self, write: PlaneWrite, found: Attachment, handle: str) -> None:
         """The Node of this attachment comes to list it."""
-        if self.asked.is_detaching(write, found.uid):
+        if self.asked.is_detaching(write, found.uid, found.version):
             self._fail(
                 "detach-reported",
                 f"{found.node} comes to list {handle}, and {write.who}#{write.process} has asked to delete {found}",

@@ -15,8 +15,9 @@ _OWN: Final = 1 << 41
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlacingPlan:
-    """runs: the scheduler places the pods, and volumes come from claims. waits: they are made for their first pod's node. chosen: the
-    share of pods whose users have chosen the node, by its label. faults: the line of binder and scheduler is bad, too.
+    """runs: the scheduler places the pods, and volumes come from claims. waits: they are made for their first pod's
+    node. chosen: the share of pods whose users have chosen the node, by its label. faults: the line of binder and
+    scheduler is bad, too.
     """
 
     runs: bool = False

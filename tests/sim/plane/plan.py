@@ -1,4 +1,6 @@
-"""What a seed chooses before a life of the whole plane begins: volumes, nodes, the programs that run, and the share of each fault."""
+"""What a seed chooses before a life of the whole plane begins: volumes, nodes, the programs that run, and the share of
+each fault.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,16 @@ from typing import Final
 
 from mooring.base.randomness import Random
 from tests.sim.habits import NO_HABITS as NO_SERVER_HABITS
-from tests.sim.habits import NO_STOPS, ServerHabits, Stops, server_habits, stops
-from tests.sim.plan import ApiFaults, DriverFaults, api_faults, driver_faults, perhaps
+from tests.sim.habits import server_habits, stops
+from tests.sim.plan import (
+    AnyPlan,
+    api_faults,
+    deaths,
+    driver_faults,
+    memory,
+    perhaps,
+    weighted,
+)
 from tests.sim.plane.agent_plan import ACTS as AGENT_ACTS
 from tests.sim.plane.agent_plan import AgentPlan, agents_of
 from tests.sim.plane.habit_plan import HabitPlan, habits_of
@@ -18,7 +28,9 @@ from tests.sim.provisioning.plan import SaveFaults
 
 NAMESPACE: Final = "default"
 OTHER: Final = "hush"
-"""The namespace of a second claim on a volume, and how the names of its pods begin: no event elsewhere may show them."""
+"""The namespace of a second claim on a volume, and how the names of its pods begin: no event elsewhere may show
+them.
+"""
 RWO, RWOP, RWX = "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"
 MODES: Final = (RWO, RWO, RWO, RWOP, RWX)
 NO_SAVE_FAULTS: Final = SaveFaults(0.0, 0.0, 0.0)
@@ -68,8 +80,8 @@ _ALWAYS: Final = ("make_pod", "delete_pod", "move_pod", "bind_claim", "restore_v
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VolumePlan:
-    """name: of the PersistentVolume and of its claim. bound_late: the claim is bound by an act. shared: a second PersistentVolume means the
-    same volume, for a claim in another namespace.
+    """name: of the PersistentVolume and of its claim. bound_late: the claim is bound by an act. shared: a second
+    PersistentVolume means the same volume, for a claim in another namespace.
     """
 
     name: str
@@ -83,19 +95,18 @@ class VolumePlan:
         return self.mode != RWX
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
-    """One life. Fields as in the attacher's plan where they have the same names.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(AnyPlan):
+    """One life.
 
-    controllers, attachers: how many run at once. health: node health runs, else a hand does its work. provisions: provisioner and binder
-    run, and claims get their volumes from them, else volumes are made by hand with their claims; publishes, binder_faults, saves: as in the
-    plan of claims. force_after_s, forces: options of the attach/detach controller. step_s: the longest pause between two steps of a
-    kubelet. tolerated_s: how long a pod stays on a node that is not ready. agents: of the nodes. placing: by the scheduler. manners: of
-    users and kubelets. server: the API server's. stops: of controllers. workloads: that users have. skipped: the acts, by number, that are
-    left out.
+    controllers, attachers: how many run at once. health: node health runs, else a hand does its work. provisions:
+    provisioner and binder run, and claims get their volumes from them, else volumes are made by hand with their claims;
+    publishes, binder_faults, saves: as in the plan of claims. force_after_s, forces: options of the attach/detach
+    controller. step_s: the longest pause between two steps of a kubelet. tolerated_s: how long a pod stays on a node
+    that is not ready. agents: of the nodes. placing: by the scheduler. manners: of users and kubelets. server: the API
+    server's. stops: of controllers. workloads: that users have. skipped: the acts, by number, that are left out.
     """
 
-    seed: int
     volumes: tuple[VolumePlan, ...]
     nodes: tuple[str, ...]
     controllers: int
@@ -107,24 +118,13 @@ class Plan:
     lists_published: bool
     single_node_multi_writer: bool
     page_size: int
-    chaos_s: float
-    pause_s: float
     step_s: float
     tolerated_s: float
-    timeout_s: float
     worker_threads: int
     retry_start_s: float
     retry_max_s: float
     reconcile_s: float
     resync_s: float
-    history_max: int
-    list_limit: int
-    crash: float
-    crashes_max: int
-    restart_s: float
-    api: ApiFaults
-    driver: DriverFaults
-    acts: tuple[str, ...]
     skipped: tuple[int, ...] = ()
     publishes: bool = True
     binder_faults: bool = False
@@ -132,8 +132,6 @@ class Plan:
     agents: AgentPlan = NO_AGENTS
     placing: PlacingPlan = NO_PLACING
     manners: HabitPlan = NO_HABITS
-    server: ServerHabits = NO_SERVER_HABITS
-    stops: Stops = NO_STOPS
     workloads: WorkloadPlan = NO_WORKLOADS
 
 
@@ -182,11 +180,8 @@ def plan_of(seed: int) -> Plan:
         retry_max_s=retry_start_s * 2 ** randomness.below(5),
         reconcile_s=randomness.uniform(5.0, 60.0),
         resync_s=0.0,
-        history_max=8 + randomness.below(32) if randomness.happens(0.2) else 10_000,
-        list_limit=1 + randomness.below(3) if randomness.happens(0.2) else 0,
-        crash=perhaps(randomness, 0.6, 0.003, 0.06),
-        crashes_max=1 + randomness.below(4),
-        restart_s=randomness.uniform(0.0, 5.0),
+        **memory(randomness, 0.2),
+        **deaths(randomness, 0.003, 0.06, 4, 5.0),
         api=api_faults(randomness),
         driver=driver_faults(randomness, timeout_s),
         acts=_acts(randomness, NEVER_PROVISIONED if provisions else ())
@@ -196,7 +191,8 @@ def plan_of(seed: int) -> Plan:
         agents=agents,
         placing=placing,
         manners=habits,
-        # Two attachers without a Lease, one of which sees long-gone attachments, publish what nobody can know of: the Lease forbids that.
+        # Two attachers without a Lease, one of which sees long-gone attachments, publish what nobody can know of: the
+        # Lease forbids that.
         server=NO_SERVER_HABITS if attachers > 1 else dataclasses.replace(server_habits(seed), set_back=False),
         stops=dataclasses.replace(stops(seed), skew_s=0.0),  # whose clocks differ: `jump_clock`
         binder_faults=placing.faults,
@@ -215,6 +211,5 @@ def _volume(randomness: Random, number: int) -> VolumePlan:
 
 
 def _acts(randomness: Random, never: tuple[str, ...]) -> tuple[str, ...]:
-    chosen = [act for act in ACTS if act in _ALWAYS or randomness.happens(0.5)]
-    chosen = [act for act in chosen if act not in never]
-    return tuple(act for act in chosen for _ in range(ACTS[act]))
+    chosen = weighted(randomness, ACTS, _ALWAYS)
+    return tuple(act for act in chosen if act not in never)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from mooring.base.randomness import Random
+from tests.sim.acting import Acting
 from tests.sim.keeper import Keeper
 from tests.sim.plane.line import ATTACHDETACH, ATTACHER, BINDER, HEALTH, PROVISIONER
 
-T = TypeVar("T")
 JUMP_S: Final = 7200.0
 
 
-class ProgramActs:
+class ProgramActs(Acting):
     """A part of `Acts`."""
 
     _world: Any
@@ -47,6 +47,3 @@ class ProgramActs:
     async def kill_other(self) -> None:
         if others := [keeper for who in (HEALTH, PROVISIONER, BINDER) for keeper in self._keepers[who]]:
             self._one_of(others).kill()
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]

@@ -1,15 +1,16 @@
-"""Nobody waits in silence: who can't go on has an event, a status or a line of the log that names the obstacle. The law `silent`.
+"""Nobody waits in silence: who can't go on has an event, a status or a line of the log that names the obstacle. The law
+`silent`.
 
-| who waits                                                    | where it is told                                                          |
-|--------------------------------------------------------------|---------------------------------------------------------------------------|
-| a pod on a living node, one of whose volumes is not attached | an event about the pod or its claim; an error in an attachment's status   |
-| an attachment that is being deleted                          | the same of the volume's claims                                           |
-| a write of node health that is refused again and again       | a line of the log with the object's name and the refusal                  |
+| who waits                                                    | where it is told |
+| --- | --- |
+| a pod on a living node, with a volume that is not attached   | an event about pod or claim; an attachment's error |
+| an attachment that is being deleted                          | the same of the volume's claims |
+| a write of node health that is refused again and again       | a line of the log with the object's name and refusal |
 
-It counts from the wait's begin: what was told once is not told again as long as it is so. The time does not count in which no process of
-the attach/detach controller is there that has listed all that it needs to know: leaders that the API server refuses that, one after the
-other, know nobody who waits. Where requests are refused at random, a line of the log that names the object does as well: an event, or a
-status, may be what is refused.
+It counts from the wait's begin: what was told once is not told again as long as it is so. The time does not count in
+which no process of the attach/detach controller is there that has listed all that it needs to know: leaders that the
+API server refuses that, one after the other, know nobody who waits. Where requests are refused at random, a line of the
+log that names the object does as well: an event, or a status, may be what is refused.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class Silence:
         if count > REFUSALS_MAX and not any(write.name in line and str(error) in line for _, line in self._lines):
             self._fail(
                 "silent",
-                f"{write.who}#{write.process}: {write.what} was refused {count} times, and the log does not say so: {error}",
+                f"{write.who}#{write.process}: {write.what} was refused {count} times, and the log does not "
+                f"say so: {error}",
             )
 
     def went(self, write: PlaneWrite) -> None:

@@ -25,7 +25,9 @@ FINISHED: Final = ("Succeeded", "Failed")
 
 @dataclasses.dataclass(slots=True)
 class Attachment:
-    """version: of its last change; made: of its creation. maker: the process that made it, "" for a hand. error: in its status."""
+    """version: of its last change; made: of its creation. maker: the process that made it, "" for a hand. error: in its
+    status.
+    """
 
     name: str
     attacher: str
@@ -44,9 +46,9 @@ class Attachment:
 class NodeStand:
     """A Node as it is stored, and since which version; what a removed Node showed last is kept.
 
-    in_use, listed: names of volumes → the version since which they stand there. came: → the last version that listed them. had: names of
-    volumes that a Node before it had in use → since when, and until the one made anew came to list anything, None while it does not.
-    unhealthy_s: since when it is not ready or missing, None
+    in_use, listed: names of volumes → the version since which they stand there. came: → the last version that listed
+    them. had: names of volumes that a Node before it had in use → since when, and until the one made anew came to list
+    anything, None while it does not. unhealthy_s: since when it is not ready or missing, None
     for a healthy one; unhealthy_before_s: the same of the time before healthy_at. made_at, gone_at: versions.
     """
 
@@ -71,11 +73,14 @@ class NodeStand:
 
 @dataclasses.dataclass(slots=True)
 class Wish:
-    """A volume on a node. unwanted_s: since when no pod wants it there, None while one does; before: of the time before wanted_at.
+    """A volume on a node. unwanted_s: since when no pod wants it there, None while one does; before: of the time before
+    wanted_at.
 
-    wanted_s, wanted_at: when a pod came to want it last, and the version; unwanted_at: the version since which none does.
+    wanted_s, wanted_at: when a pod came to want it last, and the version; unwanted_at: the version since which none
+    does.
 
-    unwanted_but_for_s: since when no pod wants it but for wishes of less than BRIEF_S, which a watch that was cut need not have shown.
+    unwanted_but_for_s: since when no pod wants it but for wishes of less than BRIEF_S, which a watch that was cut need
+    not have shown.
     """
 
     unwanted_s: float | None = 0.0
@@ -184,7 +189,9 @@ class Stands:
         return found
 
     def _is_led_to(self, knows: Callable[[str], int], pair: Pair) -> bool:
-        """True when who knows so much has been shown all claims and volumes that lead from pods to this volume, and its driver."""
+        """True when who knows so much has been shown all claims and volumes that lead from pods to this volume, and its
+        driver.
+        """
         volumes = [one for one in self.volumes.values() if one["spec"]["csi"]["volumeHandle"] == pair[0]]
         versions = [int(one["metadata"]["resourceVersion"]) for one in volumes]
         refs = [one["spec"].get("claimRef") or {} for one in volumes]

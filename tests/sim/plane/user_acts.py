@@ -6,8 +6,7 @@ Peace sets right what no controller can: an import goes, and what two objects sa
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
@@ -15,12 +14,11 @@ from mooring.base.randomness import Random
 from mooring.cluster.attachdetach.identity import FORCE_AFTER
 from mooring.kube.cluster import Request, Verb
 from mooring.kube.errors import Forbidden, Invalid
+from tests.sim.acting import Acting
 from tests.sim.plane.habit_plan import WORDS
 from tests.sim.plane.line import ATTACHDETACH, ATTACHER, HEALTH
 from tests.sim.plane.plan import NAMESPACE, OTHER
 from tests.sim.plane.stands import Json, node_of
-
-T = TypeVar("T")
 
 OWN_TAINT: Final = "users.example.com/mine"
 MEDDLES_S: Final = 0.05
@@ -52,7 +50,7 @@ _KEPT: Final = ("name", "namespace", "labels", "annotations", "finalizers")
 """Of an object's metadata, what a backup brings back."""
 
 
-class UserActs:
+class UserActs(Acting):
     """A part of `Acts`. saved: the last backup, by kind and name."""
 
     _world: Any
@@ -70,7 +68,9 @@ class UserActs:
     # -- volumes and claims
 
     async def import_volume(self) -> None:
-        """A second PersistentVolume of a handle, which may be in use, by another class's rules, and for nobody yet; or its end."""
+        """A second PersistentVolume of a handle, which may be in use, by another class's rules, and for nobody yet; or
+        its end.
+        """
         odd = sorted(name for name in self._laws.volumes if name.startswith(ODD))
         if odd and self._randomness.happens(0.5):
             await self._hands.delete(PERSISTENT_VOLUMES, self._one_of(odd))
@@ -112,7 +112,9 @@ class UserActs:
             await self._hands.merge(PERSISTENT_VOLUMES, name, {"spec": {"claimRef": self._one_of(BLANKS)}})
 
     async def restore_backup(self) -> None:
-        """All volumes, claims and attachments as they were once, in any order; what stands there is left alone. Or a backup is made."""
+        """All volumes, claims and attachments as they were once, in any order; what stands there is left alone. Or a
+        backup is made.
+        """
         if not self._saved or self._randomness.happens(0.4):
             self._hands.tell("makes a backup")
             kinds = (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, VOLUME_ATTACHMENTS)
@@ -168,8 +170,8 @@ class UserActs:
             await self.move_pod()  # type: ignore[attr-defined]
 
     def _changes_mind(self, request: Request) -> None:
-        """After a POST the pods of its node want their volumes elsewhere; after a DELETE a pod wants the volume where it was, and a node
-        that was cut off is back with what it has mounted.
+        """After a POST the pods of its node want their volumes elsewhere; after a DELETE a pod wants the volume where
+        it was, and a node that was cut off is back with what it has mounted.
         """
         name = request.name or request.body["metadata"]["name"]
         kubelet = self._hands.kubelets[self._laws.pair_of(name)[1]]
@@ -197,7 +199,9 @@ class UserActs:
     # -- nodes
 
     async def strand_volume(self) -> None:
-        """A node that has something mounted loses its power, and its pods are removed by force: only force gets the volume off it."""
+        """A node that has something mounted loses its power, and its pods are removed by force: only force gets the
+        volume off it.
+        """
         busy = [node for node, kubelet in self._hands.kubelets.items() if kubelet.alive and kubelet.mounted]
         if not busy:
             await self.make_pod()  # type: ignore[attr-defined]
@@ -213,7 +217,9 @@ class UserActs:
                 await self._confuse(self._one_of(sorted(self._hands.kubelets[node].mounted)))
 
     async def _confuse(self, handle: str) -> None:
-        """A volume that waits for force gets a second PersistentVolume, or loses its own one, finalizers and all; or neither."""
+        """A volume that waits for force gets a second PersistentVolume, or loses its own one, finalizers and all; or
+        neither.
+        """
         of_handle = [
             pv["metadata"]["name"] for pv in self._laws.volumes.values() if pv["spec"]["csi"]["volumeHandle"] == handle
         ]
@@ -227,7 +233,9 @@ class UserActs:
                 await self._hands.merge(PERSISTENT_VOLUMES, name, {"metadata": {"finalizers": None}})
 
     async def own_taint(self) -> None:
-        """A user's taint comes first in the Node's list, or goes; also while node health is about to write there, from now on."""
+        """A user's taint comes first in the Node's list, or goes; also while node health is about to write there, from
+        now on.
+        """
         self._world.meddles = self._meddle
         await self._change_taint(self._one_of(self._world.plan.nodes))
 
@@ -259,7 +267,9 @@ class UserActs:
                 await self._hands.set_ready(node, status)
 
     async def remake_node(self) -> None:
-        """The Node of a living kubelet that has something mounted is deleted; it registers anew. And one of its pods goes."""
+        """The Node of a living kubelet that has something mounted is deleted; it registers anew. And one of its pods
+        goes.
+        """
         busy = [node for node, kubelet in self._hands.kubelets.items() if kubelet.alive and kubelet.mounted]
         if not busy:
             return
@@ -283,7 +293,9 @@ class UserActs:
             await self._mend_references()
 
     async def _mend_references(self) -> None:
-        """Who has edited a claimRef, bit by bit, until it means no claim, or another one, gives the volume back to its own."""
+        """Who has edited a claimRef, bit by bit, until it means no claim, or another one, gives the volume back to its
+        own.
+        """
         for claim in list(self._laws.claims.values()):
             meta = claim["metadata"]
             pv = self._laws.volumes.get(f"pvc-{meta['uid']}")
@@ -315,9 +327,6 @@ class UserActs:
             handle = self._laws.pair_of(one.name)[0]  # without its object no attacher can detach it, and it says so
             volume = next(volume for volume in self._world.plan.volumes if handle.startswith(volume.handle))
             await self._hands.make_pv(one.volume, volume, handle, None)
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]
 
 
 def _reference(claim: Json) -> Json:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.workloads import DEPLOYMENTS, JOBS, STATEFUL_SETS
 from mooring.base.randomness import Random
+from tests.sim.acting import Acting
 from tests.sim.keeper import Keeper
 from tests.sim.plane.hands import CLASS
 from tests.sim.plane.line import WORKLOADS
@@ -19,13 +20,12 @@ from tests.sim.plane.workload_hands import DEPLOYMENT, JOB, NOTE, RELEASED, SET,
 from tests.sim.plane.workload_plan import REPLICAS_MAX
 from tests.sim.plane.workload_stands import controller_of
 
-T = TypeVar("T")
 NOTICED_S: Final = 60.0
 ROUNDS_MAX: Final = 4
 """Of templates: an old one comes back."""
 
 
-class WorkloadActs:
+class WorkloadActs(Acting):
     """A part of `Acts`."""
 
     _world: Any
@@ -149,8 +149,9 @@ class WorkloadActs:
         await self._hands.merge(STATEFUL_SETS, SET, {"spec": {"updateStrategy": strategy}}, NAMESPACE)
 
     async def drop_set_pods(self) -> None:
-        """A user who has thrown the data of a pod away sees a minute later that the pod has come back on it, since its controller had not
-        been shown that. The pod is deleted once more; a controller that makes it on that claim again has been shown all by now.
+        """A user who has thrown the data of a pod away sees a minute later that the pod has come back on it, since its
+        controller had not been shown that. The pod is deleted once more; a controller that makes it on that claim again
+        has been shown all by now.
         """
         now, claims = self._world.clock.now(), self._laws.claims
         for key in [
@@ -229,9 +230,6 @@ class WorkloadActs:
     def _found(self, kind: Kind[Any], name: str) -> Json | None:
         found: Json | None = self._world.truth.get(kind.whole(), name, NAMESPACE)
         return found
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]
 
 
 def _is_of_set(claim: str) -> bool:

@@ -1,13 +1,14 @@
-"""The laws of workloads that count: ReplicaSets, Deployments and Jobs. A part of those of `workload_laws.py`, whose table names them too.
+"""The laws of workloads that count: ReplicaSets, Deployments and Jobs. A part of those of `workload_laws.py`, whose
+table names them too.
 
-| law            | broken when                                                                                                        |
-|----------------|--------------------------------------------------------------------------------------------------------------------|
-| too-many-made  | a pod is made of a ReplicaSet or a Job that is known to have as many as it wishes for                              |
-| too-few-left   | a ReplicaSet's pod is deleted, and no more live than are wished for                                                |
-| surge          | more pods of a Deployment live than its surge allows, for longer than SURGE_S                                      |
-| counted-wrong  | a Job says that more pods have succeeded than have                                                                 |
-| silent         | a ReplicaSet or StatefulSet has too few pods for long, and no event or line of the log about it says why            |
-| job-lies       | a Job is Complete with fewer successes than its completions                                                        |
+| law           | broken when |
+| --- | --- |
+| too-many-made | a pod is made of a ReplicaSet or a Job that is known to have as many as it wishes for |
+| too-few-left  | a ReplicaSet's pod is deleted, and no more live than are wished for |
+| surge         | more pods of a Deployment live than its surge allows, for longer than SURGE_S |
+| counted-wrong | a Job says that more pods have succeeded than have |
+| silent        | a ReplicaSet or StatefulSet has too few pods for long, and no event or log says why |
+| job-lies      | a Job is Complete with fewer successes than its completions |
 """
 
 from __future__ import annotations
@@ -117,7 +118,9 @@ class CountLaws(WorkloadStands):
                 self._fail("silent", f"{owner['kind']} {name} has too few pods since {began:.3f}, and nobody says why")
 
     def _is_short(self, owner: Json) -> bool:
-        """Whether there are fewer pods than are wished for, and none that others would wait for: of a pod that waits is told elsewhere."""
+        """Whether there are fewer pods than are wished for, and none that others would wait for: of a pod that waits is
+        told elsewhere.
+        """
         meta, pods = owner["metadata"], self.pods_of(owner["metadata"]["uid"])
         is_held = any(not pod.is_gone and (pod.ended is not None or not pod.ready) for pod in pods)
         living = sum(pod.lives_for(meta["uid"]) for pod in pods)

@@ -1,15 +1,16 @@
-"""The laws of workloads: what their controllers must not do, whatever they have been shown. At rest `workload_checkers.py` judges.
+"""The laws of workloads: what their controllers must not do, whatever they have been shown. At rest
+`workload_checkers.py` judges.
 
-| law            | broken when                                                                                                        |
-|----------------|----------------------------------------------------------------------------------------------------------------------|
-| two-of-ordinal | a StatefulSet's pod is taken from the API server while it runs on its machine, and no hand or node health did so    |
-| claim-astray   | a StatefulSet's pod is made that names another pod's claim                                                           |
-| claim-lost     | a StatefulSet's claim is deleted by nobody's hand, and never since it was made has the retention policy said so     |
-| owner-astray   | a claim is given an owner that the retention policy does not give it                                                 |
-| wanted-deleted | a StatefulSet's pod is deleted that is wished for, has not ended, and is of the newest template                      |
+| law            | broken when |
+| --- | --- |
+| two-of-ordinal | a StatefulSet's pod goes while it runs on its machine, by no hand and no node health |
+| claim-astray   | a StatefulSet's pod is made that names another pod's claim |
+| claim-lost     | a StatefulSet's claim is deleted by no hand, and its retention policy never said so |
+| owner-astray   | a claim is given an owner that the retention policy does not give it |
+| wanted-deleted | a StatefulSet's pod is deleted that is wished for, has not ended, and is of the newest template |
 
-What a controller decides follows from what it has been shown; users may have changed their minds since. So each law asks whether any
-state of the workload would do, from the one that the process was shown for sure.
+What a controller decides follows from what it has been shown; users may have changed their minds since. So each law
+asks whether any state of the workload would do, from the one that the process was shown for sure.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class WorkloadLaws(CountLaws):
             self._claim_changed(old, new)
 
     def _is_removed(self, pod: Json) -> None:
-        """From the API server. Hands do so by force, node health for a node that is out of service, agents once nothing runs any more."""
+        """From the API server. Hands do so by force, node health for a node that is out of service, agents once nothing
+        runs any more.
+        """
         owner, write = controller_of(pod), WRITING.get()
         by_right = HAND.get() or LATE.get() or (isinstance(write, PlaneWrite) and write.who == HEALTH)
         has_ended = phase_of(pod) in FINISHED

@@ -1,4 +1,6 @@
-"""What a seed chooses for the workloads' controllers, and for the users who have workloads, from a randomness of its own."""
+"""What a seed chooses for the workloads' controllers, and for the users who have workloads, from a randomness of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ class SetPlan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeploymentPlan:
-    """recreates: its strategy, else it rolls with this surge and so many unavailable. single: its volume is for one node, and it has one
-    pod at the most.
+    """recreates: its strategy, else it rolls with this surge and so many unavailable. single: its volume is for one
+    node, and it has one pod at the most.
     """
 
     replicas: int

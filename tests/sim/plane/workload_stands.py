@@ -12,7 +12,9 @@ from tests.sim.plane.line import PlaneWrite
 from tests.sim.plane.stands import FINISHED, Json
 
 SLACK_S: Final = 60.0
-"""How long ago a turn may have begun whose writes still come: what it was decided by may be as old, whatever was shown meanwhile."""
+"""How long ago a turn may have begun whose writes still come: what it was decided by may be as old, whatever was
+shown meanwhile.
+"""
 KINDS: Final = ("StatefulSet", "Deployment", "ReplicaSet", "Job")
 
 
@@ -23,10 +25,12 @@ def controller_of(obj: Json) -> Json | None:
 
 @dataclasses.dataclass(slots=True)
 class PodStand:
-    """made: the version of its creation. ended: that of the first state in which it did not live any more, None while it does.
+    """made: the version of its creation. ended: that of the first state in which it did not live any more, None while
+    it does.
 
-    succeeded: of its success; done: the same of one that nobody had deleted before. owners: uids of all controllers that it ever had. left:
-    of those that it has no more, or by whose selector it is not meant any more, since which version.
+    succeeded: of its success; done: the same of one that nobody had deleted before. owners: uids of all controllers
+    that it ever had. left: of those that it has no more, or by whose selector it is not meant any more, since which
+    version.
     """
 
     made: int

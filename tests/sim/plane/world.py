@@ -34,7 +34,9 @@ class PlaneWorld(SimWorld):
     agents: AgentSide | None = None
     laws: Laws  # type: ignore[assignment]
     loses: Callable[[Request], None] | None = None
-    """The next request about an attachment comes late, when its process has given up; this is called with it at once."""
+    """The next request about an attachment comes late, when its process has given up; this is called with it at
+    once.
+    """
     loses_process = False
     """That process is killed in the same moment."""
     meddles: Callable[[str], Awaitable[None]] | None = None

@@ -5,16 +5,15 @@
     python -m tests.sim.points attach:lost:3       one point, with its story
     python -m tests.sim.points attach --points     what the undisturbed run did, with its numbers
 
-Exit code 1 when a law was broken or a run came to another end; the story and how to see it again are on standard output.
+Exit code 1 when a law was broken or a run came to another end; the story and how to see it again are on standard
+output.
 """
 
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
-import multiprocessing
+import functools
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -24,9 +23,9 @@ from tests.sim.points.bugs import ALL, Found, failures, found_by
 from tests.sim.points.run import all_trials, play, recorded, tried
 from tests.sim.points.table import SCRIPTS
 from tests.sim.points.trial import Trial, trial_of
+from tests.sim.pool import Progress, side_by_side
 
 CHUNK: Final = 25
-SHOWN_EVERY_S: Final = 5.0
 FAILURES_SHOWN: Final = 3
 
 
@@ -67,7 +66,8 @@ def _list(names: Sequence[str]) -> int:
         ways = Counter(trial.way.value for trial in all_trials(SCRIPTS[name], recorded(SCRIPTS[name])))
         total += ways.total()
         print(
-            f"{name:<18} {ways.total():5}  {SCRIPTS[name].about}\n{'':26}{', '.join(f'{way} {count}' for way, count in ways.items())}"
+            f"{name:<18} {ways.total():5}  "
+            f"{SCRIPTS[name].about}\n{'':26}{', '.join(f'{way} {count}' for way, count in ways.items())}"
         )
     print(f"{total} points in {len(names)} scripts")
     return 0
@@ -94,32 +94,19 @@ def _one(trial: Trial, bug: str | None) -> int:
 
 
 def _all(names: Sequence[str], bug: str | None, jobs: int) -> int:
-    began, failed = time.monotonic(), 0
-    shown_at, done, of_script = began, 0, Counter[str]()
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        chunks = list(_chunks(names, bug))
-        count = sum(map(len, chunks))
-        print(f"{count} points in {len(names)} scripts", flush=True)
-        running = {pool.submit(failures, chunk, bug): chunk for chunk in chunks}
-        for future in concurrent.futures.as_completed(running):
-            done += len(running[future])
-            for trial, report in future.result():
-                failed += 1
-                of_script[f"{trial.script}:{trial.way}"] += 1
-                if failed <= FAILURES_SHOWN:
-                    print(f"\n{report}\n", flush=True)
-            if time.monotonic() - shown_at > SHOWN_EVERY_S:
-                shown_at = time.monotonic()
-                rate = done / (shown_at - began)
-                print(
-                    f"{done}/{count} points, {failed} failed, {(count - done) / rate:.0f} s to go",
-                    file=sys.stderr,
-                    flush=True,
-                )
-    print(f"{count} points in {time.monotonic() - began:.0f} s, {failed} failed")
+    chunks = list(_chunks(names, bug))
+    progress, of_script = Progress("points", sum(map(len, chunks))), Counter[str]()
+    print(f"{sum(map(len, chunks))} points in {len(names)} scripts", flush=True)
+    for chunk, found in side_by_side(jobs, chunks, functools.partial(failures, bug=bug)):
+        for number, (trial, report) in enumerate(found, progress.failed):
+            of_script[f"{trial.script}:{trial.way}"] += 1
+            if number < FAILURES_SHOWN:
+                print(f"\n{report}\n", flush=True)
+        progress.add(len(chunk), len(found))
+    print(progress)
     for name, how_many in of_script.most_common():
         print(f"  {name}: {how_many}")
-    return 1 if failed else 0
+    return 1 if progress.failed else 0
 
 
 def _chunks(names: Sequence[str], bug: str | None) -> Iterator[list[Trial]]:
@@ -136,12 +123,9 @@ def _chunks(names: Sequence[str], bug: str | None) -> Iterator[list[Trial]]:
 def _bugs(names: Sequence[str], jobs: int) -> int:
     """A table: the bug, the point that shows it first, and how."""
     found: dict[str, Found | None] = {}
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(found_by, bug, tuple(names)): bug for bug in ALL}
-        for future in concurrent.futures.as_completed(running):
-            bug = running[future]
-            found[bug] = one = future.result()
-            print(f"{bug:<48} {'not found' if one is None else one}", flush=True)
+    for bug, one in side_by_side(jobs, ALL, functools.partial(found_by, names=tuple(names))):
+        found[bug] = one
+        print(f"{bug:<48} {'not found' if one is None else one}", flush=True)
     print(f"{sum(one is not None for one in found.values())} of {len(found)} found")
     return 0
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mooring.api.storage import VOLUME_ATTACHMENTS
+from tests.sim import checkers
 from tests.sim.actor import Actor
-from tests.sim.checkers import Complaint, complaints, fingerprint
+from tests.sim.checkers import Complaint, complaints
 from tests.sim.hands import Hands
 from tests.sim.life import attacher
 from tests.sim.plan import TWIN, VolumePlan, plan_of
 from tests.sim.points.director import Director
-from tests.sim.points.script import Script, Stage, without_faults
-from tests.sim.standing import WorldGroup
+from tests.sim.points.script import Script, Stage, without_faults, world_of
 from tests.sim.world import SimWorld
 
 VOLUME: Final = VolumePlan("pv0", "handle0", "ReadWriteOnce", secret=True, inline=False)
@@ -34,6 +34,8 @@ PLAN: Final[Any] = without_faults(
 
 
 class Attaching(Stage[SimWorld]):
+    checkers = checkers
+
     def __init__(self, world: SimWorld, director: Director) -> None:
         super().__init__(world, director)
         self.hands = Hands(world)
@@ -52,9 +54,6 @@ class Attaching(Stage[SimWorld]):
         return [
             one for one in found if one[0] != "unwanted-left" or not any(twin in one[1] for twin in self.actor.twins)
         ]
-
-    def fingerprint(self) -> object:
-        return fingerprint(self.world)
 
     def storage(self) -> dict[str, Any]:
         return {"published": {handle: sorted(nodes) for handle, nodes in self.world.backend.published.items()}}
@@ -94,7 +93,9 @@ async def tear(stage: Attaching) -> None:
 
 
 async def remake(stage: Attaching) -> None:
-    """An administrator deletes the attachment with its finalizers, and detaches what is attached by hand; what is wanted comes anew."""
+    """An administrator deletes the attachment with its finalizers, and detaches what is attached by hand; what is
+    wanted comes anew.
+    """
     world, hands = stage.world, stage.hands
     for found in world.truth.attachments():
         await hands.delete_attachment(found.name)
@@ -129,17 +130,12 @@ async def drop(stage: Attaching) -> None:
     await stage.actor.tend()
 
 
-def _world(group: WorldGroup) -> SimWorld:
-    return SimWorld(PLAN, group)
-
-
-def _listing(group: WorldGroup) -> SimWorld:
-    """Who is shown the former attachment of a name unpublishes the volume: nobody would see that of a driver that lists nothing."""
-    return SimWorld(dataclasses.replace(PLAN, lists_published=True), group)
-
-
-def _shared(group: WorldGroup) -> SimWorld:
-    return SimWorld(dataclasses.replace(PLAN, volumes=(dataclasses.replace(VOLUME, mode="ReadWriteMany"),)), group)
+_world = world_of(SimWorld, PLAN)
+_listing = world_of(SimWorld, PLAN, lists_published=True)
+"""Who is shown the former attachment of a name unpublishes the volume: nobody would see that of a driver that lists
+    nothing.
+    """
+_shared = world_of(SimWorld, PLAN, volumes=(dataclasses.replace(VOLUME, mode="ReadWriteMany"),))
 
 
 SCRIPTS: Final = (

@@ -1,4 +1,6 @@
-"""Bugs that the points must find: those of every part's own simulation, and some of the classic kinds in rooms that a seed chose."""
+"""Bugs that the points must find: those of every part's own simulation, and some of the classic kinds in rooms that a
+seed chose.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ class Found:
 
 
 def found_by(bug: str, names: tuple[str, ...]) -> Found | None:
-    """The first point of these scripts that shows it; only those of its part are tried. Old views come last: there are many of them."""
+    """The first point of these scripts that shows it; only those of its part are tried. Old views come last: there are
+    many of them.
+    """
     count = 0
     with planted_of(ALL, bug):
         records = {}
@@ -102,8 +106,8 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "provisioner/intents-in-memory": ("provision",),
     "provisioner/found-dropped": ("provision",),
     "provisioner/names-random": ("provision",),
-    "provisioner/intents-end-early": ("delete",),
-    "provisioner/let-go-too-early": ("delete",),
+    "provisioner/intents-end-early": ("restore",),
+    "provisioner/let-go-too-early": ("clone",),
     "resizer/timeouts-final": ("modify-again",),
     "resizer/claims-done-first": ("modify",),
     "node/reports-unawaited": ("mount",),

@@ -1,20 +1,18 @@
-"""Scripts of provisioner and binder: a claim gets its volume, also on a node that the scheduler chose, and goes with it."""
+"""Scripts of provisioner and binder: a claim gets its volume, also on a node that the scheduler chose, and goes with
+it.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
 from typing import Any, Final
 
-from tests.sim.checkers import Complaint
 from tests.sim.points.director import Director
-from tests.sim.points.script import Script, Stage, without_faults
+from tests.sim.points.script import Script, Stage, act, without_faults, world_of
+from tests.sim.provisioning import checkers
 from tests.sim.provisioning.acts import Acts
-from tests.sim.provisioning.checkers import complaints, fingerprint
 from tests.sim.provisioning.life import binder, provisioner
 from tests.sim.provisioning.plan import ClassPlan, SaveFaults, plan_of
 from tests.sim.provisioning.world import ClaimWorld
-from tests.sim.standing import WorldGroup
 
 PLAN: Final[Any] = without_faults(
     plan_of(0),
@@ -26,33 +24,19 @@ PLAN: Final[Any] = without_faults(
 
 
 class Claiming(Stage[ClaimWorld]):
+    checkers = checkers
+
     def __init__(self, world: ClaimWorld, director: Director) -> None:
         super().__init__(world, director)
         self.acts = Acts(world, self.keep("provisioner", provisioner), self.keep("binder", binder))
-
-    async def prepare(self) -> None:
-        await self.acts.prepare()
-
-    async def tend(self) -> None:
-        await self.acts.tend()
-
-    def complaints(self) -> Sequence[Complaint]:
-        return complaints(self.world)
-
-    def fingerprint(self) -> object:
-        return fingerprint(self.world)
 
     def storage(self) -> dict[str, Any]:
         backend: Any = self.world.backend
         return {"volumes": sorted(backend.volumes)}
 
 
-async def provision(stage: Claiming) -> None:
-    await stage.acts.make_claim()
-
-
-async def drop(stage: Claiming) -> None:
-    await stage.acts.drop_claim()
+provision = act("make_claim")
+drop = act("drop_claim")
 
 
 async def keep(stage: Claiming) -> None:
@@ -60,13 +44,8 @@ async def keep(stage: Claiming) -> None:
     await stage.acts.keep_volume()
 
 
-def _world(group: WorldGroup) -> ClaimWorld:
-    return ClaimWorld(PLAN, group)
-
-
-def _waiting(group: WorldGroup) -> ClaimWorld:
-    classes = (ClassPlan("class0", "Delete", waits=True, secret=False),)
-    return ClaimWorld(dataclasses.replace(PLAN, classes=classes), group)
+_world = world_of(ClaimWorld, PLAN)
+_waiting = world_of(ClaimWorld, PLAN, classes=(ClassPlan("class0", "Delete", waits=True, secret=False),))
 
 
 SCRIPTS: Final = (

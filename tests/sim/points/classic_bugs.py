@@ -1,12 +1,13 @@
 """Bugs of the classic kinds, in rooms that a seed chose: what a life of seeds was not built to find.
 
-The kinds: a write without a test of the uid; memory that is not made again after a restart; the absence of an event that nobody notices; a
-lost answer that is taken for a failure.
+The kinds: a write without a test of the uid; memory that is not made again after a restart; the absence of an event
+that nobody notices; a lost answer that is taken for a failure.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -15,31 +16,32 @@ from unittest import mock
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.meta import key_of
-from mooring.cluster.attachdetach import decide as attachdetach_decide
-from mooring.cluster.attachdetach import memory as attachdetach_memory
+from mooring.api.snapshot_kinds import SINGLES
+from mooring.base.clock import parse_rfc3339
+from mooring.cluster.attachdetach import assemble as attachdetach_assemble
 from mooring.cluster.attachdetach import reconcile as attachdetach_reconcile
-from mooring.cluster.attachdetach.decision import Step
-from mooring.cluster.attachdetach.reasons import Unheard
-from mooring.cluster.snapshots.kinds import SINGLES
+from mooring.cluster.attachdetach.silence import UNSAID_S
 from mooring.cluster.snapshots.reconcile import Reconciler as SnapshotReconciler
 from mooring.control.lease.reporter import LeadershipReporter
 from mooring.control.object_writer import ObjectWriter
-from mooring.kube.errors import ApiError, NotFound
+from mooring.mounts import fs_group
+from mooring.mounts.fs_group import ON_ROOT_MISMATCH, Walk
 from mooring.node.volumes.state.actual import VolumeState
 from mooring.node.volumes.state.in_use import UnreadPlaces
-from mooring.node.volumes.steps import fs_group
-from mooring.node.volumes.steps.fs_group import ON_ROOT_MISMATCH, Walk
-from mooring.sidecars.attacher.event_handlers import EventHandlers as AttacherEvents
-from mooring.sidecars.provisioner.claims import reject_volume
+from mooring.sidecars.attacher.controller import EventHandlers as AttacherEvents
+from mooring.sidecars.provisioner.claims import provision
 from mooring.sidecars.provisioner.claims.decide_after import Owner
 from mooring.sidecars.provisioner.model.outcomes import Save
 from mooring.sidecars.provisioner.source_protection import controller as source_protection
 from mooring.sidecars.snapshotter import decide as snapshotter_decide
-from tests.sim.planting import Bug, both
+from tests.sim.plane.harm_bugs import HARM_BUGS
+from tests.sim.planting import Bug
 
 
 def _sources_are_strangers() -> contextlib.AbstractContextManager[Any]:
-    """Memory: a finalizer that the process before put on a snapshot, for a volume that the journal names, counts as somebody else's."""
+    """Memory: a finalizer that the process before put on a snapshot, for a volume that the journal names, counts as
+    somebody else's.
+    """
     real = source_protection.SourceProtection.adopt
 
     def adopt(self: source_protection.SourceProtection, source: Any, uid: str) -> None:
@@ -57,25 +59,20 @@ def _doubts_end_with_the_process() -> contextlib.AbstractContextManager[Any]:
 
 def _lost_posts_failed() -> contextlib.AbstractContextManager[Any]:
     """Lost answer: an attachment whose POST had no answer was not made."""
-    return mock.patch.object(attachdetach_memory.Record, "post_lost", return_value=None)
+    create = attachdetach_reconcile.Reconciler._create
+
+    async def hopeless(self: attachdetach_reconcile.Reconciler, volume: Any, action: Any) -> None:
+        try:
+            await create(self, volume, action)
+        finally:
+            volume.place.record.creating = False
+
+    return mock.patch.object(attachdetach_reconcile.Reconciler, "_create", hopeless)
 
 
 def _lost_deletes_failed() -> contextlib.AbstractContextManager[Any]:
     """Lost answer: an attachment whose DELETE had no answer is still there, and counts as attached."""
-
-    async def send_delete(self: attachdetach_reconcile.Reconciler, action: Any) -> None:
-        try:
-            with contextlib.suppress(NotFound):
-                await self._cluster.delete(attachdetach_reconcile.VOLUME_ATTACHMENTS, action.name, uid=action.uid)
-            self._memory.deletions[action.uid].unanswered = False
-        except ApiError:
-            self._memory.deletions.pop(action.uid, None)
-            raise
-        finally:
-            if deletion := self._memory.deletions.get(action.uid):
-                deletion.on_its_way = False
-
-    return mock.patch.object(attachdetach_reconcile.Reconciler, "_send_delete", send_delete)
+    return HARM_BUGS["lost-deletes-failed"].plant()
 
 
 def _ends_wake_nobody() -> contextlib.AbstractContextManager[Any]:
@@ -84,13 +81,15 @@ def _ends_wake_nobody() -> contextlib.AbstractContextManager[Any]:
 
 
 def _places_free_nobody() -> contextlib.AbstractContextManager[Any]:
-    """Absence: who waits for a volume's end elsewhere hears of it only when its back-off is over. Slower, and no harm."""
+    """Absence: who waits for a volume's end elsewhere hears of it only when its back-off is over. Slower, and no
+    harm.
+    """
     return mock.patch.object(AttacherEvents, "_place_freed", return_value=None)
 
 
 def _namesakes_are_others() -> contextlib.AbstractContextManager[Any]:
     """Memory: a PersistentVolume that the process before has stored for the claim is somebody else's."""
-    return mock.patch.object(reject_volume, "owner_of", return_value=Owner(Save.TAKEN, "it is there already"))
+    return mock.patch.object(provision, "owner_of", return_value=Owner(Save.TAKEN, "it is there already"))
 
 
 def _made_contents_are_failures() -> contextlib.AbstractContextManager[Any]:
@@ -166,7 +165,9 @@ def _ends_are_untold() -> contextlib.AbstractContextManager[Any]:
 
 
 def _folders_come_first() -> contextlib.AbstractContextManager[Any]:
-    """Memory: the folder itself gets the group before what is in it. A walk that ends in between is not made again: it is right already."""
+    """Memory: the folder itself gets the group before what is in it. A walk that ends in between is not made again: it
+    is right already.
+    """
     run = Walk.run
 
     def hasty(self: Any) -> None:
@@ -181,24 +182,22 @@ def _folders_come_first() -> contextlib.AbstractContextManager[Any]:
 
 
 def _attachments_are_read_once() -> contextlib.AbstractContextManager[Any]:
-    """Memory: what was read for an earlier pod holds for the next one, also where nothing of the volume was mounted in between."""
+    """Memory: what was read for an earlier pod holds for the next one, also where nothing of the volume was mounted in
+    between.
+    """
     return mock.patch.object(VolumeState, "is_mounted", property(lambda self: True))
 
 
 def _silent_nodes_have_looked() -> contextlib.AbstractContextManager[Any]:
     """A Node that was made anew says what is mounted there within a minute, though its kubelet is silent."""
+    real = attachdetach_assemble.unsaid_s
 
-    def kept(volume: Any, place: Any, hold: Any, rules: Any, now: float) -> Any:
-        if not place.mounted:
-            return Step(place.node.name, Unheard(place.node.name), wake_s=place.may_be_mounted_until - now)
-        return real_kept(volume, place, hold, rules, now)
+    def unsaid_s(node: Any, attachment: Any, record: Any, moment: Any, **facts: Any) -> float:
+        left_s = real(node, attachment, record, moment, **facts)
+        made_s = 0.0 if node is None else parse_rfc3339(node.metadata.creation_timestamp)
+        return left_s if left_s < math.inf else max(0.0, made_s + UNSAID_S - moment.wall_s)
 
-    record = attachdetach_memory.NodeRecord
-    real_heard, real_kept = record.heard, attachdetach_decide._kept
-    heard = mock.patch.object(
-        record, "heard", lambda self, in_use, **facts: real_heard(self, in_use, **{**facts, "is_ready": True})
-    )
-    return both(heard, mock.patch.object(attachdetach_decide, "_kept", kept))
+    return mock.patch.object(attachdetach_assemble, "unsaid_s", unsaid_s)
 
 
 BUGS: Final[Mapping[str, Bug]] = {

@@ -1,4 +1,6 @@
-"""Scripts of claims that are filled from another claim or from a snapshot, and whose source may go as soon as they are."""
+"""Scripts of claims that are filled from another claim or from a snapshot, and whose source may go as soon as they
+are.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,10 @@ from mooring.kube.cluster import Patch, PatchType
 from mooring.sidecars.provisioner.names import SNAPSHOT_FINALIZER
 from tests.sim.checkers import Complaint
 from tests.sim.points.claims import PLAN, Claiming
-from tests.sim.points.script import Script
+from tests.sim.points.script import Script, world_of
 from tests.sim.provisioning.plan import DRIVER, NAMESPACE
 from tests.sim.provisioning.world import ClaimWorld
 from tests.sim.snapshots.world import DEFINITIONS
-from tests.sim.standing import WorldGroup
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 
 SNAPSHOT: Final = "s0"
@@ -109,8 +110,7 @@ async def drop_copy(stage: Copying) -> None:
     await stage.acts._delete(PERSISTENT_VOLUME_CLAIMS, "copy", NAMESPACE)
 
 
-def _world(group: WorldGroup) -> ClaimWorld:
-    return ClaimWorld(PLAN, group)
+_world = world_of(ClaimWorld, PLAN)
 
 
 CALM_S: Final = 120.0

@@ -1,6 +1,7 @@
 """The doors by which a director comes to calls, disks and laws, which a script's world has from the lives of seeds.
 
-They are put into the backend, the disk and the world for a while: who is not led goes by them as if they were not there.
+They are put into the backend, the disk and the world for a while: who is not led goes by them as if they were not
+there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ OVERDUE: Final = 1.5
 
 @contextlib.contextmanager
 def directed() -> Iterator[None]:
-    """While it lasts, the calls of programs that are led go by their director, and it is asked about laws that they break."""
+    """While it lasts, the calls of programs that are led go by their director, and it is asked about laws that they
+    break.
+    """
     call, work, fail, step = Backend.call, Backend._work, SimWorld.fail, Disk._step
 
     async def directed_call(self: Backend, verb: str, handle: str, node_id: str, secrets: dict[str, str]) -> None:

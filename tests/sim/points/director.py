@@ -1,6 +1,7 @@
 """Counts what a script's programs do and are shown, and lets one thing go wrong where a trial says so.
 
-Whose request or call it is stands in the context of the incarnation's tasks, and so does the director; a script's hands have neither.
+Whose request or call it is stands in the context of the incarnation's tasks, and so does the director; a script's hands
+have neither.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ T = TypeVar("T")
 LATE_S_MAX: Final = 10.0
 """Until a write that was given up is carried out, where nothing else changes before."""
 DYING_S: Final = 0.5
-"""Until a write of a process that was killed is carried out: the next one has been shown everything by then, but for this."""
+"""Until a write of a process that was killed is carried out: the next one has been shown everything by then, but for
+this.
+"""
 AFTER_ACT_S: Final = 5.0
 """Until a write is carried out that was given up when the next act came."""
 ACT_S: Final = 0.01
@@ -43,7 +46,9 @@ LED: Final[ContextVar[Mortal | None]] = ContextVar("led", default=None)
 """Whose requests and calls these are, also while the world carries them out: None for the hands."""
 DIRECTOR: Final[ContextVar[Director | None]] = ContextVar("director", default=None)
 ARRIVES: Final[ContextVar[bool]] = ContextVar("arrives", default=False)
-"""True while a write is carried out that was given up: what it does to its own object is bad luck, and the laws are not asked."""
+"""True while a write is carried out that was given up: what it does to its own object is bad luck, and the laws are
+not asked.
+"""
 CALL: Final[ContextVar[Way | None]] = ContextVar("call", default=None)
 """What goes wrong with the driver's call that is at work here."""
 
@@ -80,8 +85,8 @@ def led(make: Callable[[Any, Mortal], Made], director: Director) -> Callable[[An
 
 
 class Director(Views):
-    """trial: None only counts. touches, shown, acts: the record. lines: of the incarnations, by their names. hurries: set when the next act
-    is to begin whatever is under way.
+    """trial: None only counts. touches, shown, acts: the record. lines: of the incarnations, by their names. hurries:
+    set when the next act is to begin whatever is under way.
     """
 
     def __init__(self, world: SimWorld, trial: Trial | None) -> None:
@@ -198,8 +203,8 @@ class Director(Views):
         raise AssertionError("who is dead does not come back")
 
     async def _carry_out(self, request: Request, send: Callable[[], Awaitable[Any]], way: Way) -> None:
-        """After the next change of anything; of who is killed, when the next one has been shown all. What it does to the object that it was
-        made for is bad luck, to another one a fault.
+        """After the next change of anything; of who is killed, when the next one has been shown all. What it does to
+        the object that it was made for is bad luck, to another one a fault.
         """
         truth, kind, name = self._world.truth, request.kind, request.name
         uid = self._uid(request)

@@ -1,6 +1,8 @@
-"""The end of a run, so that two runs of one script can be compared: all objects and the storage, without what differs from run to run.
+"""The end of a run, so that two runs of one script can be compared: all objects and the storage, without what differs
+from run to run.
 
-Uids stand in names, handles and references; each becomes the name of its object. Versions, times and numbers of handles go.
+Uids stand in names, handles and references; each becomes the name of its object. Versions, times and numbers of handles
+go.
 """
 
 from __future__ import annotations
@@ -23,10 +25,12 @@ _META: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "ma
 _MARKS: Final = (
     "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted",
     "mooring.dev/touched-at-version",
+    "mooring.dev/fenced",
+    "mooring.dev/force-detach-since",
     "mooring.dev/volumes-in-use-over",
 )
-"""Annotations that say nothing any more: of a content that was kept, whoever binds it again takes the first one off; the others name the
-version that was overwritten after an answer had been lost.
+"""Annotations that say nothing any more: of a content that was kept, whoever binds it again takes the first one off;
+the others name the version that was overwritten after an answer had been lost, or a time.
 """
 _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")

@@ -1,20 +1,18 @@
-"""Scripts of the resizer: a volume grows, with a part for its node and without one, grows again, and gets another class."""
+"""Scripts of the resizer: a volume grows, with a part for its node and without one, grows again, and gets another
+class.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
 from typing import Any, Final
 
-from tests.sim.checkers import Complaint
+from tests.sim.growth import checkers
 from tests.sim.growth.acts import Acts
-from tests.sim.growth.checkers import complaints, fingerprint
 from tests.sim.growth.life import resizer
 from tests.sim.growth.plan import CLASSES, plan_of
 from tests.sim.growth.world import GrowthWorld
 from tests.sim.points.director import Director
-from tests.sim.points.script import Script, Stage, without_faults
-from tests.sim.standing import WorldGroup
+from tests.sim.points.script import Script, Stage, act, without_faults, world_of
 
 PLAN: Final[Any] = without_faults(
     plan_of(0),
@@ -33,29 +31,18 @@ PLAN: Final[Any] = without_faults(
 
 
 class Growing(Stage[GrowthWorld]):
+    checkers = checkers
+
     def __init__(self, world: GrowthWorld, director: Director) -> None:
         super().__init__(world, director)
         self.acts = Acts(world, self.keep("resizer", resizer))
-
-    async def prepare(self) -> None:
-        await self.acts.prepare()
-
-    async def tend(self) -> None:
-        await self.acts.tend()
-
-    def complaints(self) -> Sequence[Complaint]:
-        return complaints(self.world)
-
-    def fingerprint(self) -> object:
-        return fingerprint(self.world)
 
     def storage(self) -> dict[str, Any]:
         backend = self.world.backend
         return {"sizes": backend.sizes, "systems": backend.systems, "classes": backend.classes}
 
 
-async def grow(stage: Growing) -> None:
-    await stage.acts.grow()
+grow = act("grow")
 
 
 async def modify(stage: Growing) -> None:
@@ -66,16 +53,9 @@ async def modify_again(stage: Growing) -> None:
     await stage.acts._choose_class(next(iter(stage.world.laws.claims.values())), CLASSES[1])
 
 
-def _world(group: WorldGroup) -> GrowthWorld:
-    return GrowthWorld(PLAN, group)
-
-
-def _with_node(group: WorldGroup) -> GrowthWorld:
-    return GrowthWorld(dataclasses.replace(PLAN, node_share=1.0), group)
-
-
-def _on_node(group: WorldGroup) -> GrowthWorld:
-    return GrowthWorld(dataclasses.replace(PLAN, on_node=True, modifies=False), group)
+_world = world_of(GrowthWorld, PLAN)
+_with_node = world_of(GrowthWorld, PLAN, node_share=1.0)
+_on_node = world_of(GrowthWorld, PLAN, on_node=True, modifies=False)
 
 
 SCRIPTS: Final = (

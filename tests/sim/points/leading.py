@@ -1,4 +1,6 @@
-"""Scripts of two attachers behind one Lease: at each point the one that leads dies, or stands still until the other one leads."""
+"""Scripts of two attachers behind one Lease: at each point the one that leads dies, or stands still until the other one
+leads.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ from tests.sim.line import Line
 from tests.sim.mortal import Mortal
 from tests.sim.points import attaching
 from tests.sim.points.director import Director, led
-from tests.sim.points.script import Script, Stage
-from tests.sim.standing import WorldGroup, outside
+from tests.sim.points.script import Script, Stage, world_of
+from tests.sim.standing import outside
 from tests.sim.tears import PLURAL
 from tests.sim.world import SimWorld
 
@@ -72,8 +74,7 @@ class Leading(attaching.Attaching):
         return self.world.truth.newest("volumeattachments"), self.world.truth.newest("persistentvolumes"), dict(counts)
 
 
-def _world(group: WorldGroup) -> SimWorld:
-    return SimWorld(PLAN, group)
+_world = world_of(SimWorld, PLAN)
 
 
 SCRIPTS: Final = (

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tests.sim.checkers import Complaint
+from tests.sim.node import checkers
 from tests.sim.node.acts import Acts
-from tests.sim.node.checkers import complaints, fingerprint, leftovers
+from tests.sim.node.checkers import complaints, leftovers
 from tests.sim.node.controller import AttachDetach
 from tests.sim.node.disk import NodeLoop
 from tests.sim.node.groups import GROUPS, Json, Wishes
@@ -18,7 +19,7 @@ from tests.sim.node.life import agent_on
 from tests.sim.node.plan import RWO, RWOP, DiskFaults, DriverPlan, VolumePlan, plan_of
 from tests.sim.node.world import NodeWorld
 from tests.sim.points.director import Director
-from tests.sim.points.script import Script, Stage, without_faults
+from tests.sim.points.script import Script, Stage, without_faults, world_of
 from tests.sim.standing import WorldGroup
 from tests.support.node_habits import NodeHabits
 
@@ -59,13 +60,12 @@ class Owner(Wishes):
 class Mounting(Stage[NodeWorld]):
     """is_over: the pods are deleted, and nothing may be left."""
 
+    checkers = checkers
+
     def __init__(self, world: NodeWorld, director: Director) -> None:
         super().__init__(world, director)
         keepers = {name: self.keep(name, agent_on(machine)) for name, machine in world.backend.machines.items()}
         self.acts, self.controller, self.is_over = Acts(world, keepers), AttachDetach(world), False
-
-    async def prepare(self) -> None:
-        await self.acts.prepare()
 
     def begin(self, group: asyncio.TaskGroup) -> Sequence[asyncio.Task[Any]]:
         return [group.create_task(self.controller.run(), name="sim/controller")]
@@ -73,9 +73,6 @@ class Mounting(Stage[NodeWorld]):
     def complaints(self) -> Sequence[Complaint]:
         judged = leftovers if self.is_over else complaints
         return judged(self.world, self.controller)
-
-    def fingerprint(self) -> object:
-        return fingerprint(self.world)
 
     def storage(self) -> dict[str, Any]:
         return {
@@ -115,7 +112,9 @@ async def leave(stage: Mounting) -> None:
 
 
 async def hand_over_torn(stage: Mounting) -> None:
-    """A second pod waits until the first one lets the volume go, which is torn off the node meanwhile, and attached to it anew."""
+    """A second pod waits until the first one lets the volume go, which is torn off the node meanwhile, and attached to
+    it anew.
+    """
     clock = stage.world.clock
     await share(stage)
     await clock.sleep(MOMENT_S)
@@ -124,16 +123,9 @@ async def hand_over_torn(stage: Mounting) -> None:
     await leave(stage)
 
 
-def _world(group: WorldGroup) -> NodeWorld:
-    return NodeWorld(PLAN, group)
-
-
-def _block(group: WorldGroup) -> NodeWorld:
-    return NodeWorld(dataclasses.replace(PLAN, volumes=(dataclasses.replace(VOLUME, block=True),)), group)
-
-
-def _owned(group: WorldGroup) -> NodeWorld:
-    return NodeWorld(dataclasses.replace(PLAN, drivers=(GROUPED,), habits=Habits(groups=True)), group)
+_world = world_of(NodeWorld, PLAN)
+_block = world_of(NodeWorld, PLAN, volumes=(dataclasses.replace(VOLUME, block=True),))
+_owned = world_of(NodeWorld, PLAN, drivers=(GROUPED,), habits=Habits(groups=True))
 
 
 def _unstaged(group: WorldGroup) -> NodeWorld:
@@ -142,9 +134,7 @@ def _unstaged(group: WorldGroup) -> NodeWorld:
 
 
 def _script(name: str, about: str, make_world: Any, *acts: Any) -> Script:
-    return Script(
-        name, about, make_world, Mounting, acts, calm_s=CALM_S, make_loop=NodeLoop, close=lambda world: world.close()
-    )
+    return Script(name, about, make_world, Mounting, acts, calm_s=CALM_S, make_loop=NodeLoop)
 
 
 SCRIPTS: Final = (

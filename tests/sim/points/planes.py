@@ -1,19 +1,21 @@
-"""Scripts of the whole plane: a pod's volume is attached, follows the pod to another node, and leaves a node that died."""
+"""Scripts of the whole plane: a pod's volume is attached, follows the pod to another node, and leaves a node that
+died.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
 from mooring.api.core import NODES
-from mooring.cluster.attachdetach.memory import UNHEARD_S
+from mooring.cluster.attachdetach.silence import UNSAID_S
 from tests.sim.checkers import Complaint
 from tests.sim.course import REST_S
+from tests.sim.plane import checkers
 from tests.sim.plane.acts import Acts
 from tests.sim.plane.agent import nodes_of
-from tests.sim.plane.checkers import complaints, fingerprint
+from tests.sim.plane.checkers import complaints
 from tests.sim.plane.hands import Hands
 from tests.sim.plane.life import attachdetach, attacher, health
 from tests.sim.plane.line import ATTACHDETACH, ATTACHER, HEALTH
@@ -21,8 +23,7 @@ from tests.sim.plane.plan import NO_AGENTS, NO_PLACING, RWO, VolumePlan, plan_of
 from tests.sim.plane.run import UNNOTICED_S
 from tests.sim.plane.world import PlaneWorld
 from tests.sim.points.director import Director
-from tests.sim.points.script import Script, Stage, without_faults
-from tests.sim.standing import WorldGroup
+from tests.sim.points.script import Script, Stage, without_faults, world_of
 
 VOLUME: Final = VolumePlan("pv0", "handle0", RWO, bound_late=False, shared=False)
 PLAN: Final[Any] = without_faults(
@@ -49,6 +50,8 @@ LOOK_S: Final = 0.001
 
 
 class Living(Stage[PlaneWorld]):
+    checkers = checkers
+
     def __init__(self, world: PlaneWorld, director: Director) -> None:
         super().__init__(world, director)
         self.kubelets = nodes_of(world)
@@ -59,9 +62,6 @@ class Living(Stage[PlaneWorld]):
             self.keep(HEALTH, health)
         self.acts = Acts(world, self.hands, {})
         world.laws.on_change = self._wake
-
-    async def prepare(self) -> None:
-        await self.acts.prepare()
 
     def begin(self, group: asyncio.TaskGroup) -> Sequence[asyncio.Task[Any]]:
         running = [group.create_task(kubelet.run(), name=f"sim/{node}") for node, kubelet in self.kubelets.items()]
@@ -78,9 +78,6 @@ class Living(Stage[PlaneWorld]):
         """Until its Node is there, nothing can be done on a node."""
         missing = [("no-node", f"{node} has no Node") for node in self.kubelets if node not in self.world.laws.nodes]
         return [*missing, *complaints(self.world, self.hands)]
-
-    def fingerprint(self) -> object:
-        return fingerprint(self.world)
 
     def storage(self) -> dict[str, Any]:
         mounted = {node: sorted(kubelet.mounted) for node, kubelet in self.kubelets.items()}
@@ -123,7 +120,9 @@ async def die_unsaid(stage: Living) -> None:
 
 
 async def remake_unheard(stage: Living) -> None:
-    """The Node is deleted; its kubelet registers anew, and falls silent before it says what is mounted. Its pod is removed by force."""
+    """The Node is deleted; its kubelet registers anew, and falls silent before it says what is mounted. Its pod is
+    removed by force.
+    """
     nodes = stage.world.laws.nodes
     before = nodes["node0"].made_at
     await stage.hands.delete(NODES, "node0")
@@ -134,17 +133,10 @@ async def remake_unheard(stage: Living) -> None:
     await stage.hands.make_pod("pod1", [VOLUME.name], "node1")
 
 
-def _world(group: WorldGroup) -> PlaneWorld:
-    return PlaneWorld(PLAN, group)
-
-
-def _patient(group: WorldGroup) -> PlaneWorld:
-    """Force waits for longer than a Node that was made anew has time to say what is mounted."""
-    return PlaneWorld(dataclasses.replace(PLAN, force_after_s=UNHEARD_S * 3), group)
-
-
-def _healthy(group: WorldGroup) -> PlaneWorld:
-    return PlaneWorld(dataclasses.replace(PLAN, health=True), group)
+_world = world_of(PlaneWorld, PLAN)
+_patient = world_of(PlaneWorld, PLAN, force_after_s=UNSAID_S * 3)
+"""Force waits for longer than a Node that was made anew has time to say what is mounted."""
+_healthy = world_of(PlaneWorld, PLAN, health=True)
 
 
 def _script(name: str, about: str, make_world: Any, *acts: Any, dies: bool = False) -> Script:
@@ -157,7 +149,6 @@ def _script(name: str, about: str, make_world: Any, *acts: Any, dies: bool = Fal
         Living,
         acts,
         calm_s=CALM_S,
-        close=lambda world: world.close(),
         rest_s=rest_s,
         early_is_same=not dies,
     )

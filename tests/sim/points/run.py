@@ -19,7 +19,9 @@ from tests.sim.points.trial import EARLY, Record, Trial, Way, trials_of
 from tests.sim.story import Broken, Story
 
 SEED: Final = 0
-"""Of the order in which the loop runs what is ready, and of uids: the same in every run, so that a point is the same point."""
+"""Of the order in which the loop runs what is ready, and of uids: the same in every run, so that a point is the same
+point.
+"""
 
 REFUSED_S: Final = 310.0
 """A call that was refused for good is made again after five minutes."""
@@ -125,7 +127,7 @@ def play(script: Script, trial: Trial | None = None, *, expected: Ends | None = 
             outcome = lived(course, SEED, None, script.name, (), make_loop=script.make_loop, verbosity=verbosity)
     finally:
         if course.world is not None:
-            script.close(course.world)
+            course.world.close()
     broken, director = outcome.broken, course.director
     assert director is not None
     assert broken is not None or course.ends is not None or director.excused

@@ -1,4 +1,6 @@
-"""A script: a world, its programs, and acts in a fixed order, each of which is brought to its end before the next one."""
+"""A script: a world, its programs, and acts in a fixed order, each of which is brought to its end before the next
+one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import abc
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from tests.sim.checkers import Complaint
 from tests.sim.course import REST_S, BoundedLoop
@@ -51,7 +53,12 @@ def without_faults(plan: Any, **more: Any) -> Any:
 
 
 class Stage(abc.ABC, Generic[W]):
-    """One script's world, while it is played. keepers: of its programs."""
+    """One script's world, while it is played. keepers: of its programs. acts: of its part. checkers: the part's module
+    of that name.
+    """
+
+    acts: Any
+    checkers: ClassVar[Any]
 
     def __init__(self, world: W, director: Director) -> None:
         self.world, self.director = world, director
@@ -62,9 +69,9 @@ class Stage(abc.ABC, Generic[W]):
         self.keepers.append(Keeper(self.world, who, led(make, self.director)))
         return self.keepers[-1]
 
-    @abc.abstractmethod
     async def prepare(self) -> None:
         """The world before any program runs."""
+        await self.acts.prepare()
 
     def begin(self, group: asyncio.TaskGroup) -> Sequence[asyncio.Task[Any]]:
         """What else runs beside the programs."""
@@ -72,26 +79,43 @@ class Stage(abc.ABC, Generic[W]):
 
     async def tend(self) -> None:
         """One round of the controllers beside them."""
+        await self.acts.tend()
 
-    @abc.abstractmethod
     def complaints(self) -> Sequence[Complaint]:
         """What is not yet as the last act wants it."""
+        found: Sequence[Complaint] = self.checkers.complaints(self.world)
+        return found
 
-    @abc.abstractmethod
     def fingerprint(self) -> object:
         """Changes with every write and call."""
+        return self.checkers.fingerprint(self.world)
 
     @abc.abstractmethod
     def storage(self) -> dict[str, Any]:
         """The truth behind the driver, as JSON values."""
 
 
+def act(name: str) -> Callable[[Stage[Any]], Awaitable[None]]:
+    """One of the part's own acts."""
+
+    async def acted(stage: Stage[Any]) -> None:
+        await getattr(stage.acts, name)()
+
+    return acted
+
+
+def world_of(world_type: Callable[[Any, WorldGroup], W], plan: Any, **changes: Any) -> Callable[[WorldGroup], W]:
+    """What makes the world of a plan. changes: fields that have other values in it."""
+    return lambda group: world_type(dataclasses.replace(plan, **changes), group)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Script:
-    """acts: in their order; each is given the stage. calm_s: the longest way to rest after an act. stops: its processes can stand still.
+    """acts: in their order; each is given the stage. calm_s: the longest way to rest after an act. stops: its processes
+    can stand still.
 
-    rest_s: after which nothing may be on its way any more. early_is_same: the end is the same when the last act comes before the one before
-    it has come to its end.
+    rest_s: after which nothing may be on its way any more. early_is_same: the end is the same when the last act comes
+    before the one before it has come to its end.
     """
 
     name: str
@@ -104,4 +128,3 @@ class Script:
     stops: bool = False
     rest_s: float = REST_S
     early_is_same: bool = True
-    close: Callable[[Any], None] = lambda world: None

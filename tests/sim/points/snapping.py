@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
 from typing import Any, Final
 
-from tests.sim.checkers import Complaint
 from tests.sim.points.director import Director
-from tests.sim.points.script import Script, Stage, without_faults
+from tests.sim.points.script import Script, Stage, act, without_faults, world_of
+from tests.sim.snapshots import checkers
 from tests.sim.snapshots.acts import Acts
-from tests.sim.snapshots.checkers import complaints, fingerprint
 from tests.sim.snapshots.life import controller, snapshotter
 from tests.sim.snapshots.plan import CONTROLLER, SNAPSHOTTER, ClassPlan, plan_of
 from tests.sim.snapshots.world import SnapshotWorld
-from tests.sim.standing import WorldGroup
 
 PLAN: Final[Any] = without_faults(
     plan_of(0),
@@ -32,6 +28,8 @@ PLAN: Final[Any] = without_faults(
 
 
 class Snapping(Stage[SnapshotWorld]):
+    checkers = checkers
+
     def __init__(self, world: SnapshotWorld, director: Director) -> None:
         super().__init__(world, director)
         controllers, snapshotters = self.keep(CONTROLLER, controller), self.keep(SNAPSHOTTER, snapshotter)
@@ -46,33 +44,14 @@ class Snapping(Stage[SnapshotWorld]):
         for _ in range(2):
             await acts.make_claim()
 
-    async def tend(self) -> None:
-        await self.acts.tend()
-
-    def complaints(self) -> Sequence[Complaint]:
-        return complaints(self.world)
-
-    def fingerprint(self) -> object:
-        return fingerprint(self.world)
-
     def storage(self) -> dict[str, Any]:
         return {"snapshots": sorted(self.world.backend.snapshots)}
 
 
-async def snapshot(stage: Snapping) -> None:
-    await stage.acts.make_snapshot()
-
-
-async def drop(stage: Snapping) -> None:
-    await stage.acts.drop_snapshot()
-
-
-async def group(stage: Snapping) -> None:
-    await stage.acts.make_group()
-
-
-async def drop_group(stage: Snapping) -> None:
-    await stage.acts.drop_group()
+snapshot = act("make_snapshot")
+drop = act("drop_snapshot")
+group = act("make_group")
+drop_group = act("drop_group")
 
 
 async def drop_content(stage: Snapping) -> None:
@@ -80,21 +59,10 @@ async def drop_content(stage: Snapping) -> None:
     await stage.acts.drop_content()
 
 
-def _world(group: WorldGroup) -> SnapshotWorld:
-    return SnapshotWorld(PLAN, group)
-
-
-def _listing(group: WorldGroup) -> SnapshotWorld:
-    return SnapshotWorld(dataclasses.replace(PLAN, lists=True), group)
-
-
-def _retaining(group: WorldGroup) -> SnapshotWorld:
-    classes = (ClassPlan("class0", "Retain", default=True, secret=False),)
-    return SnapshotWorld(dataclasses.replace(PLAN, classes=classes), group)
-
-
-def _grouping(group: WorldGroup) -> SnapshotWorld:
-    return SnapshotWorld(dataclasses.replace(PLAN, groups=True), group)
+_world = world_of(SnapshotWorld, PLAN)
+_listing = world_of(SnapshotWorld, PLAN, lists=True)
+_retaining = world_of(SnapshotWorld, PLAN, classes=(ClassPlan("class0", "Retain", default=True, secret=False),))
+_grouping = world_of(SnapshotWorld, PLAN, groups=True)
 
 
 SCRIPTS: Final = (

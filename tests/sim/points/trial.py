@@ -44,8 +44,8 @@ EARLY: Final = (Way.NEXT, Way.NEXT_LOST, Way.NEXT_LATE)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Touch:
-    """One write of a program, one call of its driver, or one step on its disk. number: from 1, in the order of the run. version: of the
-    store when it began.
+    """One write of a program, one call of its driver, or one step on its disk. number: from 1, in the order of the run.
+    version: of the store when it began.
     """
 
     number: int
@@ -74,7 +74,9 @@ class Shown:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trial:
-    """One run of a script with one thing that goes wrong. version: of the view that a process is started again on, 0 for the newest."""
+    """One run of a script with one thing that goes wrong. version: of the view that a process is started again on, 0
+    for the newest.
+    """
 
     script: str
     way: Way
@@ -97,8 +99,8 @@ def trial_of(text: str) -> Trial:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """Of a run. acts: how many touches and events there were before each act began. changes: versions and kinds. followed: by program, the
-    kinds that it has watched.
+    """Of a run. acts: how many touches and events there were before each act began. changes: versions and kinds.
+    followed: by program, the kinds that it has watched.
     """
 
     touches: Sequence[Touch]
@@ -118,8 +120,8 @@ class Record:
 def trials_of(script: str, record: Record, *, stops: bool) -> Iterator[Trial]:
     """All trials of a script, from the record of its undisturbed run. stops: processes can stand still.
 
-    What belongs to an earlier act than the last one is a point of a shorter script; but there the last act may come too early. A view may
-    be of any act.
+    What belongs to an earlier act than the last one is a point of a shorter script; but there the last act may come too
+    early. A view may be of any act.
     """
     first_touch, first_event = record.acts[-1]
     for touch in record.touches[first_touch:]:

@@ -1,4 +1,6 @@
-"""What a script's programs are shown: old lists, watches that tell nothing for a while or hide an event; and what is excused for that."""
+"""What a script's programs are shown: old lists, watches that tell nothing for a while or hide an event; and what is
+excused for that.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ class Views:
         self._followed: dict[str, set[str]] = defaultdict(set)
 
     def excuses(self, process: Mortal, invariant: str, what: str) -> bool:
-        """True for who was shown an older state than there is, against the API server's word: what it does before it is told the rest is
-        that server's fault. It must come to the same end all the same.
+        """True for who was shown an older state than there is, against the API server's word: what it does before it is
+        told the rest is that server's fault. It must come to the same end all the same.
         """
         if not self._is_on_old_view(process):
             return False
@@ -56,7 +58,9 @@ class Views:
         return True
 
     def excuses_leak(self, invariant: str) -> bool:
-        """What is left of a call or a creation on such a view: they can't test the version of an object that is gone."""
+        """What is left of a call or a creation on such a view: they can't test the version of an object that is
+        gone.
+        """
         if not self.acted_on_old_view or invariant not in LEAKS:
             return False
         self.excused.append(invariant)
@@ -70,7 +74,9 @@ class Views:
         )
 
     def version_for(self, process: Mortal, request: Request) -> int:
-        """Of the view that a list shows, 0 for the newest: of each kind that a process started again begins to follow, the first."""
+        """Of the view that a list shows, 0 for the newest: of each kind that a process started again begins to follow,
+        the first.
+        """
         trial, killed = self._trial, self._killed
         if trial is None or trial.way is not Way.STALE or killed is None or not self._succeeds(process, killed):
             return 0
@@ -84,7 +90,9 @@ class Views:
     async def events(
         self, process: Mortal, plural: str, events: AsyncGenerator[WatchEvent[T], None]
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """A watch, as the trial has it. Raises Gone where an event was hidden: what came since is only to be seen by a list."""
+        """A watch, as the trial has it. Raises Gone where an event was hidden: what came since is only to be seen by a
+        list.
+        """
         self._followed[process.program].add(plural)
         held_until = self._on_old_views.get(process.who, {}).get(plural, 0.0)
         async for event in events:

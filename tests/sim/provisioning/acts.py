@@ -1,18 +1,16 @@
-"""What users and administrators do: each act is a method, drawn by its weight in the plan. They see the truth, and nothing fails them."""
+"""What users and administrators do: each act is a method, drawn by its weight in the plan. They see the truth, and
+nothing fails them.
+"""
 
 from __future__ import annotations
 
-import base64
-import contextlib
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS, PersistentVolumeClaim
 from mooring.api.meta import annotation, is_deleting
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
-from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import ApiError
 from mooring.sidecars.provisioner.names import SELECTED_NODE
+from tests.sim.acting import Requesting, secret_data
 from tests.sim.keeper import Keeper
 from tests.sim.provisioning.plan import (
     CLAIMS_MAX,
@@ -30,15 +28,10 @@ from tests.sim.provisioning.plan import (
 from tests.sim.provisioning.world import ClaimWorld
 from tests.support.builders import a_va
 
-T = TypeVar("T")
 _PREFIX = "csi.storage.k8s.io"
 
 
-def secret_data(token: str) -> dict[str, str]:
-    return {"token": base64.b64encode(token.encode()).decode()}
-
-
-class Acts:
+class Acts(Requesting):
     def __init__(self, world: ClaimWorld, provisioner: Keeper, binder: Keeper) -> None:
         self._world, self._provisioner, self._binder = world, provisioner, binder
         self._randomness, self._truth, self._cluster = world.randomness["actor"], world.truth, world.cluster
@@ -50,11 +43,6 @@ class Acts:
         await self.restore_secret()
         for planned in self._world.plan.classes:
             await self._make_class(planned)
-
-    async def disturb(self) -> None:
-        """One act."""
-        act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._world.plan.acts))
-        await act()
 
     async def tend(self) -> None:
         """The scheduler: a node for each claim that waits for one."""
@@ -73,7 +61,9 @@ class Acts:
             await self._give_up()
 
     async def _give_up(self) -> None:
-        """Whose volume was made as its class was before, or is imported, waits in vain until its user has deleted the claim."""
+        """Whose volume was made as its class was before, or is imported, waits in vain until its user has deleted the
+        claim.
+        """
         backend = self._world.backend
         for claim in self._claims():
             name = f"pvc-{claim.metadata.uid}"
@@ -113,7 +103,9 @@ class Acts:
             await self._delete(PERSISTENT_VOLUME_CLAIMS, self._one_of(claims).metadata.name, NAMESPACE)
 
     async def drop_volume(self) -> None:
-        """One that is in use, or no more; who deletes one before its claim is bound to it, leaves that stuck, as in Kubernetes."""
+        """One that is in use, or no more; who deletes one before its claim is bound to it, leaves that stuck, as in
+        Kubernetes.
+        """
         unbound = {
             claim.metadata.uid for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS) if not claim.spec.volume_name
         }
@@ -128,7 +120,9 @@ class Acts:
             await self._merge(PERSISTENT_VOLUMES, self._one_of(volumes).metadata.name, {"spec": spec})
 
     async def take_name(self) -> None:
-        """Somebody else's PersistentVolume gets the name that a claim's is about to have, as it happens where names are cut short."""
+        """Somebody else's PersistentVolume gets the name that a claim's is about to have, as it happens where names are
+        cut short.
+        """
         if claims := [claim for claim in self._claims() if not claim.spec.volume_name]:
             name = f"pvc-{self._one_of(claims).metadata.uid}"
             made = self._world.backend.handle_of(name) or f"{name}/1"
@@ -158,7 +152,9 @@ class Acts:
         return bool(foreign)
 
     async def import_volume(self) -> None:
-        """An administrator writes the object of a volume whose creation is open by hand; one that is about to be deleted nobody wants."""
+        """An administrator writes the object of a volume whose creation is open by hand; one that is about to be
+        deleted nobody wants.
+        """
         named = {pv.spec.csi.volume_handle for pv in self._truth.all(PERSISTENT_VOLUMES) if pv.spec.csi is not None}
         unwanted = named | self._world.laws.doomed
         made = [self._world.backend.handle_of(intent.volume_name) for intent in self._world.laws.intents()]
@@ -207,7 +203,9 @@ class Acts:
         await self._make_class(self._one_of(self._world.plan.classes))
 
     async def change_class(self) -> None:
-        """Made anew with other parameters, as only that way is left: who waits for a volume wants another one from now on."""
+        """Made anew with other parameters, as only that way is left: who waits for a volume wants another one from now
+        on.
+        """
         planned = self._one_of(self._world.plan.classes)
         self._flavours[planned.name] = 1 - self._flavours[planned.name]
         await self._delete(STORAGE_CLASSES, planned.name)
@@ -257,20 +255,3 @@ class Acts:
 
     def _claims(self) -> list[PersistentVolumeClaim]:
         return [claim for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS) if not is_deleting(claim)]
-
-    async def _merge(self, kind: Any, name: str, body: dict[str, Any], namespace: str = "") -> None:
-        await self._do(
-            f"patch {kind.name} {name} {body}",
-            self._cluster.patch(kind.whole(), name, Patch(PatchType.MERGE, body), namespace),
-        )
-
-    async def _delete(self, kind: Any, name: str, namespace: str = "") -> None:
-        await self._do(f"delete {kind.name} {name}", self._cluster.delete(kind, name, namespace))
-
-    async def _do(self, what: str, request: Awaitable[Any]) -> None:
-        with contextlib.suppress(ApiError):
-            await request
-            self._world.story.tell("actor", what)
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]

@@ -1,4 +1,6 @@
-"""Objects that are lost, and come back from a backup or by hand, in any order; and pods that use their volumes all the while."""
+"""Objects that are lost, and come back from a backup or by hand, in any order; and pods that use their volumes all the
+while.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class ArchiveActs(UserActs):
     # -- objects that go
 
     async def tear_volume(self) -> None:
-        """A bound volume's object is gone, finalizers and all, as after a namespace or a CRD was cleaned up by force."""
+        """A bound volume's object is gone, finalizers and all, as after a namespace or a CRD was cleaned up by
+        force.
+        """
         if bound := [pv for pv in self._ours() if pv.status.phase == "Bound"]:
             await self._tear(self._one_of(bound).metadata.name)
 
@@ -106,7 +110,9 @@ class ArchiveActs(UserActs):
             )
 
     async def import_under_name(self) -> None:
-        """An administrator writes the object that the provisioner is about to write: under its name, for its claim, to be retained."""
+        """An administrator writes the object that the provisioner is about to write: under its name, for its claim, to
+        be retained.
+        """
         waiting = [claim for claim in self._claims() if not claim.spec.volume_name]
         made = [
             (claim, handle)

@@ -1,4 +1,6 @@
-"""The storage behind the driver: which volumes there are. Calls, locks and most fates are those of the attacher's backend."""
+"""The storage behind the driver: which volumes there are. Calls, locks and most fates are those of the attacher's
+backend.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,8 @@ _STREAM: Final = 2_000_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wish:
-    """A volume as it is asked for. zone: the preferred one, "" for any. scope: account and zone in which its name is unique. token: of
-    its account, "" for none.
+    """A volume as it is asked for. zone: the preferred one, "" for any. scope: account and zone in which its name is
+    unique. token: of its account, "" for none.
     """
 
     name: str
@@ -54,11 +56,12 @@ class Found:
 
 
 class VolumeBackend(Backend):
-    """volumes: handle -> name, the truth. Handles begin with the name; a volume made again has another one. flavours: handle -> its own.
+    """volumes: handle -> name, the truth. Handles begin with the name; a volume made again has another one. flavours:
+    handle -> its own.
 
-    scopes, zones: handle -> where it is; the scope is "" where all names are unique. tokens: of Secrets that open an account.
-    owned: handles that were made with a Secret, and its token. forgotten: handles whose names the driver has lost. passed_off: handles that
-    it has given out as those of a volume of another name.
+    scopes, zones: handle -> where it is; the scope is "" where all names are unique. tokens: of Secrets that open an
+    account. owned: handles that were made with a Secret, and its token. forgotten: handles whose names the driver has
+    lost. passed_off: handles that it has given out as those of a volume of another name.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -122,8 +125,9 @@ class VolumeBackend(Backend):
     async def delete(self, handle: str, secrets: Mapping[str, str]) -> None:
         """Raises DriverError.
 
-        Who comes with a token of no account is refused: NotFound is the word of an account that was looked into, and a driver that says it
-        for a wrong password, too, would tell of volumes as gone that are there, which nobody can know.
+        Who comes with a token of no account is refused: NotFound is the word of an account that was looked into, and a
+        driver that says it for a wrong password, too, would tell of volumes as gone that are there, which nobody can
+        know.
         """
         if self.habits.tenants and secrets and secrets.get("token") not in self.tokens:
             raise DriverError(Code.UNAUTHENTICATED, "wrong token")
@@ -196,7 +200,9 @@ class VolumeBackend(Backend):
         raise DriverError(code, "for ever")
 
     def _another(self, name: str) -> Found | None:
-        """A name that has a volume, or may be about to have one, is not taken for another's, and what nobody was told of is nobody's."""
+        """A name that has a volume, or may be about to have one, is not taken for another's, and what nobody was told
+        of is nobody's.
+        """
         if name in self.volumes.values() or name in self.locks or self._late_count:
             return None
         others = tuple(
@@ -215,7 +221,8 @@ class VolumeBackend(Backend):
         if (curse := self.curse_of(wish.name)) is not None:
             return f"its answer stays {curse[0]}"
         if self.habits.outgrown and self._is_full(wish):
-            return f"{wish.zone} never has room again"  # which says nothing of an earlier call, where names are unique in a zone alone
+            # This says nothing of an earlier call, where names are unique in a zone alone.
+            return f"{wish.zone} never has room again"
         there = self.handle_of(wish.name, wish.scope)
         return f"{there} has flavour {self.flavours[there]}" if there and self.flavours[there] != wish.flavour else ""
 

@@ -35,7 +35,9 @@ def _writes(world: ClaimWorld) -> object:
 
 
 def untold(world: ClaimWorld) -> set[str]:
-    """Volumes of which the driver has never told: it denied them with its first word, or has lost their names; or nobody knew to ask."""
+    """Volumes of which the driver has never told: it denied them with its first word, or has lost their names; or
+    nobody knew to ask.
+    """
     owed = world.backend.owed
     volumes = world.backend.volumes
     unreachable = {handle for handle, name in volumes.items() if name in owed.unreachable}
@@ -45,7 +47,9 @@ def untold(world: ClaimWorld) -> set[str]:
 
 
 def _volumes(world: ClaimWorld) -> Iterator[Complaint]:
-    """Backend = cluster, but for what was kept on purpose, what an open intent is about, and what `mooring orphans` alone can know of."""
+    """Backend = cluster, but for what was kept on purpose, what an open intent is about, and what `mooring orphans`
+    alone can know of.
+    """
     begun = {intent.volume_name for intent in world.laws.intents()} | set(world.laws.spoilt)
     unknown = {handle for handle, name in world.backend.volumes.items() if name in begun} | untold(world)
     handles = {pv.spec.csi.volume_handle for pv in world.laws.volumes() if pv.spec.csi is not None} | set(
@@ -92,7 +96,7 @@ def _objects(world: ClaimWorld) -> Iterator[Complaint]:
         ):
             continue  # somebody has made it anybody's
         if is_deleting(pv) and pv.status.phase == "Available" and world.laws.damaged_ever:
-            continue  # the same, and deleted: a volume goes once it is released, as upstream has it, and this one has nobody to release it
+            continue  # the same, and deleted: nobody releases it
         orphaned = ref is None or ref.uid not in claims
         if orphaned and (not retained or is_deleting(pv)) and not waiting.of_volume(world, pv):
             yield "volume-left", f"{pv.metadata.name} is {pv.status.phase} and still there: {pv.metadata.finalizers}"

@@ -1,4 +1,6 @@
-"""Users who want two copies of one volume at once, and have enough of one of them, and of the source, before they are made."""
+"""Users who want two copies of one volume at once, and have enough of one of them, and of the source, before they are
+made.
+"""
 
 from __future__ import annotations
 

@@ -36,14 +36,15 @@ STUBBORN_CODES: Final = (
 class DriverHabits:
     """Shares of calls, but for what is a yes or no.
 
-    lingers: deletions that go on after they were answered DeadlineExceeded, and lock nothing. late: creations that do so: what is asked
-    meanwhile is answered for itself. lies: a call that took effect may be answered with any code. judges: a request is judged before its
-    name is looked up. forgets: a restart forgets the names of volumes whose creation was not answered. odd: answers that name another
-    volume. stubborn: of names, each with one answer for ever. lasting: such answers do not end with the other faults.
-    tenants: each Secret is an account, where names are unique, and strangers see NotFound. zoned: nodes have zones, and so have volumes.
-    zonal: names are unique in a zone alone. other_key: places are told under the driver's other key. full: a zone that has no room, ""
-    for none. outgrown: the full zone never has room again, and the first nodes of the other one come late. reuses: a volume that is made
-    again has the handle of the former one.
+    lingers: deletions that go on after they were answered DeadlineExceeded, and lock nothing. late: creations that do
+    so: what is asked meanwhile is answered for itself. lies: a call that took effect may be answered with any code.
+    judges: a request is judged before its name is looked up. forgets: a restart forgets the names of volumes whose
+    creation was not answered. odd: answers that name another volume. stubborn: of names, each with one answer for ever.
+    lasting: such answers do not end with the other faults. tenants: each Secret is an account, where names are unique,
+    and strangers see NotFound. zoned: nodes have zones, and so have volumes. zonal: names are unique in a zone alone.
+    other_key: places are told under the driver's other key. full: a zone that has no room, "" for none. outgrown: the
+    full zone never has room again, and the first nodes of the other one come late. reuses: a volume that is made again
+    has the handle of the former one.
     """
 
     lingers: float = 0.0

@@ -6,7 +6,6 @@
 | made-again       | a volume is created that an earlier process has stored, and deleted with its object, though no |
 |                  | intent says that a call is about a second one                                                  |
 | two-volumes      | a claim has two PersistentVolumes                                                               |
-| shared-volume    | two PersistentVolumes have one volume; of one that was imported: and the provisioner was shown  |
 | deleted-imported | a volume is deleted that somebody has imported by hand, and the provisioner was shown           |
 | dying-stored     | a PersistentVolume is made of a volume whose deletion was begun                                 |
 | bound-twice      | a bound PersistentVolume, or claim, is bound to another                                         |
@@ -35,8 +34,8 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import StoredChange
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.sidecars.provisioner.model.intent import Intent
-from mooring.sidecars.provisioner.model.orders import is_same_request, request_text
+from mooring.sidecars.provisioner.model.intent import ClaimIntents
+from mooring.sidecars.provisioner.model.orders import request_text
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.provisioning.backend import VolumeBackend
 from tests.sim.provisioning.plan import CLAIMS_MAX, FOREIGN, IMPORTED, PLACE, RESTORED, is_foreign, is_imported
@@ -62,12 +61,13 @@ class InFlight:
 
 
 class Laws:
-    """kept: handles of volumes whose object went while it was to be retained. doomed: those whose deletion was begun, rightly.
+    """kept: handles of volumes whose object went while it was to be retained. doomed: those whose deletion was begun,
+    rightly.
 
-    over: names of volumes that were deleted for their objects, and by whom. imported: handle -> version of the object that was written by
-    hand. spoilt: names of volumes whose intents somebody has spoilt, and who held the journal then. damaged: of those whose claimRef is
-    being damaged. freed: names of volumes that a hand took from their claims: a claim that waits may get one while its own is being made.
-    fail: called with the law's name and what broke it.
+    over: names of volumes that were deleted for their objects, and by whom. imported: handle -> version of the object
+    that was written by hand. spoilt: names of volumes whose intents somebody has spoilt, and who held the journal then.
+    damaged: of those whose claimRef is being damaged. freed: names of volumes that a hand took from their claims: a
+    claim that waits may get one while its own is being made. fail: called with the law's name and what broke it.
     """
 
     def __init__(self, truth: Truth, backend: VolumeBackend, fail: Callable[[str, str], None]) -> None:
@@ -88,7 +88,7 @@ class Laws:
         self.shown: Callable[[int, str], int] = lambda process, plural: 0
         """Up to which version of a kind a provisioner had been shown everything before this moment."""
         self.counts: Counter[str] = Counter()
-        self._pages: dict[bytes, tuple[int, list[Intent]]] = {}
+        self._pages: dict[bytes, tuple[int, list[ClaimIntents]]] = {}
 
     def done(self, process: int, what: str, at_s: float) -> None:
         recent = self._recent[process, what]
@@ -103,7 +103,7 @@ class Laws:
         ):  # one request a page
             self._fail("hot-loop", f"{what}: {len(recent)} times in a second")
 
-    def intents(self) -> list[Intent]:
+    def intents(self) -> list[ClaimIntents]:
         """As they are stored, on the pages that count."""
         pages = {name: self._page(body) for name, body in self._truth.bodies(LEASES).items()}
         count = (
@@ -112,7 +112,7 @@ class Laws:
         names = [PLACE.page_name(number) for number in range(count)]
         return [intent for name in names if name in pages for intent in pages[name][1]]
 
-    def _page(self, body: bytes) -> tuple[int, list[Intent]]:
+    def _page(self, body: bytes) -> tuple[int, list[ClaimIntents]]:
         """How many pages there are, if it says so, and what can be read on it; unpacked once for all who ask."""
         if (known := self._pages.get(body)) is None:
             lease = msgspec.json.decode(body)
@@ -125,15 +125,13 @@ class Laws:
         """Gives what is in flight now, for `call_ends`."""
         name = request.name
         call = self._begins(InFlight(process, name))
-        is_second = any(intent.volume_name == name and intent.stored_handle is not None for intent in self.intents())
-        if (
-            self.over.get(name, process) != process and not is_second
+        written = [intent for intent in self.intents() if intent.volume_name == name]
+        if self.over.get(name, process) != process and not any(
+            intent.is_surplus for intent in written
         ):  # whose cache shows the claim for a while longer, may try; the next one must not
             self._fail("made-again", f"{name} is created, it was stored and deleted by another process before")
         text = _without_secrets(request)
-        is_written = any(
-            intent.volume_name == name and is_same_request(intent.request, text) for intent in self.intents()
-        )
+        is_written = any(intent.last.request == text for intent in written)
         if not is_written and name not in self.spoilt and not self.undone.may_call(name):
             self._fail("create-unwritten", f"{name} is created, no intent says so: {text}")
         return call
@@ -141,8 +139,9 @@ class Laws:
     def delete_begins(self, process: int, name: str, handle: str) -> InFlight:
         """Gives what is in flight now, for `call_ends`.
 
-        Two deletions overlap where they are about one handle: of one name there may be a volume in each account. That a creation of its
-        name is about the same volume, the driver alone knows where it has answered with it for another name.
+        Two deletions overlap where they are about one handle: of one name there may be a volume in each account. That a
+        creation of its name is about the same volume, the driver alone knows where it has answered with it for another
+        name.
         """
         objects = {pv.metadata.name for pv in self._of(handle)}
         is_passed_off = (
@@ -178,11 +177,6 @@ class Laws:
                     self._fail("deleted-wanted", f"{handle} is deleted, {claim.metadata.name} is bound to it")
         return call
 
-    def save_begins(self, process: int, handle: str) -> None:
-        """A PersistentVolume is about to be written."""
-        if self._is_import_shown(process, handle):
-            self._fail("shared-volume", f"{handle} is about to be stored, it was imported by hand")
-
     def _is_import_shown(self, process: int, handle: str) -> bool:
         return handle in self.imported and self.imported[handle] <= self.shown(process, "persistentvolumes")
 
@@ -212,7 +206,9 @@ class Laws:
         return [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if not is_foreign(pv) and not is_imported(pv)]
 
     def were_undone(self, names: set[str], asked: set[str]) -> None:
-        """The API server was set back. names: of volumes of which it may say nothing any more. asked: those whose intents are gone."""
+        """The API server was set back. names: of volumes of which it may say nothing any more. asked: those whose
+        intents are gone.
+        """
         self.undone.happened(names, asked, (self.handles() - set(self._backend.volumes)) | self.doomed)
         self.doomed.clear()
         self.over.clear()
@@ -275,11 +271,9 @@ class Laws:
                 continue
             if pv.spec.claim_ref.uid == uid and pv.metadata.name not in self.freed:
                 self._fail("two-volumes", f"{name} and {pv.metadata.name} are both of claim {uid}")
-            if pv.spec.csi.volume_handle == handle:
-                self._fail("shared-volume", f"{name} and {pv.metadata.name} both have {handle}")
 
 
-def readable(lease: dict[str, Any]) -> list[Intent]:
+def readable(lease: dict[str, Any]) -> list[ClaimIntents]:
     """The intents of a page that this version can read."""
     found = []
     with contextlib.suppress(lease_codec.UnreadablePage):

@@ -12,7 +12,6 @@ from mooring.cluster.binder.options import BinderOptions
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
 from mooring.csi.in_process import InProcessDriver
-from mooring.kube.cluster import Request
 from mooring.sidecars.provisioner.controller import Provisioner
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.options import ProvisionerOptions
@@ -27,16 +26,9 @@ from tests.sim.world import EPOCH_S
 PARTS = frozenset({binding.BINDER, binding.CLAIM_PROTECTION, binding.VOLUME_PROTECTION})
 
 
-class ProvisionersLine(WritingLine):
-    """Its laws judge what is stored by what it has been shown."""
-
-    def _saving(self, request: Request) -> None:
-        self._world.laws.save_begins(self._mortal.number, request.body["spec"]["csi"]["volumeHandle"])  # type: ignore[attr-defined]
-
-
 def provisioner(world: Any, mortal: Mortal) -> Made:
     plan, clock, randomness = world.plan, mortal.clock, Random(world.plan.seed * 1000 + mortal.number)
-    line = ProvisionersLine(world, mortal)
+    line = WritingLine(world, mortal)
     world.laws.shown = lambda process, plural: line.shown_before_now(plural) if process == mortal.number else 0
     driver = InProcessDriver(Endpoint(world, mortal), clock=clock)
     options = ProvisionerOptions(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.kube.cluster import Request, Verb
 from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError, TooLarge, Unreachable
+from tests.sim.laws import WRITING, Write
 from tests.sim.line import Fate, Line, what_of
 from tests.sim.mortal import Mortal
 from tests.sim.world import SimWorld
@@ -17,7 +19,9 @@ T = TypeVar("T")
 
 
 def is_forbidden(plan: Any, pv_name: str) -> bool:
-    """True where a policy takes no PersistentVolume of this name, however often it is asked. Names are told apart by their digest."""
+    """True where a policy takes no PersistentVolume of this name, however often it is asked. Names are told apart by
+    their digest.
+    """
     share: float = plan.saves.forbidden
     return share > 0 and zlib.crc32(pv_name.encode()) % 1000 < 1000 * share
 
@@ -39,7 +43,9 @@ class WritingLine(Line):
         """The creation of a PersistentVolume begins."""
 
     async def _save(self, request: Request) -> Any:
-        """The creation of a PersistentVolume, as the plan has it: also one that was stored may be denied the next time."""
+        """The creation of a PersistentVolume, as the plan has it: also one that was stored may be denied the next
+        time.
+        """
         faults = self._world.plan.saves
         if is_forbidden(self._world.plan, request.name):
             raise Forbidden('admission webhook "policy" denied the request', reason="Forbidden")
@@ -87,6 +93,42 @@ class WritingLine(Line):
 
     def _fate(self, writes: bool) -> Fate:
         return super()._fate(writes) if self.faulty else Fate()
+
+
+class MarkingLine(WritingLine):
+    """The laws are told which changes are its own, and which Events it could not write."""
+
+    async def ask(self, request: Request) -> Any:
+        if not request.writes:
+            return await super().ask(request)
+        if request.verb is Verb.PATCH and request.kind.plural != "events":
+            self._tell(f"means to {what_of(request)} {json.dumps(request.body.body)}")
+            self._patching(request)
+        write = Write(self._mortal.number, lambda: self._mortal.alive, what_of(request), request.name, excused=False)
+        token = WRITING.set(write)
+        try:
+            return await self._marked(request)
+        finally:
+            WRITING.reset(token)
+
+    def _patching(self, request: Request) -> None:
+        """A patch begins."""
+
+    async def _marked(self, request: Request) -> Any:
+        return await super().ask(request)
+
+    async def _asked(self, what: str, request: Request | None, kind: Kind[Any] | None = None) -> Fate:
+        try:
+            fate = await super()._asked(what, request, kind)
+            self._deny(what)
+        except ApiError:
+            if request is not None and request.kind.plural == "events":
+                self._world.laws.unheard.add(request.name.rpartition(".")[0])  # type: ignore[attr-defined]
+            raise
+        return fate
+
+    def _deny(self, what: str) -> None:
+        """Raises ApiError for a request that is denied for good."""
 
 
 class QuietLine(WritingLine):

@@ -1,11 +1,11 @@
 """Laws about what somebody means by a volume, beside the claim that it was made for.
 
-| law           | broken when                                                                                                      |
-|---------------|------------------------------------------------------------------------------------------------------------------|
-| deleted-named | a volume is deleted for its released object, and another object that is kept, or in use, names it, and was shown |
-| orphan-meant  | `mooring orphans` deletes what a PersistentVolume, a claim, an intent or a pod means                             |
-| later-lost    | an intent of a later version is no longer written down                                                           |
-| source-freed  | the claim that a volume is, or may be, cloned from at this moment is no longer held                              |
+| law           | broken when |
+| --- | --- |
+| deleted-named | a volume is deleted though an object that is kept, or in use, names it, and was shown |
+| orphan-meant  | `mooring orphans` deletes what a PersistentVolume, a claim, an intent or a pod means |
+| later-lost    | an intent of a later version is no longer written down |
+| source-freed  | the claim that a volume is, or may be, cloned from at this moment is no longer held |
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tests.sim.provisioning.laws import InFlight, Laws, readable
 class MeantLaws(Laws):
     """later: uids of intents that a later version has written.
 
-    torn: handles of volumes whose object somebody has taken away by force. tearing: while somebody does so with a claim. pods_of: names of
-    the PersistentVolumes that a pod uses.
+    torn: handles of volumes whose object somebody has taken away by force. tearing: while somebody does so with a
+    claim. pods_of: names of the PersistentVolumes that a pod uses.
     """
 
     def __init__(self, clock: Clock, *args: Any) -> None:
@@ -56,14 +56,12 @@ class MeantLaws(Laws):
                     self._backend.owed.begun_anew.add(intent.volume_name)
 
     def _source_freed(self, name: str) -> None:
-        """Of an end that is not written down yet the calls have told; whoever can't read an intent knows of no source."""
+        """Of an end that is not written down yet the calls have told; whoever can't read an intent knows of no
+        source.
+        """
         for intent in self.intents():
-            if (
-                intent.source is None
-                or not intent.source.is_claim
-                or intent.source.name != name
-                or intent.volume_name in self.spoilt
-            ):
+            source = intent.last.source
+            if source is None or not source.is_claim or source.name != name or intent.volume_name in self.spoilt:
                 continue
             is_asked = intent.volume_name in self._backend.locks
             if is_asked or (

@@ -1,4 +1,6 @@
-"""`mooring orphans` in a life of claims: somebody looks, and deletes, at any time; at rest it tells of all that nobody else can know."""
+"""`mooring orphans` in a life of claims: somebody looks, and deletes, at any time; at rest it tells of all that nobody
+else can know.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ class OrphanActs(JournalActs):
         self._world.group.create_task(work, name=f"sim/orphans/{self._world.clock.now()}")
 
     async def end_with_orphans(self) -> None:
-        """Once all claims have their volumes, nothing that waits spares others: objects are lost once more, and somebody cleans up."""
+        """Once all claims have their volumes, nothing that waits spares others: objects are lost once more, and
+        somebody cleans up.
+        """
         if "delete_orphans" in self._world.plan.acts:
             await self.make_pod()
             await (self.tear_claim if self._randomness.happens(0.5) else self.tear_volume)()

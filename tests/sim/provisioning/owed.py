@@ -1,8 +1,9 @@
 """Which volumes the provisioner owes an account of.
 
-It owes one of each volume that a call may have made which was not answered for good. By design the first word counts: where a driver
-answers the only call for a volume with an error that is final in gRPC's table (Internal, say) and has made the volume all the same, the
-provisioner takes its word, as external-provisioner does, and nothing is written down. Such a volume is known to `mooring orphans` alone.
+It owes one of each volume that a call may have made which was not answered for good. By design the first word counts:
+where a driver answers the only call for a volume with an error that is final in gRPC's table (Internal, say) and has
+made the volume all the same, the provisioner takes its word, as external-provisioner does, and nothing is written down.
+Such a volume is known to `mooring orphans` alone.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ _UNSURE = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Co
 
 
 class Owed:
-    """handles_at: gives the handles of a name in a scope. lied: those that the driver denied with its first word, and each one since.
+    """handles_at: gives the handles of a name in a scope. lied: those that the driver denied with its first word, and
+    each one since.
 
-    acknowledged: those that it has told. unreachable: names of which a volume may be in an account whose Secret was gone when the claim
-    was, too: then the driver is asked without, by design, and tells of its own account. begun_anew: names that a process has begun without
-    knowing of the calls before, since somebody had spoilt the page that told of them: to it the driver's first word is the first one.
+    acknowledged: those that it has told. unreachable: names of which a volume may be in an account whose Secret was
+    gone when the claim was, too: then the driver is asked without, by design, and tells of its own account. begun_anew:
+    names that a process has begun without knowing of the calls before, since somebody had spoilt the page that told of
+    them: to it the driver's first word is the first one.
     """
 
     def __init__(self, handles_at: Callable[[str, str], list[str]]) -> None:

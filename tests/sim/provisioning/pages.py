@@ -1,4 +1,6 @@
-"""What others do to the journal of intents: a later version writes into it, somebody edits a page by hand, or deletes it."""
+"""What others do to the journal of intents: a later version writes into it, somebody edits a page by hand, or deletes
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tests.sim.provisioning.plan import NAMESPACE, PLACE
 
 class JournalActs(ArchiveActs):
     async def write_later_intent(self) -> None:
-        """A later version takes the journal over, and is rolled back: its intents are in a form that this one can't read."""
+        """A later version takes the journal over, and is rolled back: its intents are in a form that this one can't
+        read.
+        """
         name = PLACE.page_name(0)
         lease = self._truth.get(LEASES.whole(), name, NAMESPACE)
         try:

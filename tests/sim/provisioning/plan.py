@@ -8,8 +8,18 @@ from typing import Final
 from mooring.api.core import PersistentVolume
 from mooring.base.randomness import Random
 from mooring.sidecars.provisioner.intents.lease_codec import PAGE_BYTES_MAX, JournalLocation
-from tests.sim.habits import NO_HABITS, NO_STOPS, ServerHabits, Stops, server_habits
-from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
+from tests.sim.habits import server_habits
+from tests.sim.plan import (
+    AnyPlan,
+    DriverFaults,
+    VolumePlan,
+    api_faults,
+    deaths,
+    driver_faults,
+    memory,
+    perhaps,
+    weighted,
+)
 from tests.sim.provisioning.habits import KIND, ZONES, DriverHabits, habits_of
 from tests.sim.provisioning.slow_world import BACK_ACTS, SLOW_ACTS, SlowWorld, slow_world
 
@@ -113,8 +123,9 @@ class ClassPlan:
 class SaveFaults:
     """Probabilities per creation of a PersistentVolume.
 
-    denied: by admission, before anybody looks for its name. lost: its answer. denied_then: denied, where an earlier answer about the name
-    was lost: the volume is stored, and its provisioner hears that it can't be. forbidden: of names, by a policy, for ever.
+    denied: by admission, before anybody looks for its name. lost: its answer. denied_then: denied, where an earlier
+    answer about the name was lost: the volume is stored, and its provisioner hears that it can't be. forbidden: of
+    names, by a policy, for ever.
     """
 
     denied: float
@@ -123,36 +134,23 @@ class SaveFaults:
     forbidden: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
-    """One life. Fields as in the attacher's plan where they have the same names. binder_faults: the binder's line is bad, too.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(AnyPlan):
+    """One life. binder_faults: the binder's line is
+    bad, too.
 
     page_bytes_max: of the journal. habits: of the driver. server: of the API server. stops: of the processes.
     """
 
-    seed: int
     classes: tuple[ClassPlan, ...]
     publishes: bool
     binder_faults: bool
-    chaos_s: float
-    pause_s: float
-    timeout_s: float
     worker_threads: int
     retry_start_s: float
     retry_max_s: float
-    history_max: int
-    list_limit: int
-    crash: float
-    crashes_max: int
-    restart_s: float
-    api: ApiFaults
-    driver: DriverFaults
-    acts: tuple[str, ...]
     saves: SaveFaults
     page_bytes_max: int
     habits: DriverHabits = KIND
-    server: ServerHabits = NO_HABITS
-    stops: Stops = NO_STOPS
     volumes: tuple[VolumePlan, ...] = ()
 
 
@@ -187,14 +185,11 @@ def plan_of(seed: int) -> Plan:
         worker_threads=1 + randomness.below(4),
         retry_start_s=retry_start_s,
         retry_max_s=retry_start_s * 2 ** randomness.below(5),
-        history_max=8 + randomness.below(32) if randomness.happens(0.3) else 10_000,
-        list_limit=1 + randomness.below(3) if randomness.happens(0.3) else 0,
-        crash=perhaps(randomness, 0.6, 0.005, 0.1),
-        crashes_max=1 + randomness.below(6),
-        restart_s=randomness.uniform(0.0, 2.0),
+        **memory(randomness, 0.3),
+        **deaths(randomness, 0.005, 0.1, 6, 2.0),
         api=api_faults(randomness),
         driver=driver_faults(randomness, timeout_s),
-        acts=_acts(randomness),
+        acts=weighted(randomness, ACTS, _ALWAYS),
         saves=SaveFaults(
             perhaps(randomness, 0.4, 0.1, 0.5), perhaps(randomness, 0.4, 0.1, 0.5), perhaps(randomness, 0.5, 0.2, 0.9)
         ),
@@ -235,7 +230,8 @@ def _of_slow_world(plan: Plan, slow: SlowWorld) -> Plan:
 def _of_odd_storage(plan: Plan, randomness: Random) -> Plan:
     """From a source of its own: what a seed had before stays as it is, where nothing of this comes."""
     if randomness.happens(0.25):
-        # Another request of an imported volume's name is refused for ever, and so its intent is kept: there is no rest in that.
+        # Another request of an imported volume's name is refused for ever, and so its intent is kept: there is no rest
+        # in that.
         acts = *(act for act in plan.acts if act != "change_class"), *("import_volume",) * 4
         plan = dataclasses.replace(plan, acts=acts)
     if randomness.happens(0.25):
@@ -314,7 +310,8 @@ def _zoned(plan: Plan, randomness: Random) -> Plan:
 
 
 def _of_changed_minds(plan: Plan, randomness: Random) -> Plan:
-    """The class changes while the driver makes volumes and says that it did not, so that claims want another one than there may be.
+    """The class changes while the driver makes volumes and says that it did not, so that claims want another one than
+    there may be.
 
     What else could go wrong would only keep it from happening.
     """
@@ -346,8 +343,3 @@ def _class(randomness: Random, number: int) -> ClassPlan:
         randomness.happens(0.3),
         randomness.happens(0.3),
     )
-
-
-def _acts(randomness: Random) -> tuple[str, ...]:
-    chosen = [act for act in ACTS if act in _ALWAYS or randomness.happens(0.5)]
-    return tuple(act for act in chosen for _ in range(ACTS[act]))

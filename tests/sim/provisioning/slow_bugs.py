@@ -1,4 +1,6 @@
-"""Worse parts that show themselves only where writes come late, processes stand still, or a server is set back (`slow_world.py`)."""
+"""Worse parts that show themselves only where writes come late, processes stand still, or a server is set back
+(`slow_world.py`).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from mooring.api.meta import Key
 from mooring.cluster.binder.writes import Whole
 from mooring.kube.cache.relist import Relist
 from mooring.kube.cache.store import Store
-from mooring.sidecars.provisioner.claims import reject_volume
+from mooring.sidecars.provisioner.claims import provision
 from tests.sim import bugs_of_habits
 from tests.sim.planting import Bug
 
@@ -32,7 +34,7 @@ def _claims_are_written_by_name() -> _Plant:
 
 def _unanswered_tries_are_over() -> _Plant:
     """A refused object takes its volume along at once, though an earlier try may still be carried out."""
-    return mock.patch.object(reject_volume, "LATE_S_MAX", 0.0)
+    return mock.patch.object(provision, "LATE_S_MAX", 0.0)
 
 
 def _unfinished_lists_are_forgotten() -> _Plant:
@@ -54,10 +56,8 @@ def _ended_objects_stay_ended() -> _Plant:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
-    "fence-stays-open": Bug(bugs_of_habits.BUGS["fence-stays-open"].plant, {"no-lease"}, first_seed=359),
+    "fence-stays-open": Bug(bugs_of_habits.BUGS["fence-stays-open"].plant, {"no-lease"}, first_seed=538),
     "set-back-unnoticed": Bug(bugs_of_habits.BUGS["set-back-unnoticed"].plant, _NOT_WELL, first_seed=113),
     "unfinished-lists-forgotten": Bug(_unfinished_lists_are_forgotten, _NOT_WELL, first_seed=784),
-    "ended-stay-ended": Bug(_ended_objects_stay_ended, {*_NOT_WELL, "hot-loop"}, first_seed=717),
-    "unanswered-tries-over": Bug(_unanswered_tries_are_over, {"deleted-in-use"}, first_seed=4015),
     "claims-written-by-name": Bug(_claims_are_written_by_name, {"late-astray"}, first_seed=327),
 }

@@ -1,4 +1,5 @@
-"""Which lives of claims have an API server that is late, and processes that stand still, beside another leader or alone.
+"""Which lives of claims have an API server that is late, and processes that stand still, beside another leader or
+alone.
 
 Such lives have little else beside: it would only keep this from coming to something.
 """
@@ -57,12 +58,13 @@ def slow_world(seed: int) -> SlowWorld:
         stills_max=1 + randomness.below(4),
         replicas=1 + randomness.below(2),
         skew_s=randomness.uniform(0.0, _SKEW_S_MAX),
-        kubelets=randomness.happens(0.5),
     )
     return SlowWorld(server, stops)
 
 
 def _back(seed: int) -> SlowWorld:
-    """With a server that is set back, also in the middle of a list, and without late writes: what nobody can know is enough then."""
+    """With a server that is set back, also in the middle of a list, and without late writes: what nobody can know is
+    enough then.
+    """
     server = server_habits(seed)
     return SlowWorld(dataclasses.replace(server, late=0.0, old=max(server.old, 0.3), set_back=True))

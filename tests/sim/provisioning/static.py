@@ -1,7 +1,8 @@
-"""Volumes that an administrator made by hand for a class without a provisioner: claims take them, leave them, and others get them.
+"""Volumes that an administrator made by hand for a class without a provisioner: claims take them, leave them, and
+others get them.
 
-Whoever wants the volume of a deleted claim to be had again takes claimRef out of it, as the administrators' guide has it. There are as many
-volumes as claims at the most: in the end each claim has one.
+Whoever wants the volume of a deleted claim to be had again takes claimRef out of it, as the administrators' guide has
+it. There are as many volumes as claims at the most: in the end each claim has one.
 """
 
 from __future__ import annotations

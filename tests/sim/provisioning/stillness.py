@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any, Final
-
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from tests.sim.keeper import Keeper
-from tests.sim.leading import Leases, behind_lease
 from tests.sim.provisioning.copies import CopyActs
-from tests.sim.provisioning.life import provisioner
 from tests.sim.provisioning.plan import CLAIMS_MAX
 from tests.sim.provisioning.world import ClaimWorld
-
-PROGRAM: Final = "provisioner"
 
 
 class StillActs(CopyActs):
@@ -60,13 +53,3 @@ class StillActs(CopyActs):
 
     def _still_s(self) -> float:
         return self._randomness.uniform(0.0, self._world.stops.still_s)
-
-
-def provisioners(world: Any) -> list[Keeper]:
-    """One, or several behind a Lease."""
-    count = world.stops.replicas
-    if count == 1:
-        return [Keeper(world, PROGRAM, provisioner)]
-    leases, numbers = Leases(world), itertools.count(1)
-    make = behind_lease(leases, PROGRAM, provisioner, numbers)
-    return [Keeper(world, PROGRAM, make, numbers) for _ in range(count)]

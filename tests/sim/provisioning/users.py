@@ -1,4 +1,6 @@
-"""More of what users and administrators do, each group of it in some lives alone: Secrets, classes, nodes, odd claims, copies."""
+"""More of what users and administrators do, each group of it in some lives alone: Secrets, classes, nodes, odd claims,
+copies.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Who waits for ever, and why: claims and intents of whom nobody can say that they are settled. They may wait, but not in silence."""
+"""Who waits for ever, and why: claims and intents of whom nobody can say that they are settled. They may wait, but not
+in silence.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from mooring.api.meta import is_deleting
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.base.clock import parse_rfc3339
 from mooring.sidecars.provisioner.model.cached import source_of
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents
 from mooring.sidecars.provisioner.model.orders import stored_request
 from mooring.sidecars.provisioner.model.volumes import retains
 from tests.sim.provisioning.endpoint import wish_of
@@ -70,7 +72,9 @@ def of_claim(world: ClaimWorld, claim: PersistentVolumeClaim) -> str:
 
 
 def of_snapshot(world: ClaimWorld, snapshot: VolumeSnapshot) -> str:
-    """What keeps a deleted snapshot: a claim whose volume the driver is asked for; one that waits for something else does not."""
+    """What keeps a deleted snapshot: a claim whose volume the driver is asked for; one that waits for something else
+    does not.
+    """
     for claim in world.truth.all(PERSISTENT_VOLUME_CLAIMS):
         source = None if claim.spec.volume_name or claim.spec.storage_class_name == MISSING else source_of(claim)
         if source is not None and source.is_snapshot and source.name == snapshot.metadata.name:
@@ -78,7 +82,7 @@ def of_snapshot(world: ClaimWorld, snapshot: VolumeSnapshot) -> str:
     begun = (
         one.claim_name
         for one in world.laws.intents()
-        if one.source is not None and one.source.name == snapshot.metadata.name
+        if one.last.source is not None and one.last.source.name == snapshot.metadata.name
     )
     return next(begun, "")
 
@@ -97,7 +101,9 @@ def of_volume(world: ClaimWorld, pv: PersistentVolume) -> str:
 
 
 def of_source(world: ClaimWorld, source: PersistentVolumeClaim) -> str:
-    """What keeps a deleted claim: a clone of it that can't be made as long as it is being deleted counts all the same, as upstream."""
+    """What keeps a deleted claim: a clone of it that can't be made as long as it is being deleted counts all the same,
+    as upstream.
+    """
     for claim in world.truth.all(PERSISTENT_VOLUME_CLAIMS):
         wanted = None if claim.spec.volume_name else source_of(claim)
         if wanted is not None and wanted.is_claim and wanted.name == source.metadata.name and not is_deleting(claim):
@@ -105,14 +111,14 @@ def of_source(world: ClaimWorld, source: PersistentVolumeClaim) -> str:
     return ""
 
 
-def of_intent(world: ClaimWorld, intent: Intent) -> str:
+def of_intent(world: ClaimWorld, intent: ClaimIntents) -> str:
     """What keeps an intent open, whatever is done; "" where it should be closed."""
     claim = next((one for one in world.truth.all(PERSISTENT_VOLUME_CLAIMS) if one.metadata.uid == intent.uid), None)
     if claim is not None and not claim.spec.volume_name and (why := of_claim(world, claim)):
         return why
-    if claim is None and is_forbidden(world.plan, intent.volume_name) and retains(intent.volume):
+    if claim is None and is_forbidden(world.plan, intent.volume_name) and retains(intent.last.volume):
         return "a policy forbids its object, and its class retains volumes whose claim is gone"
-    for one in (*intent.unknown_requests, intent):
+    for one in intent.requests:
         request, where = stored_request(one)
         if where is not None:
             request.accessibility_requirements.CopyFrom(where.message())

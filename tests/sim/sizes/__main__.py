@@ -1,4 +1,5 @@
-"""Growth with size: `python -m tests.sim.sizes`; one scenario: `--scenario places --size 500`, of which 1,000 and 2,000 are counted, too.
+"""Growth with size: `python -m tests.sim.sizes`; one scenario: `--scenario places --size 500`, of which 1,000 and 2,000
+are counted, too.
 
 Exit code 1 when the law was broken.
 """

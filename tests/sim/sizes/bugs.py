@@ -42,14 +42,14 @@ def _places_are_stored() -> contextlib.AbstractContextManager[Any]:
 
 def _attachments_are_scanned() -> contextlib.AbstractContextManager[Any]:
     """To find those that are about a volume, all attachments without PersistentVolume are looked at."""
-    of = Orphans.of
+    of_node = Orphans.of_node
 
-    def scanning(self: Orphans, identity: Identity) -> Iterator[str]:
+    def scanning(self: Orphans, identity: Identity, node: str) -> Iterator[str]:
         for name in list(self._volumes):
             assert identity.attachment_to("n") != name
-        yield from of(self, identity)
+        yield from of_node(self, identity, node)
 
-    return mock.patch.object(Orphans, "of", scanning)
+    return mock.patch.object(Orphans, "of_node", scanning)
 
 
 def _workers_never_yield() -> contextlib.AbstractContextManager[Any]:

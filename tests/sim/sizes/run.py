@@ -19,15 +19,17 @@ RATIO_MAX: Final = 2.3
 PAGE_MAX: Final = 25
 """Objects in a list's page at the quick sizes: with pages as large as these sizes, everything would seem to grow."""
 BYTES_MAX: Final = 1 << 18
-"""Of one object at the whole size: so much an API server takes as the annotations of one, and the provisioner's journal stands in some."""
+"""Of one object at the whole size: so much an API server takes as the annotations of one, and the provisioner's
+journal stands in some.
+"""
 STRETCH_MAX: Final = 1_000_000
 """Steps of one callback at the whole size: some 50 to 100 ms."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Count:
-    """Of a scenario at one size. longest: the most steps of one callback. longest_of: its task. heaviest: bytes of the largest object that
-    was written.
+    """Of a scenario at one size. longest: the most steps of one callback. longest_of: its task. heaviest: bytes of the
+    largest object that was written.
     """
 
     size: int
@@ -105,19 +107,26 @@ class Growth:
         if self.ratio > RATIO_MAX:
             return f"the work grows by {self.ratio:.2f} where the size grows by 2"
         if self.longest_at_whole > STRETCH_MAX:
-            return f"one callback of {self.counts[-1].longest_of} takes {self.longest_at_whole:,.0f} steps at {SCENARIOS[self.name].whole:,}"
+            return (
+                f"one callback of {self.counts[-1].longest_of} takes {self.longest_at_whole:,.0f} steps at "
+                f"{SCENARIOS[self.name].whole:,}"
+            )
         if self.heaviest_at_whole > BYTES_MAX:
             return f"one object takes {self.heaviest_at_whole:,.0f} bytes at {SCENARIOS[self.name].whole:,}"
         return ""
 
     def report(self) -> str:
         """A line for each size."""
-        at_whole = f"at {SCENARIOS[self.name].whole:,} {self.longest_at_whole:,.0f} steps at once, {self.heaviest_at_whole:,.0f} bytes"
+        at_whole = (
+            f"at {SCENARIOS[self.name].whole:,} {self.longest_at_whole:,.0f} steps at once, "
+            f"{self.heaviest_at_whole:,.0f} bytes"
+        )
         lines = [f"{self.name}: ratio {self.ratio:.2f}, {at_whole}"]
         for one in self.counts:
             each = one.steps / one.size
             lines.append(
-                f"  {one.size:>6,}: {one.steps:>12,} steps, {each:>8,.0f} each; longest {one.longest:>9,} of {one.longest_of}"
+                f"  {one.size:>6,}: {one.steps:>12,} steps, {each:>8,.0f} each; longest {one.longest:>9,} of "
+                f"{one.longest_of}"
             )
         replay = f"replay: .venv/bin/python -m tests.sim.sizes --scenario {self.name} --size {self.counts[0].size}"
         return "\n".join((*lines, *([f"BROKEN {self.wrong}", replay] if self.wrong else [])))

@@ -66,10 +66,11 @@ _PROVISIONER: Final = {"volume.kubernetes.io/storage-provisioner": DRIVER}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scenario:
-    """quick, whole: the size that is counted by every run of the tests, and that of a large cluster. seconds: of virtual time.
+    """quick, whole: the size that is counted by every run of the tests, and that of a large cluster. seconds: of
+    virtual time.
 
-    of_server: the API server's own steps count. done: whether a world has come to the end that was wanted: counts of a world in which
-    nothing happened would prove nothing.
+    of_server: the API server's own steps count. done: whether a world has come to the end that was wanted: counts of a
+    world in which nothing happened would prove nothing.
     """
 
     quick: int
@@ -215,7 +216,9 @@ def _all_published(world: StateWorld, size: int) -> bool:
 
 
 def _without_volume(size: int) -> list[Json]:
-    """Attachments whose PersistentVolumes are gone, fifty on each node, and as many pods that wait for volumes of their own."""
+    """Attachments whose PersistentVolumes are gone, fifty on each node, and as many pods that wait for volumes of their
+    own.
+    """
     held = {"finalizers": (FINALIZER,), "annotations": {NODE_ID_ANNOTATION: "id1"}, "status": {"attached": True}}
     made = _on_one_node(size // 50)
     for first in range(0, size, ON_NODE):

@@ -21,7 +21,9 @@ Trace = Callable[[FrameType, str, Any], Any]
 
 
 class Steps:
-    """count: of all steps so far. longest: of the callback with the most, with its name. of_server: the API server's count, too."""
+    """count: of all steps so far. longest: of the callback with the most, with its name. of_server: the API server's
+    count, too.
+    """
 
     def __init__(self, *, of_server: bool = False) -> None:
         self.count = 0
@@ -32,7 +34,9 @@ class Steps:
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[None]:
-        """Everything that runs meanwhile on this thread. The collector does not: the end of what others left behind would count."""
+        """Everything that runs meanwhile on this thread. The collector does not: the end of what others left behind
+        would count.
+        """
         values, by, run = Store.values, Store.by, asyncio.events.Handle._run
 
         def counted_values(store: Store[Any]) -> tuple[Any, ...]:

@@ -1,4 +1,6 @@
-"""Acts of users and administrators: each is a method, drawn by its weight. They see the truth, and nothing fails them."""
+"""Acts of users and administrators: each is a method, drawn by its weight. They see the truth, and nothing fails
+them.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class Acts(Surroundings):
         await self._setting_back.disturb(self._odd.kinds_changed)
 
     async def tend(self) -> None:
-        """Kubernetes' own controllers: claims that nobody holds go, with their volumes; so do the objects of groups that are gone."""
+        """Kubernetes' own controllers: claims that nobody holds go, with their volumes; so do the objects of groups
+        that are gone.
+        """
         for claim in self._all(CLAIMS):
             meta = claim["metadata"]
             if meta.get("finalizers") == [_CLAIM_PROTECTION] and "deletionTimestamp" in meta:

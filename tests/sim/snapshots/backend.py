@@ -1,8 +1,9 @@
-"""The driver in front of the storage. Calls and locks are those of the attacher's backend; how a call goes is drawn there, and made worse
-here by the habits of the plan.
+"""The driver in front of the storage. Calls and locks are those of the attacher's backend; how a call goes is drawn
+there, and made worse here by the habits of the plan.
 
-One thing can be relied on, by us and by csi-snapshotter: a request that makes something is not answered by a code which says that it has
-not. All else is the driver's to do: a later request of the same name is refused with any code, whatever became of those before.
+One thing can be relied on, by us and by csi-snapshotter: a request that makes something is not answered by a code which
+says that it has not. All else is the driver's to do: a later request of the same name is refused with any code,
+whatever became of those before.
 """
 
 from __future__ import annotations
@@ -16,13 +17,11 @@ from mooring.csi.errors import NON_FINAL, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
 from tests.sim.backend import FINAL, NOT_FINAL, Fate, Operation, _one_of
-from tests.sim.snapshots.habits import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP, Quirk
+from tests.sim.snapshots.habits import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP
 from tests.sim.snapshots.plan import SPELLINGS
 from tests.sim.snapshots.storage import STRANGER, Storage
 
 LATE_S_MAX: Final = 20.0
-NEVER_S: Final = 1e6
-"""A call that takes so long is not answered."""
 
 
 class SnapshotBackend(Storage):
@@ -90,12 +89,11 @@ class SnapshotBackend(Storage):
         return bool(lies) and self.faulty and self._randomness.happens(lies)
 
     def _lie(self, volume: str) -> csi.Snapshot | None:
-        """A snapshot of another volume: one that nobody knows, or one that a content has. None where no such one is there to be lent."""
+        """A snapshot of another volume: one that nobody knows, or one that a content has. None where no such one is
+        there to be lent.
+        """
         if not self._habits.borrows or self._odd.happens(0.5):
-            found = self.shown(self.place("elsewhere"))
-            if found.source_volume_id:  # else nobody can know
-                self.strange.add(found.snapshot_id)
-            return found
+            return self.shown(self.place("elsewhere"))
         lent = [
             snap
             for snap in self.snapshots.values()
@@ -111,7 +109,9 @@ class SnapshotBackend(Storage):
     # -- effects
 
     async def _put_off(self, verb: str, name: str, what: str) -> None:
-        """Raises DriverError at once; the work is done later, and holds up nobody. A name that is over by then is known as used."""
+        """Raises DriverError at once; the work is done later, and holds up nobody. A name that is over by then is known
+        as used.
+        """
         operation = Operation(
             verb, name, what, Fate(self._odd.uniform(0.0, LATE_S_MAX)), asyncio.get_running_loop().create_future()
         )
@@ -156,23 +156,14 @@ class SnapshotBackend(Storage):
     # -- fates
 
     def _fate(self) -> Fate:
-        """A request that makes something is not answered with an error which says that it has not; nothing else is certain."""
+        """A request that makes something is not answered with an error which says that it has not; nothing else is
+        certain.
+        """
         fate, (verb, name) = super()._fate(), self._asked
-        quirk = self._quirk(verb, name)
-        if quirk is not None:
-            fate = _odd_fate(fate, quirk)
         makes = verb in (CREATE, CREATE_GROUP) and fate.takes_effect and not self._may_be_there(name)
         if not makes or fate.error is None or fate.error in NON_FINAL:
             return fate
         return dataclasses.replace(fate, error=_one_of(NOT_FINAL, self._randomness))
-
-    def _quirk(self, verb: str, name: str) -> Quirk | None:
-        for quirk in self._habits.quirks if self.stubborn else ():
-            if quirk.verb != verb or (quirk.once and ((quirk, name) in self._struck or not self.faulty)):
-                continue
-            self._struck.add((quirk, name))
-            return quirk  # type: ignore[no-any-return]
-        return None
 
     # -- what happens to it from outside
 
@@ -182,24 +173,6 @@ class SnapshotBackend(Storage):
             self.forgotten |= set(self.snapshots) - self.imported
             self.snapshots = {handle: dataclasses.replace(snap, name="") for handle, snap in self.snapshots.items()}
 
-    def relent(self) -> None:
-        """Nothing stands in the way any more, and calls that would never be answered are."""
-        self.stubborn = False
-        for name, operation in list(self.locks.items()):
-            if max(operation.fate.before_s, operation.fate.after_s) >= NEVER_S:
-                assert operation.task is not None
-                operation.task.cancel()
-                self._answer(operation, DriverError(Code.UNAVAILABLE, "the driver was started again"))
-                del self.locks[name]
-
     def at_work_on(self) -> list[Operation | str]:
         """What may still take effect."""
         return [*self.locks.values(), *(f"late {name}" for name, count in self.late.items() if count)]
-
-
-def _odd_fate(fate: Fate, quirk: Quirk) -> Fate:
-    if quirk.code is not None:
-        return Fate(fate.before_s, fate.after_s, takes_effect=quirk.after, error=quirk.code)
-    if quirk.after:
-        return Fate(fate.before_s, NEVER_S)
-    return Fate(NEVER_S, takes_effect=False)

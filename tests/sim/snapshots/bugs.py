@@ -11,6 +11,7 @@ import msgspec
 
 from mooring.api import snapshot_names as names
 from mooring.api.meta import key_of
+from mooring.api.snapshot_kinds import GROUPS, SINGLES, Row, row_of
 from mooring.cluster.snapshots import controller, decide_protection
 from mooring.cluster.snapshots import reconcile as controller_reconcile
 from mooring.cluster.snapshots.decision import UnmarkDeleted
@@ -18,12 +19,12 @@ from mooring.cluster.snapshots.reconcile import Reconciler as ControllerReconcil
 from mooring.kube.cache.informer import Cause
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import merge_patch, remove_finalizer
-from mooring.sidecars.snapshotter import decide, decide_after, decide_after_group, questions, reconcile, view
-from mooring.sidecars.snapshotter.decide_after import after_refused
+from mooring.sidecars.snapshotter import decide, decide_after, decide_after_group, reconcile, view
+from mooring.sidecars.snapshotter.creation import Outcome
+from mooring.sidecars.snapshotter.decide_after import After, after_created, after_refused, refused
 from mooring.sidecars.snapshotter.decide_after_group import Matching
-from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES
 from mooring.sidecars.snapshotter.reconcile import Reconciler
-from mooring.sidecars.snapshotter.view import is_given_up, row_of
+from mooring.sidecars.snapshotter.view import is_given_up
 from tests.sim.planting import Bug, both, no_back_off, set_backs_are_not_noticed
 from tests.sim.snapshots.mended_bugs import MENDED
 
@@ -42,8 +43,8 @@ def _creations_are_not_marked() -> contextlib.AbstractContextManager[Any]:
 def _timeouts_are_final() -> contextlib.AbstractContextManager[Any]:
     """A call that was not answered in time is taken for not done."""
 
-    def refused(content: Any, order: Any, error: Any, *, is_first: bool) -> Any:
-        found, going = after_refused(content, order, error, is_first=is_first), is_given_up(content)
+    def refused(content: Any, order: Any, error: Any, outcome: Any) -> Any:
+        found, going = after_refused(content, order, error, outcome), is_given_up(content)
         if row_of(content) is GROUPS:
             return found
         return msgspec.structs.replace(found, unmarks=True, again=going, failure=None if going else found.failure)
@@ -54,37 +55,36 @@ def _timeouts_are_final() -> contextlib.AbstractContextManager[Any]:
 def _refusals_are_proof() -> contextlib.AbstractContextManager[Any]:
     """A driver that refuses a repeated request is taken to have made nothing by the first."""
 
-    def refused(content: Any, order: Any, error: Any, *, is_first: bool) -> Any:
-        return after_refused(content, order, error, is_first=is_first or row_of(content) is SINGLES)
-
-    return mock.patch.object(reconcile, "after_refused", refused)
+    return _proof_of(SINGLES)
 
 
 def _refusals_of_groups_are_proof() -> contextlib.AbstractContextManager[Any]:
-    def proof(content: Any, order: Any, error: Any, *, is_first: bool) -> Any:
-        return after_refused(content, order, error, is_first=is_first or row_of(content) is GROUPS)
+    return _proof_of(GROUPS)
 
-    return mock.patch.object(reconcile, "after_refused", proof)
+
+def _proof_of(row: Row) -> contextlib.AbstractContextManager[Any]:
+    def refused(content: Any, order: Any, error: Any, outcome: Any) -> Any:
+        is_proof = row_of(content) is row and error.final and not error.answered
+        return after_refused(content, order, error, Outcome.NOTHING if is_proof else outcome)
+
+    return mock.patch.object(reconcile, "after_refused", refused)
 
 
 def _spellings_are_strange() -> contextlib.AbstractContextManager[Any]:
     """A volume that the driver names in its own way is taken for another one."""
 
-    def strange(view: Any, content: Any, snapshot: Any) -> str:
-        return "a snapshot" if content.spec.source.volume_handle not in (None, snapshot.source_volume_id) else ""
+    def strange(content: Any, snapshot: Any, now_ns: int) -> Any:
+        if content.spec.source.volume_handle not in (None, snapshot.source_volume_id):
+            return After(failure=refused(content, "a snapshot of another volume"))
+        return after_created(content, snapshot, now_ns)
 
-    return both(*(mock.patch.object(room, "stranger", strange) for room in (reconcile, questions)))
-
-
-def _strangers_are_taken() -> contextlib.AbstractContextManager[Any]:
-    """What is of another volume becomes the content's."""
-    return both(*(mock.patch.object(room, "stranger", return_value="") for room in (reconcile, questions)))
+    return mock.patch.object(reconcile, "after_created", strange)
 
 
 def _groups_are_not_matched() -> contextlib.AbstractContextManager[Any]:
     """The snapshots of a group keep the names that the driver has for their volumes."""
 
-    def unmatched(wanted: Any, snapshots: Any, is_others: Any) -> Any:
+    def unmatched(wanted: Any, snapshots: Any) -> Any:
         return Matching(tuple(one.source_volume_id for one in snapshots))
 
     return mock.patch.object(decide_after_group, "matched", unmatched)
@@ -117,9 +117,9 @@ def _made_is_ready() -> contextlib.AbstractContextManager[Any]:
     """A snapshot that is made counts as ready, though the driver is still cutting it."""
     learnt = decide_after._learnt
 
-    def ready(content: Any, snapshot: Any, now_ns: int) -> Any:
+    def ready(content: Any, handle: str, snapshot: Any, *more: Any, **fields: Any) -> Any:
         snapshot.ready_to_use = True
-        return learnt(content, snapshot, now_ns)
+        return learnt(content, handle, snapshot, *more, **fields)
 
     return mock.patch.object(decide_after, "_learnt", ready)
 
@@ -132,9 +132,9 @@ def _marks_stay() -> contextlib.AbstractContextManager[Any]:
     """A content that was kept and is bound again is still marked as being deleted."""
     perform, bound = ControllerReconciler._perform, controller_reconcile.bound
 
-    async def performed(self: ControllerReconciler, action: Any) -> None:
+    async def performed(self: ControllerReconciler, action: Any, claims: Any) -> None:
         if not isinstance(action, UnmarkDeleted) or row_of(action.content) is GROUPS:
-            await perform(self, action)
+            await perform(self, action, claims)
 
     def bound_alone(content: Any, uid: str, class_name: str) -> Patch:
         if row_of(content) is GROUPS:
@@ -183,22 +183,21 @@ def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
 
 BUGS: Final[Mapping[str, Bug]] = {
     "creations-unmarked": Bug(_creations_are_not_marked, {"create-unmarked"}, first_seed=1),
-    "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}, first_seed=67),
+    "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}, first_seed=71),
     "refusals-proof": Bug(_refusals_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=110),
     "group-refusals-proof": Bug(
-        _refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=382
+        _refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=672
     ),
     "spellings-strange": Bug(_spellings_are_strange, {"unready"}, first_seed=2),
-    "strangers-taken": Bug(_strangers_are_taken, {"deleted-strange"}, first_seed=93),
     "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=43),
     "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}, first_seed=1),
-    "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=238),
+    "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=265),
     "made-is-ready": Bug(_made_is_ready, {"ready-lies"}),
     "claims-held": Bug(_claims_are_not_released, {"claim-held"}),
     "marks-stay": Bug(_marks_stay, {"deleted-wanted", "content-left"}, first_seed=16),
-    "marked-keep-nothing": Bug(_the_marked_keep_nothing, {"deleted-wanted", "deleted-kept"}, first_seed=50),
+    "marked-keep-nothing": Bug(_the_marked_keep_nothing, {"deleted-wanted", "deleted-kept"}, first_seed=68),
     "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}, first_seed=6),
-    "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=77),
+    "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=81),
     "set-back-unnoticed": Bug(
         set_backs_are_not_noticed, {"unready", "left", "content-left", "unsettled"}, first_seed=17
     ),

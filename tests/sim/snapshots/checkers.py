@@ -78,7 +78,9 @@ def _snapshots(world: SnapshotWorld) -> Iterator[Complaint]:
 
 
 def _has_group(world: SnapshotWorld, snapshot: Json) -> bool:
-    """True for a member of a group that is there: it stays with that. So does an imported member, as its status says."""
+    """True for a member of a group that is there: it stays with that. So does an imported member, as its status
+    says.
+    """
     groups = world.laws.tables.objects[GROUPS]
     owners = {owner["uid"] for owner in snapshot["metadata"].get("ownerReferences") or ()}
     named = (snapshot.get("status") or {}).get("volumeGroupSnapshotName")
@@ -190,8 +192,8 @@ def _claims(world: SnapshotWorld) -> Iterator[Complaint]:
 
 
 def silent(world: SnapshotWorld) -> list[Complaint]:
-    """Of a world in which something has stood in the way for good: who waits, and has been told nothing. None yet where a process does not
-    know the world since the server was set back: what waits for that does not wait for good.
+    """Of a world in which something has stood in the way for good: who waits, and has been told nothing. None yet where
+    a process does not know the world since the server was set back: what waits for that does not wait for good.
     """
     if world.laws.is_catching_up:
         return []
@@ -233,8 +235,8 @@ def _silent_groups(world: SnapshotWorld) -> Iterator[Complaint]:
 
 
 def _silent_contents(world: SnapshotWorld) -> Iterator[Complaint]:
-    """Those that are being deleted. A group's waits for its group as long as that is there, which is looked at by itself; and so does a
-    snapshot's for a snapshot that is being deleted, too.
+    """Those that are being deleted. A group's waits for its group as long as that is there, which is looked at by
+    itself; and so does a snapshot's for a snapshot that is being deleted, too.
     """
     for plural in (CONTENTS, GROUP_CONTENTS):
         for name, content in sorted(world.laws.tables.objects[plural].items()):

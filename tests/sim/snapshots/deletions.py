@@ -1,4 +1,6 @@
-"""What must hold of each deletion of a snapshot, and of each content that goes. The names of these laws are in `laws.py`."""
+"""What must hold of each deletion of a snapshot, and of each content that goes. The names of these laws are in
+`laws.py`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tests.sim.snapshots.objects import (
 )
 
 KEPT_S: Final = 10.0
-"""How long after a change of its policy a deletion that was decided before may still be on its way: a Secret and a call, both slow."""
+"""How long after a change of its policy a deletion that was decided before may still be on its way: a Secret and a
+call, both slow.
+"""
 
 
 class Deletions(Ledger):
@@ -27,8 +31,6 @@ class Deletions(Ledger):
     # -- calls
 
     def _check_deletion(self, who: str, handle: str) -> None:
-        if handle in self._backend.strange and not any(is_going(one) for one in self.tables.imports_of(handle)):
-            self._blame(who, "deleted-strange", f"{handle} is deleted, it is of another volume")
         for content in self.tables.contents_of(handle):
             self._check_kept(who, handle, CONTENTS, content)
             if content["spec"]["source"].get("snapshotHandle") == handle:

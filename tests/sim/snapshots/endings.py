@@ -1,4 +1,6 @@
-"""What users and administrators do once the faults have ended: they give up what can't come to be, and delete all that there is."""
+"""What users and administrators do once the faults have ended: they give up what can't come to be, and delete all that
+there is.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Endings:
         self._looked_at: dict[str, float] = {}
 
     async def give_up(self) -> bool:
-        """Users delete the snapshots that can't come to be, and administrators the contents of handles that are no more. True for some."""
+        """Users delete the snapshots that can't come to be, and administrators the contents of handles that are no
+        more. True for some.
+        """
         before = self._world.store.version
         for snapshot in self._all(SNAPSHOTS):
             if (
@@ -70,8 +74,8 @@ class Endings:
         return is_waiting or self._world.store.version != before
 
     async def _end_forsaken(self, content: Json) -> None:
-        """An administrator does as a Warning says: a content that was deleted by hand, and whose group is gone, is to take its data along,
-        as far as its policy says so.
+        """An administrator does as a Warning says: a content that was deleted by hand, and whose group is gone, is to
+        take its data along, as far as its policy says so.
         """
         uid, notes = (
             content["spec"]["volumeGroupSnapshotRef"].get("uid") or "",
@@ -84,8 +88,8 @@ class Endings:
             await self._hands.merge(GROUP_SNAPSHOT_CONTENTS, content, marked)
 
     def _is_in_the_way(self, content: Json) -> bool:
-        """True for one that a group which is being deleted waits for, as its event says; or the log, where that was the last one of
-        too many events about one object, and was not sent.
+        """True for one that a group which is being deleted waits for, as its event says; or the log, where that was the
+        last one of too many events about one object, and was not sent.
         """
         named, now = (
             f"VolumeSnapshotContent [{content['metadata']['name']}] stands for a snapshot of it",
@@ -102,8 +106,8 @@ class Endings:
         return False
 
     async def _help(self) -> bool:
-        """An administrator looks into the storage for what nobody else can know, and takes the mark off, as he is told. True while he
-        looks on.
+        """An administrator looks into the storage for what nobody else can know, and takes the mark off, as he is told.
+        True while he looks on.
         """
         is_waiting = False
         for plural, mark in ((CONTENTS, names.BEING_CREATED), (GROUP_CONTENTS, names.GROUP_BEING_CREATED)):
@@ -143,7 +147,9 @@ class Endings:
                 await self._hands.remove(VOLUME_SNAPSHOTS, snapshot)
 
     async def delete_contents(self) -> None:
-        """Those that their policy has kept, or that nobody was bound to. What has lost its snapshot by force goes by force."""
+        """Those that their policy has kept, or that nobody was bound to. What has lost its snapshot by force goes by
+        force.
+        """
         alive = {group["metadata"]["uid"] for group in self._all(GROUPS)}
         for content in self._all(GROUP_CONTENTS):
             await self._hands.remove(GROUP_SNAPSHOT_CONTENTS, content)
@@ -165,8 +171,8 @@ class Endings:
             await self._hands.merge(VOLUME_SNAPSHOT_CONTENTS, content, {"metadata": {"finalizers": None}})
 
     def _is_hopeless_group(self, group: Json) -> bool:
-        """No volume is left for it, or the driver does not say what is of which, or has forgotten its name, or its content is gone or
-        another's.
+        """No volume is left for it, or the driver does not say what is of which, or has forgotten its name, or its
+        content is gone or another's.
         """
         if (group.get("status") or {}).get("readyToUse"):
             return False
@@ -191,8 +197,8 @@ class Endings:
         return gone or self._is_mute() or is_going(content) or bool(handles_of_group(content) & self._backend.forgotten)
 
     def _is_of_before(self, content: Json) -> bool:
-        """True where the server was set back, and the driver has a group of this name from before, of other volumes than are chosen by
-        now.
+        """True where the server was set back, and the driver has a group of this name from before, of other volumes
+        than are chosen by now.
         """
         made = [snap.volume for snap in self._backend.snapshots.values() if snap.group in group_handles_of(content)]
         is_back = content["spec"]["volumeGroupSnapshotRef"].get("uid") in self._world.laws.restored
@@ -252,9 +258,10 @@ class Endings:
 
 
 def is_dangling(world: SnapshotWorld, content: Json) -> bool:
-    """True for a content that points to a snapshot which somebody tore away, or which an older cluster had, or to none though it was made
-    for one: nobody touches it. Of two controllers one may make it for a snapshot that the other has let go; a process that begins lets a
-    snapshot go at once that is to go by then, and a former one's write may still come.
+    """True for a content that points to a snapshot which somebody tore away, or which an older cluster had, or to none
+    though it was made for one: nobody touches it. Of two controllers one may make it for a snapshot that the other has
+    let go; a process that begins lets a snapshot go at once that is to go by then, and a former one's write may still
+    come.
     """
     if "volumeHandle" in content["spec"]["source"] and not content["spec"]["volumeSnapshotRef"].get("uid"):
         return True

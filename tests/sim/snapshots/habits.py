@@ -1,40 +1,37 @@
 """What a seed chooses of the world's worse habits: of the driver, of users, and of what stands in the way for good.
 
-Drawn from a stream of its own, so that the older choices of a plan stay what they were. Each habit is absent from most lives.
+Drawn from a stream of its own, so that the older choices of a plan stay what they were. Each habit is absent from most
+lives.
 
-| habit     | meaning                                                                                                              |
-|-----------|----------------------------------------------------------------------------------------------------------------------|
-| quirks    | a call of one kind always fails, or once for each name, with one code, before or after its effect; or it never ends    |
-| forgets   | a driver that starts again has forgotten by which names it made what it has                                           |
-| late      | a call is answered with an error that says nothing, and carried out later, while others of its name come              |
-| tenants   | who asks without the Secret is another tenant: he sees no such volume, no such snapshot, and an empty list             |
-| list_secret | classes with a Secret name it for questions, too                                                                   |
-| lingers   | what was deleted is still answered with for a while                                                                    |
-| echoes    | ids of snapshots come back from questions in other letters, or not at all                                             |
-| kin       | the same of the ids of groups in their snapshots                                                                       |
-| nameless  | the snapshots of a group come without the volumes that they are of                                                    |
-| borrows   | a driver that lies answers with a snapshot that another content has                                                    |
-| meddling  | others move their finalizers on an object while a write of a program to it is on its way there                          |
-| crossing  | its owner deletes a snapshot, or an import that nobody is bound to, while a write of a program is on its way to it      |
-| denied    | the API server refuses writes of one kind, with one error, until it is mended: a right, a policy, a webhook            |
-| obstacle_s | how long what stands in the way for good is there after all other faults have ended: nobody who waits may be silent  |
-| acts      | what users and administrators do beside the acts of the plan, and how often                                           |
+| habit       | meaning |
+| --- | --- |
+| quirks      | a call of one kind always fails, or once for each name, with one code, or never ends |
+| forgets     | a driver that starts again has forgotten by which names it made what it has |
+| late        | a call is answered with an error that says nothing, and carried out later |
+| tenants     | who asks without the Secret is another tenant, who sees nothing of it |
+| list_secret | classes with a Secret name it for questions, too |
+| lingers     | what was deleted is still answered with for a while |
+| echoes      | ids of snapshots come back from questions in other letters, or not at all |
+| kin         | the same of the ids of groups in their snapshots |
+| nameless    | the snapshots of a group come without the volumes that they are of |
+| borrows     | a driver that lies answers with a snapshot that another content has |
+| meddling    | others move their finalizers on an object while a write of a program to it is on its way there |
+| crossing    | its owner deletes a snapshot, or an unbound import, while a write to it is on its way |
+| denied      | the API server refuses writes of one kind, with one error, until it is mended |
+| obstacle_s  | how long lasting obstacles outlive all other faults: nobody who waits may be silent |
+| acts        | what users and administrators do beside the acts of the plan, and how often |
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.randomness import Random
-from mooring.wire.grpc.codes import Code
-from tests.sim.plan import perhaps
+from tests.sim.plan import perhaps, weighted
+from tests.sim.quirks import SLOW_S, Quirk, quirks_of
 
 CREATE, DELETE, CREATE_GROUP, DELETE_GROUP = "create", "delete", "create group", "delete group"
-SLOW_S: Final = 4.0
-"""Of the longest back-off: where it is shorter, an hour has too many tries."""
-CODES: Final = tuple(code for code in Code if code is not Code.OK)
 ECHOES: Final = ("letters", "none")
 DENIED: Final = (
     "patch volumesnapshots",
@@ -76,19 +73,6 @@ _OF_GROUPS: Final = ("import_group", "import_member", "drop_group_content", "gro
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Quirk:
-    """verb: of the calls that fail. code: with which they do; None for never an answer. after: the effect comes first.
-
-    once: for each name.
-    """
-
-    verb: str
-    code: Code | None
-    after: bool
-    once: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Denial:
     """write: as laws name it, without the object. error: what the API server says to it."""
 
@@ -122,7 +106,9 @@ class Habits:
 def habits_of(seed: int, *, groups: bool, retry_max_s: float) -> Habits:
     """The habits of a seed's world."""
     randomness = Random(seed * 1_000_003 + 17)
-    quirks = _quirks(randomness, groups=groups)
+    verbs = (CREATE, DELETE, *((CREATE_GROUP, DELETE_GROUP) if groups else ()))
+    quirks = quirks_of(randomness, 0.3, verbs)
+    odd = {act: weight for act, weight in ODD_ACTS.items() if groups or act not in _OF_GROUPS}
     return Habits(
         quirks=quirks,
         forgets=randomness.happens(0.1),
@@ -142,20 +128,8 @@ def habits_of(seed: int, *, groups: bool, retry_max_s: float) -> Habits:
         ),
         long_names=randomness.happens(0.1),
         act_share=perhaps(randomness, 0.6, 0.1, 0.5),
-        acts=_acts(randomness, groups=groups),
+        acts=weighted(randomness, odd, ()) or ("write_by_hand",) * odd["write_by_hand"],
     )
-
-
-def _quirks(randomness: Random, *, groups: bool) -> tuple[Quirk, ...]:
-    if not randomness.happens(0.3):
-        return ()
-    verbs = (CREATE, DELETE, *((CREATE_GROUP, DELETE_GROUP) if groups else ()))
-    return tuple(_quirk(randomness, verbs[randomness.below(len(verbs))]) for _ in range(1 + randomness.below(2)))
-
-
-def _quirk(randomness: Random, verb: str) -> Quirk:
-    code = None if randomness.happens(0.1) else CODES[randomness.below(len(CODES))]
-    return Quirk(verb, code, after=randomness.happens(0.5), once=randomness.happens(0.6))
 
 
 def _denial(randomness: Random, *, groups: bool) -> Denial | None:
@@ -172,9 +146,3 @@ def _obstacle_s(randomness: Random, *, lasts: bool, retry_max_s: float) -> float
     if not randomness.happens(0.7 if lasts else 0.1):
         return 0.0
     return 4000.0 if randomness.happens(0.1) and retry_max_s > SLOW_S else 60.0
-
-
-def _acts(randomness: Random, *, groups: bool) -> tuple[str, ...]:
-    known: Mapping[str, int] = {act: weight for act, weight in ODD_ACTS.items() if groups or act not in _OF_GROUPS}
-    chosen = [act for act in known if randomness.happens(0.5)] or ["write_by_hand"]
-    return tuple(act for act in chosen for _ in range(known[act]))

@@ -1,22 +1,19 @@
 """What must hold at every step of a life of snapshots, judged on the truth.
 
-| law             | broken when                                                                                            |
-|-----------------|--------------------------------------------------------------------------------------------------------|
-| create-unmarked | a snapshot is created, and its content carries neither the mark of a creation nor a handle: a crash     |
-|                 | leaks it                                                                                               |
-| made-again      | a snapshot is made that was made, and deleted, before; but for one whose handle can't be saved: the     |
-|                 | driver is asked for it until it is deleted                                                             |
-| deleted-wanted  | a snapshot is deleted whose VolumeSnapshot nobody has deleted                                          |
-| deleted-strange | a snapshot is deleted that the driver has named as one of another volume                                |
-| deleted-kept    | a snapshot is deleted that the policy of its content keeps, as the snapshotter has been shown           |
-| claim-let-go    | a claim is let go while a snapshot of its volume may be in the making                                   |
-| ready-lies      | an object says ready of a snapshot that is not                                                         |
-| handle-changed  | a content gets another handle than it had                                                              |
-| bound-twice     | a content, or a snapshot, is bound to another than before                                              |
-| left-behind     | a content goes by itself, and the snapshot that was to go with it is still there                        |
-| foreign-touched | a program changes what belongs to others                                                               |
-| overlap         | two calls of one process are in flight for one snapshot                                                |
-| hot-loop        | one thing is done too often                                                                            |
+| law             | broken when |
+| --- | --- |
+| create-unmarked | a snapshot is created, and its content has neither the mark of a creation nor a handle |
+| made-again      | a snapshot is made that was made, and deleted, before; but for one whose handle can't be saved |
+| deleted-wanted  | a snapshot is deleted whose VolumeSnapshot nobody has deleted |
+| deleted-kept    | a snapshot is deleted that the policy of its content keeps, as the snapshotter has been shown |
+| claim-let-go    | a claim is let go while a snapshot of its volume may be in the making |
+| ready-lies      | an object says ready of a snapshot that is not |
+| handle-changed  | a content gets another handle than it had |
+| bound-twice     | a content, or a snapshot, is bound to another than before |
+| left-behind     | a content goes by itself, and the snapshot that was to go with it is still there |
+| foreign-touched | a program changes what belongs to others |
+| overlap         | two calls of one process are in flight for one snapshot |
+| hot-loop        | one thing is done too often |
 """
 
 from __future__ import annotations
@@ -110,8 +107,9 @@ class Laws(Deletions):
             self._fail("made-again", f"{name} is made, it was made and deleted before")
 
     def _is_asked_for_its_end(self, uid: str) -> bool:
-        """True for one that only its deletion asks for, where nobody could know that it was deleted: its handle can't be saved; or its
-        content was made once more, by a late request, while its snapshot, or its group, waited for that, and its policy may keep it.
+        """True for one that only its deletion asks for, where nobody could know that it was deleted: its handle can't
+        be saved; or its content was made once more, by a late request, while its snapshot, or its group, waited for
+        that, and its policy may keep it.
         """
         objects = self.tables.objects
         for contents, snapshots in ((CONTENTS, SNAPSHOTS), (GROUP_CONTENTS, GROUPS)):
@@ -165,7 +163,9 @@ class Laws(Deletions):
                     self._fail("claim-let-go", f"{old['metadata']['name']} is let go, and {name} may be in the making")
 
     def _is_back_unseen(self, controller: int, plural: str, content: Json) -> bool:
-        """True for one that came back from a backup, as it was before, and of which this process has not been shown anything yet."""
+        """True for one that came back from a backup, as it was before, and of which this process has not been shown
+        anything yet.
+        """
         is_back = ref_of(content).get("uid") in self.restored
         line = self.lines[f"{CONTROLLER}#{controller}"]
         return is_back and int(content["metadata"]["resourceVersion"]) > line.shown_before_now(plural)
@@ -229,7 +229,9 @@ class Laws(Deletions):
                 self._fail("ready-lies", f"{name} is ready, its snapshot {handle} is not")
 
     def _is_ready(self, handle: str | None, content: Json) -> bool:
-        """True also for one that somebody has deleted by other means, and for an import of which a driver can't be asked."""
+        """True also for one that somebody has deleted by other means, and for an import of which a driver can't be
+        asked.
+        """
         if "snapshotHandle" in content["spec"]["source"] and not (self._plan.lists or self._plan.gets):
             return True
         return self._backend.is_ready(handle or "") or (handle or "") not in self._backend.snapshots

@@ -27,15 +27,18 @@ from tests.sim.tears import GRACE_S
 
 
 class Ledger:
-    """tables: the objects as they are stored. telling: who has been told what. lines: by the name of the process, what it has been shown.
+    """tables: the objects as they are stored. telling: who has been told what. lines: by the name of the process, what
+    it has been shown.
 
-    kept: handles of snapshots whose content went while its policy kept them, or by force. torn: names of contents that went by force.
-    loose: handles that these had named, or unbound ones: another content may have left its snapshot to them.
-    torn_snapshots: uids of snapshots that went by force. restored: uids that contents had before an administrator gave them away, or were
-    given from a backup. ended_by_import: names that were made anew, rightly: an import of the snapshot had deleted it. unsaved: names of
-    contents whose status the API server has refused. again: names of contents that were made once more. left: names of contents that were
-    written late, when their process was dead. retained: names of contents, and since when their policy keeps their snapshot. ended: by
-    handle, the version at which the last content went that kept it: an unbound one, an import that the driver has not told of, or by its
+    kept: handles of snapshots whose content went while its policy kept them, or by force. torn: names of contents that
+    went by force. loose: handles that these had named, or unbound ones: another content may have left its snapshot to
+    them.
+    torn_snapshots: uids of snapshots that went by force. restored: uids that contents had before an administrator gave
+    them away, or were given from a backup. ended_by_import: names that were made anew, rightly: an import of the
+    snapshot had deleted it. unsaved: names of contents whose status the API server has refused. again: names of
+    contents that were made once more. left: names of contents that were written late, when their process was dead.
+    retained: names of contents, and since when their policy keeps their snapshot. ended: by handle, the version at
+    which the last content went that kept it: an unbound one, an import that the driver has not told of, or by its
     policy. now: the virtual time.
     """
 
@@ -44,6 +47,7 @@ class Ledger:
     ) -> None:
         self._plan, self._backend, self._now, self._fail = plan, backend, now, fail
         self.tables, self.telling = Tables(), Telling(now, plan.habits.obstacle_s)
+        self.unheard = self.telling.unheard
         self.lines: dict[str, Any] = {}
         self.kept: set[str] = set()
         self.torn: set[str] = set()
@@ -72,8 +76,9 @@ class Ledger:
     # -- a server that is set back
 
     def was_set_back(self, whole: Callable[[str], list[Json]]) -> None:
-        """What has been done since the backup, nobody knows: of objects that have changed since, the laws ask what they ask of those that
-        went by force, or came from a backup; and what nobody names any more may go or stay. whole: the objects of a kind as they are now.
+        """What has been done since the backup, nobody knows: of objects that have changed since, the laws ask what they
+        ask of those that went by force, or came from a backup; and what nobody names any more may go or stay. whole:
+        the objects of a kind as they are now.
         """
         before = {plural: dict(found) for plural, found in self.tables.objects.items()}
         names = {one["metadata"]["uid"]: name for found in before.values() for name, one in found.items()}
@@ -114,12 +119,16 @@ class Ledger:
 
     @property
     def is_catching_up(self) -> bool:
-        """True while a process has still to list a kind since the server was set back: its lists may wait for their back-off."""
+        """True while a process has still to list a kind since the server was set back: its lists may wait for their
+        back-off.
+        """
         lines = [line for line in self.lines.values() if line.mortal.alive]
         return self._was_set_back and any(line.shown(plural) < 0 for line in lines for plural in line.watched)
 
     def _blame(self, who: str, law: str, text: str) -> None:
-        """A process has broken the law by a call, unless it may have decided on that before it heard that the server was set back."""
+        """A process has broken the law by a call, unless it may have decided on that before it heard that the server
+        was set back.
+        """
         if not self.may_precede_set_back(who):
             self._fail(law, text)
 
@@ -130,8 +139,8 @@ class Ledger:
         self._releases[name] = self.lines[who].shown_before_now(CONTENTS)
 
     def _is_left_to_another(self, name: str, handle: str) -> bool:
-        """True where the release was decided when another content that kept the handle was still shown: that one can go before the write
-        arrives, and no write to one object can ask for another.
+        """True where the release was decided when another content that kept the handle was still shown: that one can go
+        before the write arrives, and no write to one object can ask for another.
         """
         return name in self._releases and self._releases[name] < self.ended.get(handle, 0)
 

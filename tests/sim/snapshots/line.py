@@ -1,19 +1,19 @@
-"""The programs' lines to the API server: as a provisioner's; the laws are told which changes are theirs, and what they have been shown."""
+"""The programs' lines to the API server: as a provisioner's; the laws are told which changes are theirs, and what they
+have been shown.
+"""
 
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from mooring.api.meta import Kind
-from mooring.kube.cluster import Patch, PatchType, Request, Verb
+from mooring.kube.cluster import Patch, PatchType, Request
 from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError, TooLarge
-from tests.sim.laws import WRITING, Write
+from tests.sim.laws import WRITING
 from tests.sim.line import Fate, what_of
 from tests.sim.mortal import Mortal
-from tests.sim.provisioning.line import WritingLine
+from tests.sim.provisioning.line import MarkingLine
 from tests.sim.snapshots.objects import CONTENTS
 
 LATENCY_S: Final = 0.05
@@ -49,7 +49,7 @@ def _lets_go(patch: Patch) -> bool:
     return any(step["op"] == "remove" and step["path"].startswith("/metadata/finalizers") for step in steps)
 
 
-class SnapshotLine(WritingLine):
+class SnapshotLine(MarkingLine):
     """watched: the kinds that the program follows."""
 
     def __init__(self, world: Any, mortal: Mortal, watched: tuple[str, ...]) -> None:
@@ -59,58 +59,34 @@ class SnapshotLine(WritingLine):
         self.on_shown = functools.partial(world.laws.shown, mortal.who)
         self._odd, self._crossing = world.randomness["odd"], world.randomness["crossing"]
 
-    async def ask(self, request: Request) -> Any:
-        if not request.writes:
-            return await super().ask(request)
-        if request.verb is Verb.PATCH and request.kind.plural != "events":
-            self._tell(f"means to {what_of(request)} {json.dumps(request.body.body)}")
-            if request.kind.plural == CONTENTS and _lets_go(request.body):
-                self._world.laws.release_begins(self._mortal.who, request.name)
-        token = WRITING.set(
-            Write(self._mortal.number, lambda: self._mortal.alive, what_of(request), request.name, excused=False)
-        )
+    def _patching(self, request: Request) -> None:
+        if request.kind.plural == CONTENTS and _lets_go(request.body):
+            self._world.laws.release_begins(self._mortal.who, request.name)
+
+    async def _marked(self, request: Request) -> Any:
+        if not self._world.laws.is_single:
+            await self._world.clock.sleep(LATENCY_S)
         try:
-            if not self._world.laws.is_single:
-                await self._world.clock.sleep(LATENCY_S)
-            return await super().ask(request)
+            return await super()._marked(request)
         except REFUSALS:
             if what_of(request).startswith(SAVES):
                 self._world.laws.unsaved.add(request.name)
             raise
-        finally:
-            WRITING.reset(token)
 
     async def _asked(self, what: str, request: Request | None, kind: Kind[Any] | None = None) -> Fate:
-        try:
-            fate = await super()._asked(what, request, kind)
-            self._deny(what)
-        except ApiError:
-            if request is not None and request.kind.plural == "events":
-                self._world.laws.telling.unheard.add(request.name.rpartition(".")[0])
-            raise
-        if (
-            request is not None
-            and request.writes
-            and self._world.faulty
-            and self._odd.happens(self._world.plan.habits.meddling)
-        ):
-            token = WRITING.set(None)
-            try:
-                meddle: Callable[[str], Awaitable[None]] = self._world.meddle_with
-                await meddle(what)
-            finally:
-                WRITING.reset(token)
-        if (
-            request is not None
-            and request.writes
-            and self._world.faulty
-            and self._crossing.happens(self._world.plan.habits.crossing)
-        ):
-            token = WRITING.set(None)
-            try:
-                await self._world.cross(what)
-            finally:
-                WRITING.reset(token)
+        fate = await super()._asked(what, request, kind)
+        if request is not None and request.writes:
+            habits, world = self._world.plan.habits, self._world
+            for randomness, share, meddle in (
+                (self._odd, habits.meddling, world.meddle_with),
+                (self._crossing, habits.crossing, world.cross),
+            ):
+                if world.faulty and randomness.happens(share):
+                    token = WRITING.set(None)
+                    try:
+                        await meddle(what)
+                    finally:
+                        WRITING.reset(token)
         return fate
 
     def _deny(self, what: str) -> None:

@@ -1,4 +1,6 @@
-"""Mended defects of snapshot controller and snapshotter, planted again: each mend taken out. Beside those of `bugs.py`."""
+"""Mended defects of snapshot controller and snapshotter, planted again: each mend taken out. Beside those of
+`bugs.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from unittest import mock
 
 import msgspec
 
-from mooring.api.meta import is_deleting
+from mooring.api.meta import Key, is_deleting
+from mooring.api.snapshot_kinds import GROUPS, SINGLES, is_content_ready, row_of
 from mooring.cluster.snapshots import controller as controller_module
 from mooring.cluster.snapshots import decide as controller_decide
 from mooring.cluster.snapshots import decide_deletion, decide_protection
@@ -17,7 +20,7 @@ from mooring.cluster.snapshots import reconcile as controller_reconcile
 from mooring.cluster.snapshots import view as controller_view
 from mooring.cluster.snapshots.controller import SnapshotQueue
 from mooring.cluster.snapshots.decision import BindContent
-from mooring.cluster.snapshots.own_writes import ComingContents, Found, LostWrites
+from mooring.cluster.snapshots.own_writes import UnseenWrites
 from mooring.cluster.snapshots.reconcile import Reconciler as ControllerReconciler
 from mooring.control.decision import Decision, Failed
 from mooring.control.result import Stale
@@ -26,12 +29,11 @@ from mooring.kube.cluster import Patch
 from mooring.kube.patch import json_patch, merge_patch, replace, test
 from mooring.sidecars.snapshotter import controller as snapshotter_controller
 from mooring.sidecars.snapshotter import decide, decide_after_group, reconcile
+from mooring.sidecars.snapshotter.creation import Event, Memory, Outcome, State
 from mooring.sidecars.snapshotter.decide_after_group import Matching
-from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES
-from mooring.sidecars.snapshotter.memory import Memory
 from mooring.sidecars.snapshotter.reconcile import Reconciler
 from mooring.sidecars.snapshotter.telling import Telling
-from mooring.sidecars.snapshotter.view import View, is_ready, row_of
+from mooring.sidecars.snapshotter.view import View
 from tests.sim.planting import Bug, both
 
 
@@ -46,13 +48,15 @@ def _lost_unmarks_are_forgotten() -> contextlib.AbstractContextManager[Any]:
 
 
 def _empty_uids_are_tested_as_none() -> contextlib.AbstractContextManager[Any]:
-    """A content with `uid: ""` is bound by a patch which tests that there is none, and whose refusal counts as a move of the content."""
+    """A content with `uid: ""` is bound by a patch which tests that there is none, and whose refusal counts as a move
+    of the content.
+    """
 
     perform = ControllerReconciler._perform
 
-    async def performed(self: ControllerReconciler, action: Any) -> None:
+    async def performed(self: ControllerReconciler, action: Any, claims: Any) -> None:
         if not isinstance(action, BindContent) or row_of(action.content) is GROUPS:
-            await perform(self, action)
+            await perform(self, action, claims)
             return
         content = action.content
         steps = [test("/metadata/uid", content.metadata.uid), test("/spec/volumeSnapshotRef/uid", None)]
@@ -86,7 +90,7 @@ def _bindings_are_not_looked_up() -> contextlib.AbstractContextManager[Any]:
 
 def _lost_writes_are_not_waited_for() -> contextlib.AbstractContextManager[Any]:
     """A snapshot is let go while a write of its content may still be carried out."""
-    return mock.patch.object(LostWrites, "wait_s", return_value=None)
+    return _waits_for_none_of(str)
 
 
 def _nothing_is_looked_up() -> contextlib.AbstractContextManager[Any]:
@@ -155,17 +159,6 @@ def _released_quietly() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.dict(controller_reconcile.REFUSALS, {SINGLES.noun: kept})  # type: ignore[arg-type]
 
 
-def _strangers_lists_are_believed() -> contextlib.AbstractContextManager[Any]:
-    """A list that was asked for without the Secret of the creation proves that nothing was made."""
-    look_for = decide._look_for
-
-    def believing(view: Any, content: Any, order: Any) -> Any:
-        with mock.patch.object(decide, "creation_secret", return_value=None):
-            return look_for(view, content, order)
-
-    return mock.patch.object(decide, "_look_for", believing)
-
-
 def _marks_come_late() -> contextlib.AbstractContextManager[Any]:
     """Marks are patched whatever the content is like by then."""
 
@@ -206,29 +199,41 @@ def _deletions_without_secret_are_silent() -> contextlib.AbstractContextManager[
 
 
 def _coming_contents_need_no_claims() -> contextlib.AbstractContextManager[Any]:
-    """A claim is let go while a content of it is being made, whose snapshot was torn away, or whose group was deleted."""
-    return mock.patch.object(ComingContents, "wait_s", return_value=None)
+    """A claim is let go while a content of it is being made, whose snapshot was torn away, or whose group was
+    deleted.
+    """
+    return _waits_for_none_of(Key)
+
+
+def _waits_for_none_of(kind: type) -> contextlib.AbstractContextManager[Any]:
+    wait_s = UnseenWrites.wait_s
+
+    def waited(self: UnseenWrites, needy: Any) -> float | None:
+        return None if isinstance(needy, kind) else wait_s(self, needy)
+
+    return mock.patch.object(UnseenWrites, "wait_s", waited)
 
 
 def _deletions_are_remembered() -> contextlib.AbstractContextManager[Any]:
     """A snapshot that was deleted is made once more, and counts as deleted still."""
-    begins, creation = Memory.creation_begins, decide._decide_creation
+    advance, creation = Memory.advance, decide._decide_creation
 
-    def remembering(self: Memory, uid: str, parameters: Mapping[str, str]) -> bool:
-        deleted_at = self.of(uid).deleted_at
-        is_first = begins(self, uid, parameters)
-        self.change(uid, deleted_at=deleted_at)
-        return is_first
+    def remembering(self: Memory, uid: str, event: Event, *more: Any) -> Outcome:
+        before = self.of(uid)
+        outcome = advance(self, uid, event, *more)
+        if before.state is State.DELETED:
+            self.change(uid, state=State.DELETED, deleted_at=before.deleted_at)
+        return outcome
 
     def made_again(view: View, content: Any, now: float) -> Any:
-        uid, deleted_at = content.metadata.uid, view.memory.of(content.metadata.uid).deleted_at
-        view.memory.change(uid, deleted_at=None)
+        uid, before = content.metadata.uid, view.memory.of(content.metadata.uid)
+        view.memory.change(uid, state=State.PERHAPS)
         decision = creation(view, content, now)
-        view.memory.change(uid, deleted_at=deleted_at)
+        view.memory.change(uid, state=before.state)
         return decision
 
     return both(
-        mock.patch.object(Memory, "creation_begins", remembering),
+        mock.patch.object(Memory, "advance", remembering),
         mock.patch.object(decide, "_decide_creation", made_again),
     )
 
@@ -256,7 +261,7 @@ def _what_is_unready_again_is_quiet() -> contextlib.AbstractContextManager[Any]:
             or old.metadata.resource_version == new.metadata.resource_version
         ):
             return is_news(change)
-        is_told = change.cause is not Cause.OWN_WRITE and is_ready(new) and not is_ready(old)
+        is_told = change.cause is not Cause.OWN_WRITE and is_content_ready(new) and not is_content_ready(old)
         return is_told or snapshotter_controller._quiet(old) != snapshotter_controller._quiet(new)
 
     return mock.patch.object(snapshotter_controller, "is_news", quiet)
@@ -274,11 +279,6 @@ def _looks_believe_the_cache() -> contextlib.AbstractContextManager[Any]:
                 raise
 
     return mock.patch.object(controller_reconcile, "look_up", believing)
-
-
-def _what_is_found_wakes_nobody() -> contextlib.AbstractContextManager[Any]:
-    """Another snapshot of the name, which the answer to a write of our own has shown, is not looked at."""
-    return mock.patch.object(Found, "by", return_value=False)
 
 
 def _waits_are_told_once() -> contextlib.AbstractContextManager[Any]:
@@ -302,29 +302,27 @@ def _ends_of_members_wake_no_group() -> contextlib.AbstractContextManager[Any]:
 
 
 MENDED: Final[Mapping[str, Bug]] = {
-    "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}, first_seed=1651),
     "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}, first_seed=12),
     "groups-without-volumes": Bug(_groups_without_volumes_are_taken, {"members-missing", "left"}, first_seed=308),
     "deletions-silent": Bug(_deletions_by_hand_wait_in_silence, {"silent"}, first_seed=16),
-    "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}, first_seed=49),
+    "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}, first_seed=2065),
     "lost-writes": Bug(_lost_writes_are_not_waited_for, {"content-left", "left", "claim-held"}, first_seed=1214),
-    "coming-contents": Bug(_coming_contents_need_no_claims, {"claim-let-go"}, first_seed=2777),
-    "deletions-remembered": Bug(_deletions_are_remembered, {"left-behind"}, first_seed=4884),
     "unready-again": Bug(_what_is_unready_again_is_quiet, {"claim-held"}, first_seed=10129),
     "ready-groups-whole": Bug(_ready_groups_are_whole, {"members-missing"}, first_seed=12966),
-    "member-ends-quiet": Bug(_ends_of_members_wake_no_group, {"members-missing"}, first_seed=12966),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}, first_seed=5),
-    "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=99),
 }
 
 UNSEEN: Final[Mapping[str, Bug]] = {
+    "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}),
+    "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}),
+    "deletions-remembered": Bug(_deletions_are_remembered, {"left-behind"}),
+    "coming-contents": Bug(_coming_contents_need_no_claims, {"claim-let-go"}),
     "foreign-classes": Bug(_classes_of_others_are_not_looked_at, {"silent", "unready"}),
     "groups-keep-nothing": Bug(_retained_contents_keep_nothing, {"deleted-wanted", "deleted-kept"}),
     "nothing-looked-up": Bug(_nothing_is_looked_up, {"content-left"}),
     "bindings-unseen": Bug(_bindings_are_not_looked_up, {"content-left"}),
     "no-group-silent": Bug(_groups_of_imports_wait_in_silence, {"silent"}),
     "releases-silent": Bug(_released_quietly, {"silent"}),
-    "strange-lists": Bug(_strangers_lists_are_believed, {"leaked", "left-behind"}),
     "unsaved-groups": Bug(_unsaved_groups_are_deleted, {"deleted-wanted", "deleted-kept"}),
     "secretless-silent": Bug(_deletions_without_secret_are_silent, {"left-behind", "leaked"}),
 }

@@ -21,7 +21,8 @@ def handles_of(content: Json) -> set[str]:
 def being_made(content: Json) -> set[str]:
     """The handles of the volumes of which a driver may be making this snapshot, or these.
 
-    None for one that the sidecar has let go, which knew that nothing was made: others keep it, and its mark goes with it.
+    None for one that the sidecar has let go, which knew that nothing was made: others keep it, and its mark goes with
+    it.
     """
     status, meta, source = content.get("status") or {}, content["metadata"], content["spec"]["source"]
     is_let_go = "deletionTimestamp" in meta and not {names.CONTENT_FINALIZER, names.GROUP_CONTENT_FINALIZER} & set(

@@ -1,17 +1,18 @@
-"""What users and administrators do that nobody expects of them: each act is a method, drawn by its weight, as those of `acts.py`."""
+"""What users and administrators do that nobody expects of them: each act is a method, drawn by its weight, as those of
+`acts.py`.
+"""
 
 from __future__ import annotations
 
-import base64
 import copy
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.base.randomness import Random
+from tests.sim.acting import Acting, secret_data
 from tests.sim.snapshots.hands import HOLDS, KINDS, Hands
 from tests.sim.snapshots.objects import CLAIMS, CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of, is_member
 from tests.sim.snapshots.plan import DRIVER, NAMESPACE, OTHER_CLASS, OTHER_DRIVER, SECRET, SNAPSHOTS_MAX
@@ -19,12 +20,11 @@ from tests.sim.snapshots.storage import STRANGER
 from tests.sim.snapshots.world import DEFINITIONS, SnapshotWorld
 from tests.support.snapshot_crds import GROUP_CRDS
 
-T = TypeVar("T")
 OWN_MAX: Final = SNAPSHOTS_MAX + 3
 LONG: Final = 253
 
 
-class OddActs:
+class OddActs(Acting):
     def __init__(self, world: SnapshotWorld, hands: Hands) -> None:
         self._world, self._hands, self._backend, self._objects = world, hands, world.backend, world.laws.tables.objects
         self._habits, self._randomness, self._count = world.plan.habits, Random(world.plan.seed * 1_000_003 + 31), 0
@@ -39,8 +39,7 @@ class OddActs:
     async def disturb(self) -> None:
         """One act, now and then."""
         if self._randomness.happens(self._habits.act_share):
-            act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._habits.acts))
-            await act()
+            await self._one_act(self._habits.acts)
 
     async def make_peace(self) -> None:
         await self.group_kinds_come()
@@ -163,7 +162,7 @@ class OddActs:
 
     async def swap_secret(self) -> None:
         """The Secret becomes another tenant's."""
-        data = {"token": base64.b64encode(STRANGER.encode()).decode()}
+        data = secret_data(STRANGER)
         await self._hands.delete(SECRETS, SECRET, NAMESPACE)
         await self._hands.create(SECRETS, {"metadata": {"name": SECRET}, "data": data}, NAMESPACE)
 
@@ -197,7 +196,9 @@ class OddActs:
         self._backup = [(kind, copy.deepcopy(one)) for kind, one in (*of_snapshots, *of_contents)]
 
     async def restore_backup(self) -> None:
-        """What is missing is made again, in any order, as tools do it: with new uids, without status, and with whatever else it had."""
+        """What is missing is made again, in any order, as tools do it: with new uids, without status, and with whatever
+        else it had.
+        """
         backup: list[Any] = list(self._backup)
         self._randomness.shuffle(backup)
         for kind, whole in backup[: 1 + self._randomness.below(4)]:
@@ -256,7 +257,9 @@ class OddActs:
     # -- finalizers of others
 
     async def meddle(self, what: str) -> None:
-        """Others move their finalizers on the object that a write is on its way to. what: the write, as laws name it."""
+        """Others move their finalizers on the object that a write is on its way to. what: the write, as laws name
+        it.
+        """
         plural, _, name = what.partition(" ")[2].partition(" ")
         plural = plural.partition("/")[0]
         found = self._objects.get(plural, {}).get(name)
@@ -269,8 +272,8 @@ class OddActs:
             await self._hands.hold(KINDS[plural], found, [first, *(one for one in held if one != HOLDS[1]), HOLDS[1]])
 
     async def cross(self, what: str) -> None:
-        """Its owner deletes a snapshot, or an import that nobody is bound to, just when a write is on its way to it. what: the write, as
-        laws name it.
+        """Its owner deletes a snapshot, or an import that nobody is bound to, just when a write is on its way to it.
+        what: the write, as laws name it.
         """
         plural, _, name = what.partition(" ")[2].partition(" ")
         plural = plural.partition("/")[0]
@@ -286,6 +289,3 @@ class OddActs:
 
     def _all(self, plural: str) -> list[Json]:
         return [found for _, found in sorted(self._objects[plural].items())]
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]

@@ -7,8 +7,17 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.base.randomness import Random
-from tests.sim.habits import ServerHabits, Stops, server_habits, stops
-from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
+from tests.sim.habits import server_habits, stops
+from tests.sim.plan import (
+    AnyPlan,
+    VolumePlan,
+    api_faults,
+    deaths,
+    driver_faults,
+    memory,
+    perhaps,
+    weighted,
+)
 from tests.sim.snapshots.habits import Habits, habits_of
 
 CONTROLLER: Final = "snapshot-controller"
@@ -86,17 +95,17 @@ class ClassPlan:
     secret: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plan:
-    """One life. Fields as in the attacher's plan where they have the same names.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(AnyPlan):
+    """One life.
 
-    controllers, snapshotters: how many at once. cutting_s: the longest time until a snapshot is ready. lists, gets: how the driver can be
-    asked. judges_first: the driver judges a request before it looks up its name, so that it refuses what it has made. spells: how it
-    names the source of a snapshot, one of SPELLINGS. lies: probability that it answers with a snapshot of another volume.
-    habits: what is worse than that. server, stops: of the API server, and of processes that stand still.
+    controllers, snapshotters: how many at once. cutting_s: the longest time until a snapshot is ready. lists, gets: how
+    the driver can be asked. judges_first: the driver judges a request before it looks up its name, so that it refuses
+    what it has made. spells: how it names the source of a snapshot, one of SPELLINGS. lies: probability that it answers
+    with a snapshot of another volume. habits: what is worse than that. server, stops: of the API server, and of
+    processes that stand still.
     """
 
-    seed: int
     classes: tuple[ClassPlan, ...]
     controllers: int
     snapshotters: int
@@ -104,27 +113,14 @@ class Plan:
     lists: bool
     gets: bool
     cutting_s: float
-    chaos_s: float
-    pause_s: float
-    timeout_s: float
     worker_threads: int
     retry_start_s: float
     retry_max_s: float
     resync_s: float
-    history_max: int
-    list_limit: int
-    crash: float
-    crashes_max: int
-    restart_s: float
-    api: ApiFaults
-    driver: DriverFaults
-    acts: tuple[str, ...]
     judges_first: bool
     spells: str
     lies: float
     habits: Habits
-    server: ServerHabits
-    stops: Stops
     volumes: tuple[VolumePlan, ...] = ()
 
 
@@ -150,14 +146,11 @@ def plan_of(seed: int) -> Plan:
         retry_start_s=retry_start_s,
         retry_max_s=(retry_max_s := retry_start_s * 2 ** randomness.below(5)),
         resync_s=randomness.uniform(5.0, 30.0) if randomness.happens(0.2) else 0.0,
-        history_max=8 + randomness.below(32) if randomness.happens(0.3) else 10_000,
-        list_limit=1 + randomness.below(3) if randomness.happens(0.3) else 0,
-        crash=perhaps(randomness, 0.6, 0.005, 0.1),
-        crashes_max=1 + randomness.below(6),
-        restart_s=randomness.uniform(0.0, 2.0),
+        **memory(randomness, 0.3),
+        **deaths(randomness, 0.005, 0.1, 6, 2.0),
         api=api_faults(randomness),
         driver=driver_faults(randomness, timeout_s),
-        acts=_acts(randomness, groups=groups),
+        acts=weighted(randomness, {act: ACTS[act] for act in ACTS if groups or act not in _OF_GROUPS}, _ALWAYS),
         judges_first=randomness.happens(0.3),
         spells=_spelling(randomness, groups=groups),
         lies=0.2 if randomness.happens(0.15) else 0.0,
@@ -176,9 +169,3 @@ def _spelling(randomness: Random, *, groups: bool) -> str:
 def _class(randomness: Random, number: int) -> ClassPlan:
     policy = "Retain" if randomness.happens(0.25) else "Delete"
     return ClassPlan(f"class{number}", policy, default=number == 0, secret=randomness.happens(0.3))
-
-
-def _acts(randomness: Random, *, groups: bool) -> tuple[str, ...]:
-    known = [act for act in ACTS if groups or act not in _OF_GROUPS]
-    chosen = [act for act in known if act in _ALWAYS or randomness.happens(0.5)]
-    return tuple(act for act in chosen for _ in range(ACTS[act]))

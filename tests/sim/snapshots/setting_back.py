@@ -1,8 +1,9 @@
-"""An API server that is set back to a backup, in lives of snapshots; and what its administrator does then, as objects can't say it.
+"""An API server that is set back to a backup, in lives of snapshots; and what its administrator does then, as objects
+can't say it.
 
-Snapshots that were made after the backup are named by nobody: they may go or stay. Contents whose snapshot went since are back, and
-name what is not there. What was given away, torn away or kept by a policy since is as it was. Claims whose volumes are gone are removed
-by hand, and so are the volumes of claims that are gone.
+Snapshots that were made after the backup are named by nobody: they may go or stay. Contents whose snapshot went since
+are back, and name what is not there. What was given away, torn away or kept by a policy since is as it was. Claims
+whose volumes are gone are removed by hand, and so are the volumes of claims that are gone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class SettingBack:
         self._kinds_changed = 0
 
     async def disturb(self, kinds_changed: int) -> None:
-        """A backup, now and then, and once its use. kinds_changed: how often kinds went or came: a backup from before such
+        """A backup, now and then, and once its use. kinds_changed: how often kinds went or came: a backup from before
+        such
         a change is of no use, as nobody sets back a cluster to kinds that it does not serve.
         """
         if not self._world.habits.set_back or not self._randomness.happens(SHARE):

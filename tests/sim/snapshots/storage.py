@@ -1,4 +1,6 @@
-"""What there is in the storage behind the driver: its snapshots and groups, as they are, and as tenants are shown them."""
+"""What there is in the storage behind the driver: its snapshots and groups, as they are, and as tenants are shown
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from mooring.base.randomness import Random
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
-from tests.sim.backend import Backend
-from tests.sim.snapshots.habits import DELETE, Quirk
+from tests.sim.quirks import QuirkyBackend
+from tests.sim.snapshots.habits import DELETE
 from tests.sim.snapshots.plan import SPELLINGS
 
 SIZE: Final = 1 << 30
@@ -22,8 +24,8 @@ STRANGER: Final = "of another tenant"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Snap:
-    """One snapshot. name: as it was asked for, "" where that is forgotten. ready_at: from then on it can be restored from. group: the
-    handle of its group. private: only who asks with the Secret sees it.
+    """One snapshot. name: as it was asked for, "" where that is forgotten. ready_at: from then on it can be restored
+    from. group: the handle of its group. private: only who asks with the Secret sees it.
     """
 
     handle: str
@@ -34,13 +36,14 @@ class Snap:
     private: bool = False
 
 
-class Storage(Backend):
-    """snapshots: by handle; a handle begins with the name, and one that is made again has another number. volumes: that are there.
+class Storage(QuirkyBackend):
+    """snapshots: by handle; a handle begins with the name, and one that is made again has another number. volumes: that
+    are there.
 
-    imported: handles that were there before any content named them. over: names whose snapshot was deleted. strange: handles of snapshots
-    that were given as answers, and named as of other volumes. forgotten: handles of those whose names a restart lost. astray: handles whose
-    deletion was asked for as another tenant, by a Secret that was. laws: told of the effects, set by the world. token: of the Secret that
-    calls of some classes must carry. dying: deleted, and answered with until then. private: names that were asked for with a Secret.
+    imported: handles that were there before any content named them. over: names whose snapshot was deleted. forgotten:
+    handles of those whose names a restart lost. astray: handles whose deletion was asked for as another tenant, by a
+    Secret that was. laws: told of the effects, set by the world. token: of the Secret that calls of some classes must
+    carry. dying: deleted, and answered with until then. private: names that were asked for with a Secret.
     """
 
     laws: Any
@@ -54,17 +57,13 @@ class Storage(Backend):
         self.volumes: set[str] = set()
         self.imported: set[str] = set()
         self.over: set[str] = set()
-        self.strange: set[str] = set()
         self.forgotten: set[str] = set()
         self.astray: set[str] = set()
         self.private: set[str] = set()
         self.late: Counter[str] = Counter()  # by name, what was given up and is still to be carried out
         self.going: Counter[str] = Counter()  # by handle, the deletions among it
-        self.stubborn = True
         self.token = "token0"
         self._made_count = 0
-        self._asked = ("", "")
-        self._struck: set[tuple[Quirk, str]] = set()
 
     @property
     def plan_forgets(self) -> bool:

@@ -1,25 +1,25 @@
-"""What snapshots need: claims with their volumes, classes and Secrets, and what users and administrators do with them."""
+"""What snapshots need: claims with their volumes, classes and Secrets, and what users and administrators do with
+them.
+"""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping
 
 from mooring.api import snapshot_names as names
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
+from tests.sim.acting import Acting, secret_data
 from tests.sim.snapshots.hands import Hands
 from tests.sim.snapshots.objects import CLAIMS, SNAPSHOTS, Json, is_going
 from tests.sim.snapshots.plan import CLAIMS_MAX, DRIVER, GROUPED, NAMESPACE, SECRET, ClassPlan
 from tests.sim.snapshots.world import SnapshotWorld
 
-T = TypeVar("T")
 _PREFIX = "csi.storage.k8s.io"
 
 
-class Surroundings:
+class Surroundings(Acting):
     """Each act is a method, drawn by its weight."""
 
     def __init__(self, world: SnapshotWorld) -> None:
@@ -142,7 +142,7 @@ class Surroundings:
         await self._hands.delete(SECRETS, SECRET, NAMESPACE)
 
     async def restore_secret(self) -> None:
-        data = {"token": base64.b64encode(self._backend.token.encode()).decode()}
+        data = secret_data(self._backend.token)
         await self._hands.delete(SECRETS, SECRET, NAMESPACE)
         await self._hands.create(SECRETS, {"metadata": {"name": SECRET}, "data": data}, NAMESPACE)
 
@@ -150,6 +150,3 @@ class Surroundings:
 
     def _all(self, plural: str) -> list[Json]:
         return [found for _, found in sorted(self._objects[plural].items())]
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]

@@ -41,7 +41,9 @@ class Tables:
         return {snapshot["metadata"]["uid"] for snapshot in self.objects[SNAPSHOTS].values()}
 
     def pointing_to(self, plural: str, content: Json) -> Json | None:
-        """The living snapshot, or group, of this content: bound to it, or about to be where nobody deletes the content."""
+        """The living snapshot, or group, of this content: bound to it, or about to be where nobody deletes the
+        content.
+        """
         ref = ref_of(content)
         snapshot = self.objects[SNAPSHOTS if plural == CONTENTS else GROUPS].get(ref["name"])
         if snapshot is None or is_going(snapshot):

@@ -9,8 +9,9 @@ from tests.sim.snapshots.objects import Json
 
 
 class Telling:
-    """told: by the uid of an object, the last Warning about it, and when. texts: of all Warnings. unheard: names of objects about which an
-    Event was refused. again_s: so long an Event that was refused may take until it is told again. now: the virtual time.
+    """told: by the uid of an object, the last Warning about it, and when. texts: of all Warnings. unheard: names of
+    objects about which an Event was refused. again_s: so long an Event that was refused may take until it is told
+    again. now: the virtual time.
     """
 
     def __init__(self, now: Callable[[], Instant], again_s: float) -> None:
@@ -34,8 +35,8 @@ class Telling:
         return self.told.get(obj["metadata"]["uid"], (0.0, ""))[1]
 
     def is_told(self, obj: Json, within_s: float) -> bool:
-        """True where its status, or a Warning of that time, says what it waits for; or the API server has refused one, as is told again
-        within the hour.
+        """True where its status, or a Warning of that time, says what it waits for; or the API server has refused one,
+        as is told again within the hour.
         """
         if obj["metadata"]["name"] in self.unheard and self._again_s < within_s:
             return True

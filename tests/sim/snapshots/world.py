@@ -10,7 +10,6 @@ from mooring.api.meta import Kind
 from mooring.base.randomness import Random
 from tests.sim.snapshots.backend import SnapshotBackend
 from tests.sim.snapshots.laws import Laws
-from tests.sim.snapshots.objects import Json
 from tests.sim.snapshots.plan import Plan
 from tests.sim.world import SimWorld
 from tests.support.snapshot_crds import GROUP_CRDS, SNAPSHOT_CRDS
@@ -21,7 +20,9 @@ DEFINITIONS: Final[Kind[Any]] = Kind(
 
 
 class SnapshotWorld(SimWorld):
-    """meddle_with: called with a write of a program, as laws name it, while it is on its way, now and then; so is cross."""
+    """meddle_with: called with a write of a program, as laws name it, while it is on its way, now and then; so is
+    cross.
+    """
 
     plan: Plan  # type: ignore[assignment]
     backend: SnapshotBackend
@@ -31,11 +32,6 @@ class SnapshotWorld(SimWorld):
         super().__init__(plan, group)  # type: ignore[arg-type]
         self.server.on_late.append(self.laws.written_late)
         self.server.on_set_back.append(lambda version: self.laws.was_set_back(self.whole))
-
-    def whole(self, plural: str) -> list[Json]:
-        """The objects of a kind, as they are stored."""
-        found = [resource for resource in self.store.resources if resource.plural == plural]
-        return [stored.whole() for resource in found for stored in self.store.table(resource).items()]
 
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[SnapshotBackend, Laws]:  # type: ignore[override]
         self.randomness["odd"] = Random(plan.seed * 1_000_003 + 37)

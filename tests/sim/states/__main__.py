@@ -6,22 +6,20 @@ Exit code 1 when a law was broken; the story of the state and its replay command
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
+import functools
 import itertools
-import multiprocessing
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from tests.sim.pool import Progress, side_by_side
 from tests.sim.states.bugs import BUGS
 from tests.sim.states.shares import ROOMS, failures, quick, run_one
 from tests.sim.states.space import State
 
 CHUNK: Final = 50
-SHOWN_EVERY_S: Final = 5.0
 SHOWN_MAX: Final = 3
 """Failures of a room that are shown whole."""
 
@@ -70,34 +68,18 @@ def _states(room: str, options: argparse.Namespace) -> Iterator[State]:
 
 def _many(room: str, states: Iterator[State], bug: str | None, jobs: int) -> int:
     """Chunks of states side by side. Gives how many failed."""
-    began = shown_at = time.monotonic()
-    done = failed = 0
-    laws: Counter[str] = Counter()
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        chunks = iter(lambda: list(itertools.islice(states, CHUNK)), [])
-        running = {pool.submit(failures, room, chunk, bug) for chunk in itertools.islice(chunks, 2 * jobs)}
-        while running:
-            over, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
-            running |= {pool.submit(failures, room, chunk, bug) for chunk in itertools.islice(chunks, len(over))}
-            for future in over:
-                count, bad = future.result()
-                done += count
-                for report, found in bad:
-                    failed += 1
-                    laws.update(found)
-                    if failed <= SHOWN_MAX:
-                        print(f"\n{report}\n", flush=True)
-            if time.monotonic() - shown_at > SHOWN_EVERY_S:
-                shown_at = time.monotonic()
-                print(_progress(room, done, shown_at - began, failed), file=sys.stderr, flush=True)
-    print(_progress(room, done, time.monotonic() - began, failed), flush=True)
+    progress, laws = Progress(f"states of {room}"), Counter[str]()
+    chunks = iter(lambda: list(itertools.islice(states, CHUNK)), [])
+    for _, (count, bad) in side_by_side(jobs, chunks, functools.partial(failures, room, bug=bug)):
+        for number, (report, found) in enumerate(bad, progress.failed):
+            laws.update(found)
+            if number < SHOWN_MAX:
+                print(f"\n{report}\n", flush=True)
+        progress.add(count, len(bad))
+    print(progress, flush=True)
     for law, count in laws.most_common():
         print(f"  {law}: {count}")
-    return failed
-
-
-def _progress(room: str, done: int, seconds: float, failed: int) -> str:
-    return f"{room}: {done} states, {done / max(seconds, 1e-9):.1f} a second, {failed} failed"
+    return progress.failed
 
 
 if __name__ == "__main__":

@@ -14,32 +14,31 @@ import msgspec
 from msgspec import structs
 
 from mooring.cluster.attachdetach import assemble
-from mooring.cluster.attachdetach.memory import Record
 from mooring.cluster.binder.announcer import Announcer
 from mooring.cluster.binder.ephemeral.controller import EphemeralVolumes
 from mooring.cluster.binder.volumes import decide as binding
 from mooring.cluster.binder.volumes.reasons import VolumeMissing
 from mooring.cluster.nodehealth.podgc import controller as podgc
-from mooring.cluster.nodehealth.reasons import Kept
+from mooring.cluster.nodehealth.podgc.decide import Kept
 from mooring.cluster.workloads.jobs import reconcile as jobs
 from mooring.cluster.workloads.statefulsets import decide as stateful_sets
 from mooring.control.decision import Decision
-from mooring.control.event_correlation import Correlator
+from mooring.control.events import Correlator
 from mooring.sidecars.attacher import decide as attacher_decide
 from mooring.sidecars.attacher import view as attacher_view
-from mooring.sidecars.attacher.telling import Telling
+from mooring.sidecars.attacher.reconcile import Telling
 from mooring.sidecars.provisioner.capacity import view as capacity_view
 from mooring.sidecars.provisioner.capacity.controller import CapacityPublisher
-from mooring.sidecars.resizer.modification import decide as modification
 from tests.sim.bugs import BUGS as ATTACHERS
 from tests.sim.planting import both, no_back_off
-from tests.sim.provisioning.bugs import BUGS as PROVISIONERS
 from tests.sim.states import snapshot_bugs, source_bugs, waking_bugs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bug:
-    """room: where it is sought. found_by: the laws that may find it. first_state: the id at which a search of the quick share starts."""
+    """room: where it is sought. found_by: the laws that may find it. first_state: the id at which a search of the quick
+    share starts.
+    """
 
     room: str
     plant: Callable[[], contextlib.AbstractContextManager[Any]]
@@ -59,13 +58,9 @@ def _attach_errors_are_not_shown() -> contextlib.AbstractContextManager[Any]:
 def _nobody_is_reminded() -> contextlib.AbstractContextManager[Any]:
     """A pod that waits for its volume hears why once, and an Event lives for an hour."""
 
-    def has_told(self: Record, subject: str, mark: str, now: float) -> bool:
-        return subject in self.told and self.told[subject][0] == mark
-
     return both(
-        mock.patch.object(Record, "has_told", has_told),
-        mock.patch("mooring.cluster.attachdetach.memory.REMIND_S", math.inf),
-        mock.patch("mooring.cluster.attachdetach.reconcile.REMIND_S", 1e9),
+        mock.patch("mooring.cluster.attachdetach.controller.REMIND_S", math.inf),
+        mock.patch("mooring.cluster.attachdetach.decide.REMIND_S", 1e9),
         mock.patch("mooring.cluster.attachdetach.unresolved.REMIND_S", 1e9),
     )
 
@@ -89,23 +84,6 @@ def _finished_holders_are_told_once() -> contextlib.AbstractContextManager[Any]:
         return 1e9 if event.reason == "ClaimInUse" else again_s
 
     return mock.patch.object(Announcer, "keep_telling", once)
-
-
-def _classes_of_others_are_taken() -> contextlib.AbstractContextManager[Any]:
-    """A driver gets the parameters of another driver's class."""
-
-    def decide(view: Any, *args: Any, **kwargs: Any) -> Any:
-        asked = view.attributes_class
-
-        def ours(name: str) -> Any:
-            found = asked(name)
-            return None if found is None else structs.replace(found, driver_name=view.driver.name)
-
-        with mock.patch.object(type(view), "attributes_class", lambda self, name: ours(name)):
-            return original(view, *args, **kwargs)
-
-    original = modification._decide_target
-    return mock.patch.object(modification, "_decide_target", decide)
 
 
 def _orphaned_pods_stay() -> contextlib.AbstractContextManager[Any]:
@@ -224,9 +202,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "missing-volumes-untold": Bug("claims", _missing_volumes_are_not_told, {"silence"}),
     "finished-holders-told-once": Bug("claims", _finished_holders_are_told_once, {"claim-left"}),
     "warnings-starved": Bug("claims", _normal_events_starve_warnings, {"warning-lost", "no-rest"}),
-    "imports-unseen": Bug(
-        "claims", PROVISIONERS["imports-unseen"].plant, {"shared-volume"}, "claim=unknown-phase,pv=imported,pod=ended"
-    ),
     "claims-not-made-anew": Bug("ephemeral", _claims_are_not_made_anew, {"claim-missing"}),
     "room-asked-once": Bug("capacity", _room_is_asked_for_once, {"stale-capacity"}),
     "vanished-places-stay": Bug("capacity", _vanished_places_stay, {"published"}),
@@ -238,5 +213,4 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "jobs-fail-early": Bug("jobs", _jobs_fail_early, {"failed-early"}),
     "failures-count-twice": Bug("jobs", _failures_count_twice, {"miscounted", "beyond-limit", "failed-early"}),
-    "classes-of-others": Bug("resizer", _classes_of_others_are_taken, {"foreign-parameters"}),
 }

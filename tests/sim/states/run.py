@@ -1,4 +1,6 @@
-"""One state from its start to rest: the controllers begin on it, it has REST_S of virtual time, and is watched for another hour."""
+"""One state from its start to rest: the controllers begin on it, it has REST_S of virtual time, and is watched for
+another hour.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tests.support.scripted_driver import ScriptedDriver
 from tests.support.virtual_loop import Deadlock
 
 REST_S: Final = 3600.0
-"""The bound: by then a state has come to rest. The longest wait of a program is 360 s, the longest back-off 300 s, after a sum of 500 s."""
+"""The bound: by then a state has come to rest. The longest wait of a program is 360 s, the longest back-off 300 s,
+after a sum of 500 s.
+"""
 HOUR_S: Final = 3600.0
 RESYNC_S: Final = REST_S + HOUR_S / 2
 """Of the controllers that leave nothing to a resync: when it comes, all has been done long before."""
@@ -35,7 +39,9 @@ RETRIES_MAX: Final = 40
 BOOKMARK_S: Final = 3000.0
 """Two hours in which nothing happens need no bookmark every few seconds."""
 WATCH_S: Final = (2400.0, 7000.0)
-"""How long a watch lasts: some still end in each of the two hours. That they ended every few minutes was half of the work."""
+"""How long a watch lasts: some still end in each of the two hours. That they ended every few minutes was half of the
+work.
+"""
 SHOWN: Final = 60
 LINE_MAX: Final = 600
 Complaint = tuple[str, str]
@@ -43,7 +49,9 @@ Complaint = tuple[str, str]
 
 
 class Room(Protocol):
-    """One controller with its small world. rounds: words in calls that it makes for ever, as often as its options say."""
+    """One controller with its small world. rounds: words in calls that it makes for ever, as often as its options
+    say.
+    """
 
     name: str
     space: Space

@@ -39,7 +39,9 @@ PAIRS: Final = 2
 
 
 def quick(room: str, strength: int | None = None) -> Iterator[State]:
-    """The share that every run of the tests takes. strength: of how many axes it has each choice of values, in place of pairs."""
+    """The share that every run of the tests takes. strength: of how many axes it has each choice of values, in place of
+    pairs.
+    """
     return ROOMS[room].space.covering(strength or PAIRS)
 
 

@@ -10,6 +10,7 @@ from unittest import mock
 
 import msgspec
 
+from mooring.api.snapshot_kinds import GROUPS, row_of
 from mooring.cluster.snapshots import decide as snapshot_decide
 from mooring.cluster.snapshots import decide_deletion, decide_protection, members
 from mooring.cluster.snapshots.reasons import ContentDeleting
@@ -19,13 +20,12 @@ from mooring.kube.patch import merge_patch
 from mooring.sidecars.snapshotter import decide as snapshotter_decide
 from mooring.sidecars.snapshotter import reconcile as snapshotter_reconcile
 from mooring.sidecars.snapshotter.decision import Unmark
-from mooring.sidecars.snapshotter.kinds import GROUPS
 from mooring.sidecars.snapshotter.reasons import Foreign
 from mooring.sidecars.snapshotter.reconcile import Reconciler
 from mooring.sidecars.snapshotter.requests import Made
-from mooring.sidecars.snapshotter.view import row_of
 from tests.sim.planting import both
 from tests.sim.snapshots.bugs import BUGS as SNAPSHOTS
+from tests.sim.snapshots.mended_bugs import UNSEEN
 
 Planted = contextlib.AbstractContextManager[Any]
 
@@ -106,7 +106,7 @@ def _groups_are_made_again() -> Planted:
         )
 
     return both(
-        mock.patch.object(snapshotter_decide, "decide_deletion", marked), SNAPSHOTS["deletions-remembered"].plant()
+        mock.patch.object(snapshotter_decide, "decide_deletion", marked), UNSEEN["deletions-remembered"].plant()
     )
 
 
@@ -118,7 +118,6 @@ BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str], str
         "snap=imports,content=blank,claim=absent,backend=made",
     ),
     "classes-uncompared": ("snapshots", _classes_are_not_compared, {"silence"}, ""),
-    "strangers-taken": ("snapshots", SNAPSHOTS["strangers-taken"].plant, {"deleted-strange", "strange-taken"}, ""),
     "contents-forsaken": ("snapshots", _contents_forsaken_in_silence, {"silence"}, ""),
     "deletions-wait": (
         "snapshots",

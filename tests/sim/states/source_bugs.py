@@ -40,7 +40,9 @@ def _contents_are_known_by_name() -> Planted:
 
 
 def _waiting_claims_hold_nothing() -> Planted:
-    """A finalizer that another process left is taken off, though a claim waits that is to be made from the snapshot later."""
+    """A finalizer that another process left is taken off, though a claim waits that is to be made from the snapshot
+    later.
+    """
     return mock.patch.object(View, "users", View.present_users)
 
 

@@ -1,4 +1,6 @@
-"""Spaces of states: axes with named values, their whole product, and a part of it in which all tuples of values occur."""
+"""Spaces of states: axes with named values, their whole product, and a part of it in which all tuples of values
+occur.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,26 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from mooring.base.randomness import Random
+
 State = Mapping[str, str]
 """By the name of each axis, the name of its value."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """One thing of a small world, and all that it may be. values: the first one is the ordinary one, which ids leave out."""
+    """One thing of a small world, and all that it may be. values: the first one is the ordinary one, which ids leave
+    out.
+    """
 
     name: str
     values: tuple[str, ...]
 
 
 class Space:
-    """axes: what is enumerated. same: gives the state that stands for all that mean the same, by default each for itself."""
+    """axes: what is enumerated. same: gives the state that stands for all that mean the same, by default each for
+    itself.
+    """
 
     def __init__(self, *axes: Axis, same: Callable[[State], State] = dict) -> None:
         self.axes: Final = axes
@@ -30,11 +38,16 @@ class Space:
         """Every state once."""
         return self._distinct(itertools.product(*(range(len(axis.values)) for axis in self.axes)))
 
+    def drawn(self, randomness: Random) -> State:
+        """Any state."""
+        return next(self._distinct(iter([tuple(randomness.below(len(axis.values)) for axis in self.axes)])))
+
     def covering(self, strength: int) -> Iterator[State]:
         """States among which each choice of values of any `strength` axes occurs.
 
-        They are the values of all polynomials of a degree below `strength` over a prime field, at one point for each axis: as many of these
-        points as the polynomial has coefficients may be anything (Reed and Solomon). A prime p makes p ** strength states.
+        They are the values of all polynomials of a degree below `strength` over a prime field, at one point for each
+        axis: as many of these points as the polynomial has coefficients may be anything (Reed and Solomon). A prime p
+        makes p ** strength states.
         """
         prime = _prime_from(max(len(self.axes), *(len(axis.values) for axis in self.axes)))
         rows = (

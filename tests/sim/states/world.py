@@ -1,4 +1,6 @@
-"""One small world: a store that begins with the objects of a state, the line of a controller to it, and all that it does and says."""
+"""One small world: a store that begins with the objects of a state, the line of a controller to it, and all that it
+does and says.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ _READS: Final = (Verb.GET, Verb.LIST, Verb.SERVES)
 
 @dataclasses.dataclass(slots=True)
 class Deed:
-    """A request or a call. what: with its object. error: None for one that worked. changed: the store is another since."""
+    """A request or a call. what: with its object. error: None for one that worked. changed: the store is another
+    since.
+    """
 
     at_s: float
     what: str
@@ -56,7 +60,9 @@ class Deed:
 
 
 class TickingClock(LoopClock):
-    """No two looks at it show the same moment: Events are named by theirs, and those of several sources must not share a name."""
+    """No two looks at it show the same moment: Events are named by theirs, and those of several sources must not share
+    a name.
+    """
 
     def __init__(self) -> None:
         super().__init__(EPOCH_S)
@@ -68,9 +74,11 @@ class TickingClock(LoopClock):
 
 
 class StateWorld:
-    """bodies: what stands in the store, as the builders make it. driver: kind, unless the room lets it say no. page_max: of lists.
+    """bodies: what stands in the store, as the builders make it. driver: kind, unless the room lets it say no.
+    page_max: of lists.
 
-    deeds: what the controllers have done so far. broken: laws that were broken on the way. reasons: the last one by controller and key.
+    deeds: what the controllers have done so far. broken: laws that were broken on the way. reasons: the last one by
+    controller and key.
     """
 
     def __init__(self, bodies: Iterable[Json], driver: ScriptedDriver, *, page_max: int = 500) -> None:
@@ -116,7 +124,9 @@ class StateWorld:
         return next((one for one in self.all(kind) if one["metadata"]["name"] == name), None)
 
     def objects(self) -> dict[str, str]:
-        """Each object by kind and name, as it is apart from its version, and from what is told of it; without Leases, which are renewed."""
+        """Each object by kind and name, as it is apart from its version, and from what is told of it; without Leases,
+        which are renewed.
+        """
         found: dict[str, str] = {}
         for kind in (kind for kind in KINDS.values() if kind not in (EVENTS, LEASES)):
             for one in self.all(kind):
@@ -213,7 +223,9 @@ def _messages(status: Any) -> Iterator[str]:
 
 @functools.cache
 def template() -> ObjectStore:
-    """Every kind, those of snapshots too. Its rules are constant, so all worlds share them; its objects stay its own."""
+    """Every kind, those of snapshots too. Its rules are constant, so all worlds share them; its objects stay its
+    own.
+    """
 
     async def made() -> ObjectStore:
         clock, randomness = LoopClock(EPOCH_S), Random(1)

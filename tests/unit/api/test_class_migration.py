@@ -1,6 +1,8 @@
-"""Classes of in-tree plugins, and volumes made for them, held to what the real csi-translation-lib makes of the same objects.
+"""Classes of in-tree plugins, and volumes made for them, held to what the real csi-translation-lib makes of the same
+objects.
 
-data/translated-classes.json and data/in-tree-again.json are the output of hack/translation-oracle, with `classes` and `back`.
+data/translated-classes.json and data/in-tree-again.json are the output of hack/translation-oracle, with `classes` and
+`back`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from mooring.api.migration import TranslationError, is_migratable
 from mooring.api.storage import StorageClass
 from mooring.api.volume_migration import as_in_tree
 from tests.support.builders import typed
+from tests.support.rows import each_row
 
 DATA = Path(__file__).parent / "data"
 
@@ -31,7 +34,7 @@ CLASSES, BACK = (
 )
 
 
-@pytest.mark.parametrize(("given", "answer"), CLASSES, ids=range(len(CLASSES)))
+@each_row(("given", "answer"), CLASSES, ids=range(len(CLASSES)))
 def test_a_class_is_translated_as_by_the_real_library(given, answer):
     storage_class = msgspec.convert(given, StorageClass)
     if "error" in answer:
@@ -43,7 +46,7 @@ def test_a_class_is_translated_as_by_the_real_library(given, answer):
     assert (wanted.allowed_topologies, wanted.provisioner) == (translated.allowed_topologies, translated.provisioner)
 
 
-@pytest.mark.parametrize(("given", "answer"), BACK, ids=range(len(BACK)))
+@each_row(("given", "answer"), BACK, ids=range(len(BACK)))
 def test_a_volume_goes_back_as_by_the_real_library(given, answer):
     if "error" in answer:
         with pytest.raises(TranslationError):

@@ -1,7 +1,9 @@
-"""Pods' own in-tree volumes as their CSI drivers see them, held to what the real csi-translation-lib makes of the same volumes (27 A1).
+"""Pods' own in-tree volumes as their CSI drivers see them, held to what the real csi-translation-lib makes of the same
+volumes (27 A1).
 
-data/translated-inline.json is the output of hack/translation-oracle (k8s.io/csi-translation-lib 0.36) on data/in-tree-inline.json:
-`cd hack/translation-oracle && go run . inline < ../../tests/unit/api/data/in-tree-inline.json`.
+data/translated-inline.json is the output of hack/translation-oracle (k8s.io/csi-translation-lib 0.36) on
+data/in-tree-inline.json: `cd hack/translation-oracle && go run . inline <
+../../tests/unit/api/data/in-tree-inline.json`.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from mooring.api.inline_volumes import inline_volumes_of, translated_inline
 from mooring.api.migration import TranslationError, csi_driver_of, is_migratable
 from mooring.api.pods import FOREIGN_SOURCES, Pod, Volume
 from tests.support.builders import a_pod
+from tests.support.rows import each_row
 
 DATA = Path(__file__).parent / "data"
 OWN: list[dict[str, Any]] = json.loads((DATA / "in-tree-inline.json").read_text())
 ANSWERS: list[dict[str, Any]] = json.loads((DATA / "translated-inline.json").read_text())
 
 
-@pytest.mark.parametrize(("own", "answer"), list(zip(OWN, ANSWERS, strict=True)), ids=range(len(OWN)))
+@each_row(("own", "answer"), list(zip(OWN, ANSWERS, strict=True)), ids=range(len(OWN)))
 def test_translation_agrees_with_the_real_library(own: dict[str, Any], answer: dict[str, Any]) -> None:
     volume = msgspec.convert(own["volume"], Volume)
     if "error" not in answer:
@@ -67,7 +70,7 @@ def test_of_a_pod_what_can_not_be_translated_is_left_out() -> None:
     assert ["cinder.csi.openstack.org-c0ffee"] == [pv.metadata.name for pv in inline_volumes_of(pod)]
 
 
-@pytest.mark.parametrize("name", sorted(FOREIGN_SOURCES.values()))
+@each_row("name", sorted(FOREIGN_SOURCES.values()))
 def test_a_source_that_nobody_took_over_is_known_as_such(name: str) -> None:
     volume = msgspec.convert({"name": "v", name: {"server": "s"}}, Volume)
     assert [name] == [wire for field, wire in FOREIGN_SOURCES.items() if getattr(volume, field) is not None]

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from mooring.api.core import NodeSelector
 from mooring.api.matching import node_matches, selects, topology_matches
 from mooring.api.meta import LabelSelector
 from mooring.api.storage import TopologySelectorTerm
+from tests.support.rows import each_row
 
 LABELS = {"zone": "a", "size": "4"}
 
@@ -15,7 +15,7 @@ def _expression(key: str, operator: str, *values: str) -> dict[str, object]:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("selector", "expected"),
     [
         ({}, True),
@@ -35,7 +35,7 @@ def test_label_selectors(selector: object, expected: bool) -> None:
     assert selects(LabelSelector(), None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("terms", "expected"),
     [
         ([], False),
@@ -44,7 +44,13 @@ def test_label_selectors(selector: object, expected: bool) -> None:
         ([_expression("size", "Gt", "3")], True),
         ([_expression("size", "Lt", "3")], False),
         ([_expression("size", "Gt", "many")], False),
+        ([_expression("size", "Gt", "0003")], True),
+        ([_expression("size", "Gt", "-3")], False),
+        ([_expression("size", "Lt", "1_0")], False),
+        ([_expression("size", "Lt", "9223372036854775807")], True),
+        ([_expression("size", "Lt", "9223372036854775808")], False),
         ([_expression("size", "Gt")], False),
+        ([_expression("size", "Gt", "3", "3")], False),
         ([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}], True),
         ([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}], False),
     ],
@@ -53,7 +59,7 @@ def test_node_selectors(terms: object, expected: bool) -> None:
     assert expected is node_matches(msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector), LABELS, "n1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("terms", "expected"),
     [
         ([], True),

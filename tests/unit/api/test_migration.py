@@ -1,7 +1,7 @@
 """In-tree volumes as their CSI drivers see them, held to what the real csi-translation-lib makes of the same volumes.
 
-data/translated-volumes.json is the output of hack/translation-oracle (k8s.io/csi-translation-lib 0.36) on data/in-tree-volumes.json:
-`cd hack/translation-oracle && go run . < ../../tests/unit/api/data/in-tree-volumes.json`.
+data/translated-volumes.json is the output of hack/translation-oracle (k8s.io/csi-translation-lib 0.36) on
+data/in-tree-volumes.json: `cd hack/translation-oracle && go run . < ../../tests/unit/api/data/in-tree-volumes.json`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from mooring.api.migration import (
     translated,
 )
 from tests.support.builders import a_held_pv, typed
+from tests.support.rows import each_row
 
 DATA = Path(__file__).parent / "data"
 VOLUMES: list[dict[str, Any]] = json.loads((DATA / "in-tree-volumes.json").read_text())
 ANSWERS: list[dict[str, Any]] = json.loads((DATA / "translated-volumes.json").read_text())
 
 
-@pytest.mark.parametrize(("volume", "answer"), list(zip(VOLUMES, ANSWERS, strict=True)), ids=range(len(VOLUMES)))
+@each_row(("volume", "answer"), list(zip(VOLUMES, ANSWERS, strict=True)), ids=range(len(VOLUMES)))
 def test_translation_agrees_with_the_real_library(volume, answer):
     pv = typed(volume)
     assert is_migratable(pv.spec)
@@ -43,7 +44,7 @@ def test_translation_agrees_with_the_real_library(volume, answer):
     assert not is_migratable(spec)
 
 
-@pytest.mark.parametrize(("volume", "answer"), list(zip(VOLUMES, ANSWERS, strict=True)), ids=range(len(VOLUMES)))
+@each_row(("volume", "answer"), list(zip(VOLUMES, ANSWERS, strict=True)), ids=range(len(VOLUMES)))
 def test_drivers_and_handles_agree_with_the_real_library(volume, answer):
     pv = typed(volume)
     found = driver_and_handle(pv)
@@ -69,7 +70,7 @@ GCE = "pd.csi.storage.gke.io"
 NODE = "projects/p/zones/us-central1-a/instances/n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("driver", "handle", "repaired"),
     [
         (GCE, "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d", "projects/p/zones/us-central1-a/disks/d"),
@@ -83,7 +84,7 @@ def test_gaps_in_a_handle_are_filled_from_the_node(driver, handle, repaired):
     assert repaired == repaired_handle(driver, handle, NODE)
 
 
-@pytest.mark.parametrize(("handle", "node"), [("a/b", NODE), ("projects/UNSPECIFIED/zones/z/disks/d", "n")])
+@each_row(("handle", "node"), [("a/b", NODE), ("projects/UNSPECIFIED/zones/z/disks/d", "n")])
 def test_handles_of_other_shapes_are_refused(handle, node):
     with pytest.raises(TranslationError):
         repaired_handle(GCE, handle, node)

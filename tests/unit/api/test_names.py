@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
 from mooring.api import names
+from tests.support.rows import each_row
 
 ROWS = {
     "subdomain": (names.dns_subdomain, "a.b-c.0", "A", "a..b"),
@@ -14,7 +13,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("row", ROWS)
+@each_row("row", ROWS)
 def test_each_rule_lets_the_right_names_through(row: str) -> None:
     rule, good, *bad = ROWS[row]
     assert [] == rule(good)
@@ -22,7 +21,7 @@ def test_each_rule_lets_the_right_names_through(row: str) -> None:
         assert rule(name), name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "length", "unit"),
     [
         (names.dns_subdomain, 253, "characters"),

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api.selector import parse_fields, parse_labels
+from tests.support.rows import each_row
 
-LABELS = {"a": "1", "b": "x", "c/d": ""}
+NUMBERS = {"long": str(2**63), "spaced": "1_000", "least": str(-(2**63)), "most": str(2**63 - 1)}
+LABELS = {"a": "1", "b": "x", "c/d": "", **NUMBERS}
 HOLDS = {
     "": True,
     "a": True,
@@ -28,17 +30,21 @@ HOLDS = {
     "a<1": False,
     "b>0": False,
     "z>0": False,
+    "long>0": False,
+    "spaced>0": False,
+    "least<0": True,
+    "most>" + "0" * 30 + "1": True,
     " a = 1 , b = x ": True,
     "in": False,
 }
 
 
-@pytest.mark.parametrize("text", HOLDS)
+@each_row("text", HOLDS)
 def test_a_label_selector_holds_or_not(text: str) -> None:
     assert HOLDS[text] == parse_labels(text).matches(LABELS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "why"),
     [
         ("a in 1", "unable to parse requirement: found '1' expected: '('"),
@@ -60,6 +66,8 @@ def test_a_label_selector_holds_or_not(text: str) -> None:
         ("a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'"),
         ("a/b/c=d", "unable to parse requirement"),
         ("a<9223372036854775808", "the value must be an integer"),
+        ("a>1_0", "the value must be an integer"),
+        ("a>-1", 'values[0][a]: Invalid value: "-1"'),
         ("a>" + "1" * 5000, "the value must be an integer"),
     ],
 )
@@ -68,7 +76,7 @@ def test_what_is_no_label_selector_is_refused(text: str, why: str) -> None:
         parse_labels(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "holds"),
     [("x=1", True), ("x==1,y=", True), ("x!=1", False), (r"z=a\,b\=c", True), ("", True), ("x=1,", True)],
 )
@@ -81,7 +89,7 @@ def test_what_is_said_again_is_asked_once() -> None:
     assert 1 == len(parse_fields(",".join(["a=b"] * 1000)).requirements)
 
 
-@pytest.mark.parametrize("text", ["x", "x in (a)", "x=a=b"])
+@each_row("text", ["x", "x in (a)", "x=a=b"])
 def test_what_is_no_field_selector_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="selector"):
         parse_fields(text)

@@ -51,7 +51,9 @@ async def connected(
 
 
 def head(identity: ServerIdentity, method: str, path: str, **headers: object) -> bytes:
-    """A request's head with the server's token. headers: names with underscores; Authorization="" leaves the token out."""
+    """A request's head with the server's token. headers: names with underscores; Authorization="" leaves the token
+    out.
+    """
     lines = [f"{method} {path} HTTP/1.1", "Host: x"]
     if "Authorization" not in headers:
         lines.append(f"Authorization: Bearer {identity.token}")

@@ -16,6 +16,7 @@ from mooring.apiserver.rules.serviceaccount import SERVICE_ACCOUNTS
 from mooring.apiserver.store import ObjectStore
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
+from tests.support.rows import each_row
 
 NOW = 1_700_000_000.0
 
@@ -49,7 +50,7 @@ def test_another_keys_token_is_none() -> None:
     assert a_key().claims(a_key().sign({"sub": "a"})) is None
 
 
-@pytest.mark.parametrize("position", [5, 60, 110, -5])
+@each_row("position", [5, 60, 110, -5])
 def test_a_changed_letter_spoils_a_token(position: int) -> None:
     key = a_key()
     token = key.sign({"sub": "a", "filler": "x" * 60})
@@ -58,7 +59,7 @@ def test_a_changed_letter_spoils_a_token(position: int) -> None:
     assert key.claims(token[:place] + changed + token[place + 1 :]) is None
 
 
-@pytest.mark.parametrize("text", ["", ".", "..", "a.b.c", "ü.ü.ü", "=.=.=", "\x00.\x00.\x00"])
+@each_row("text", ["", ".", "..", "a.b.c", "ü.ü.ü", "=.=.=", "\x00.\x00.\x00"])
 def test_what_is_no_token_is_none(text: str) -> None:
     key = a_key()
     head = key.sign({}).split(".")[0]
@@ -66,7 +67,7 @@ def test_what_is_no_token_is_none(text: str) -> None:
     assert key.claims(f"{head}.{text}") is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [b"nonsense", pem(ec.generate_private_key(ec.SECP384R1())), pem(rsa.generate_private_key(65537, 1024))],
     ids=["no_key", "curve", "rsa"],
@@ -76,7 +77,7 @@ def test_a_key_of_another_kind_is_refused(content: bytes) -> None:
         TokenKey(content)
 
 
-@pytest.mark.parametrize(("later_s", "good"), [(-1, False), (0, True), (599, True), (600, False)])
+@each_row(("later_s", "good"), [(-1, False), (0, True), (599, True), (600, False)])
 def test_a_token_is_good_for_its_time(later_s: float, good: bool) -> None:
     store, account = a_store()
     claims = claims_of(account, None, ["x"], NOW, 600, "id")

@@ -14,6 +14,7 @@ from mooring.apiserver.cel.lexer import CelSyntaxError, tokens_of
 from mooring.apiserver.cel.values import CelError
 from mooring.apiserver.effort import Effort, NeedsThread, TooMuch, in_the_loop
 from mooring.apiserver.regexp.programs import go_regexp
+from tests.support.rows import each_row
 
 NAMES: dict[str, Any] = {
     "n": 7,
@@ -80,7 +81,7 @@ MEANINGS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("text", MEANINGS)
+@each_row("text", MEANINGS)
 def test_an_expression_means_what_cel_says(text: str) -> None:
     value = value_of(text)
     assert (MEANINGS[text], type(MEANINGS[text])) == (value, type(value))
@@ -105,20 +106,18 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("text", ERRORS)
+@each_row("text", ERRORS)
 def test_what_has_no_value_says_why(text: str) -> None:
     with pytest.raises(CelError, match="^.*" + ERRORS[text].replace("(", r"\(").replace(")", r"\)")):
         value_of(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["false && m.z == 1", "m.z == 1 && false", "!(true || m.z == 1)", "!(m.z == 1 || true)"]
-)
+@each_row("text", ["false && m.z == 1", "m.z == 1 && false", "!(true || m.z == 1)", "!(m.z == 1 || true)"])
 def test_an_error_does_not_matter_where_the_other_side_decides(text: str) -> None:
     assert value_of(text) is False
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["l.exists(i, 6 / (i - 1) == 6 || i == 3)", "!l.all(i, i / (i - 1) == 7)"],
 )
@@ -126,15 +125,13 @@ def test_an_error_in_one_round_does_not_matter_where_another_decides(text: str) 
     assert value_of(text) is True
 
 
-@pytest.mark.parametrize(
-    "text", ["1 +", "a b", "'open", "[1, 2", "{'a': }", "1 ? 2", "x.all(1, true)", "in", "a.in", "'\\q'", "#"]
-)
+@each_row("text", ["1 +", "a b", "'open", "[1, 2", "{'a': }", "1 ? 2", "x.all(1, true)", "in", "a.in", "'\\q'", "#"])
 def test_what_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(CompileError, match="Syntax error"):
         checked(text, {"a": DYN, "b": DYN, "x": DYN})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "(" * 500 + "1" + ")" * 500,
@@ -198,7 +195,7 @@ def test_tokens_know_their_place() -> None:
     assert 2 == error.value.at
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "text", "found"),
     [
         ("a$", "a\n", False),

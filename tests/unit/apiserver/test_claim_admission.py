@@ -12,6 +12,7 @@ from mooring.apiserver.rules.persistentvolumeclaim import PERSISTENT_VOLUME_CLAI
 from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import Forbidden
 from tests.support.builders import a_claim, a_class
+from tests.support.rows import each_row
 from tests.unit.apiserver.objects import NOW, Json, a_store, create, patch
 
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
@@ -41,7 +42,7 @@ ROWS: dict[str, tuple[list[tuple[Json, float]], str | None]] = {
 }
 
 
-@pytest.mark.parametrize("row", ROWS)
+@each_row("row", ROWS)
 def test_a_claim_without_a_class_gets_the_newest_default_then_the_first_by_name(row: str) -> None:
     """B01, B02. The binder judges alike for claims that are there already."""
     classes, wanted = ROWS[row]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 
-import pytest
-
 from mooring.apiserver.web.messages import PACKED_BYTES_MAX, PACKED_BYTES_MIN, HttpReply, packed
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize("accept", ["gzip", "br, GZIP;q=0.5", "deflate,gzip"])
+@each_row("accept", ["gzip", "br, GZIP;q=0.5", "deflate,gzip"])
 def test_a_long_answer_is_packed(accept: str) -> None:
     body = b"a long answer " * PACKED_BYTES_MIN
     reply = packed(HttpReply(200, body[: PACKED_BYTES_MIN + 1]), accept)
@@ -17,7 +16,7 @@ def test_a_long_answer_is_packed(accept: str) -> None:
     assert body[: PACKED_BYTES_MIN + 1] == gzip.decompress(reply.body)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("size", "accept"),
     [
         (PACKED_BYTES_MIN, "gzip"),

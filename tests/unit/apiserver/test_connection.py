@@ -23,6 +23,7 @@ from mooring.apiserver.web.limits import ConnectionLimits
 from mooring.apiserver.web.server import ApiServer
 from mooring.base import log
 from tests.support.builders import a_secret
+from tests.support.rows import each_row
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
 
 REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -243,7 +244,7 @@ async def test_somebody_elses_certificate_opens_nothing(identity: ServerIdentity
                 assert b"" == await ended(reader)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "header",
     ["", "Bearer", "Bearer wrong", "Basic eDp5", "bearer {token}x", "Bearer {token}x", "Bearer  {token}", "{token}"],
 )
@@ -276,9 +277,11 @@ def wire_of(case: Path, identity: ServerIdentity) -> bytes:
     return case.read_bytes().replace(b"\n", b"\r\n").replace(b"@TOKEN@", identity.token.encode()).replace(b"\\n", b"\n")
 
 
-@pytest.mark.parametrize("case", hostile_cases(), ids=lambda case: case.stem)
+@each_row("case", hostile_cases(), ids=lambda case: case.stem)
 async def test_a_nasty_request_is_refused_and_nothing_after_it_is_read(identity: ServerIdentity, case: Path) -> None:
-    """Each file: a request that must be refused (its name begins with the status), and another smuggled in behind it."""
+    """Each file: a request that must be refused (its name begins with the status), and another smuggled in behind
+    it.
+    """
     asked = wire_of(case, identity)
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         writer.write(asked)
@@ -346,7 +349,8 @@ async def test_of_a_large_answer_as_much_is_encrypted_as_the_client_reads(identi
         async with connected(server, identity) as (slow, asking):
             asking.write(head(identity, "GET", PATH) * 2)
             async with asyncio.timeout(10):
-                while not (unsent := sum(len(each.unsent) for each in server._dispatcher.connections)):  # noqa: ASYNC110
+                connections = server._dispatcher.connections
+                while not (unsent := sum(len(each.unsent) for each in connections)):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             assert unsent > 1_000_000, "what the client does not read is not in the buffers of TLS and of the socket"
             first, second = await answered(slow), await answered(slow)

@@ -1,4 +1,6 @@
-"""Whatever a definition says, and whatever an object of it holds, judging it takes a few seconds of one processor at most."""
+"""Whatever a definition says, and whatever an object of it holds, judging it takes a few seconds of one processor at
+most.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,14 @@ import pytest
 
 from mooring.apiserver.bodies.objects import VALUES_MAX
 from mooring.apiserver.web.messages import HttpReply
+from tests.support.rows import each_row
 from tests.unit.apiserver.test_service import Client
 
 Json = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/bounds.test/v1/things"
-SECONDS_MAX = 5.0
-"""Measured: 1.5 at most."""
+SECONDS_MAX = 20.0
+"""Measured: 1.5 at most, 6 on a busy machine; without the bounds it would be minutes."""
 OVER_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 TEXT: Json = {"type": "string"}
 NUMBERS: Json = {"type": "array", "items": {"type": "integer"}}
@@ -55,7 +58,7 @@ RULES: dict[str, tuple[str, Json]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", RULES)
+@each_row("row", RULES, parts=2)
 def test_rules_have_a_budget(row: str) -> None:
     rule, fields = RULES[row]
     client = Client()
@@ -93,9 +96,7 @@ def test_a_text_that_rules_put_together_has_a_largest_size() -> None:
     assert "the text becomes too long" in make(client, l=MANY[:1000], s="a" * 1_000_000).body.decode()
 
 
-@pytest.mark.parametrize(
-    "rule", ["self.a < " + "1" * 5000, r"self.s == '\U7fffffff'", "self.a < 1e999999999999999999999"]
-)
+@each_row("rule", ["self.a < " + "1" * 5000, r"self.s == '\U7fffffff'", "self.a < 1e999999999999999999999"])
 def test_a_literal_that_is_none_is_refused(rule: str) -> None:
     reply = define(Client(), {"a": {"type": "number"}, "s": TEXT}, rule)
     assert reply.status in (201, 422), reply.body[:500]
@@ -135,7 +136,7 @@ SCHEMAS: dict[str, tuple[Json, Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", SCHEMAS)
+@each_row("row", SCHEMAS)
 def test_schemas_have_a_budget(row: str) -> None:
     schema, value = SCHEMAS[row]
     client = Client()

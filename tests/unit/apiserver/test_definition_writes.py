@@ -1,4 +1,6 @@
-"""A write of a definition costs what it says, however many there are; what is long to make of a large one is made beside the loop."""
+"""A write of a definition costs what it says, however many there are; what is long to make of a large one is made
+beside the loop.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from mooring.apiserver.bodies.patches import applied_change
 from mooring.apiserver.custom import definitions
 from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.effort import NeedsThread, in_the_loop
+from mooring.apiserver.kinds import Kinds, version_order
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.server_side_apply.apply import apply
 from mooring.apiserver.server_side_apply.managed import Writer
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
-from mooring.apiserver.tables import Kinds, version_order
 from tests.support.customkinds import GROUP, a_definition, a_version, spec_of
 from tests.unit.apiserver.objects import NOW, a_store, create, patch
 from tests.unit.apiserver.test_long_requests import Beside

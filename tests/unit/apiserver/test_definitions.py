@@ -1,12 +1,12 @@
-"""The end of a definition: its objects go in portions, a restart in the midst loses none of them, and the last one takes it along."""
+"""The end of a definition: its objects go in portions, a restart in the midst loses none of them, and the last one
+takes it along.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 from pathlib import Path
-
-import pytest
 
 from mooring.api.meta import Key
 from mooring.apiserver.controllers.housekeeping import Housekeeping
@@ -17,6 +17,7 @@ from mooring.apiserver.store import ObjectStore
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from tests.support.customkinds import GROUP, a_definition, a_version, an_object, spec_of
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.apiserver.objects import NOW, a_store, create
 
@@ -49,7 +50,7 @@ async def _until_gone(store: ObjectStore) -> list[int]:
     return left
 
 
-@pytest.mark.parametrize(("size", "portion"), [(10, 32), (50_000, 3)])
+@each_row(("size", "portion"), [(10, 32), (50_000, 3)])
 async def test_its_objects_go_in_portions_and_it_goes_with_the_last(size: int, portion: int) -> None:
     store = a_store()
     _filled(store, size)

@@ -22,6 +22,7 @@ from mooring.apiserver.web.about import About
 from mooring.apiserver.web.messages import HttpReply, HttpRequest
 from mooring.base.randomness import Random
 from tests.support.applying import SHAPE_KIND
+from tests.support.rows import each_row
 from tests.unit.apiserver.objects import a_store
 
 AGGREGATED = f"{groups.AGGREGATED},application/json"
@@ -50,7 +51,7 @@ def told(about: About, path: str, **headers: str) -> Json:
     return found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("accept", "wanted"),
     [
         (AGGREGATED, True),
@@ -84,6 +85,22 @@ def test_both_forms_tell_the_same(about: About) -> None:
                         below["verbs"],
                     )
             assert {one["name"]: (one["kind"], one["verbs"]) for one in plain} == found
+
+
+@each_row(
+    ("path", "name", "value"),
+    [
+        ("/api/v1", "pods", "xPOwRZ+Yhw8="),
+        ("/api/v1", "events", "r2yiGXH7wu8="),
+        ("/apis/events.k8s.io/v1", "events", "r2yiGXH7wu8="),
+        ("/apis/apps/v1", "deployments", "8aSe+NMegvE="),
+        ("/api/v1", "pods/status", None),
+    ],
+)
+def test_a_kind_says_by_a_hash_as_what_it_is_stored(about: About, path: str, name: str, value: str | None) -> None:
+    """The values are those of every real cluster."""
+    (found,) = [one for one in told(about, path)["resources"] if one["name"] == name]
+    assert value == found.get("storageVersionHash")
 
 
 def test_a_client_that_has_the_answer_is_told_so(about: About) -> None:
@@ -121,7 +138,7 @@ class Restless(ObjectStore):
         return found
 
 
-@pytest.mark.parametrize("path", ["/apis", "/openapi/v2", "/openapi/v3"])
+@each_row("path", ["/apis", "/openapi/v2", "/openapi/v3"])
 def test_what_was_made_of_former_kinds_is_not_kept(path: str) -> None:
     store = Restless(RESOURCES, Random(1))
     about = About(store)
@@ -131,9 +148,7 @@ def test_what_was_made_of_former_kinds_is_not_kept(path: str) -> None:
     assert SHAPE_KIND.group.encode() in ask(about, path).body
 
 
-@pytest.mark.parametrize(
-    "kind", [SHAPE_KIND, dataclasses.replace(LEASES, group="mooring.test")], ids=["custom", "built-in"]
-)
+@each_row("kind", [SHAPE_KIND, dataclasses.replace(LEASES, group="mooring.test")], ids=["custom", "built-in"])
 def test_an_index_is_told_though_a_kind_goes_meanwhile(kind: Resource) -> None:
     store = Restless(RESOURCES, Random(1))
     about = About(store)
@@ -170,7 +185,7 @@ class Counting(ObjectStore):
         return super().resources
 
 
-@pytest.mark.parametrize("accept", ["", AGGREGATED])
+@each_row("accept", ["", AGGREGATED])
 def test_all_groups_are_told_after_one_look_at_all_kinds(accept: str) -> None:
     store = Counting(RESOURCES, Random(1))
     about = About(store)
@@ -184,7 +199,7 @@ def test_the_address_of_a_document_changes_with_it(about: About, store: ObjectSt
     assert SHAPE_KIND.custom is not None
     store.serve([SHAPE_KIND])
     addresses = told(about, "/openapi/v3")["paths"]
-    other = Custom(definition="x", singular="shape", list_kind="ShapeList", schema={"type": "object"})
+    other = Custom(definition="x", stored_in="v1", singular="shape", list_kind="ShapeList", schema={"type": "object"})
     store.serve([dataclasses.replace(SHAPE_KIND, custom=other)])
     changed = {path for path, found in told(about, "/openapi/v3")["paths"].items() if found != addresses[path]}
     assert {"apis/mooring.test/v1"} == changed

@@ -1,8 +1,11 @@
-"""The file of the objects: what is committed comes back, whatever happens to the file; and the file does not grow for ever."""
+"""The file of the objects: what is committed comes back, whatever happens to the file; and the file does not grow for
+ever.
+"""
 
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -13,6 +16,7 @@ import pytest
 from mooring.apiserver.disk import file as durable
 from mooring.apiserver.disk.file import JUMP, ObjectFile
 from mooring.apiserver.disk.rows import Damaged, DiskRow, Saved, StorageFailed
+from tests.support.rows import each_row
 
 Objects = dict[tuple[str, str, str], DiskRow]
 
@@ -77,7 +81,7 @@ def test_what_is_committed_comes_back_as_it_was(tmp_path: Path) -> None:
     assert 0o600 == (tmp_path / "o.db").stat().st_mode & 0o777
 
 
-@pytest.mark.parametrize("seed", range(3))
+@each_row("seed", range(3))
 def test_folding_changes_where_things_are_and_not_what_they_are(tmp_path: Path, seed: int) -> None:
     file = opened(tmp_path / "o.db", log_changes_max=100)
     load, randomness = Load(file, seed), random.Random(seed)
@@ -182,7 +186,7 @@ def torn(tmp_path: Path) -> tuple[Path, dict[int, Objects]]:
             file.fold()
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path / "whole", copy)
-    (copy / "o.db-shm").unlink()
+    (copy / "o.db-shm").rename(tmp_path / "index")
     file.close()
     return copy, load.states
 
@@ -231,10 +235,68 @@ def test_a_torn_file_gives_a_state_that_was_committed_or_is_refused(
             refused += 1
             assert "restore a backup" in refusal or "newer Mooring" in refusal, how
         assert before == bytes_of(broken), f"{how}: it was written to"
-    assert refused > 10 if name == "o.db" else refused == 0, "a torn journal ends where it is torn"
+    assert refused > 10, "neither is a journal that has later commits behind its damage an unfinished write"
 
 
-@pytest.mark.parametrize(
+@each_row(
+    ("place", "says"),
+    [
+        ((9, 0), "its frame 0, and later writes are behind it"),
+        ((24 + 32, 0), "its frame 1, and later writes"),
+        ((0, 0.5), r"its frame [0-9]+, and later writes"),
+        ((-1, 1), ""),
+    ],
+)
+def test_a_journal_with_commits_behind_its_damage_is_refused(
+    torn: tuple[Path, dict[int, Objects]], tmp_path_factory: pytest.TempPathFactory, place: tuple[int, float], says: str
+) -> None:
+    """A bad sector is no unfinished write: SQLite would go on with older objects, and give versions out again."""
+    folder, states = Path(shutil.copytree(torn[0], tmp_path_factory.mktemp("t") / "copy")), torn[1]
+    journal = bytearray((folder / "o.db-wal").read_bytes())
+    journal[int(place[0] + place[1] * len(journal))] ^= 1
+    (folder / "o.db-wal").write_bytes(journal)
+    saved, refusal = read_or_refusal(folder / "o.db")
+    assert (saved is None) == bool(says), "the last write may be unfinished"
+    assert re.search(says, refusal)
+    copied = folder.parent / "saved.db"
+    copied.touch()
+    durable.copy(folder / "o.db", copied)
+    rest = durable.read(copied)
+    assert states[rest.version] == result_of(rest), "a backup has what can be read"
+
+
+def test_a_journal_that_is_not_there_is_told_apart_from_damage(torn: tuple[Path, dict[int, Objects]]) -> None:
+    folder, states = torn
+    (folder / "o.db-wal").unlink()
+    (folder / "o.db-shm").write_bytes((folder.parent / "index").read_bytes())
+    says = read_or_refusal(folder / "o.db")[1]
+    assert "o.db-wal' is not there, and with it the latest writes: put it back" in says
+    for nothing in (b"", bytes(4096)):  # as others leave it who open the file for reading, or for themselves alone
+        (folder / "o.db-shm").write_bytes(nothing)
+        saved = durable.read(folder / "o.db")
+        assert states[saved.version] == result_of(saved)
+        (folder / "o.db-wal").unlink()
+    with (folder / "o.db").open("r+b") as file:  # (as a kill in the middle of a checkpoint)
+        file.seek(4096)
+        file.write(bytes(100))
+    (folder / "o.db-shm").unlink()
+    says = read_or_refusal(folder / "o.db")[1]
+    assert re.search("if '.*o.db-wal' was left out of a copy, put it back; else restore a backup", says)
+
+
+@each_row("path", ["", "a b?c#d%20", "\udcff", "x/../y"])
+def test_paths_have_any_form(tmp_path: Path, path: str) -> None:
+    (tmp_path / "x").mkdir(exist_ok=True)
+    folder = Path(f"/{tmp_path}/{path}")
+    assert str(folder).startswith("//")
+    folder.mkdir(exist_ok=True)
+    durable.create(folder / "o.db", version=7)
+    (folder / "copy.db").touch()
+    durable.copy(folder / "o.db", folder / "copy.db")
+    assert 7 == durable.read(folder / "copy.db").version
+
+
+@each_row(
     ("sql", "says"),
     [
         ("DELETE FROM objects WHERE rowid = (SELECT max(rowid) FROM objects)", "objects are missing"),
@@ -274,7 +336,7 @@ def test_a_file_that_is_not_as_it_was_written_is_refused_and_left_alone(tmp_path
     assert before["o.db"] == bytes_of(tmp_path)["o.db"]
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"x" * 5000])
+@each_row("data", [b"", b"{}", b"x" * 5000])
 def test_what_is_no_database_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "o.db").write_bytes(data)
     with pytest.raises(Damaged, match="is no database: move it away, or restore a backup"):

@@ -1,4 +1,6 @@
-"""A server's state that lasts: nothing is told before it is on disk, a restart finds everything, a failing disk ends it all."""
+"""A server's state that lasts: nothing is told before it is on disk, a restart finds everything, a failing disk ends it
+all.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.kube.errors import ServerError
 from tests.support.builders import a_va
+from tests.support.rows import each_row
 from tests.unit.apiserver.objects import NOW, Json, create, patch
 
 EVERYWHERE = scope_of(VOLUME_ATTACHMENTS, None, "", "")
@@ -315,12 +318,11 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {each.name: each.read_bytes() for each in folder.iterdir() if each.name != "objects.lock"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "data", "says"),
     [
         (NAME, b"x" * 200, "is no database: move it away, or restore a backup"),
         (f"{NAME}-wal", b"x" * 200, "which it belongs to, is not: put that back, restore a backup"),
-        (f"{NAME}.restored", b"", "a restore has not come to its end"),
     ],
 )
 async def test_a_folder_with_something_odd_in_it_is_refused_and_left_alone(
@@ -369,7 +371,8 @@ from mooring.apiserver.disk.state import lasting
 from mooring.base.randomness import Random
 from mooring.base.clock import LoopClock
 async def main():
-    async with lasting(pathlib.Path(sys.argv[1]), clock=LoopClock(), randomness=Random(), careful=False) as (store, log):
+    path = pathlib.Path(sys.argv[1])
+    async with lasting(path, clock=LoopClock(), randomness=Random(), careful=False) as (store, log):
         os._exit(9)
 asyncio.run(main())
 """

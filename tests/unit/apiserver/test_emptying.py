@@ -14,6 +14,7 @@ from mooring.apiserver.rules import EVENTS, LEASES, NAMESPACES, PODS, SECRETS
 from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import Forbidden, NotFound
 from tests.support.builders import a_lease, a_secret
+from tests.support.rows import each_row
 from tests.unit.apiserver.objects import NOW, a_store, create, decoded, patch
 
 Json = dict[str, Any]
@@ -89,7 +90,10 @@ def test_what_finalizers_hold_is_told_and_waited_for(cluster: Cluster) -> None:
     cluster.secret("two", HOLD, OTHER)
     create(cluster.store, LEASES, {**a_lease("lease"), "metadata": {"name": "lease", "finalizers": [OTHER]}}, "space")
     cluster.deleted()
-    text = "Some resources are remaining: leases.coordination.k8s.io has 1 resource instances, secrets. has 2 resource instances"
+    text = (
+        "Some resources are remaining: leases.coordination.k8s.io has 1 resource instances, secrets. has 2 "
+        "resource instances"
+    )
     assert ("True", "SomeResourcesRemain", text) == cluster.conditions()["NamespaceContentRemaining"]
     text = "Some content in the namespace has finalizers remaining: example.com/hold in 2 resource instances, "
     text += "example.com/other in 2 resource instances"
@@ -262,7 +266,7 @@ def test_nothing_new_comes_into_a_namespace_that_goes(cluster: Cluster) -> None:
         cluster.secret("three")
 
 
-@pytest.mark.parametrize(("size", "at_once"), [(10, 30), (50_000, 3)])
+@each_row(("size", "at_once"), [(10, 30), (50_000, 3)])
 def test_many_namespaces_share_a_turn_whose_work_is_bounded(size: int, at_once: int) -> None:
     cluster, names = Cluster(), [f"space-{number:02}" for number in range(40)]
     for name in names:

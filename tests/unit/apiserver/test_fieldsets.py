@@ -14,6 +14,7 @@ from mooring.apiserver.server_side_apply.fieldsets import (
     shown,
     valued,
 )
+from tests.support.rows import each_row
 
 SPEC, LIST, ITEM, TEXT = named("spec"), named("list"), keyed({"name": "a", "id": 1}), named("text")
 SOME = field_set((SPEC,), (SPEC, LIST, ITEM), (SPEC, LIST, ITEM, TEXT))
@@ -40,7 +41,7 @@ def test_sets_are_joined_cut_and_taken_from_each_other() -> None:
     assert NO_FIELDS == SOME - SOME
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "text"),
     [
         ((SPEC, TEXT), ".spec.text"),
@@ -53,7 +54,7 @@ def test_paths_are_told_to_people(path: tuple[str, ...], text: str) -> None:
     assert text == shown(path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value", [None, [], "f:a", {"x:a": {}}, {"f:a": []}, {"f:a": {"f:b": 1}}, {"k:1": {}}, {"k:{": {}}, {"v:": {}}]
 )
 def test_what_is_no_set_is_refused(value: object) -> None:

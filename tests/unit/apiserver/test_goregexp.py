@@ -18,6 +18,7 @@ from mooring.apiserver.effort import Effort, NeedsThread, TooMuch, in_the_loop
 from mooring.apiserver.regexp import programs
 from mooring.apiserver.regexp.programs import GoRegexp, go_regexp
 from mooring.apiserver.regexp.syntax import RegexpError
+from tests.support.rows import each_row
 
 FOUND: list[tuple[str, str, list[str]]] = [
     (r"a|ab", "ab", ["a"]),
@@ -49,13 +50,13 @@ FOUND: list[tuple[str, str, list[str]]] = [
 """By Go 1.26's FindAllString."""
 
 
-@pytest.mark.parametrize(("pattern", "text", "found"), FOUND)
+@each_row(("pattern", "text", "found"), FOUND)
 def test_what_is_found_is_what_go_finds(pattern: str, text: str, found: list[str]) -> None:
     assert found == list(go_regexp(pattern).find_all(text))
     assert bool(found) is go_regexp(pattern).search(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "why"),
     [
         ("a**", "invalid nested repetition operator: `**`"),
@@ -83,7 +84,7 @@ def test_what_go_refuses_is_refused_in_its_words(pattern: str, why: str) -> None
         go_regexp(pattern)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "text", "found"),
     [
         ("(a+)+$", "a" * 100_000 + "b", False),
@@ -125,7 +126,9 @@ _PATTERNS = st.recursive(
 
 @given(_PATTERNS, st.text("ab1-. \n", max_size=10))
 def test_what_python_finds_is_found(pattern: str, text: str) -> None:
-    """The two differ in what they prefer where a loop can go round without a letter, but not in whether there is something."""
+    """The two differ in what they prefer where a loop can go round without a letter, but not in whether there is
+    something.
+    """
     assert (re.compile(pattern, re.ASCII).search(text) is not None) is go_regexp(pattern).search(text)
 
 
@@ -165,9 +168,7 @@ def calls_of(do: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize(
-    "pattern", ["(a|b)" * 6000, "a" * 9000, r"\pL" * 9000, "[a-z]" * 6000], ids=lambda pattern: pattern[:5]
-)
+@each_row("pattern", ["(a|b)" * 6000, "a" * 9000, r"\pL" * 9000, "[a-z]" * 6000], ids=lambda pattern: pattern[:5])
 def test_what_is_long_to_read_is_not_read_in_the_loop(pattern: str) -> None:
     def make() -> None:
         with effort.of_request(in_the_loop()), pytest.raises(NeedsThread):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -16,7 +17,8 @@ from mooring.api.core import SECRETS
 from mooring.api.meta import Key
 from mooring.apiserver.identity.tls import ServerIdentity, identity_in
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.rules import VOLUME_ATTACHMENTS
+from mooring.apiserver.rules import SECRETS as SECRET_RULES
+from mooring.apiserver.rules import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
 from mooring.apiserver.web.limits import ConnectionLimits
@@ -30,8 +32,9 @@ from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import EventType, Patch, PatchType
-from mooring.wire.http1.bodies import BODY_BYTES_MAX
+from mooring.wire.http1.bodies import BODY_BYTES_MAX, DRAINED_BYTES_MAX
 from tests.support.builders import a_secret, a_va
+from tests.support.rows import each_row
 from tests.unit.apiserver.objects import a_store, create
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
 
@@ -49,7 +52,7 @@ async def client_of(server: ApiServer, folder: Path) -> AsyncIterator[HttpCluste
         yield cluster
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "::", "169.254.1.1"])
+@each_row("host", ["0.0.0.0", "192.168.1.1", "::", "169.254.1.1"])
 def test_it_listens_on_this_machine_alone(identity: ServerIdentity, host: str) -> None:
     with pytest.raises(ConfigError, match="listens on this machine alone"):
         ApiServer(a_store(), identity, clock=LoopClock(), randomness=Random(1), address=(host, 0))
@@ -91,6 +94,40 @@ async def test_a_body_that_is_too_large_is_refused_when_it_is_all_there(identity
         writer.write(head(identity, "POST", PATH, Content_Length=len(body)) + body)
         status, answer = await answered(reader)
     assert (413, "RequestEntityTooLarge") == (status, answer["reason"])
+
+
+async def test_a_body_without_end_is_cut_off_with_a_status(identity: ServerIdentity) -> None:
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        writer.write(
+            head(identity, "POST", PATH, Content_Length=2 * DRAINED_BYTES_MAX) + b"x" * (DRAINED_BYTES_MAX + 1)
+        )
+        status, answer = await answered(reader)
+    assert (413, "RequestEntityTooLarge") == (status, answer["reason"])
+
+
+@each_row(
+    ("path", "names"),
+    [
+        ("/api/v1/watch/namespaces/default/secrets", ["a", "b"]),
+        ("/api/v1/watch/secrets?watch=0", ["a", "b"]),
+        ("/api/v1/watch/namespaces/default/secrets/b", ["b"]),
+        ("/api/v1/watch/namespaces/kube-public", ["kube-public"]),
+        ("/apis/storage.k8s.io/v1/watch/storageclasses/s?fieldSelector=metadata.name!%3Dt", ["s"]),
+    ],
+)
+async def test_old_paths_of_watches_are_watches(identity: ServerIdentity, path: str, names: list[str]) -> None:
+    store = a_store()
+    for name in "ab":
+        create(store, SECRET_RULES, a_secret(name), "default")
+    for name in "st":
+        create(store, STORAGE_CLASSES, {"metadata": {"name": name}, "provisioner": "example.com/x"})
+    async with serving(identity, store) as server, connected(server, identity) as (reader, writer):
+        writer.write(head(identity, "GET", path))
+        seen = b""
+        async with asyncio.timeout(5):
+            while seen.count(b'"type":"ADDED"') < len(names):
+                seen += await reader.readline()
+    assert names == re.findall(r'"type":"ADDED".*?"name":"([^"]+)"', seen.decode())
 
 
 async def test_headers_have_a_largest_size(identity: ServerIdentity) -> None:

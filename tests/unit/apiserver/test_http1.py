@@ -12,6 +12,7 @@ from mooring.apiserver.web.messages import HttpReply, rendered
 from mooring.wire.http1.bodies import BODY_BYTES_MAX, DRAINED_BYTES_MAX, Body
 from mooring.wire.http1.requests import parse_head
 from mooring.wire.http1.syntax import Malformed
+from tests.support.rows import each_row
 
 
 def a_head(line: str = "GET / HTTP/1.1", *headers: str, host: bool = True) -> bytes:
@@ -36,7 +37,7 @@ def test_a_client_that_sends_the_same_headers_is_read_by_its_last_request() -> N
     assert "Bearer two" == other.headers["authorization"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("target", "path"),
     [
         ("/api/v1/nodes/", ("api", "v1", "nodes")),
@@ -54,7 +55,7 @@ def test_targets(target: str, path: tuple[str, ...]) -> None:
     assert path == parse_head(a_head(f"GET {target} HTTP/1.1")).path()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     [
         b"",
@@ -94,7 +95,7 @@ def test_what_could_be_read_in_two_ways_is_400(raw: bytes) -> None:
     assert 400 == error.value.status
 
 
-@pytest.mark.parametrize("coding", ["gzip", "gzip, chunked", "chunked, chunked", "identity", "xchunked", '"chunked"'])
+@each_row("coding", ["gzip", "gzip, chunked", "chunked, chunked", "identity", "xchunked", '"chunked"'])
 def test_an_encoding_that_is_not_known_is_501(coding: str) -> None:
     with pytest.raises(Malformed) as error:
         parse_head(a_head("POST / HTTP/1.1", f"Transfer-Encoding: {coding}"))
@@ -108,7 +109,7 @@ def test_chunks_need_http_1_1_and_other_versions_are_505() -> None:
         assert status == error.value.status
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("version", "connection", "stays"),
     [
         ("1.1", "", True),
@@ -163,7 +164,7 @@ def test_extensions_and_trailers_are_read_and_dropped() -> None:
     assert (True, b"abc") == (body.is_whole, body.content())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wire",
     [
         b"\r\n",

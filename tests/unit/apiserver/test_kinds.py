@@ -10,13 +10,14 @@ import pytest
 from mooring.api.meta import Key
 from mooring.apiserver.api_errors import no_such_resource
 from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
+from mooring.apiserver.kinds import version_order
 from mooring.apiserver.listing import ListScope
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.event import EVENTS, NEW_EVENTS
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.tables import version_order
 from mooring.kube.errors import BadRequest, Invalid, NotServed
 from tests.support.customkinds import GROUP, a_definition, a_version, an_object, spec_of
+from tests.support.rows import each_row
 from tests.unit.apiserver.objects import NOW, create, decoded, patch
 
 Json = dict[str, Any]
@@ -153,7 +154,7 @@ def test_a_schema_at_that_limit_works(store: ObjectStore, wrap: str) -> None:
     assert {"a": value} == made["spec"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("part", "value"),
     [
         ("items", "x"),

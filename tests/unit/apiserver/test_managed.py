@@ -24,6 +24,7 @@ from mooring.apiserver.server_side_apply.managed import (
 from mooring.apiserver.server_side_apply.typed import Comparison
 from mooring.kube.errors import Conflict
 from tests.support.builders import DRIVER, Json, a_class
+from tests.support.rows import each_row
 
 V1 = "storage.k8s.io/v1"
 A, B = named("a"), named("b")
@@ -57,7 +58,7 @@ def test_appliers_come_first_and_the_oldest_before_the_younger() -> None:
     assert ["z", "y", "b", "a"] == [found["manager"] for found in written_entries(read_entries(entries))]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "entries",
     [
         None,
@@ -125,7 +126,7 @@ def test_objects_differ_in_their_times_alone() -> None:
     assert not managed.same_but_for_times(one, {"metadata": {}, "x": 1})
 
 
-@pytest.mark.parametrize("sent", [[{}], []])
+@each_row("sent", [[{}], []])
 def test_a_cleared_record_is_cleared(sent: list[Json]) -> None:
     old = a_class("x", managedFields=[entry()])
     assert [] == record_after(STORAGE_CLASSES, old, a_class("x", managedFields=sent), Writer("m"), 0.0)
@@ -148,7 +149,10 @@ def applied_by_kubectl_before(note: str) -> Json:
 
 
 def test_kubectl_may_take_what_it_has_applied_on_its_own_side() -> None:
-    note = '{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"x"},"mountOptions":["a"],"provisioner":"csi.test"}'
+    note = (
+        '{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"x"},"mountOptions":["a"],'
+        '"provisioner":"csi.test"}'
+    )
     live = applied_by_kubectl_before(note)
     obj = apply(STORAGE_CLASSES, live, a_class("x", mountOptions=["b"]), "kubectl", NOW)
     assert ["b"] == obj["mountOptions"]
@@ -159,7 +163,10 @@ def test_kubectl_may_take_what_it_has_applied_on_its_own_side() -> None:
 
 def test_of_an_object_without_record_kubectl_owns_what_its_note_says_and_nothing_else() -> None:
     """It would remove the rest when it moves on to the server's side."""
-    note = '{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"x"},"mountOptions":["a"],"provisioner":"csi.test"}'
+    note = (
+        '{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"x"},"mountOptions":["a"],'
+        '"provisioner":"csi.test"}'
+    )
     live = a_class(
         "x", mountOptions=["a"], parameters={"others": "1"}, annotations={LAST_APPLIED: note}, finalizers=["d/x"]
     )
@@ -175,7 +182,7 @@ def test_of_an_object_without_record_kubectl_owns_what_its_note_says_and_nothing
     assert {"f:metadata": kept, "f:parameters": {".": {}, "f:others": {}}} == fields[managed.BEFORE_FIRST_APPLY]
 
 
-@pytest.mark.parametrize("note", ["", "{", "[]", '{"odd":1}', '{"mountOptions":["z"]}'])
+@each_row("note", ["", "{", "[]", '{"odd":1}', '{"mountOptions":["z"]}'])
 def test_a_note_of_kubectl_that_is_no_longer_true_allows_nothing(note: str) -> None:
     with pytest.raises(Conflict):
         apply(STORAGE_CLASSES, applied_by_kubectl_before(note), a_class("x", mountOptions=["b"]), "kubectl", NOW)

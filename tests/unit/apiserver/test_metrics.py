@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.rules import SECRETS
@@ -20,6 +19,7 @@ from mooring.apiserver.web.messages import HttpRequest
 from mooring.apiserver.web.metrics import RequestLabels, ServerMetrics, asked
 from mooring.apiserver.web.queries import route_of
 from tests.support.builders import a_secret
+from tests.support.rows import each_row
 from tests.unit.apiserver.objects import a_store
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
 
@@ -38,7 +38,7 @@ def a_request(method: str, path: str, content_type: str = "", **query: str) -> H
     return HttpRequest(method, tuple(path.split("/")[1:]), query, {"content-type": content_type})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path", "query", "labels"),
     [
         ("GET", "/api/v1/secrets", {}, ("LIST", "cluster", "", "secrets", "")),
@@ -76,7 +76,10 @@ def test_counts_and_durations(store: ObjectStore) -> None:
     for seconds in (0.001, 0.005, 0.3, 100.0):
         measured.answered(what, 200, seconds)
     page = values(measured.page())
-    labels = 'component="apiserver",dry_run="",group="",resource="secrets",scope="resource",subresource="",verb="GET",version="v1"'
+    labels = (
+        'component="apiserver",dry_run="",group="",resource="secrets",scope="resource",subresource="",verb="GET",'
+        'version="v1"'
+    )
     assert page[f'apiserver_request_total{{code="200",{labels}}}'] == 4
     for bound, count in (("0.005", 2), ("0.2", 2), ("0.4", 3), ("60", 3), ("+Inf", 4)):
         assert count == page[f'apiserver_request_duration_seconds_bucket{{{labels},le="{bound}"}}']
@@ -158,7 +161,7 @@ def _json(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "query", "failure", "status", "text"),
     [
         ("/livez", {}, "the disk", 200, "ok"),

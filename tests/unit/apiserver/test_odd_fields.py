@@ -1,4 +1,6 @@
-"""Each field of each kind absent, null, of another type, huge: the server answers, with no error of its own, and within its effort."""
+"""Each field of each kind absent, null, of another type, huge: the server answers, with no error of its own, and within
+its effort.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import pytest
 
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import RESOURCES
+from tests.support.rows import each_row
 from tests.support.samples import samples
 from tests.unit.apiserver.test_service import Client
 
@@ -199,18 +202,18 @@ def tried(resource: Resource, where: Iterable[tuple[Json, Place]], number: int) 
             ask(client, resource, "PUT", wrong, first["metadata"]["name"])
 
 
-EACH_RESOURCE: Final = pytest.mark.parametrize(
-    "resource", RESOURCES, ids=lambda resource: f"{resource.group or 'core'}-{resource.version}-{resource.plural}"
-)
+def name_of(resource: Resource) -> str:
+    return f"{resource.group or 'core'}-{resource.version}-{resource.plural}"
 
 
-@EACH_RESOURCE
+@each_row("resource", RESOURCES, ids=name_of)
 def test_an_odd_field_is_answered(resource: Resource) -> None:
     tried(resource, each_new_place(resource), 0)
 
 
 @pytest.mark.long
+@pytest.mark.in_turns
 @pytest.mark.parametrize("number", range(VALUES))
-@EACH_RESOURCE
+@each_row("resource", RESOURCES, ids=name_of)
 def test_an_odd_field_of_each_sample_is_answered(resource: Resource, number: int) -> None:
     tried(resource, each_place(resource), number)

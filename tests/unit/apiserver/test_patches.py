@@ -19,6 +19,7 @@ from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
 from mooring.kube.cluster import PatchType
 from mooring.kube.errors import BadRequest, Invalid, TooLarge
+from tests.support.rows import each_row
 
 DOCUMENT: dict[str, Any] = {"a": {"b": "1", "x/y": "z", "~": "t"}, "l": ["p", "q"], "n": None}
 
@@ -47,7 +48,7 @@ JSON_ROWS: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("row", JSON_ROWS)
+@each_row("row", JSON_ROWS)
 def test_json_patch_does_what_the_real_server_does(row: str) -> None:
     operation, changed = JSON_ROWS[row]
     before = copy.deepcopy(DOCUMENT)
@@ -55,7 +56,7 @@ def test_json_patch_does_what_the_real_server_does(row: str) -> None:
     assert before == DOCUMENT, "the document is left alone"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "operation",
     [
         {"op": "test", "path": "/a/b", "value": "2"},
@@ -145,7 +146,7 @@ def test_single_operations_agree_with_jsonpatch(document: Any, data: st.DataObje
     assert wanted == apply_json(document, [operation])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "patch", "wanted"),
     [
         ({"a": "b"}, {"a": "c"}, {"a": "c"}),
@@ -247,7 +248,7 @@ STRATEGIC: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("row", STRATEGIC)
+@each_row("row", STRATEGIC)
 def test_strategic_merge(row: str) -> None:
     original, patch, wanted = STRATEGIC[row]
     before = copy.deepcopy((original, patch))
@@ -255,7 +256,7 @@ def test_strategic_merge(row: str) -> None:
     assert before == (original, patch), "what was given is left alone"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "patch",
     [
         {"labels": {"$patch": "odd"}},
@@ -292,7 +293,7 @@ def test_a_change_gives_a_decoded_object_and_its_warnings() -> None:
     assert ['unknown field "odd"'] == warnings
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "patch"),
     [
         (PatchType.JSON, {}),

@@ -20,13 +20,14 @@ from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.table import Stored
 from mooring.apiserver.web.rendering import TableRendering
 from tests.support.applying import SHAPE_KIND
+from tests.support.rows import each_row
 from tests.unit.apiserver.objects import NOW
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 YEAR = 365 * DAY
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "shown"),
     [
         (-5, "<invalid>"),
@@ -60,7 +61,7 @@ def test_ages_are_short(seconds: float, shown: str) -> None:
     assert shown == column.short_age(seconds)
 
 
-@pytest.mark.parametrize("timestamp", [None, "", "0001-01-01T00:00:00Z"])
+@each_row("timestamp", [None, "", "0001-01-01T00:00:00Z"])
 def test_no_time_has_no_age(timestamp: str | None) -> None:
     assert "<unknown>" == column.age_of(timestamp, NOW)
 
@@ -81,7 +82,7 @@ OBJECT = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "found"),
     [
         (".spec.name", ["x"]),
@@ -112,7 +113,7 @@ def test_paths_find(path: str, found: list[Any]) -> None:
     assert found == parse_path(path)(OBJECT)
 
 
-@pytest.mark.parametrize("path", ["spec", ".", ".a[", ".a[?(@.b==c)]", ".a b", ".a[?(x)]", "." + "a" * 2000])
+@each_row("path", ["spec", ".", ".a[", ".a[?(@.b==c)]", ".a b", ".a[?(x)]", "." + "a" * 2000])
 def test_what_is_no_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="JSONPath"):
         parse_path(path)
@@ -125,7 +126,7 @@ def test_a_deep_object_is_searched_without_recursion() -> None:
     assert [1] == parse_path("..n")(value)
 
 
-@pytest.mark.parametrize("path", ["..a" * 300, ".a" + "..a" * 300 + ".none", ".b[?(@..a..a..a..a)]", ".b[*][*]..a..a"])
+@each_row("path", ["..a" * 300, ".a" + "..a" * 300 + ".none", ".b[?(@..a..a..a..a)]", ".b[*][*]..a..a"])
 def test_a_path_that_looks_again_and_again_finds_nothing(path: str) -> None:
     value: Any = 1
     for _ in range(100):
@@ -135,7 +136,7 @@ def test_a_path_that_looks_again_and_again_finds_nothing(path: str) -> None:
     assert time.process_time() - begun < 1.0
 
 
-@pytest.mark.parametrize("form", ["[{}", "[{}]", "[?({}]", "[?(@{})]x[", "[?(@.a=={}", "[*{}"])
+@each_row("form", ["[{}", "[{}]", "[?({}]", "[?(@{})]x[", "[?(@.a=={}", "[*{}"])
 def test_spaces_cost_nothing(form: str) -> None:
     begun = time.process_time()
     for _ in range(100):
@@ -168,10 +169,10 @@ def test_a_row_of_a_watch_is_blank_where_its_cells_are_too_much_work() -> None:
 
 
 def a_custom(*columns: CustomColumn) -> Custom:
-    return Custom(definition="d", singular="s", list_kind="L", schema={}, columns=columns)
+    return Custom(definition="d", stored_in="v1", singular="s", list_kind="L", schema={}, columns=columns)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "value", "cell"),
     [
         ("string", "x", "x"),
@@ -204,7 +205,7 @@ def test_a_custom_kind_without_columns_shows_its_age() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "resource", [resource for resource in RESOURCES if resource.answer is None], ids=lambda resource: resource.name
 )
 def test_every_kind_explains_its_columns(resource: Any) -> None:

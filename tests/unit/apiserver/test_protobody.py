@@ -15,12 +15,15 @@ from mooring.apiserver.codecs.schema import Message, Messages, decode
 from mooring.apiserver.rules import RESOURCES
 from tests.support.podsamples import OMIT
 from tests.support.protobuf import body, chunk, encode, envelope, number, varint
+from tests.support.rows import each_row
 from tests.support.samples import RULES, samples
 
 SHAPES = Messages("""
-Thing: 1 name s, 2 size i32, 3 big i64, 4 on b, 5 tags *s, 6 numbers *i32, 7 key y, 8 when time, 9 exact micro, 10 amount q, 11 port intstr, 12 raw any, 13 part Part, 14 parts *Part, 15 labels {s}, 16 amounts {q}, 17 byName {Part}, 18 <> Part, 19 ratio f64
+Thing: 1 name s, 2 size i32, 3 big i64, 4 on b, 5 tags *s, 6 numbers *i32, 7 key y, 8 when time, \
+9 exact micro, 10 amount q, 11 port intstr, 12 raw any, 13 part Part, 14 parts *Part, 15 labels {s}, \
+16 amounts {q}, 17 byName {Part}, 18 <> Part, 19 ratio f64
 Part: 1 name s, 2 note s, 3 inner Part
-""")  # noqa: E501
+""")
 THING = SHAPES["Thing"]
 
 
@@ -38,7 +41,7 @@ def told(content: bytes) -> dict[str, Any]:
 ALL = [sample for resource in RESOURCES if resource.decode is None for sample in samples(resource)]
 
 
-@pytest.mark.parametrize("sample", ALL, ids=str)
+@each_row("sample", ALL, ids=str)
 def test_every_declared_field_comes_back(sample: Any) -> None:
     obj = sample.make("x")
     found = parse_protobuf(body(sample.resource, obj), sample.resource.message)
@@ -74,7 +77,7 @@ def _walk(message: Message, value: Any, declared: set[str], covered: set[str]) -
                 _walk(inner, item, declared, covered)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "value"),
     [
         (number(2, -1), {"size": -1}),
@@ -124,7 +127,7 @@ def test_what_is_unknown_is_skipped() -> None:
     assert {"name": "a"} == told(nested + chunk(1, b"a") + rest)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "why"),
     [
         (b"\x0a", "unexpected end"),
@@ -151,7 +154,7 @@ def test_what_is_no_message_is_refused(content: bytes, why: str) -> None:
         parsed(content)
 
 
-@pytest.mark.parametrize("digits", [309, 400])
+@each_row("digits", [309, 400])
 def test_a_number_that_no_float_holds_is_none_of_pythons(digits: int) -> None:
     """The first is found wherever it stands, since one letter in 77 is looked at."""
     for letters in range(80):
@@ -160,7 +163,7 @@ def test_a_number_that_no_float_holds_is_none_of_pythons(digits: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [chunk(5, b"") * 400_001, chunk(6, b"\1" * 400_001), number(99, 1) * 400_001, chunk(15, number(9, 1) * 400_001)],
     ids=["items", "packed", "unknown", "in an entry"],
@@ -178,7 +181,7 @@ def test_depth_has_an_end() -> None:
         parsed(content, SHAPES["Part"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "why"),
     [
         (b"{}", "does not start with"),

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from mooring.apiserver.codecs.schema import Messages, decode
 from mooring.apiserver.rules import RESOURCES, VOLUME_ATTACHMENTS
+from tests.support.rows import each_row
 
 SHAPES = Messages("""
-Thing: 1 name s!, 2 size i32, 3 on b?, 4 tags *s, 5 maybe *Part!, 6 part Part?, 7 labels {s}, 8 <> Extra, 9 whole Part!, 10 ref s!?
+Thing: 1 name s!, 2 size i32, 3 on b?, 4 tags *s, 5 maybe *Part!, 6 part Part?, 7 labels {s}, 8 <> Extra, \
+9 whole Part!, 10 ref s!?
 Part: 1 when time!, 2 amount q, 3 key y
 Extra: 1 odd i64, 2 exact micro
 """)
@@ -40,7 +42,7 @@ def test_members_come_in_the_declared_order() -> None:
     assert ["name", "size", "maybe", "whole", "ref"] == list(canonical({"whole": {}, "size": 1, "name": "x"}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "kept"),
     [
         ({"part": {"when": "2024-01-02T03:04:05.9+01:00"}}, {"part": {"when": "2024-01-02T02:04:05Z"}}),
@@ -63,7 +65,7 @@ def test_unknown_fields_are_dropped_and_named_by_their_paths() -> None:
     assert ["a", "part.b", "maybe[1].c"] == unknown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "text"),
     [
         ({"name": 5}, "json: cannot unmarshal number into Go struct field name of type string"),

@@ -19,6 +19,7 @@ from mooring.base.clock import LoopClock
 from mooring.kube.errors import NotAcceptable
 from tests.support.builders import a_va
 from tests.support.paths import VAS
+from tests.support.rows import each_row
 from tests.unit.apiserver.objects import NOW, a_store
 
 TOKEN = "secret-token"
@@ -56,22 +57,20 @@ def client() -> Client:
     return Client()
 
 
-@pytest.mark.parametrize(
-    "authorization", ["", "Bearer", "Bearer wrong", f"Bearer  {TOKEN}", f"Basic {TOKEN}", TOKEN, "Bearer \udcff"]
-)
+@each_row("authorization", ["", "Bearer", "Bearer wrong", f"Bearer  {TOKEN}", f"Basic {TOKEN}", TOKEN, "Bearer \udcff"])
 def test_whoever_shows_no_token_is_unauthorized(client: Client, authorization: str) -> None:
     for path in ("/api/v1/nodes", "/version", "/apis", "/no/such"):
         reply = client.ask("GET", path, headers={"authorization": authorization})
         assert (401, "Unauthorized") == (reply.status, json.loads(reply.body)["message"])
 
 
-@pytest.mark.parametrize("authorization", [f"bearer {TOKEN}", f"BEARER {TOKEN} ", f"  Bearer {TOKEN} more"])
+@each_row("authorization", [f"bearer {TOKEN}", f"BEARER {TOKEN} ", f"  Bearer {TOKEN} more"])
 def test_a_token_is_read_as_kube_apiserver_reads_it(client: Client, authorization: str) -> None:
     """The scheme in any case, and no more than two words."""
     assert 200 == client.ask("GET", "/version", headers={"authorization": authorization}).status
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/readyz/ping", "/livez/log"])
+@each_row("path", ["/healthz", "/livez", "/readyz", "/readyz/ping", "/livez/log"])
 def test_health_is_for_everybody(client: Client, path: str) -> None:
     reply = client.ask("GET", path, headers={"authorization": ""})
     assert (200, b"ok") == (reply.status, reply.body)
@@ -88,7 +87,7 @@ def test_a_deletion_warns_also_where_nothing_is_left(client: Client) -> None:
 NO_NUMBER, OUT_OF_RANGE = "invalid syntax", "value out of range"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limit", "why"),
     [
         ("0" * 5000, ""),
@@ -134,7 +133,7 @@ def test_a_watch_is_handed_back_with_its_options(client: Client) -> None:
     assert reply.scope.selects
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("accept", "chosen"),
     [
         ("", "application/json"),
@@ -151,7 +150,7 @@ def test_of_what_a_client_can_read_the_best_is_chosen(accept: str, chosen: str) 
     assert chosen == wanted(accept).media_type
 
 
-@pytest.mark.parametrize("accept", ["text/html", "application/*", "application/cbor", "application/json;as=Table"])
+@each_row("accept", ["text/html", "application/*", "application/cbor", "application/json;as=Table"])
 def test_nothing_fits(accept: str) -> None:
     with pytest.raises(NotAcceptable):
         wanted(accept)
@@ -165,7 +164,10 @@ def test_bodies_and_answers_may_be_yaml(client: Client) -> None:
 
 
 def test_what_looks_like_a_date_in_yaml_stays_text(client: Client) -> None:
-    body = b"metadata: {name: va, annotations: {a: 2024-01-02}}\nspec: {attacher: d, nodeName: n1, source: {persistentVolumeName: p}}\n"
+    body = (
+        b"metadata: {name: va, annotations: {a: 2024-01-02}}\nspec: {attacher: d, nodeName: n1, source: "
+        b"{persistentVolumeName: p}}\n"
+    )
     made = json.loads(client.ask("POST", VAS, body, "application/yaml").body)
     assert {"a": "2024-01-02"} == made["metadata"]["annotations"]
 
@@ -178,7 +180,7 @@ BOMB = b"a: &a [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
 YAML_BUT_NOT_JSON = [b"?", b"~: 1", b"null: x", b"!!bool x: 1", b"a: !!bool x", b'a: !!int ""', b"a: !!timestamp x"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "content_type"),
     [
         (b"[" * 100_000, "application/json"),
@@ -251,7 +253,7 @@ def test_a_field_said_twice_is_told_by_its_path(client: Client) -> None:
     assert 'strict decoding error: duplicate field \\"metadata.name\\"' in strict.body.decode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "kind"),
     [
         ("/api", "APIVersions"),
@@ -301,7 +303,7 @@ def test_the_root_names_the_paths_that_there_are(client: Client) -> None:
     assert {"/api/v1", "/apis/storage.k8s.io/v1", "/openapi/v3", "/healthz", "/metrics", "/version"} <= set(paths)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "/apis/none",

@@ -11,6 +11,7 @@ from mooring.apiserver.rules.node import NODES
 from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from tests.support.builders import a_va
+from tests.support.rows import each_row
 from tests.unit.apiserver.objects import NOW, a_store, create, decoded, patch
 
 KEY = Key("", "va")
@@ -108,7 +109,10 @@ def test_what_is_being_deleted_gets_no_new_finalizers(store: ObjectStore) -> Non
     """By no way of writing; those that are there may stay or go."""
     create(store, VOLUME_ATTACHMENTS, a_va("va", finalizers=["example.com/a", "example.com/b"]))
     store.delete(VOLUME_ATTACHMENTS, KEY, NOW + 3)
-    text = r'no new finalizers can be added if the object is being deleted, found new finalizers \[\]string{"example.com/c"}'
+    text = (
+        r"no new finalizers can be added if the object is being deleted, found new finalizers "
+        r'\[\]string{"example.com/c"}'
+    )
     with pytest.raises(Invalid, match=text):
         patch(store, VOLUME_ATTACHMENTS, KEY, {"metadata": {"finalizers": ["example.com/a", "example.com/c"]}})
     put = store.get(VOLUME_ATTACHMENTS, KEY).whole()
@@ -177,6 +181,27 @@ def test_AO26_an_event_is_gone_an_hour_after_its_last_write(store: ObjectStore) 
         store.get(EVENTS, Key("default", "renewed"))
 
 
+@each_row("place", range(4))
+def test_an_event_of_a_clock_that_was_ahead_delays_no_other_and_goes_itself(place: int) -> None:
+    """A machine that wakes up before its clock is set."""
+    store, about = a_store(), {"kind": "Pod", "namespace": "default", "name": "p"}
+    for number in range(4):
+        ahead = 30 * 86_400.0 if number == place else 0.0
+        create(
+            store,
+            EVENTS,
+            {"metadata": {"name": f"e{number}"}, "involvedObject": about},
+            "default",
+            now=NOW + number + ahead,
+        )
+    left = []
+    for seconds in (10, 3599, 3609, 3619, 7220):
+        store.sweep(NOW + seconds)
+        left.append(len(store.table(EVENTS)))
+    assert (4, 4, 0) == (left[0], left[1], left[4])
+    assert left[3] <= 1, "those of the right time go in theirs"
+
+
 def test_what_expires_at_once_goes_in_several_turns(store: ObjectStore) -> None:
     about = {"kind": "Pod", "namespace": "default", "name": "p"}
     for number in range(1200):
@@ -196,7 +221,7 @@ def test_nothing_is_made_in_a_terminating_namespace(store: ObjectStore) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+@each_row("name", ["default", "kube-system", "kube-public"])
 def test_the_systems_namespaces_stay(name: str) -> None:
     with pytest.raises(Forbidden, match="this namespace may not be deleted"):
         a_store().delete(NAMESPACES, Key("", name), NOW)

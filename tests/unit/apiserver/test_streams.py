@@ -1,4 +1,6 @@
-"""Watches share the turns of the loop: one step each, what they see alike is made once, and what is kept of it is bounded."""
+"""Watches share the turns of the loop: one step each, what they see alike is made once, and what is kept of it is
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,7 @@ from mooring.apiserver.web.unsent import Unsent
 from mooring.apiserver.web.watch_lines import Encodings
 from mooring.base.randomness import Random
 from tests.support.builders import a_secret
+from tests.support.rows import each_row
 from tests.unit.apiserver.objects import a_store, create, patch
 from tests.unit.apiserver.serving import PATH, connected, head, serving
 from tests.unit.apiserver.test_service import StoppedClock
@@ -190,7 +193,7 @@ async def test_a_watch_whose_client_does_not_read_is_looked_at_once_a_second(mon
 # -- what is shared and kept
 
 
-@pytest.mark.parametrize("is_chunked", [False, True], ids=["lines", "chunks"])
+@each_row("is_chunked", [False, True], ids=["lines", "chunks"])
 async def test_watches_of_other_selections_share_the_bytes_of_an_event(is_chunked: bool) -> None:
     store = a_store()
     room = Room(store)

@@ -8,13 +8,15 @@ import pytest
 
 from mooring.api.meta import Key
 from mooring.apiserver.listing import ListOptions, ListScope, scope_of
-from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.rules import CONFIG_MAPS, LEASES, SECRETS, SERVICE_ACCOUNTS, VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import HistoryLimits, StoredChange
 from mooring.kube.cluster import EventType
 from mooring.kube.errors import Gone
 from tests.support.builders import a_secret, a_va
-from tests.unit.apiserver.objects import NOW, a_store, create, patch
+from tests.support.rows import each_row
+from tests.unit.apiserver.objects import NOW, Json, a_store, create, patch
 
 
 def test_items_are_ordered_by_namespace_and_name(store: ObjectStore) -> None:
@@ -81,7 +83,7 @@ def test_remaining_is_not_told_with_a_selector(store: ObjectStore) -> None:
     assert page.remaining is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limits", "kept"),
     [
         (HistoryLimits(changes_max=3), 3),
@@ -111,16 +113,21 @@ def test_history_is_bounded_by_count_bytes_and_age(limits: HistoryLimits, kept: 
             store.list(VOLUME_ATTACHMENTS, ListScope(), ListOptions("6", "Exact"))
 
 
-def test_what_is_forgotten_takes_no_memory() -> None:
-    store = a_store(HistoryLimits(changes_max=2000))
+@each_row(
+    ("limits", "count", "least", "most"),
+    [(HistoryLimits(changes_max=2000), 3900, 2000, 3000), (HistoryLimits(changes_max=20), 100, 20, 23)],
+)
+def test_what_is_forgotten_takes_no_memory(limits: HistoryLimits, count: int, least: int, most: int) -> None:
+    """Few changes may be large ones."""
+    store = a_store(limits)
     create(store, VOLUME_ATTACHMENTS, a_va("forgetful"))
-    for number in range(3900):
+    for number in range(count):
         patch(store, VOLUME_ATTACHMENTS, Key("", "forgetful"), {"metadata": {"labels": {"n": str(number)}}})
     gc.collect()
     mine = [
         found for found in gc.get_objects() if isinstance(found, StoredChange) and found.key == Key("", "forgetful")
     ]
-    assert 2000 <= len(mine) <= 3000
+    assert least <= len(mine) <= most
 
 
 def test_a_quiet_kind_forgets_by_age_when_it_is_swept() -> None:
@@ -131,6 +138,33 @@ def test_a_quiet_kind_forgets_by_age_when_it_is_swept() -> None:
     store.sweep(NOW + 61)
     assert 0 == len(store.table(VOLUME_ATTACHMENTS).history)
     assert store.version == store.table(VOLUME_ATTACHMENTS).history.floor
+
+
+def test_all_kinds_together_remember_no_more_than_a_bound() -> None:
+    """The busiest lose first; a quiet one keeps what it has."""
+    store = a_store(HistoryLimits(bytes_max=40_000, sum_bytes_max=80_000))
+    kinds = [SECRETS, CONFIG_MAPS, LEASES, SERVICE_ACCOUNTS]
+    for number in range(3):
+        patch_or_make(store, VOLUME_ATTACHMENTS, a_va("quiet", labels={"n": str(number)}), "")
+    quiet = len(store.table(VOLUME_ATTACHMENTS).history)
+    for number in range(400):
+        kind = kinds[number // 100]
+        body = {"metadata": {"name": "busy", "annotations": {"n": f"{number} " + "x" * 1000}}}
+        patch_or_make(store, kind, body, "default")
+        histories = [store.table(each).history for each in (*kinds, VOLUME_ATTACHMENTS)]
+        assert sum(history.bytes_count for history in histories) <= 80_000
+    assert quiet == len(store.table(VOLUME_ATTACHMENTS).history)
+    assert all(len(history) > 5 for history in histories[:4]), "each keeps a share"
+    with pytest.raises(Gone):
+        store.list(SECRETS, ListScope(), ListOptions("6", "Exact"))
+
+
+def patch_or_make(store: ObjectStore, resource: Resource, body: Json, namespace: str) -> None:
+    key = Key(namespace, body["metadata"]["name"])
+    if store.table(resource).get(key) is None:
+        create(store, resource, body, namespace)
+    else:
+        patch(store, resource, key, body)
 
 
 def test_one_kinds_storm_does_not_age_another() -> None:

@@ -18,6 +18,7 @@ from mooring.apiserver.web.queries import route_of
 from mooring.base import log, turns
 from mooring.base.turns import STALL_S
 from tests.support.embedded import EmbeddedServer
+from tests.support.rows import each_row
 from tests.support.stalls import StallMeter
 from tests.unit.apiserver.objects import a_store
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
@@ -31,7 +32,9 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> ServerIdentity:
 async def test_a_request_that_holds_the_server_is_named_in_the_log(
     identity: ServerIdentity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In mooring dev as in mooring apiserver: both serve by ApiServer. The query, which may hold anything, is left out."""
+    """In mooring dev as in mooring apiserver: both serve by ApiServer. The query, which may hold anything, is left
+    out.
+    """
     clock = itertools.count(0.0, 2 * turns.STALL_S)
     logged = io.StringIO()
     log.configure(stream=logged)
@@ -98,7 +101,7 @@ def sent_at_once(clients: list[ssl.SSLSocket], data: bytes) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flood", FLOODS)
+@each_row("flood", FLOODS)
 def test_many_clients_share_a_turn(tmp_path: Path, flood: str) -> None:
     """What comes at the same time took half a second and more in one turn, and a probe waited for that."""
     count, begin, data = FLOODS[flood]

@@ -11,6 +11,7 @@ from mooring.apiserver.server_side_apply.fieldsets import field_set, keyed, name
 from mooring.apiserver.server_side_apply.shapes import ANYTHING, Form, custom_shape, object_shape
 from mooring.apiserver.server_side_apply.typed import Untyped, check, compare, fields_of, merge, remove, with_named
 from tests.support.applying import SHAPE_DEFINITION
+from tests.support.rows import each_row
 
 SCHEMA = SHAPE_DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 SHAPE = custom_shape(SCHEMA)
@@ -32,7 +33,7 @@ def test_a_value_of_its_shape_is_taken() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "says"),
     [
         (spec(text=1), ".spec.text: expected string, got &value.valueUnstructured{Value:1}"),
@@ -73,7 +74,7 @@ def test_a_time_of_a_custom_kind_is_any_scalar() -> None:
         check(shape, {"text": 5})
 
 
-@pytest.mark.parametrize("form", ["duration", "int-or-string", "x"])
+@each_row("form", ["duration", "int-or-string", "x"])
 def test_a_text_of_a_custom_kind_with_a_format_is_any_scalar(form: str) -> None:
     shape = custom_shape({"type": "object", "properties": {"at": {"type": "string", "format": form}}})
     check(shape, {"at": 5})
@@ -136,7 +137,7 @@ def test_items_that_are_there_twice_are_compared_together() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("live", "config", "merged"),
     [
         (["a", "b"], ["c"], ["a", "b", "c"]),
@@ -187,7 +188,7 @@ def test_an_item_is_a_field_and_an_empty_map_is_one_too() -> None:
     assert paths("map", "whole") == fields_of(SHAPE, spec(map={}, whole={"x": "1"}, list=None)) - paths("list")
 
 
-@pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.name)
+@each_row("resource", RESOURCES, ids=lambda resource: resource.name)
 def test_every_built_in_kind_has_a_shape(resource: Any) -> None:
     shape = object_shape(resource.message)
     assert Form.MAP is shape.form

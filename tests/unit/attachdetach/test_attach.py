@@ -1,15 +1,16 @@
-"""Attaching, in virtual time: pods, claims and nodes become attachments and reports. Ids: docs/behaviours/attachdetach.md."""
+"""Attaching, in virtual time: pods, claims and nodes become attachments and reports. Ids:
+docs/behaviours/attachdetach.md.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_DRIVERS, VOLUME_ATTACHMENTS
 from tests.support.attachdetaching import DELETE, NS, PATCH_NODE, POST, AttachDetachWorld, attaching
-from tests.support.builders import FINALIZER, NODE_ID_ANNOTATION, RWX, a_csi_node, a_pod, an_ephemeral_volume
+from tests.support.builders import DRIVER, RWX, a_pod, an_ephemeral_volume
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 
@@ -63,7 +64,7 @@ VECTORS = {
 }
 
 
-@pytest.mark.parametrize(("name", "of"), VECTORS.items())
+@each_row(("name", "of"), VECTORS.items())
 @in_virtual_time
 async def test_AD02_the_name_is_the_kubelets(name: str, of: tuple[str, str, str]) -> None:
     handle, driver, node = of
@@ -86,7 +87,7 @@ async def test_AD03_what_is_attached_is_told_to_the_node_and_to_the_pod() -> Non
         assert [POST, PATCH_NODE] == world.writes()
 
 
-@pytest.mark.parametrize(("workers", "posts"), [(1, 1), (2, 2)])
+@each_row(("workers", "posts"), [(1, 1), (2, 2)])
 @in_virtual_time
 async def test_a_request_that_hangs_holds_up_no_other_volume_unless_all_workers_are_at_work(
     workers: int, posts: int
@@ -127,7 +128,7 @@ async def test_AD16_a_node_counts_once_its_kubelet_leaves_attaching_to_controlle
         assert [POST] == world.writes()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "driver", [{"attachRequired": False}, {"attachRequired": True}, {}, None], ids=["AD17", "required", "unset", "AD18"]
 )
 @in_virtual_time
@@ -151,7 +152,7 @@ async def test_AD20_an_inline_volume_is_never_attached() -> None:
         assert [] == world.writes()
 
 
-@pytest.mark.parametrize("owned", [True, False])
+@each_row("owned", [True, False])
 @in_virtual_time
 async def test_AD21_an_ephemeral_claim_counts_only_for_its_own_pod(owned: bool) -> None:
     async with attaching() as world:
@@ -211,7 +212,7 @@ async def test_AD24_a_failed_attach_is_told_for_each_attempt_of_the_attacher() -
         assert [POST, PATCH_NODE] == world.writes()
 
 
-@pytest.mark.parametrize("refusals", [1, 3])
+@each_row("refusals", [1, 3])
 @in_virtual_time
 async def test_AD24_a_refused_post_is_tried_again_with_back_off(refusals: int) -> None:
     async with attaching() as world:
@@ -377,26 +378,20 @@ async def test_a_pod_is_served_in_whatever_order_its_objects_come() -> None:
         await world.attach(volume, "late")
 
 
-OWN = {"publishes": (frozenset({"csi.test"}), True), "another-driver": (frozenset({"other"}), False)}
-
-
-@pytest.mark.parametrize(("own", "held"), OWN.values(), ids=OWN)
 @in_virtual_time
-async def test_an_attachment_for_an_attacher_of_this_process_has_its_finalizer_and_the_nodes_id(
-    own: frozenset[str], held: bool
-) -> None:
-    async with attaching(own_attachers=own) as world:
-        volume, node = await world.volume(), await world.node()
-        await world.create(a_csi_node(node))
-        await world.pod(node, volume)
-        metadata = (await world.wait_va(volume, node))["metadata"]
-        found = metadata.get("finalizers"), (metadata.get("annotations") or {}).get(NODE_ID_ANNOTATION)
-        assert (([FINALIZER], "nodeID1") if held else (None, None)) == found
-
-
-@in_virtual_time
-async def test_a_node_whose_driver_has_not_registered_leaves_that_to_the_attacher() -> None:
-    async with attaching(own_attachers=frozenset({"csi.test"})) as world:
-        volume, node = await world.volume(), await world.node()
-        await world.pod(node, volume)
-        assert "finalizers" not in (await world.wait_va(volume, node))["metadata"]
+async def test_a_csi_driver_that_is_installed_anew_makes_no_storm() -> None:
+    """Most of its fields can't be changed, so installers delete it and make it anew a moment later."""
+    async with attaching() as world:
+        await world.csi_driver(attachRequired=False)
+        node = await world.node()
+        for _ in range(20):
+            await world.pod(node, await world.volume())
+        await world.settle(30)
+        await world.delete(CSI_DRIVERS, DRIVER)
+        await world.settle(1)
+        await world.csi_driver(attachRequired=False)
+        await world.settle(60)
+        assert [] == world.of(POST)
+        await world.delete(CSI_DRIVERS, DRIVER)
+        await world.settle(60)
+        assert 20 == len(world.of(POST)), "it is gone for good"

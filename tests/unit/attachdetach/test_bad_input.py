@@ -1,11 +1,11 @@
-"""Hands that reach in, names that come back at once, clocks that jump: the rules hold, the rest goes on, an event says what is wrong."""
+"""Hands that reach in, names that come back at once, clocks that jump: the rules hold, the rest goes on, an event says
+what is wrong.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
-
-import pytest
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
@@ -14,6 +14,7 @@ from mooring.api.storage import VOLUME_ATTACHMENTS
 from tests.support.attachdetaching import AttachDetachWorld, Vol, attaching
 from tests.support.builders import a_claim, a_pv, an_ephemeral_volume
 from tests.support.cluster_world import EPOCH_S
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 FAILED = "FailedAttachVolume"
@@ -32,7 +33,7 @@ async def import_again(world: AttachDetachWorld, volume: Vol) -> Vol:
     return await world.volume(volume.handle)
 
 
-@pytest.mark.parametrize("restarts", [False, True], ids=["running", "restarted"])
+@each_row("restarts", [False, True], ids=["running", "restarted"])
 @in_virtual_time
 async def test_a_volume_that_has_got_another_persistent_volume_is_still_where_it_was(restarts: bool) -> None:
     """The attachment names a PersistentVolume that is gone; its own name says which volume it is about."""
@@ -72,7 +73,7 @@ async def test_a_node_that_was_deleted_during_a_restart_counts_as_having_mounted
         assert 1 == world.forced("timeout")
 
 
-@pytest.mark.parametrize("in_use", [False, True])
+@each_row("in_use", [False, True])
 @in_virtual_time
 async def test_an_orphan_on_a_node_that_was_deleted_waits_for_the_time_as_well(in_use: bool) -> None:
     world = AttachDetachWorld()
@@ -92,7 +93,9 @@ async def test_an_orphan_on_a_node_that_was_deleted_waits_for_the_time_as_well(i
 async def test_a_persistent_volume_that_came_back_with_another_handle_does_not_take_the_attachment_of_the_first() -> (
     None
 ):
-    """The attachment of the first handle stays as somebody else's; the pod that waits hears of it, and everything else goes on."""
+    """The attachment of the first handle stays as somebody else's; the pod that waits hears of it, and everything else
+    goes on.
+    """
     async with attaching() as world:
         volume, one, two = await world.volume(), await world.node(), await world.node()
         _, pod = await world.attached(volume, node=one, hold=True)
@@ -109,7 +112,7 @@ async def test_a_persistent_volume_that_came_back_with_another_handle_does_not_t
         await world.wait_va(dataclasses.replace(volume, handle="another-handle"), two)
 
 
-@pytest.mark.parametrize("same_node", [True, False])
+@each_row("same_node", [True, False])
 @in_virtual_time
 async def test_a_pod_that_is_made_anew_at_once_under_its_name(same_node: bool) -> None:
     async with attaching() as world:
@@ -160,10 +163,12 @@ async def test_a_node_that_is_made_anew_at_once_under_its_name() -> None:
         await world.attach(volume, two)
 
 
-@pytest.mark.parametrize("wanted", [True, False])
+@each_row("wanted", [True, False])
 @in_virtual_time
 async def test_an_attachment_whose_finalizer_was_removed_by_hand(wanted: bool) -> None:
-    """It goes before the driver has detached. The node is told at once; who wants the volume gets an attachment anew."""
+    """It goes before the driver has detached. The node is told at once; who wants the volume gets an attachment
+    anew.
+    """
     async with attaching() as world:
         volume = await world.volume()
         node, pod = await world.attached(volume, hold=True)
@@ -207,7 +212,7 @@ async def test_an_attachment_of_an_attacher_that_nobody_knows_holds_its_volume_a
         assert [other.unique] == await world.reported(two)
 
 
-@pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])
+@each_row("jump_s", [-86_400.0, 86_400.0])
 @in_virtual_time
 async def test_the_time_until_a_detach_is_forced_does_not_follow_a_clock_that_jumps(jump_s: float) -> None:
     async with attaching() as world:
@@ -241,7 +246,7 @@ async def _unbound(world: AttachDetachWorld, volume: Vol) -> None:
     await world.patch(PERSISTENT_VOLUME_CLAIMS, volume.claim, {"status": {"phase": "Lost"}}, subresource="status")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("breaks", "text"),
     [
         (_without_claim, 'PersistentVolumeClaim "{0.claim}" does not exist'),

@@ -1,16 +1,17 @@
-"""An attachment under the name of the volume that its PersistentVolume named before: a cache may have shown that one long after."""
+"""An attachment under the name of the volume that its PersistentVolume named before: a cache may have shown that one
+long after.
+"""
 
 from __future__ import annotations
-
-import pytest
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name
-from mooring.cluster.attachdetach.memory import UNHEARD_S
+from mooring.cluster.attachdetach.silence import UNSAID_S
 from mooring.kube.errors import Unreachable
 from tests.support.attachdetaching import DELETE, DRIVER, POST, AttachDetachWorld, Vol, attaching
 from tests.support.builders import Json
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 FORMER = "former-handle"
@@ -89,7 +90,7 @@ async def test_it_stays_while_the_node_has_the_former_volume_in_use() -> None:
         await world.wait_no_va(former_of(volume), node)
 
 
-@pytest.mark.parametrize("in_use", [False, True])
+@each_row("in_use", [False, True])
 @in_virtual_time
 async def test_a_report_that_lists_the_former_volume_is_mended_and_the_attachment_goes(in_use: bool) -> None:
     world = AttachDetachWorld()
@@ -116,12 +117,12 @@ async def test_a_node_that_came_back_without_the_former_volume_keeps_it_no_longe
         await world.delete(NODES, node)
         await world.settle(10)
         await world.node(node)
-        await world.settle(UNHEARD_S - 1)
+        await world.settle(UNSAID_S - 1)
         assert await world.va(former_of(volume), node), "its kubelet has not looked at the mounts yet"
         await world.wait_no_va(former_of(volume), node)
 
 
-@pytest.mark.parametrize("why", ["the kubelet attaches, and tells nothing in use", "the claim is not bound"])
+@each_row("why", ["the kubelet attaches, and tells nothing in use", "the claim is not bound"])
 @in_virtual_time
 async def test_it_stays_under_a_pod_that_may_use_the_volume(why: str) -> None:
     world = AttachDetachWorld()
@@ -138,7 +139,7 @@ async def test_it_stays_under_a_pod_that_may_use_the_volume(why: str) -> None:
         assert [] == world.writes()
 
 
-@pytest.mark.parametrize("listed", ["reported", "in_use"])
+@each_row("listed", ["reported", "in_use"])
 @in_virtual_time
 async def test_none_is_made_while_it_is_being_deleted_though_the_node_lists_it(listed: str) -> None:
     """Somebody else has deleted it: the end of its detach would end the attach of the other."""

@@ -1,16 +1,18 @@
-"""Thousands of attachments whose PersistentVolumes are gone: the work for each of them does not grow with the number of the others."""
+"""Many attachments, nodes of one volume, disks of one pod: the work for each does not grow with their number."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 
-import pytest
-
 from mooring.cluster.attachdetach.assemble import observe, volume_of
+from mooring.cluster.attachdetach.decide import decide
 from mooring.cluster.attachdetach.identity import MANAGED, Identity
 from mooring.cluster.attachdetach.memory import Memory
+from mooring.cluster.attachdetach.options import AttachDetachOptions
 from mooring.cluster.attachdetach.orphans import Orphans
+from mooring.cluster.attachdetach.release import Rules
+from mooring.cluster.attachdetach.silence import Moment
 from mooring.cluster.attachdetach.view import (
     ATTACHMENT_INDEXES,
     CLAIM_INDEXES,
@@ -20,9 +22,11 @@ from mooring.cluster.attachdetach.view import (
     View,
 )
 from mooring.kube.cache.store import Store
-from tests.support.builders import DRIVER, a_node, a_pod, a_pv, a_va, typed
+from tests.support.builders import DRIVER, NS, RWO, RWX, a_claim, a_node, a_pod, a_pv, a_va, typed
+from tests.support.rows import each_row
 
 NODES, EACH = 20, 100
+START = Moment(0.0, 0.0)
 
 
 def steps_of(work: Callable[[], object]) -> int:
@@ -41,7 +45,7 @@ def steps_of(work: Callable[[], object]) -> int:
     return count
 
 
-def crowded(*, in_use: bool, each: int = EACH) -> tuple[View, list[str]]:
+def crowded(*, in_use: bool, each: int = EACH) -> tuple[View, list[tuple[str, str]]]:
     """So many such attachments on each node, and the keys of all of them."""
     nodes, attachments = Store(), Store(ATTACHMENT_INDEXES)
     view = View(
@@ -51,7 +55,6 @@ def crowded(*, in_use: bool, each: int = EACH) -> tuple[View, list[str]]:
         nodes,
         Store(),
         attachments,
-        Store(),
         Memory(),
         Orphans(),
     )
@@ -62,26 +65,27 @@ def crowded(*, in_use: bool, each: int = EACH) -> tuple[View, list[str]]:
             attachments.apply(typed(a_va(one.attachment_to(node), "gone", node)))
     for one in attachments.values():
         view.sort(one)
-    return view, [key for one in attachments.values() if (key := view.key_of(one)) is not None]
+    found = ((view.key_of(one), one.spec.node_name) for one in attachments.values())
+    return view, [(key, node) for key, node in found if key is not None]
 
 
-@pytest.mark.parametrize("in_use", [True, False], ids=["in-use", "not-in-use"])
+@each_row("in_use", [True, False], ids=["in-use", "not-in-use"])
 def test_each_has_one_place_and_is_found_by_its_node(in_use: bool) -> None:
     view, keys = crowded(in_use=in_use)
     assert NODES * EACH == len(set(keys))
-    assert in_use is not any(key.startswith(ORPHAN) for key in keys)
-    assert {1} == {len(volume_of(view, key).places) for key in keys[:100]}
+    assert in_use is not any(key.startswith(ORPHAN) for key, _ in keys)
+    assert all(volume_of(view, *key, START).place.matters for key in keys[:100])
     for node in range(NODES):
         on_it = [key for _, key in view.keys_on(f"n{node}") if key is not None]
         assert EACH == len(on_it)
         assert sorted(on_it) == sorted(view.without_volume_on(f"n{node}"))
 
 
-@pytest.mark.parametrize("in_use", [True, False], ids=["in-use", "not-in-use"])
+@each_row("in_use", [True, False], ids=["in-use", "not-in-use"])
 def test_the_steps_of_one_do_not_grow_with_their_number(in_use: bool) -> None:
     def steps(each: int) -> int:
         view, keys = crowded(in_use=in_use, each=each)
-        return steps_of(lambda: [observe(view, volume_of(view, key), 0.0) for key in keys[:10]])
+        return steps_of(lambda: [observe(view, volume_of(view, *key, START), 0.0) for key in keys[:10]])
 
     few, many = steps(20), steps(200)
     assert many <= few * 1.2
@@ -92,9 +96,7 @@ def test_the_steps_of_a_nodes_orphans_do_not_grow_with_the_other_attachments() -
 
     def steps(count: int) -> int:
         nodes, volumes, attachments = Store(), Store(VOLUME_INDEXES), Store(ATTACHMENT_INDEXES)
-        view = View(
-            Store(POD_INDEXES), Store(CLAIM_INDEXES), volumes, nodes, Store(), attachments, Store(), Memory(), Orphans()
-        )
+        view = View(Store(POD_INDEXES), Store(CLAIM_INDEXES), volumes, nodes, Store(), attachments, Memory(), Orphans())
         for number in range(count):
             volumes.apply(typed(a_pv(f"v{number}", handle=f"h{number}")))
             attachments.apply(typed(a_va(Identity(DRIVER, f"h{number}").attachment_to("n"), f"v{number}", "n")))
@@ -119,7 +121,6 @@ def steps_of_disks(count: int) -> int:
         nodes,
         Store(),
         Store(ATTACHMENT_INDEXES),
-        Store(),
         Memory(),
         Orphans(),
     )
@@ -129,10 +130,8 @@ def steps_of_disks(count: int) -> int:
 
     def look() -> None:
         for number in range(10):
-            volume = volume_of(view, Identity("cinder.csi.openstack.org", f"disk-{number}").unique)
-            assert ["cinder.csi.openstack.org-disk-" + str(number)] == [
-                wish.pv_name for wish in volume.places["n"].wishes
-            ]
+            volume = volume_of(view, Identity("cinder.csi.openstack.org", f"disk-{number}").unique, "n", START)
+            assert ["cinder.csi.openstack.org-disk-" + str(number)] == [wish.pv_name for wish in volume.place.wishes]
 
     return steps_of(look)
 
@@ -141,3 +140,44 @@ def test_the_steps_of_a_pods_own_disk_do_not_grow_with_their_number() -> None:
     """27 A1: to translate all for each would hold the loop for hours."""
     few, many = steps_of_disks(20), steps_of_disks(2000)
     assert many <= few * 1.2
+
+
+def used_on(count: int, modes: tuple[str, ...], attached: int) -> tuple[View, str]:
+    """A claim that pods on so many nodes use, of which the first ones have it attached."""
+    pods, nodes, claims, volumes = Store(POD_INDEXES), Store(), Store(CLAIM_INDEXES), Store(VOLUME_INDEXES)
+    attachments = Store(ATTACHMENT_INDEXES)
+    view = View(pods, claims, volumes, nodes, Store(), attachments, Memory(), Orphans())
+    claims.apply(typed({**a_claim("c", sc="", volume="pv", modes=modes, uid="u"), "status": {"phase": "Bound"}}))
+    ref = {"kind": "PersistentVolumeClaim", "namespace": NS, "name": "c", "uid": "u"}
+    volumes.apply(typed(a_pv("pv", handle="h", modes=modes, claimRef=ref)))
+    identity = Identity(DRIVER, "h")
+    for node in (f"n{number}" for number in range(count)):
+        nodes.apply(typed(a_node(node, conditions=[{"type": "Ready", "status": "True"}])))
+        pods.apply(typed(a_pod(f"on-{node}", "c", node=node, uid=f"uid-{node}")))
+    for node in (f"n{number}" for number in range(attached)):
+        attachments.apply(typed(a_va(identity.attachment_to(node), "pv", node, status={"attached": True})))
+    return view, identity.unique
+
+
+@each_row(("modes", "are_attached"), [(RWO, False), (RWX, True), (RWX, False)], ids=["blocked", "attached", "wanted"])
+def test_the_steps_of_a_decision_do_not_grow_with_the_nodes_that_use_the_volume(
+    modes: tuple[str, ...], are_attached: bool
+) -> None:
+    """A Deployment with a pod on each of 1,000 nodes: a decision about each, after any change, must cost 1,000."""
+
+    def steps(count: int) -> int:
+        view, unique = used_on(count, modes, count if are_attached else modes == RWO)
+        found = [volume_of(view, unique, f"n{number}", START) for number in range(count)]
+        for volume in found:
+            observe(view, volume, 0.0)
+
+        def look() -> None:
+            for number in range(10, 20):
+                volume = volume_of(view, unique, f"n{number}", START)
+                observe(view, volume, 0.0)
+                decide(volume, Rules(AttachDetachOptions()), 0.0)
+
+        return steps_of(look)
+
+    few, many = steps(20), steps(200)
+    assert many <= few * 1.5

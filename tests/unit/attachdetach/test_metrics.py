@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mooring.api.core import NODES, Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, VolumeAttachment
@@ -11,6 +9,7 @@ from mooring.cluster.attachdetach import identity
 from mooring.control.slim import Part, check
 from tests.support.attachdetaching import FORCED, AttachDetachWorld, attaching
 from tests.support.builders import a_csi_driver, a_pod, typed
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 IN_TREE = {"name": "disk", "gcePersistentDisk": {"pdName": "disk"}}
@@ -27,7 +26,7 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize(("mask", "struct"), MASKS.values(), ids=MASKS)
+@each_row(("mask", "struct"), MASKS.values(), ids=MASKS)
 def test_every_field_that_is_kept_exists(mask: Part | None, struct: type) -> None:
     assert mask is not None
     check(mask, struct)
@@ -51,7 +50,7 @@ def a_pod_of(name: str, kind: str, owner: str, revision: str = "") -> Pod:
 LONG = "a" * 60
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pod", "workload", "keeps_name"),
     [
         (a_pod_of("web-7d9f-abcde", "ReplicaSet", "web-7d9f", "7d9f"), "Deployment web", False),
@@ -208,4 +207,4 @@ async def test_nothing_is_remembered_of_what_is_gone() -> None:
         await world.remove(NODES, node)
         await world.settle(60)
         memory = controller.view.memory
-        assert ([], ()) == (list(memory.records()), memory.nodes())
+        assert ([], {}) == (list(memory.records()), memory._nodes)

@@ -36,7 +36,7 @@ async def test_a_pod_that_waits_for_another_hears_it_again() -> None:
 async def test_a_pod_whose_attach_failed_once_and_for_all_hears_it_again() -> None:
     async with attaching() as world:
         volume, node = await world.volume(), await world.node()
-        await world.make_va(
-            volume, node, attached=False, status={"attached": False, "attachError": {"message": "never"}}
-        )
-        await told_again(world, await world.pod(node, volume), "never")
+        pod = await world.pod(node, volume)
+        await world.wait_va(volume, node)
+        await world.va_status(volume, node, attachError={"message": "never"})
+        await told_again(world, pod, "never")

@@ -1,6 +1,8 @@
-"""Pods move at random while requests fail, answers get lost, watches lag and the controller dies: nothing is torn from a node.
+"""Pods move at random while requests fail, answers get lost, watches lag and the controller dies: nothing is torn from
+a node.
 
-Seeds choose everything; in the end all is served, and then all is clean. A failing one repeats: run_virtual(storm(seed), seed).
+Seeds choose everything; in the end all is served, and then all is clean. A failing one repeats:
+run_virtual(storm(seed), seed).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from mooring.kube.cluster import Verb, WatchEvent
 from mooring.kube.errors import LATE_S, Conflict, Invalid, NotFound, ServerError, Unreachable
 from tests.support.attachdetaching import HOLD, AttachDetachWorld, Vol
 from tests.support.builders import RWO, RWX, Json
+from tests.support.rows import each_row
 from tests.support.virtual_loop import run_virtual
 
 SEEDS = range(6)
@@ -197,7 +200,7 @@ async def storm(seed: int) -> Storm:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
+@each_row("seed", SEEDS)
 def test_nothing_is_torn_from_a_node_and_all_ends_clean(seed: int) -> None:
     world = run_virtual(storm(seed), seed)
     assert [] == world.broken

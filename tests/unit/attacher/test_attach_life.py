@@ -36,6 +36,7 @@ from tests.support.builders import (
     an_attached_va,
 )
 from tests.support.cluster_world import LateWatch
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
@@ -70,7 +71,7 @@ async def test_AT02_an_updated_attachment_is_attached(world: AttacherWorld):
     assert STD_ATTACH == world.story
 
 
-@pytest.mark.parametrize("others", [[], ["kit/other"]], ids=["absent", "present"])
+@each_row("others", [[], ["kit/other"]], ids=["absent", "present"])
 async def test_AT03_the_volume_is_held_first(others):
     world = await AttacherWorld().base(finalizers=others)
     async with world.attaching(a_va()):
@@ -84,7 +85,7 @@ async def test_AT03_the_volume_is_held_first(others):
     assert [*others, FINALIZER] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
 
 
-@pytest.mark.parametrize(("data", "sent"), [({"foo": "YmFy"}, {"foo": "bar"}), ({}, {})], ids=["AT07", "AT08"])
+@each_row(("data", "sent"), [({"foo": "YmFy"}, {"foo": "bar"}), ({}, {})], ids=["AT07", "AT08"])
 async def test_the_secret_travels_in_the_call(data, sent):
     world = await AttacherWorld().base(**SECRET)
     await world.create(a_secret(data=data))
@@ -234,7 +235,7 @@ async def test_AT22_a_context_that_the_server_refuses_for_good_is_told(world: At
         assert "could not save the driver's publish_context: too large" == (await world.error())["message"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("step", "message", "code"),
     [
         pytest.param(Fail(Code.UNKNOWN, "mock error"), "rpc error: code = Unknown desc = mock error", 2, id="AT23"),
@@ -247,7 +248,8 @@ async def test_AT22_a_context_that_the_server_refuses_for_good_is_told(world: At
         ),
     ],
 )
-async def test_a_failed_call_is_told_tried_again_and_cleared(world: AttacherWorld, step, message, code):
+async def test_a_failed_call_is_told_tried_again_and_cleared(step, message, code):
+    world = await AttacherWorld().base()
     world.driver.script(PUBLISH, step)
     async with world.attaching(a_va()):
         error = await world.error()
@@ -473,7 +475,7 @@ async def test_room_on_a_full_node_wakes_who_waits_for_it():
 
 async def test_a_driver_that_is_back_wakes_who_waited_for_it():
     world = await AttacherWorld(retry_interval_start_s=100.0).base()
-    world.driver.script(PUBLISH, Fail(Code.UNAVAILABLE))
+    world.driver.script(PUBLISH, Fail(Code.UNAVAILABLE, unsent=True))
     async with world.attaching(a_va()) as attacher:
         await world.error()
         attacher.driver_returned()
@@ -481,7 +483,9 @@ async def test_a_driver_that_is_back_wakes_who_waited_for_it():
 
 
 async def test_a_name_that_was_used_before_starts_a_new_history():
-    """Names are made from volume and node, so the same one comes again: its first failure must not wait for the old one's long delay."""
+    """Names are made from volume and node, so the same one comes again: its first failure must not wait for the old
+    one's long delay.
+    """
     world = await AttacherWorld(resync_s=0.0).base()
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
     async with world.attaching(a_va()):
@@ -545,9 +549,7 @@ def without_publish(plugin: tuple[int, ...] = ()) -> ScriptedDriver:
     return ScriptedDriver(plugin=plugin, controller=())
 
 
-@pytest.mark.parametrize(
-    "plugin", [(), (csi.PluginCapability.Service.CONTROLLER_SERVICE,)], ids=["no-controller", "no-publish"]
-)
+@each_row("plugin", [(), (csi.PluginCapability.Service.CONTROLLER_SERVICE,)], ids=["no-controller", "no-publish"])
 async def test_TR01_one_status_patch_and_no_call(plugin):
     world = AttacherWorld(without_publish(plugin))
     async with world.attaching(a_va()):

@@ -18,6 +18,7 @@ from mooring.wire.grpc.codes import Code
 from tests.support.attaching import GET_SECRET, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, AttacherWorld
 from tests.support.builders import DRIVER, FINALIZER, a_csi_node, a_held_pv, a_secret, a_va, an_attached_va
 from tests.support.recording import RecordingCluster
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
@@ -28,7 +29,9 @@ LISTS = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.PUBLISH_READONLY, RPC.LIST_VOLUMES, R
 
 
 class Between(RecordingCluster):
-    """before / after: coroutine functions run once per matching request, while it is on its way there / its answer on its way back."""
+    """before / after: coroutine functions run once per matching request, while it is on its way there / its answer on
+    its way back.
+    """
 
     def __init__(self, cluster: RecordingCluster) -> None:
         super().__init__(cluster._cluster, cluster.story)
@@ -105,7 +108,7 @@ async def test_what_was_deleted_while_it_waited_for_a_call_is_not_published():
 # -- waits that nobody ends
 
 
-@pytest.mark.parametrize("how", ["detached-but-held-by-another", "finalizer-taken-by-hand"])
+@each_row("how", ["detached-but-held-by-another", "finalizer-taken-by-hand"])
 async def test_who_waits_for_a_single_node_volume_goes_on_when_it_is_free(how):
     world = await AttacherWorld(retry_interval_start_s=100.0, resync_s=0.0).base(modes=["ReadWriteOnce"])
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
@@ -204,7 +207,7 @@ async def test_nothing_is_remembered_of_attachments_that_are_gone():
             await world.attached(f"va{number}")
             await world.remove(VOLUME_ATTACHMENTS, f"va{number}")
         await world.settle(5)
-        remembered = vars(attacher._memory) | vars(attacher._slots) | vars(attacher._rounds)
+        remembered = vars(attacher._rounds._memory) | vars(attacher._slots) | vars(attacher._rounds)
         sizes = {name: len(held) for name, held in remembered.items() if isinstance(held, dict | set)}
         assert dict.fromkeys(sizes, 0) == sizes
         assert 8 <= len(sizes)
@@ -240,7 +243,9 @@ async def test_nothing_is_published_for_what_was_torn_away_while_it_was_claimed(
 
 
 async def test_a_volumes_finalizer_that_went_while_it_was_being_taken_off_is_not_taken_off_again():
-    """By its place it is not found any more, and the cache shows why by then: by its name there would be nothing to take off."""
+    """By its place it is not found any more, and the cache shows why by then: by its name there would be nothing to
+    take off.
+    """
     world = await AttacherWorld(resync_s=0.0).base(finalizers=[FINALIZER, "kit/hold"])
     between = with_between(world)
 
@@ -259,7 +264,9 @@ async def test_a_volumes_finalizer_that_went_while_it_was_being_taken_off_is_not
 
 
 async def test_a_new_attachment_of_an_old_name_is_not_taken_for_the_old_one():
-    """Torn away during the publish and made again: marked attached without finalizer, it would vanish without a detach."""
+    """Torn away during the publish and made again: marked attached without finalizer, it would vanish without a
+    detach.
+    """
     world = await AttacherWorld(resync_s=0.0).base()
     gate = world.driver.gate(PUBLISH)
     async with world.attaching(a_va()):
@@ -379,7 +386,9 @@ async def test_a_driver_that_never_comes_to_the_last_page_is_not_asked_for_ever(
 
 
 async def test_many_attachments_of_one_volume_do_not_wake_each_other_all_the_time(monkeypatch: pytest.MonkeyPatch):
-    """Each end of a call wakes one or a few of those who wait, not all: a volume that goes to n nodes must not cost n * n decisions."""
+    """Each end of a call wakes one or a few of those who wait, not all: a volume that goes to n nodes must not cost n *
+    n decisions.
+    """
     nodes = 200
     world = await AttacherWorld().base()
     await world.create(*(a_csi_node(f"n{n}", {DRIVER: f"id{n}"}) for n in range(nodes)))
@@ -423,11 +432,10 @@ async def test_a_detach_spares_what_another_attachment_of_the_same_node_needs(wo
         assert {"nodeID1"} == world.driver.published["handle1"]
 
 
-@pytest.mark.parametrize("spared", [True, False])
-async def test_a_detach_spares_what_an_attachment_by_another_name_of_the_volume_needs(
-    world: AttacherWorld, spared: bool
-):
+@each_row("spared", [True, False])
+async def test_a_detach_spares_what_an_attachment_by_another_name_of_the_volume_needs(spared: bool):
     """Two PersistentVolumes mean one volume of the driver."""
+    world = await AttacherWorld().base()
     handle = "handle1" if spared else "handle2"
     await world.create(a_held_pv("second", handle))
     async with world.attaching(a_va(), a_va("again", "second")):

@@ -10,8 +10,7 @@ from mooring.api.core import SecretReference
 from mooring.control.call_slots import call_over
 from mooring.control.decision import Decision
 from mooring.sidecars.attacher import reasons as why
-from mooring.sidecars.attacher.decide import decide_attachment, decide_volume
-from mooring.sidecars.attacher.decision import (
+from mooring.sidecars.attacher.decide import (
     Action,
     AddFinalizer,
     AddVolumeFinalizer,
@@ -25,6 +24,8 @@ from mooring.sidecars.attacher.decision import (
     ShareSecret,
     Unpublish,
     WaitForCall,
+    decide_attachment,
+    decide_volume,
 )
 from mooring.sidecars.attacher.memory import Drift, UnconfirmedPublish
 from mooring.sidecars.attacher.requests import UnpublishOrder
@@ -45,6 +46,7 @@ from tests.support.builders import (
     an_attached_va,
     typed,
 )
+from tests.support.rows import each_row
 from tests.unit.attacher.views import a_view, facts
 
 VA = "pv1-node1"
@@ -105,7 +107,7 @@ def test_the_volume_is_held_even_when_a_later_check_would_fail():
     assert [AddVolumeFinalizer] == steps(decided(a_va(), [a_held_pv(finalizers=None)], nodes=[]))
 
 
-@pytest.mark.parametrize(("capable", "asked", "sent"), [(True, True, True), (False, True, False), (True, False, False)])
+@each_row(("capable", "asked", "sent"), [(True, True, True), (False, True, False), (True, False, False)])
 def test_AT04_AT05_readonly_needs_the_capability(capable, asked, sent):
     decision = decided(a_va(), [a_held_pv(readOnly=asked)], driver=facts(publishes_readonly=capable))
     assert sent is order_of(decision).read_only
@@ -142,7 +144,7 @@ def test_AT14_a_missing_volume_is_named():
     assert 'persistentvolume "pv1" not found' == error_of(decided(a_va(), pvs=[]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("va", "error"),
     [
         pytest.param(a_va(pv=None), NEITHER_SOURCE, id="AT16"),
@@ -176,7 +178,7 @@ def test_AT18_a_missing_csinode_is_named():
     assert 'csinode.storage.k8s.io "node1" not found' == error_of(decided(a_va(), nodes=[]))
 
 
-@pytest.mark.parametrize("node_id", [None, ""], ids=["no-entry", "empty-id"])
+@each_row("node_id", [None, ""], ids=["no-entry", "empty-id"])
 def test_AT19_a_csinode_without_the_driver_is_named_even_with_annotation(node_id):
     """An empty node id would mean all nodes to the driver, so it counts as none."""
     drivers = {"other": "x"} if node_id is None else {DRIVER: node_id}
@@ -225,7 +227,7 @@ def test_a_claimed_attachment_is_not_claimed_again():
     assert [Publish] == steps(decided(va))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "va",
     [
         a_va(finalizers=[FINALIZER]),
@@ -246,17 +248,17 @@ def test_a_running_call_for_the_volume_is_waited_for():
     assert (why.CallInFlight("handle1", "other-va"), (WaitForCall("handle1"),)) == (decision.because, decision.actions)
 
 
-@pytest.mark.parametrize("va", [a_va(), an_attached_va(deleting=True)], ids=["attach", "detach"])
+@each_row("va", [a_va(), an_attached_va(deleting=True)], ids=["attach", "detach"])
 def test_with_every_call_taken_any_call_is_waited_for(va):
     decision = decided(va, calls_full=True)
     assert (why.NoFreeCall(), (WaitForCall(),)) == (decision.because, decision.actions)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("modes", "waits"),
     [(RWO, True), (("ReadWriteOncePod",), True), (("ReadWriteMany",), False), (("ReadOnlyMany",), False)],
 )
-@pytest.mark.parametrize("deleting", [True, False], ids=["deleting", "staying"])
+@each_row("deleting", [True, False], ids=["deleting", "staying"])
 def test_a_single_node_volume_waits_until_it_is_detached_elsewhere(modes, waits, deleting):
     other = an_attached_va("pv1-node2", node="node2", deleting=deleting)
     decision = decided(a_va(), [a_held_pv(modes=modes)], others=[other])
@@ -288,9 +290,11 @@ def test_two_uncertain_attachments_never_wait_for_each_other():
     assert [why.Attaching, why.HeldElsewhere] == reasons
 
 
-@pytest.mark.parametrize(("in_doubt", "first"), [((), "a"), (("b",), "b"), (("a",), "a"), (("a", "b"), "a")])
+@each_row(("in_doubt", "first"), [((), "a"), (("b",), "b"), (("a",), "a"), (("a", "b"), "a")])
 def test_of_two_uncertain_attachments_that_goes_first_which_may_be_published(in_doubt: tuple[str, ...], first: str):
-    """The other one was restored from a backup while the answer of its publish was on its way; found by the simulation."""
+    """The other one was restored from a backup while the answer of its publish was on its way; found by the
+    simulation.
+    """
     both = [a_va(name, node=name, finalizers=[FINALIZER]) for name in ("a", "b")]
     nodes = [a_csi_node("a"), a_csi_node("b", {DRIVER: "nodeID2"})]
     publishes = [an_unconfirmed(name, name, node_id={"a": "nodeID1", "b": "nodeID2"}[name]) for name in in_doubt]
@@ -300,7 +304,9 @@ def test_of_two_uncertain_attachments_that_goes_first_which_may_be_published(in_
 
 
 def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
-    """It may be published, and its detach is under way: whose name is the lesser counts among those that are to stay."""
+    """It may be published, and its detach is under way: whose name is the lesser counts among those that are to
+    stay.
+    """
     first = a_va("a", node="a", finalizers=[FINALIZER])
     leaving = a_va("b", node="b", finalizers=[FINALIZER], deleting=True)
     nodes = [a_csi_node("a"), a_csi_node("b", {DRIVER: "nodeID2"})]
@@ -309,7 +315,7 @@ def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
     assert why.Detaching is type(decide_attachment(view, "b").because)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("drift", "waits"),
     [
         ({VA: Drift.MISSING}, True),
@@ -341,7 +347,7 @@ def an_unconfirmed(
     return UnconfirmedPublish(UnpublishOrder(handle, node_id, None, migrated=False), typed(a_va(name, node=node)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("modes", "unconfirmed", "waits"),
     [
         pytest.param(RWO, an_unconfirmed(), True, id="torn-away-there"),
@@ -398,20 +404,20 @@ def test_a_deleted_volume_does_not_block_the_detach():
     assert [Unpublish, RemoveFinalizer] == steps(decided(an_attached_va(deleting=True), [a_held_pv(deleting=True)]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "error"), [({"pv": None}, NEITHER_SOURCE), ({"inline": INLINE}, BOTH_SOURCES)], ids=["neither", "both"]
 )
 def test_DT09_bad_sources_block_the_detach(source, error):
     assert error == error_of(decided(an_attached_va(deleting=True, **source)))
 
 
-@pytest.mark.parametrize("annotations", [{}, {NODE_ID_ANNOTATION: ""}], ids=["absent", "empty"])
+@each_row("annotations", [{}, {NODE_ID_ANNOTATION: ""}], ids=["absent", "empty"])
 def test_DT10_no_node_id_at_all_blocks_the_detach(annotations):
     va = an_attached_va(deleting=True, annotations=annotations)
     assert 'csinode.storage.k8s.io "node1" not found' == error_of(decided(va, nodes=[]))
 
 
-@pytest.mark.parametrize("nodes", [[], [a_csi_node(drivers={"other": "x"})]], ids=["no-csinode", "without-driver"])
+@each_row("nodes", [[], [a_csi_node(drivers={"other": "x"})]], ids=["no-csinode", "without-driver"])
 def test_DT11_the_annotation_serves_a_node_that_is_gone(nodes):
     va = an_attached_va(deleting=True, annotations={NODE_ID_ANNOTATION: "annotatedNodeID"})
     assert "annotatedNodeID" == order_of(decided(va, nodes=nodes)).node_id
@@ -443,7 +449,7 @@ def test_a_twin_on_the_new_machine_does_not_keep_the_former_one():
     assert [(Unpublish, "old")] == calls(decision)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("va", "drift", "former"),
     [
         pytest.param(
@@ -479,11 +485,11 @@ def test_a_former_machine_is_left_before_the_new_one_gets_the_volume(
     assert AddFinalizer("nodeID1") == decision.actions[1 if former else 0]
 
 
-@pytest.mark.parametrize(
-    ("drift", "left"), [(Drift.MOVED, True), (None, False)], ids=["which-leaves-it-too", "which-stays"]
-)
+@each_row(("drift", "left"), [(Drift.MOVED, True), (None, False)], ids=["which-leaves-it-too", "which-stays"])
 def test_a_former_machine_is_left_unless_a_twin_uses_it_there(drift: Drift | None, left: bool):
-    """The backend contradicts both of them, or the twin's pods may use it. The first to move must leave no machine behind."""
+    """The backend contradicts both of them, or the twin's pods may use it. The first to move must leave no machine
+    behind.
+    """
     va, twin = (an_attached_va(name, annotations={NODE_ID_ANNOTATION: "old"}) for name in (VA, "twin"))
     marks = {VA: Drift.MOVED, **({"twin": drift} if drift else {})}
     decision = decided(va, others=[twin], drift=marks)
@@ -491,7 +497,9 @@ def test_a_former_machine_is_left_unless_a_twin_uses_it_there(drift: Drift | Non
 
 
 def test_a_former_machine_is_left_where_a_twin_does_not_tell_of_it():
-    """Both publishes are unconfirmed: the one that goes first leaves no machine behind, and the other is published anew. Seed 363."""
+    """Both publishes are unconfirmed: the one that goes first leaves no machine behind, and the other is published
+    anew. Seed 363.
+    """
     former = {"finalizers": [FINALIZER], "annotations": {NODE_ID_ANNOTATION: "old"}}
     decision = decided(a_va(**former), [a_held_pv(modes=RWO)], others=[a_va("twin", **former)])
     assert [(Unpublish, "old"), (Publish, "nodeID1")] == calls(decision)
@@ -519,7 +527,7 @@ GCE: dict[str, Any] = {"gcePersistentDisk": {"pdName": "d"}}
 CINDER: dict[str, Any] = {"cinder": {"volumeID": "handle1"}}
 
 
-@pytest.mark.parametrize("source", [pytest.param(None, id="PV01"), pytest.param(GCE, id="PV02")])
+@each_row("source", [pytest.param(None, id="PV01"), pytest.param(GCE, id="PV02")])
 def test_a_deleted_unused_volume_is_released(source):
     assert RELEASED == released(a_held_pv(deleting=True, source=source))
 
@@ -532,14 +540,12 @@ def test_PV04_a_volume_that_nobody_deleted_keeps_its_finalizer():
     assert Decision(why.VolumeKept()) == released(a_held_pv())
 
 
-@pytest.mark.parametrize(
-    "va", [a_va(), a_va(deleting=True), a_va(attacher="other")], ids=["wanted", "deleting", "foreign"]
-)
+@each_row("va", [a_va(), a_va(deleting=True), a_va(attacher="other")], ids=["wanted", "deleting", "foreign"])
 def test_PV05_an_attachment_that_names_the_volume_keeps_it(va):
     assert Decision(why.VolumeInUse((VA,))) == released(a_held_pv(deleting=True), [va])
 
 
-@pytest.mark.parametrize("source", [None, CINDER], ids=["csi", "in-tree"])
+@each_row("source", [None, CINDER], ids=["csi", "in-tree"])
 def test_a_call_that_runs_keeps_the_volume_whose_attachment_is_gone(source):
     in_use = Decision(why.VolumeInUse((VA,)), waits_for=frozenset({call_over("handle1")}))
     assert in_use == released(a_held_pv(deleting=True, source=source), in_flight={"handle1": VA})
@@ -552,7 +558,7 @@ def test_a_publish_in_doubt_keeps_the_volume_whose_attachment_is_gone():
     assert RELEASED == released(a_held_pv(deleting=True), unconfirmed_publishes=[an_unconfirmed(handle="other")])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("migrated_to", "reason"),
     [
         pytest.param(None, why.VolumeReleased(), id="PV09-missing"),

@@ -1,4 +1,6 @@
-"""Detaching, and the volume's finalizer, from the first event to the last write; and what the backend's reports lead to."""
+"""Detaching, and the volume's finalizer, from the first event to the last write; and what the backend's reports lead
+to.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, NotFound
 from mooring.wire.grpc.codes import Code
 from tests.support.attaching import (
+    GET_NODE,
     GET_PV,
     GET_SECRET,
     GET_VA,
@@ -33,6 +36,7 @@ from tests.support.builders import (
     an_attached_va,
 )
 from tests.support.cluster_world import HeldWatch
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
@@ -111,7 +115,7 @@ async def test_DT04_a_missing_secret_is_told_and_keeps_the_finalizer():
     assert [] == world.driver.made(UNPUBLISH)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("step", "message"),
     [
         pytest.param(Fail(Code.INTERNAL, "busy"), "rpc error: code = Internal desc = busy", id="DT05"),
@@ -134,6 +138,59 @@ async def test_a_failed_detach_is_told_and_tried_again(step, message):
         va = await world.status(lambda status: not status["attached"])
     assert {"attached": False} == va["status"]
     assert [UNPUBLISH, PATCH_STATUS, UNPUBLISH, PATCH_VA, PATCH_STATUS] == world.story
+
+
+NO_MACHINE = Fail(Code.NOT_FOUND, "no such machine")
+
+
+async def test_a_detach_from_a_deleted_machine_ends_where_the_driver_does_not_know_it_either():
+    """external-attacher keeps such an attachment for ever, but its volume goes to another node all the same."""
+    world = await attached_world(pv={"modes": ["ReadWriteOnce"]})
+    await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
+    world.driver.always(UNPUBLISH, NO_MACHINE)
+    async with world.attaching(a_va("pv1-node2", node="node2")):
+        await world.delete(VOLUME_ATTACHMENTS, VA)
+        assert "no such machine" in (await world.error("detachError"))["message"]
+        await world.settle(600.0)  # the node is there: an error, as long as it is
+        assert not (await world.get(VOLUME_ATTACHMENTS, "pv1-node2"))["status"]["attached"]
+        await world.delete(CSI_NODES, "node1")
+        await world.gone(VOLUME_ATTACHMENTS, VA, wait_s=5.0)
+        await world.attached("pv1-node2")
+
+
+@each_row(
+    ("nodes", "step"),
+    [
+        pytest.param([a_csi_node(drivers={})], NO_MACHINE, id="the-driver-is-not-registered-on-the-node"),
+        pytest.param([], Fail(Code.INTERNAL), id="another-error"),
+        pytest.param([], Fail(Code.UNAVAILABLE), id="no-answer"),
+    ],
+)
+async def test_any_other_failed_detach_goes_on(nodes, step):
+    world = await attached_world()
+    await world.delete(CSI_NODES, "node1")
+    await world.create(*nodes)
+    world.driver.always(UNPUBLISH, step)
+    async with world.attaching():
+        await world.delete(VOLUME_ATTACHMENTS, VA)
+        await world.settle(600.0)
+        assert await world.find(VOLUME_ATTACHMENTS, VA) is not None
+
+
+async def test_the_machine_is_looked_for_when_the_driver_has_answered():
+    """The cache has not seen yet that the node is back; or the API server does not say."""
+    faults = HeldWatch("csinodes")
+    world = await attached_world(AttacherWorld(faults=faults))
+    await world.delete(CSI_NODES, "node1")
+    world.driver.always(UNPUBLISH, NO_MACHINE)
+    async with world.attaching():
+        await world.settle()
+        faults.hold()
+        await world.create(a_csi_node())
+        world.cluster.refuse(GET_NODE)
+        await world.delete(VOLUME_ATTACHMENTS, VA)
+        await world.settle(600.0)
+        assert await world.find(VOLUME_ATTACHMENTS, VA) is not None
 
 
 async def test_DT05_the_object_says_attached_while_its_detach_fails():
@@ -225,7 +282,7 @@ async def test_PV05_the_last_attachment_keeps_the_volume():
     assert [UNPUBLISH, PATCH_VA, PATCH_PV] == world.story
 
 
-@pytest.mark.parametrize("attacher", [DRIVER, "other"])
+@each_row("attacher", [DRIVER, "other"])
 async def test_PV05_an_attachment_of_any_attacher_keeps_it(attacher):
     world = await pv_world()
     await world.create(a_va(attacher=attacher, finalizers=["kit/hold"]))
@@ -283,9 +340,7 @@ async def test_PV08_a_volume_of_another_driver_causes_no_request():
     assert [] == world.story
 
 
-@pytest.mark.parametrize(
-    ("migrated_to", "kept"), [pytest.param(None, False, id="PV09"), pytest.param(DRIVER, True, id="PV10")]
-)
+@each_row(("migrated_to", "kept"), [pytest.param(None, False, id="PV09"), pytest.param(DRIVER, True, id="PV10")])
 async def test_a_rolled_back_volume_is_released(migrated_to, kept):
     annotations = {"pv.kubernetes.io/migrated-to": migrated_to} if migrated_to else None
     world = await AttacherWorld().base(source={"gcePersistentDisk": {"pdName": "d"}}, annotations=annotations)
@@ -382,7 +437,9 @@ async def test_a_node_that_is_another_machine_by_now_gets_the_volume_and_its_dev
 
 
 async def test_a_crash_after_the_publish_on_the_new_machine_leaves_no_former_device():
-    """The next attacher finds it attached and published, and could not see that the device is that of the former machine."""
+    """The next attacher finds it attached and published, and could not see that the device is that of the former
+    machine.
+    """
     world = await replaced_machine()
     world.cluster.refuse(PATCH_STATUS)
     async with world.attaching():
@@ -460,7 +517,7 @@ async def test_RC06_a_page_that_fails_ends_the_round_and_changes_nothing():
     assert [GET_VA, PUBLISH, GET_VA] == work(world)
 
 
-@pytest.mark.parametrize("controller", [LISTS[:3], LISTS[:2]], ids=["no-nodes", "neither"])
+@each_row("controller", [LISTS[:3], LISTS[:2]], ids=["no-nodes", "neither"])
 async def test_RC07_a_driver_that_cannot_say_is_not_asked(controller):
     world = await attached_world(AttacherWorld(ScriptedDriver(controller=controller), reconcile_sync_s=1.0))
     async with world.attaching():

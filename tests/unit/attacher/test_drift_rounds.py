@@ -56,4 +56,4 @@ async def test_a_report_about_many_volumes_is_taken_in_by_slices() -> None:
         assert len(seen) < 1000, "it comes to no end"
     task.cancel()
     assert SLICE / 2 == max(after - before for before, after in itertools.pairwise(seen))
-    assert (Drift.MISSING, None) == (view.memory.drift("va0"), view.memory.drift("va1"))
+    assert (Drift.MISSING, None) == (view.memory.drift.get("va0"), view.memory.drift.get("va1"))

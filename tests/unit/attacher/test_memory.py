@@ -1,4 +1,6 @@
-"""The fate of an unconfirmed publish, the patch that adds a finalizer, and the memory of attachments: tables of the pure parts."""
+"""The fate of an unconfirmed publish, the patch that adds a finalizer, and the memory of attachments: tables of the
+pure parts.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,14 @@ import pytest
 
 from mooring.api.core import SecretReference
 from mooring.sidecars.attacher import reasons as why
-from mooring.sidecars.attacher.decide import decide_attachment
-from mooring.sidecars.attacher.decision import EndUndo, LoadSecret, Unpublish, WaitForCall
-from mooring.sidecars.attacher.memory import UNDOS_MAX, UNSURE_MAX, After, Drift, Learnt, Memory, UnconfirmedPublish
+from mooring.sidecars.attacher.decide import EndUndo, LoadSecret, Unpublish, WaitForCall, decide_attachment
+from mooring.sidecars.attacher.memory import Drift, Evidence, Memory, PublishState, UnconfirmedPublish
 from mooring.sidecars.attacher.requests import UnpublishOrder
 from mooring.sidecars.attacher.view import STATUS_OF_ANNOTATION
 from mooring.sidecars.attacher.writes import finalizer_changes
 from tests.support.builders import FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va, typed
+from tests.support.rows import each_row
 from tests.unit.attacher.views import a_view
-
-UNDO, FREED = After(undo=True), After(over=True, freed=True)
-
 
 # -- an unconfirmed publish
 
@@ -37,73 +36,39 @@ def remembering(*unconfirmed_publishes: UnconfirmedPublish) -> Memory:
 
 
 def test_only_an_unconfirmed_publish_outlives_its_attachment():
-    unconfirmed = an_unconfirmed()
+    unconfirmed, other = an_unconfirmed(), typed(a_va("other"))
     memory = remembering(unconfirmed)
-    memory.mark_drift("torn", Drift.EXTRA)
-    memory.mark_finalizer_unknown("torn", "uid")
-    memory.mark_drift("other", Drift.EXTRA)
+    memory.drift.update({"torn": Drift.EXTRA, "other": Drift.EXTRA})
+    memory.finalizers_unknown.add(unconfirmed.attachment.metadata.uid)
     assert memory.orphaned("torn") is None
-    assert (True, False, False) == (memory.ended("torn"), memory.ended("other"), memory.ended("unknown"))
-    assert (unconfirmed, None, None) == (memory.orphaned("torn"), memory.drift("torn"), memory.drift("other"))
-    assert (unconfirmed,) == memory.unconfirmed_about("handle1")
-    assert FREED == memory.learn("torn", Learnt.UNDONE)
-    assert (0, ()) == (len(memory), memory.unconfirmed_about("handle1"))
+    ended = [memory.ended(one) for one in (unconfirmed.attachment, other, typed(a_va("unknown")))]
+    assert [True, False, False] == ended
+    orphaned = memory.orphaned("torn")
+    assert orphaned is not None
+    assert (unconfirmed.order, {}, set()) == (orphaned.order, memory.drift, memory.finalizers_unknown)
+    assert [orphaned] == list(memory.unconfirmed_about("handle1"))
+    assert PublishState.SETTLED is memory.observe("torn", Evidence.UNDONE)
+    assert (None, []) == (memory.unconfirmed_of("torn"), list(memory.unconfirmed_about("handle1")))
 
 
 def test_a_mark_that_was_confirmed_too_late_does_not_end_an_undo():
     memory = remembering(an_unconfirmed())
-    memory.ended("torn")
-    for learnt in (Learnt.MARKED, Learnt.UNPUBLISHED, Learnt.RELEASED):
-        assert UNDO == memory.learn("torn", learnt)
+    memory.ended(an_unconfirmed().attachment)
+    for evidence in (Evidence.MARKED, Evidence.UNPUBLISHED, Evidence.RELEASED):
+        assert PublishState.ORPHANED is memory.observe("torn", evidence)
     assert memory.orphaned("torn") is not None
-
-
-def test_where_nothing_is_unconfirmed_nothing_follows():
-    assert After() == Memory().learn("va", Learnt.VANISHED)
 
 
 def test_unconfirmed_publishes_are_found_by_their_volume():
     first, second, other = an_unconfirmed("a"), an_unconfirmed("b"), an_unconfirmed("c", "handle2")
     memory = remembering(first, second, other)
-    assert (first, second) == memory.unconfirmed_about("handle1")
-    memory.learn("a", Learnt.MARKED)
-    assert ((second,), (other,), ()) == tuple(
-        memory.unconfirmed_about(handle) for handle in ("handle1", "handle2", "handle3")
-    )
+    assert [first, second] == list(memory.unconfirmed_about("handle1"))
+    memory.observe("a", Evidence.MARKED)
+    found = [list(memory.unconfirmed_about(handle)) for handle in ("handle1", "handle2", "handle3")]
+    assert [[second], [other], []] == found
     moved = an_unconfirmed("b", "handle2")
     memory.mark_unconfirmed(moved)
-    assert ((), (other, moved)) == (memory.unconfirmed_about("handle1"), memory.unconfirmed_about("handle2"))
-
-
-def test_of_too_many_undos_one_that_failed_is_given_up():
-    memory = remembering(*(an_unconfirmed(f"va{n}", f"handle{n}") for n in range(UNDOS_MAX + 1)))
-    for number in range(UNDOS_MAX + 1):
-        memory.ended(f"va{number}")
-    assert memory.orphaned("va7") is not None, "each is tried once"
-    memory.undo_failed("va7")
-    memory.undo_failed("va8")
-    assert memory.orphaned("va7") is None
-    assert memory.orphaned("va8") is not None
-
-
-def test_finalizers_without_an_answer_are_of_one_object():
-    memory = Memory()
-    claimed, of_its_name = ({**a_va("va"), "metadata": {"name": "va", "uid": uid}} for uid in "12")
-    memory.mark_finalizer_unknown("va", "1")
-    assert (True, False) == (memory.finalizer_unknown(typed(claimed)), memory.finalizer_unknown(typed(of_its_name)))
-    memory.mark_finalizer_known("va")
-    assert (False, 0) == (memory.finalizer_unknown(typed(claimed)), len(memory))
-
-
-def test_from_some_number_on_every_volume_is_unsure():
-    memory = Memory()
-    for number in range(UNSURE_MAX - 1):
-        memory.volume_unsure(f"pv{number}")
-    assert (True, False) == (memory.is_unsure("pv1"), memory.is_unsure("another"))
-    memory.volume_unsure("last")
-    assert memory.is_unsure("another")
-    memory.volume_sure("last")
-    assert (False, False) == (memory.is_unsure("another"), memory.is_unsure("last"))
+    assert [[], [other, moved]] == [list(memory.unconfirmed_about(handle)) for handle in ("handle1", "handle2")]
 
 
 # -- taking it back
@@ -114,14 +79,15 @@ SECRET = SecretReference("secret", "default")
 
 def undone(unconfirmed: UnconfirmedPublish, **view: Any) -> Any:
     return decide_attachment(
-        a_view(orphaned=[unconfirmed], pvs=[a_held_pv()], nodes=[a_csi_node()], **view), unconfirmed.name
+        a_view(orphaned=[unconfirmed], pvs=[a_held_pv()], nodes=[a_csi_node()], **view),
+        unconfirmed.attachment.metadata.name,
     )
 
 
 ELSEWHERE = an_attached_va("other-node", node="node2", annotations={NODE_ID_ANNOTATION: "nodeID2"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "vas",
     [
         (),
@@ -149,7 +115,7 @@ def test_what_another_attachment_holds_there_is_left_to_it():
     assert (why.HeldByAnother("twin"), (EndUndo(),), True) == (decision.because, decision.actions, decision.again)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("view", "volume_handle"),
     [
         pytest.param({"in_flight": {"handle1": "twin"}}, "handle1", id="its-volume-is-taken"),
@@ -167,7 +133,7 @@ def test_taking_back_waits_for_a_call_as_all_others_do(view, volume_handle):
 OTHERS = "kit/other"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("va", "changes"),
     [
         pytest.param(a_va(), {"annotations": {NODE_ID_ANNOTATION: "n"}, "finalizers": [FINALIZER]}, id="new"),

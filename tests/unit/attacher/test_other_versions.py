@@ -8,6 +8,7 @@ from mooring.api.driver_versions import DRIVER_VERSIONS
 from mooring.api.storage import CSI_NODES
 from tests.support.attaching import AttacherWorld
 from tests.support.builders import DRIVER, a_held_pv, a_va
+from tests.support.rows import each_row
 
 OTHER = "another version of the driver"
 
@@ -23,7 +24,7 @@ async def note(world: AttacherWorld, text: str) -> None:
     await world.patch(CSI_NODES, "node1", {"metadata": {"annotations": {DRIVER_VERSIONS: text}}})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("noted", "is_told"),
     [
         pytest.param(f'{{"{DRIVER}":"9.9"}}', True, id="another"),

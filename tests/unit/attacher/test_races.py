@@ -18,6 +18,7 @@ from mooring.wire.grpc.codes import Code
 from tests.support.attaching import PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, STD_ATTACH, UNPUBLISH, AttacherWorld
 from tests.support.builders import DELETED, DRIVER, FINALIZER, a_csi_node, a_held_pv, a_va, an_attached_va
 from tests.support.recording import RecordingCluster, Request
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
 
@@ -166,7 +167,9 @@ async def test_success_beside_an_error_whose_saving_was_not_confirmed_clears_it(
 
 
 async def test_success_and_error_that_are_two_events_end_in_success_alone(world: AttacherWorld):
-    """Our answers to both were lost. The first event ends the back-off; the second is only an error, and yet worth a look."""
+    """Our answers to both were lost. The first event ends the back-off; the second is only an error, and yet worth a
+    look.
+    """
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     world.cluster.refuse(PATCH_STATUS, error=LOST, after=True, times=2)
@@ -195,7 +198,9 @@ async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too(wo
 
 
 async def test_a_success_that_is_older_than_the_publish_settles_nothing(world: AttacherWorld):
-    """Another attacher works too, elected by nobody: it had marked the attachment, and detached it, before this one published it again."""
+    """Another attacher works too, elected by nobody: it had marked the attachment, and detached it, before this one
+    published it again.
+    """
     claimed = an_attached_va(status={"attached": False})
     late = late_events(world, "volumeattachments")
     await world.create(claimed)
@@ -226,7 +231,9 @@ async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away
 
 
 async def test_a_volume_is_kept_until_its_publish_in_doubt_is_taken_back(world: AttacherWorld):
-    """Between two tries no call runs; but the volume may be published, and whoever deletes it next would find it in use."""
+    """Between two tries no call runs; but the volume may be published, and whoever deletes it next would find it in
+    use.
+    """
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE), Fail(Code.UNAVAILABLE))
     async with world.attaching(a_va()):
@@ -261,7 +268,9 @@ async def test_a_single_node_volume_goes_to_no_other_node_until_its_publish_in_d
 
 
 async def test_undos_that_fail_do_not_wake_each_other(world: AttacherWorld):
-    """Two nodes of one volume, both torn away: each name has a back-off, which the failing undo of the other must not end."""
+    """Two nodes of one volume, both torn away: each name has a back-off, which the failing undo of the other must not
+    end.
+    """
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}), a_held_pv("pv2", "handle2"))
     world.driver.always(PUBLISH, Lose())
     world.driver.always(UNPUBLISH, Wait(0.1, Fail(Code.UNAVAILABLE)))
@@ -331,9 +340,11 @@ async def test_a_mark_never_goes_to_a_later_attachment_of_the_name(
     assert set() == world.driver.published["handle1"]
 
 
-@pytest.mark.parametrize("late", [PATCH_VA, PATCH_STATUS], ids=["the-removal-of-its-finalizer", "attached-true"])
+@each_row("late", [PATCH_VA, PATCH_STATUS], ids=["the-removal-of-its-finalizer", "attached-true"])
 async def test_a_write_that_is_carried_out_late_changes_no_later_attachment_of_the_name(late: str):
-    """Its sender gave up, and did it again; then the name came again: it would go without a detach, or be shown as attached."""
+    """Its sender gave up, and did it again; then the name came again: it would go without a detach, or be shown as
+    attached.
+    """
     world = await AttacherWorld().base()
     async with world.attaching():
         if late == PATCH_STATUS:
@@ -390,7 +401,9 @@ async def test_an_attachment_that_our_write_found_missing_is_not_worked_on_again
 
 
 async def test_a_claim_whose_answer_was_lost_keeps_the_volume_from_other_nodes():
-    """Unknown counts as attached. Else both would be claimed, and once that is seen the lesser name attaches, whatever was published."""
+    """Unknown counts as attached. Else both would be claimed, and once that is seen the lesser name attaches, whatever
+    was published.
+    """
     world = await AttacherWorld().base(modes=["ReadWriteOnce"])
     late = late_events(world, "volumeattachments")
     await world.create(

@@ -10,15 +10,19 @@ from hypothesis import strategies as st
 
 from mooring.base.text import shortened
 from mooring.csi.volume_capability import AccessModeError, access_mode
-from mooring.sidecars.attacher.requests import UnpublishOrder, capability, is_single_node
+from mooring.sidecars.attacher.decide import publish_order
+from mooring.sidecars.attacher.requests import UnpublishOrder, is_single_node
+from mooring.sidecars.attacher.view import ResolvedVolume, as_csi
 from tests.support.builders import a_held_pv, typed
+from tests.support.rows import each_row
+from tests.unit.attacher.views import facts
 
 ALL_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 RWOP_MIXED = "Kubernetes does not support use of ReadWriteOncePod with other access modes on the same PersistentVolume"
 ROX_RWO = "CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("modes", "plain", "multi_writer"),
     [
         (["ReadWriteOncePod", "ReadWriteMany"], RWOP_MIXED, RWOP_MIXED),
@@ -58,7 +62,7 @@ def test_every_set_of_modes_is_a_single_node_one_or_maps_to_several_nodes():
             assert is_single_node(modes) is (mode == 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("csi", "spec", "expected"),
     [
         ({"fsType": "ext3"}, {}, {"fs_type": "ext3"}),
@@ -70,7 +74,9 @@ def test_every_set_of_modes_is_a_single_node_one_or_maps_to_several_nodes():
     ids=["fsType", "default", "filesystem", "mountOptions", "block"],
 )
 def test_AT30_the_access_type(csi, spec, expected):
-    made = capability(typed(a_held_pv(spec=spec, **csi)).spec, False, "ext4")
+    volume = as_csi(typed(a_held_pv(spec=spec, **csi)))
+    assert isinstance(volume, ResolvedVolume)
+    made = publish_order(facts(), volume, "nodeID1", "ext4").capability
     if expected is None:
         assert "block" == made.WhichOneof("access_type")
         return

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.kube.errors import ServerError
 from mooring.wire.grpc.codes import Code
 from tests.support.attaching import PATCH_STATUS, PUBLISH, UNPUBLISH, AttacherWorld
 from tests.support.builders import DRIVER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Step, Wait
 from tests.support.virtual_loop import in_virtual_time
 
@@ -88,10 +87,9 @@ async def test_the_next_attachment_of_the_name_supersedes_an_undo_that_fails(wor
     assert before == world.story.count(UNPUBLISH), "the undo is over, too"
 
 
-@pytest.mark.parametrize(("volume", "deleted", "field"), [("pv2", False, "attachError"), ("pv1", True, "detachError")])
-async def test_an_attachment_hears_that_it_waits_for_an_undo_that_fails(
-    world: AttacherWorld, volume: str, deleted: bool, field: str
-):
+@each_row(("volume", "deleted", "field"), [("pv2", False, "attachError"), ("pv1", True, "detachError")])
+async def test_an_attachment_hears_that_it_waits_for_an_undo_that_fails(volume: str, deleted: bool, field: str):
+    world = await AttacherWorld().base()
     await world.create(a_held_pv("pv2", "handle2"))
     async with world.attaching():
         await torn_away(world)
@@ -149,12 +147,28 @@ async def test_a_detach_from_a_replaced_machine_that_fails_is_told_and_keeps_the
         await world.attached()
         await replace_machine(world)
         world.driver.always(
-            UNPUBLISH, lambda request: Fail(Code.NOT_FOUND, "no such machine") if request.node_id == "nodeID1" else None
+            UNPUBLISH, lambda request: Fail(Code.INTERNAL, "busy") if request.node_id == "nodeID1" else None
         )
         await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
-        assert "no such machine" in (await world.error("detachError"))["message"]
+        assert "busy" in (await world.error("detachError"))["message"]
         await world.settle(600.0)
         assert await world.find(VOLUME_ATTACHMENTS, "pv1-node1") is not None
+
+
+async def test_a_replaced_machine_that_the_driver_does_not_know_any_more_holds_nothing():
+    """external-attacher does not ask the driver about it; so its answer must keep nobody from the new machine."""
+    world = await AttacherWorld().base(modes=["ReadWriteOnce"])
+    world.driver.script(PUBLISH, Fail(Code.INTERNAL, "booting"))
+    async with world.attaching(a_va()):
+        await world.error()
+        await replace_machine(world)
+        world.driver.always(
+            UNPUBLISH, lambda request: Fail(Code.NOT_FOUND, "gone") if request.node_id == "nodeID1" else None
+        )
+        await world.attached()
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
+    assert set() == world.driver.published["handle1"]
 
 
 async def test_a_single_node_volume_leaves_the_replaced_machine_for_the_new_one_when_the_backend_reports_it_there():

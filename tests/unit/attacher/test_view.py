@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mooring.api.core import PersistentVolume
 from mooring.api.names import sanitised
 from mooring.api.storage import CSINode, VolumeAttachment
 from mooring.control.slim import changed, check
-from mooring.sidecars.attacher.event_handlers import worth_a_look
+from mooring.sidecars.attacher.controller import worth_a_look
 from mooring.sidecars.attacher.view import VOLUME, keeps_of_attachment, keeps_of_volume, node_mask, volume_of
 from tests.support.builders import DRIVER, FINALIZER, a_csi_node, a_held_pv, a_va, an_attached_va, typed
+from tests.support.rows import each_row
 from tests.unit.attacher.views import a_view, facts
 
 ERROR = {"message": "m", "time": "2026-01-01T00:00:00Z"}
@@ -24,8 +23,8 @@ def versions(old: dict[str, Any], new: dict[str, Any], same: bool = False) -> bo
     return worth_a_look(typed(old), typed(new))
 
 
-@pytest.mark.parametrize("field", ["attachError", "detachError"])
-@pytest.mark.parametrize("before", [{}, {"attachError": {**ERROR, "message": "older"}}], ids=["added", "changed"])
+@each_row("field", ["attachError", "detachError"])
+@each_row("before", [{}, {"attachError": {**ERROR, "message": "older"}}], ids=["added", "changed"])
 def test_AT33_an_update_that_only_tells_of_errors_is_ignored(field, before):
     assert not versions(a_va(status=before), a_va(status={**before, field: ERROR}))
 
@@ -46,7 +45,7 @@ def test_AT34_an_unchanged_version_is_a_resync_and_is_processed():
     assert versions(a_va(status={"attachError": ERROR}), a_va(status={"attachError": ERROR}), same=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "new",
     [
         a_va(status={"attachError": ERROR}, node="node2"),
@@ -66,7 +65,7 @@ def test_AT02_updates_without_errors_are_processed():
     assert worth_a_look(None, typed(a_va()))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "finalizer"),
     [("csi/test", "external-attacher/csi-test"), ("s!a@n#i$t(i%z^e&d*", "external-attacher/s-a-n-i-t-i-z-e-d-X")],
 )
@@ -74,9 +73,7 @@ def test_finalizers_are_sanitised(name, finalizer):
     assert finalizer == a_view(driver=facts(name=name)).finalizer
 
 
-@pytest.mark.parametrize(
-    ("text", "clean"), [("test!driver/foo", "test-driver-foo"), ("driver\\", "driver-X"), ("a.b.c", "a-b-c")]
-)
+@each_row(("text", "clean"), [("test!driver/foo", "test-driver-foo"), ("driver\\", "driver-X"), ("a.b.c", "a-b-c")])
 def test_names_are_sanitised(text, clean):
     assert clean == sanitised(text)
 
@@ -97,9 +94,7 @@ def kept_of(pv: dict[str, Any]) -> PersistentVolume:
     return kept
 
 
-@pytest.mark.parametrize(
-    "source", [{"azureFile": {"shareName": "s", "secretName": "n"}}, {"gcePersistentDisk": {"pdName": "d"}}]
-)
+@each_row("source", [{"azureFile": {"shareName": "s", "secretName": "n"}}, {"gcePersistentDisk": {"pdName": "d"}}])
 def test_the_claim_is_kept_where_translation_reads_its_namespace(source):
     pv = a_held_pv(source=source)
     pv["spec"]["claimRef"] = {"namespace": "ns", "name": "c"}

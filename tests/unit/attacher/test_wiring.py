@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from prometheus_client import CollectorRegistry
 
 from mooring.csi.capabilities import DriverInfo
@@ -12,6 +11,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
 from tests.support.attaching import GET_SECRET, PUBLISH, AttacherWorld
 from tests.support.builders import DRIVER, a_csi_node, a_held_pv, a_secret, a_va
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC, Fail, ScriptedDriver
 from tests.support.virtual_loop import in_virtual_time
 
@@ -53,7 +53,7 @@ async def published(
     return request
 
 
-@pytest.mark.parametrize(("controller", "sent"), [((), False), ((RPC.PUBLISH_READONLY,), True)])
+@each_row(("controller", "sent"), [((), False), ((RPC.PUBLISH_READONLY,), True)])
 async def test_AT05_readonly_follows_the_drivers_own_word(controller, sent):
     driver = ScriptedDriver(controller=(RPC.PUBLISH_UNPUBLISH_VOLUME, *controller))
     assert sent is (await published(driver, {"readOnly": True})).readonly
@@ -63,7 +63,7 @@ async def test_AT30_the_default_file_system_is_the_flags():
     assert "xfs" == (await published(default_fstype="xfs")).volume_capability.mount.fs_type
 
 
-@pytest.mark.parametrize(("controller", "mode"), [((), 1), ((RPC.SINGLE_NODE_MULTI_WRITER,), 7)])
+@each_row(("controller", "mode"), [((), 1), ((RPC.SINGLE_NODE_MULTI_WRITER,), 7)])
 async def test_AT31_the_second_table_follows_the_drivers_own_word(controller, mode):
     driver = ScriptedDriver(controller=(RPC.PUBLISH_UNPUBLISH_VOLUME, *controller))
     assert mode == (await published(driver, {"modes": ["ReadWriteOnce"]})).volume_capability.access_mode.mode

@@ -8,7 +8,7 @@ from typing import Any
 
 from mooring.api.core import SecretReference
 from mooring.csi.driver_capabilities import DriverCapabilities
-from mooring.sidecars.attacher.memory import Drift, Learnt, Memory, UnconfirmedPublish
+from mooring.sidecars.attacher.memory import Drift, Evidence, Memory, UnconfirmedPublish
 from mooring.sidecars.attacher.view import ATTACHMENT_INDEXES, VOLUME_INDEXES, View
 from tests.support.builders import DRIVER, typed
 from tests.support.constant_store import ConstantStore
@@ -51,14 +51,12 @@ def a_view(
         memory.secrets.end(ref)
     for ref in being_read:
         memory.secrets.begin(ref)
-    for name, difference in (drift or {}).items():
-        memory.mark_drift(name, difference)
-    for name, uid in (finalizer_unknown or {}).items():
-        memory.mark_finalizer_unknown(name, uid)
+    memory.drift.update(drift or {})
+    memory.finalizers_unknown.update((finalizer_unknown or {}).values())
     for unconfirmed in (*unconfirmed_publishes, *orphaned):
         memory.mark_unconfirmed(unconfirmed)
     for unconfirmed in orphaned:
-        memory.learn(unconfirmed.name, Learnt.VANISHED)
+        memory.observe(unconfirmed.attachment.metadata.name, Evidence.VANISHED)
     return View(
         driver=driver or facts(),
         attachments=ConstantStore(map(typed, vas), ATTACHMENT_INDEXES),

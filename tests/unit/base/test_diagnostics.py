@@ -10,6 +10,8 @@ import pytest
 from mooring.base import diagnostics, log
 from mooring.base.diagnostics import CONNECTIONS_MAX, Diagnostics, Reply, split_address
 from mooring.base.errors import ConfigError
+from tests.support.layers import IPV6, not_tested
+from tests.support.rows import each_row
 
 
 async def fine():
@@ -69,7 +71,7 @@ async def test_head_has_the_same_head_and_no_body():
     assert ("HTTP/1.1 200 OK", "2", "") == (status, headers["Content-Length"], body)
 
 
-@pytest.mark.parametrize("path", ["/", "/unknown", "/healthz/", "/healthz/leader-election"])
+@each_row("path", ["/", "/unknown", "/healthz/", "/healthz/leader-election"])
 async def test_HT03_an_unknown_path_is_404(path):
     async with serving() as bound:
         assert "HTTP/1.1 404 Not Found" == (await asked(bound, path))[0]
@@ -100,7 +102,7 @@ async def test_headers_of_a_usual_size_are_taken():
         )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "head",
     [
         b"rubbish",
@@ -217,7 +219,7 @@ async def test_of_many_who_connect_so_many_are_accepted_in_one_turn():
     assert max(after - before for before, after in itertools.pairwise(seen)) <= diagnostics._ACCEPTED_AT_ONCE
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other", "is_same"),
     [
         ("10.0.0.1", "10.0.0.1", True),
@@ -271,8 +273,9 @@ async def test_a_host_that_does_not_exist_is_named():
         await Diagnostics({}).start("no-such-host.invalid:80")
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="NOT TESTED: this machine has no IPv6")
 async def test_a_port_alone_takes_ipv6_too():
+    if not socket.has_dualstack_ipv6():
+        not_tested(IPV6, "this machine has none")
     async with serving(":0") as (_, port):
         assert "HTTP/1.1 200 OK" == (await asked(("::1", port), "/healthz"))[0]
 
@@ -287,7 +290,7 @@ async def test_a_name_is_looked_up_and_ipv4_comes_first():
         assert "127.0.0.1" == bound[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("address", "expected"),
     [
         (":8080", ("", 8080)),
@@ -301,7 +304,7 @@ def test_the_forms_of_an_address(address, expected):
     assert expected == split_address(address)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     [
         "8080",

@@ -1,4 +1,6 @@
-"""B1: a program that others may hold up ends when it is asked to: in good order while that gets on, by force where it does not."""
+"""B1: a program that others may hold up ends when it is asked to: in good order while that gets on, by force where it
+does not.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import pytest
 
 from mooring.base import ending as endings
 from mooring.base.ending import Ending
+from tests.support.rows import each_row
 
 HANG_S = 60.0
 
@@ -48,7 +51,7 @@ def handlers() -> Iterator[None]:
     assert before == {number: signal.getsignal(number) for number in before}, "they are those of before again"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@each_row("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_the_first_signal_asks_for_the_end(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
     world, asked = World(), threading.Event()
     monkeypatch.setattr(endings, "STILL_S", HANG_S)
@@ -68,7 +71,9 @@ def test_who_comes_late_hears_it_at_once(world: World) -> None:
 
 
 def test_what_does_not_end_is_ended_by_force_also_where_the_main_thread_is_held(world: World) -> None:
-    """The main thread waits here, as in a driver that blocks the event loop: nobody but the thread of the ending can do anything."""
+    """The main thread waits here, as in a driver that blocks the event loop: nobody but the thread of the ending can do
+    anything.
+    """
     with (
         world.ending.at_last(lambda: world.done.append("folder")),
         world.ending.at_last(lambda: world.done.append("programs")),

@@ -24,7 +24,8 @@ from mooring.base.flagkinds import (
     decide_gates,
     gates_help,
 )
-from mooring.base.flags import UsageError, flag, parse
+from mooring.base.flags import Former, UsageError, flag, parse
+from tests.support.rows import each_row
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,14 +45,18 @@ class Table(Common):
     capacity: Mapping[str, str] = flag("capacity", PAIRS, {}, "what there is")
 
 
-REMOVED = {"connection_timeout": True, "logtostderr": False}
+REMOVED = {
+    "connection_timeout": Former(True),
+    "logtostderr": Former(False),
+    "was_verbosity": Former(True, now="--v={}"),
+}
 
 
 def read(*words):
     return parse(Table, words, REMOVED)
 
 
-@pytest.mark.parametrize("words", [["-v=5"], ["--v=5"], ["--v", "5"], ["-v", "5"]], ids=" ".join)
+@each_row("words", [["-v=5"], ["--v=5"], ["--v", "5"], ["-v", "5"]], ids=" ".join)
 def test_FL02_both_dashes_and_both_places_of_the_value(words):
     assert 5 == read(*words).flags.verbosity
 
@@ -73,7 +78,7 @@ def test_maps_accumulate_and_later_keys_overwrite():
     assert {"cpu": "4", "memory": "2Gi"} == read("--capacity=cpu=1,memory=2Gi,", "--capacity= cpu = 4 ").flags.capacity
 
 
-@pytest.mark.parametrize("name", ["--time=5s", "--no-such", "-leader=true", "--V=1", "--timeout_s=5s"])
+@each_row("name", ["--time=5s", "--no-such", "-leader=true", "--V=1", "--timeout_s=5s"])
 def test_FL03_an_unknown_flag_is_refused_and_none_is_abbreviated(name):
     with pytest.raises(UsageError, match="flag provided but not defined: -") as refusal:
         read(name)
@@ -85,7 +90,7 @@ def test_FL03_a_near_name_is_proposed():
         read("--time=5s")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "reason"),
     [
         (
@@ -125,12 +130,12 @@ def test_FL03_LE06_a_bad_value_says_what_was_read_and_what_is_allowed(word, reas
     assert refusal.value.exit_code == 2
 
 
-@pytest.mark.parametrize("text", ["1", "t", "T", "true", "TRUE", "True"])
+@each_row("text", ["1", "t", "T", "true", "TRUE", "True"])
 def test_gos_words_for_true(text):
     assert read(f"--leader-election={text}").flags.election is True
 
 
-@pytest.mark.parametrize("text", ["0", "f", "F", "false", "FALSE", "False"])
+@each_row("text", ["0", "f", "F", "false", "FALSE", "False"])
 def test_gos_words_for_false(text):
     assert read("--leader-election", f"--leader-election={text}").flags.election is False
 
@@ -140,21 +145,21 @@ def test_a_boolean_never_takes_the_next_word():
     assert (True, 0, ("false", "-v=3")) == (parsed.flags.election, parsed.flags.verbosity, parsed.rest)
 
 
-@pytest.mark.parametrize("stop", ["--", "-", "word"])
+@each_row("stop", ["--", "-", "word"])
 def test_reading_stops_at_two_dashes_and_at_the_first_word_that_is_no_flag(stop):
     parsed = read("-v=1", stop, "-v=2")
     assert 1 == parsed.flags.verbosity
     assert parsed.rest == (("-v=2",) if stop == "--" else (stop, "-v=2"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"), [("0x1F", 31), ("010", 8), ("0o17", 15), ("0b101", 5), ("+7", 7), ("-7", -7), ("1_000", 1000)]
 )
 def test_integers_are_read_in_gos_base_zero(text, value):
     assert value == read(f"--v={text}").flags.verbosity
 
 
-@pytest.mark.parametrize(("text", "value"), [("-9223372036854775808", -(2**63)), ("9223372036854775807", 2**63 - 1)])
+@each_row(("text", "value"), [("-9223372036854775808", -(2**63)), ("9223372036854775807", 2**63 - 1)])
 def test_integers_have_64_bits(text, value):
     assert value == read(f"--v={text}").flags.verbosity
     with pytest.raises(UsageError, match="value out of range"):
@@ -167,12 +172,12 @@ def test_unsigned_integers():
         read("--worker-threads=+7")
 
 
-@pytest.mark.parametrize(("text", "value"), [("-1", -1.0), (".5", 0.5), ("1e3", 1000.0), ("2.", 2.0)])
+@each_row(("text", "value"), [("-1", -1.0), (".5", 0.5), ("1e3", 1000.0), ("2.", 2.0)])
 def test_floats(text, value):
     assert value == read(f"--kube-api-qps={text}").flags.qps
 
 
-@pytest.mark.parametrize("word", ["-h", "--help", "--h", "-help"])
+@each_row("word", ["-h", "--help", "--h", "-help"])
 def test_help_ends_the_reading(word):
     assert read("-v=1", word, "--no-such").help_wanted
     with pytest.raises(UsageError):
@@ -181,10 +186,20 @@ def test_help_ends_the_reading(word):
 
 def test_removed_flags_are_taken_with_their_values_and_noted():
     parsed = read("--connection-timeout", "15s", "--logtostderr", "-connection_timeout=1", "-v=2")
-    assert (("connection-timeout", "15s"), ("logtostderr", "true"), ("connection_timeout", "1")) == parsed.removed
+    assert [("connection-timeout", "15s"), ("logtostderr", "true"), ("connection_timeout", "1")] == [
+        (name, value) for name, value, _ in parsed.removed
+    ]
     assert 2 == parsed.flags.verbosity
     with pytest.raises(UsageError, match="needs an argument"):
         read("--connection-timeout")
+
+
+@each_row("words", [["--was-verbosity", "3"], ["-was_verbosity=3"]])
+def test_a_removed_flag_that_has_another_name_now_is_read_as_that(words):
+    parsed = read(*words)
+    assert 3 == parsed.flags.verbosity
+    assert "--v=3" == parsed.respelled[0][1]
+    assert () == parsed.removed
 
 
 FORMER = {
@@ -193,7 +208,7 @@ FORMER = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "election", "level", "told"),
     [
         (["--mode=central"], True, 0, [("--mode=central", "--leader-election")]),

@@ -1,4 +1,6 @@
-"""A clock that leaps over idle moments: it waits for those who are at work, and for a moment where somebody outside may speak unasked."""
+"""A clock that leaps over idle moments: it waits for those who are at work, and for a moment where somebody outside may
+speak unasked.
+"""
 
 from __future__ import annotations
 

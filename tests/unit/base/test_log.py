@@ -17,6 +17,7 @@ from mooring.api.meta import Key
 from mooring.base import log
 from mooring.base.errors import ConfigError
 from mooring.base.logform import LineHead, Lines, go_quote, json_line, text_line
+from tests.support.rows import each_row
 
 _log = log.logger("mooring.test_log")
 
@@ -144,7 +145,7 @@ class Colour(enum.Enum):
     RED = 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "text"),
     [
         (True, "true"),
@@ -176,7 +177,7 @@ def test_a_reference_is_an_object_in_json():
     assert {"name": "web-0", "namespace": "ns"} == json.loads(json_line(a_head(), {"k": Key("ns", "web-0")}, None))["k"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "quoted"),
     [
         ("plain", '"plain"'),
@@ -210,7 +211,7 @@ def endless():
     return loop
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [Broken(), endless(), {"k": Broken()}, [Broken()], object()],
     ids=["str", "endless", "in-a-map", "in-a-list", "plain"],
@@ -297,7 +298,7 @@ def test_vmodule_is_for_the_text_form_alone():
         assert not _log.enabled(1)
 
 
-@pytest.mark.parametrize("text", ["queue", "queue=", "=4", "queue=x", "queue=-1", "queue=٣"])
+@each_row("text", ["queue", "queue=", "=4", "queue=x", "queue=-1", "queue=٣"])
 def test_a_vmodule_that_cannot_be_read_is_refused(text):
     with pytest.raises(ConfigError, match="pattern=N") as refusal:
         log.configure(vmodule=text)
@@ -328,7 +329,10 @@ def test_what_other_libraries_log_stays_out_of_our_log():
 
 @pytest.mark.slow
 def test_a_library_that_nobody_configured_writes_warnings_alone():
-    code = "from mooring.base.log import logger; log = logger('mooring.x'); log.info(0, 'hello'); log.warning('careful', node='n1')"
+    code = (
+        "from mooring.base.log import logger; log = logger('mooring.x'); log.info(0, 'hello'); "
+        "log.warning('careful', node='n1')"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ("", 'careful node="n1"\n') == (done.stdout, done.stderr)
 

@@ -14,6 +14,7 @@ import pytest
 from mooring.base import ownership
 from mooring.base.errors import ConfigError
 from mooring.base.ownership import danger_in, own_folder
+from tests.support.rows import each_row
 
 STRANGER = 65_534
 
@@ -47,7 +48,7 @@ def test_a_missing_folder_is_made_for_the_owner_alone(tmp_path: Path) -> None:
     own_folder(tmp_path / "a" / "b")
 
 
-@pytest.mark.parametrize("place", ["", "state", "state/tls", "state/tls/token", "state/objects.db"])
+@each_row("place", ["", "state", "state/tls", "state/tls/token", "state/objects.db"])
 def test_what_belongs_to_another_user_is_refused_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -61,7 +62,7 @@ def test_what_belongs_to_another_user_is_refused_by_its_name(
     ) == reason(tmp_path / "state")
 
 
-@pytest.mark.parametrize(("place", "mode"), [("", 0o777), ("state", 0o757), ("state", 0o1777), ("state/tls", 0o722)])
+@each_row(("place", "mode"), [("", 0o777), ("state", 0o757), ("state", 0o1777), ("state/tls", 0o722)])
 def test_a_folder_that_others_may_write_to_is_refused_by_its_mode(tmp_path: Path, place: str, mode: int) -> None:
     (tmp_path / "state" / "tls").mkdir(parents=True)
     (tmp_path / place).chmod(mode)
@@ -100,12 +101,20 @@ def test_a_link_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.M
 
 def test_who_used_sudo_is_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given_away(monkeypatch, tmp_path)
+    me, seen = os.geteuid(), os.lstat
+
+    def with_mine_as_roots(asked: str) -> os.stat_result:
+        found = list(seen(asked))
+        found[stat.ST_UID] = 0 if found[stat.ST_UID] == me else found[stat.ST_UID]
+        return os.stat_result(found)
+
+    monkeypatch.setattr(ownership.os, "lstat", with_mine_as_roots)
     monkeypatch.setattr(ownership.os, "geteuid", lambda: 0)
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
     own_folder(tmp_path / "state")
 
 
-@pytest.mark.parametrize(("members", "is_refused"), [([], False), (["me"], False), (["me", "you"], True)])
+@each_row(("members", "is_refused"), [([], False), (["me"], False), (["me", "you"], True)])
 def test_a_group_of_one_is_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: list[str], is_refused: bool
 ) -> None:

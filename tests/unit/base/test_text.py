@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 
-import pytest
-
 from mooring.base.text import visible, visible_lines
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [
         ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),

@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.base.units import format_duration, parse_duration_s
+from tests.support.rows import each_row
 
 EXACT_NS = (
     2**50
 )  # nanoseconds that seconds as a float tell apart, and that survive the way there and back; some 13 days
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds"),
     [
         ("0", 0.0),
@@ -41,7 +42,7 @@ def test_a_duration_of_gos_syntax_is_read(text, seconds):
     assert parse_duration_s(text) == seconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("", 'time: invalid duration ""'),
@@ -64,7 +65,7 @@ def test_anything_else_is_refused_in_gos_words(text, message):
     assert message == str(refusal.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "text"),
     [
         (0, "0s"),

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.support.rows import each_row
+
 
 def printed(code: str) -> str:
     done = subprocess.run(
@@ -44,8 +46,9 @@ def test_who_needs_tls_later_has_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("before", ["ssl", "asyncio"])
+@each_row("before", ["ssl", "asyncio"])
 def test_what_was_imported_before_stays_as_it_is(before: str) -> None:
     assert "True True" == printed(
-        f"import {before}; {IMPORTED} import asyncio, ssl; print(asyncio.sslproto.ssl is ssl, ssl is sys.modules['ssl'])"
+        f"import {before}; {IMPORTED} import asyncio, ssl; print(asyncio.sslproto.ssl is ssl, ssl is "
+        "sys.modules['ssl'])"
     )

@@ -18,6 +18,7 @@ from mooring.api.binding import (
 from mooring.cluster.binder import edits
 from mooring.control.result import Stale
 from tests.support.builders import Json, a_bound_claim, a_claim, a_reference, a_volume, typed
+from tests.support.rows import each_row
 
 CLAIM = a_claim(uid="uid-claim", resourceVersion="7")
 
@@ -34,7 +35,7 @@ def annotations(body: Json) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "ours"), [(None, True), ("claim", False), (CLAIM, False), (a_claim("damaged", uid="uid-claim"), False)]
 )
 def test_B05_B07_a_volume_says_who_chose_it(before: Any, ours: bool) -> None:
@@ -43,7 +44,7 @@ def test_B05_B07_a_volume_says_who_chose_it(before: Any, ours: bool) -> None:
     assert ours is (BOUND_BY_CONTROLLER in annotations(volume))
 
 
-@pytest.mark.parametrize("before", ["other", a_claim(uid="uid-before")])
+@each_row("before", ["other", a_claim(uid="uid-before")])
 def test_B08_a_volume_of_another_claim_is_not_claimed(before: Any) -> None:
     with pytest.raises(Stale, match="belongs to another claim"):
         edited(a_volume(claim=before), edits.claim_volume(typed(CLAIM)))

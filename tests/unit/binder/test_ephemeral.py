@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from mooring.cluster.binder import reasons as why
 from mooring.cluster.binder.ephemeral.decide import decide_pod
 from tests.support.builders import Json, a_claim, a_pod, an_ephemeral_volume, typed
+from tests.support.rows import each_row
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 OWNED = {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": "uid-pod", "controller": True}]}
@@ -36,9 +36,7 @@ def test_B38_a_claim_that_is_there_is_not_made_again() -> None:
     assert () == decide_pod(typed(POD), lambda _: mine).actions
 
 
-@pytest.mark.parametrize(
-    "pod", [{**POD, "metadata": {**POD["metadata"], **DELETED}}, {**POD, "status": {"phase": "Succeeded"}}]
-)
+@each_row("pod", [{**POD, "metadata": {**POD["metadata"], **DELETED}}, {**POD, "status": {"phase": "Succeeded"}}])
 def test_B40_a_pod_that_goes_needs_no_claim(pod: Json) -> None:
     assert () == decide_pod(typed(pod), lambda _: None).actions
 

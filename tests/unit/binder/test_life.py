@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
-from mooring.api.binding import NO_PROVISIONER, VAC_PROTECTION
+from mooring.api.binding import NO_PROVISIONER, SELECTED_NODE, VAC_PROTECTION
 from mooring.api.core import EVENTS
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
@@ -30,10 +28,8 @@ from tests.support.binding import (
 )
 from tests.support.builders import (
     Json,
-    a_capacity,
     a_claim,
     a_class,
-    a_csi_driver,
     a_pod,
     a_ready_node,
     a_volume,
@@ -41,6 +37,7 @@ from tests.support.builders import (
     an_ephemeral_volume,
 )
 from tests.support.cluster_world import LateWatch, TornWatch
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 pytestmark = in_virtual_time
@@ -97,8 +94,8 @@ async def test_B17_a_restart_writes_nothing_more() -> None:
     assert told == ours.writes(world("claim"), world("pv"))
 
 
-@pytest.mark.parametrize("lost", range(5))
-@pytest.mark.parametrize("happened", [False, True])
+@each_row("lost", range(5))
+@each_row("happened", [False, True])
 async def test_B17_any_write_may_be_lost(lost: int, happened: bool) -> None:
     """The answer never comes, whether the write took effect or not; a later one finishes what is left."""
     ours = BinderWorld()
@@ -111,8 +108,8 @@ async def test_B17_any_write_may_be_lost(lost: int, happened: bool) -> None:
         assert 1 == rule.hits
 
 
-@pytest.mark.parametrize("write", sorted({PUT_PV, PUT_PV_STATUS, PUT_PVC, PUT_PVC_STATUS}))
-@pytest.mark.parametrize(
+@each_row("write", sorted({PUT_PV, PUT_PV_STATUS, PUT_PVC, PUT_PVC_STATUS}))
+@each_row(
     "error", [Conflict("changed", reason="Conflict"), ServerError("timed out", code=500)], ids=["conflict", "error"]
 )
 async def test_B17_a_write_is_refused(write: str, error: Exception) -> None:
@@ -127,7 +124,7 @@ async def test_B17_a_write_is_refused(write: str, error: Exception) -> None:
 # -- many at once
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each_row("seed", range(12))
 def test_no_volume_is_bound_twice_whatever_the_order(seed: int) -> None:
     async def main() -> None:
         async with binding() as (ours, world):
@@ -146,7 +143,7 @@ def test_no_volume_is_bound_twice_whatever_the_order(seed: int) -> None:
     run_virtual(main(), seed)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@each_row("seed", range(8))
 def test_killed_again_and_again(seed: int) -> None:
     """kill -9 after each write in turn; whoever comes next goes on, and nothing is bound twice."""
 
@@ -245,7 +242,9 @@ async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_
 
 
 class LateList(LateWatch):
-    """The watch of pods is late, and so are the answers to lists of them once `gate` is there. asked: one was answered late."""
+    """The watch of pods is late, and so are the answers to lists of them once `gate` is there. asked: one was answered
+    late.
+    """
 
     def __init__(self) -> None:
         super().__init__("pods", seconds=600)
@@ -321,7 +320,7 @@ async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
         assert ["Bound"] == phases
 
 
-@pytest.mark.parametrize(
+@each_row(
     "damage", [{"namespace": None}, {"name": None}, {"name": None, "namespace": None}, {"name": "another"}], ids=str
 )
 async def test_B27_a_claim_keeps_its_volume_whatever_somebody_does_to_the_names_in_claimRef(damage: Json) -> None:
@@ -338,7 +337,7 @@ async def test_B27_a_claim_keeps_its_volume_whatever_somebody_does_to_the_names_
         await world.phase(PV, world("pv"), "Released")
 
 
-@pytest.mark.parametrize("removed", [{"claimRef": None}, {"claimRef": {"uid": None}}], ids=str)
+@each_row("removed", [{"claimRef": None}, {"claimRef": {"uid": None}}], ids=str)
 async def test_B27_a_bound_claim_loses_its_volume_to_no_other_when_claimRef_is_removed(removed: Json) -> None:
     """As by a tool that puts its own manifest of the volume back. Also when the claim's turn fails at first."""
     async with binding(parts=WITHOUT_SCHEDULER) as (ours, world):
@@ -353,7 +352,7 @@ async def test_B27_a_bound_claim_loses_its_volume_to_no_other_when_claimRef_is_r
         assert "Pending" == (await world.get(PVC, world("waiting")))["status"]["phase"]
 
 
-@pytest.mark.parametrize("names", [{}, {"name": "gone"}, {"namespace": "default"}], ids=str)
+@each_row("names", [{}, {"name": "gone"}, {"namespace": "default"}], ids=str)
 async def test_B27_a_volume_whose_claimRef_has_a_uid_and_names_no_claim_is_released(names: Json) -> None:
     async with binding(parts=WITHOUT_SCHEDULER) as (_, world):
         pv = a_volume(world("pv"), sc=world("sc"))
@@ -442,7 +441,7 @@ async def test_B57_a_pod_is_scheduled_anew_and_its_node_stays() -> None:
         await world.scheduled(world("pod"), node)
 
 
-@pytest.mark.parametrize("error", [None, Unreachable("connection reset")], ids=["written", "its answer is lost"])
+@each_row("error", [None, Unreachable("connection reset")], ids=["written", "its answer is lost"])
 async def test_B44_a_node_that_vanishes_while_it_is_chosen_lets_go_of_its_claims(error: Unreachable | None) -> None:
     """The choice is written after the node's end was seen: no later event tells of it."""
     faults = HeldWrites()
@@ -472,20 +471,40 @@ async def test_B44_a_node_that_vanishes_lets_go_of_its_claims() -> None:
         await world.scheduled(world("pod"), two)
 
 
-async def test_B46_two_pods_do_not_count_on_the_same_room() -> None:
+async def test_a_node_that_the_driver_refuses_is_not_tried_again_before_all_others() -> None:
+    """Both are equal, and no capacity is reported: the driver is full on the one that is picked first."""
     async with binding() as (_, world):
-        node = await world.make_node()
-        await world.create(a_csi_driver(name=world.driver))
         await world.make_class(wffc=True)
-        await world.create(a_capacity("c", "", "100Gi", sc=world("sc")))
-        for base in ("one", "two"):
-            await world.make_claim(base, size="60Gi")
-            await world.make_pod(world(base), base=base)
-        await world.selected(world("one"), node)
-        await world.rejected(world("two"), "did not have enough free storage")
-        await world.delete(POD, world("one"))
-        await world.delete(PVC, world("one"))
-        await world.selected(world("two"), node)
+        nodes = [await world.make_node(base) for base in ("n1", "n2", "n3", "n4", "n5", "n6")]
+        await world.make_claim()
+        await world.make_pod(world("claim"))
+        tried = []
+        for _ in nodes:
+            tried.append(selected_on(await world.shown(PVC, world("claim"), selected_on, "selected")))
+            await world.patch(PVC, world("claim"), {"metadata": {"annotations": {SELECTED_NODE: None}}})
+        assert sorted(nodes) == sorted(tried)
+
+
+async def test_equal_nodes_are_picked_at_random() -> None:
+    async with binding() as (_, world):
+        await world.make_class(wffc=True)
+        for base in ("n1", "n2", "n3"):
+            await world.make_node(base)
+        picked = set()
+        for number in range(12):
+            await world.make_claim(f"c{number}")
+            await world.make_pod(world(f"c{number}"), base=f"p{number}")
+            claim = await world.shown(PVC, world(f"c{number}"), selected_on, "selected")
+            picked.add(selected_on(claim))
+            await world.delete(POD, world(f"p{number}"))
+            await world.delete(PVC, world(f"c{number}"))
+            await asyncio.sleep(1)
+        assert 3 == len(picked)
+
+
+def selected_on(claim: Any) -> str:
+    found: str = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE, "")
+    return found
 
 
 async def test_parts_that_are_off_do_nothing() -> None:
@@ -536,7 +555,7 @@ async def test_drained_it_ends_by_itself() -> None:
         assert "Pending" == (await world.get(PVC, world("claim")))["status"]["phase"]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@each_row("seed", range(6))
 def test_B06_volumes_that_come_late_find_the_claims_that_wait(seed: int) -> None:
     """Each is offered to one claim after the other; none is left over while a claim waits that it fits."""
 

@@ -23,6 +23,7 @@ from mooring.control.decision import Decision
 from mooring.kube.cluster import Page, Selection, UnreadItem
 from mooring.kube.errors import ServerError
 from tests.support.builders import NS, Json, a_claim, a_pod, a_volume, an_ephemeral_volume, typed
+from tests.support.rows import each_row
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 HELD = {"finalizers": [PVC_PROTECTION]}
@@ -69,7 +70,7 @@ CLAIMS: dict[str, tuple[Json, list[Json], object]] = {
 }
 
 
-@pytest.mark.parametrize(("claim", "pods", "expected"), CLAIMS.values(), ids=CLAIMS)
+@each_row(("claim", "pods", "expected"), CLAIMS.values(), ids=CLAIMS)
 def test_claims(claim: Json, pods: list[Json], expected: object) -> None:
     assert expected == step(decide_claim(typed(claim), [typed(pod) for pod in pods], is_fresh=True))
 
@@ -103,7 +104,7 @@ VOLUMES: dict[str, tuple[Json, object]] = {
 }
 
 
-@pytest.mark.parametrize(("pv", "expected"), VOLUMES.values(), ids=VOLUMES)
+@each_row(("pv", "expected"), VOLUMES.values(), ids=VOLUMES)
 def test_volumes(pv: Json, expected: object) -> None:
     assert expected == step(decide_volume(typed(pv)))
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from mooring.api.meta import Kind
 from mooring.apiserver.local import ServerFaults
 from mooring.cluster.binder import options
 from mooring.kube.errors import Conflict, Forbidden
 from tests.support.binding import NODE, PVC, BinderWorld, Tenant, binding
 from tests.support.builders import a_volume, an_ephemeral_volume
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 TRIES_MAX = 80
@@ -77,7 +76,7 @@ PARTS = {
 
 
 @in_virtual_time
-@pytest.mark.parametrize(("part", "act"), [(part, act) for part, acts in PARTS.items() for act in acts])
+@each_row(("part", "act"), [(part, act) for part, acts in PARTS.items() for act in acts])
 async def test_a_conflict_that_lasts_is_tried_less_and_less_often(part: str, act: Any) -> None:
     faults = Conflicting()
     async with binding(faults, parts=frozenset({part})) as (ours, world):

@@ -1,13 +1,14 @@
-"""What wakes a pod that has no node yet: whatever it waits for is told when it comes, or when somebody lets go of it."""
+"""What wakes a pod that has no node yet: whatever it waits for is told when it comes, or when somebody lets go of
+it.
+"""
 
 from __future__ import annotations
 
-import pytest
-
-from mooring.api.binding import NO_PROVISIONER, SELECTED_NODE
+from mooring.api.binding import NO_PROVISIONER
 from mooring.kube.errors import ServerError
-from tests.support.binding import POD, PVC, HeldWrites, Tenant, binding
-from tests.support.builders import a_capacity, a_claim, a_csi_driver, a_volume
+from tests.support.binding import POD, HeldWrites, binding
+from tests.support.builders import a_claim, a_volume
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 pytestmark = in_virtual_time
@@ -23,7 +24,7 @@ async def test_B41_a_class_that_comes_after_its_pod() -> None:
         await world.selected(world("claim"), node)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@each_row("seed", range(6))
 def test_B43_a_pod_made_again_under_its_name_gets_a_node(seed: int) -> None:
     """Its namesake's end and its own beginning are one look for the scheduler."""
 
@@ -38,46 +39,6 @@ def test_B43_a_pod_made_again_under_its_name_gets_a_node(seed: int) -> None:
             await world.scheduled(world("pod"), node)
 
     run_virtual(main(), seed)
-
-
-async def _room_for_one(world: Tenant) -> str:
-    node = await world.make_node()
-    await world.create(a_csi_driver(name=world.driver))
-    await world.make_class(wffc=True)
-    await world.create(a_capacity(world("capacity"), "", "100Gi", sc=world("sc")))
-    for base in ("one", "two"):
-        await world.make_claim(base, size="60Gi")
-        await world.make_pod(world(base), base=base)
-    await world.selected(world("one"), node)
-    await world.rejected(world("two"), "did not have enough free storage")
-    return node
-
-
-async def test_B46_room_is_free_when_the_chosen_node_is_taken_back() -> None:
-    async with binding() as (_, world):
-        node = await _room_for_one(world)
-        await world.delete(POD, world("one"))
-        await world.patch(PVC, world("one"), {"metadata": {"annotations": {SELECTED_NODE: None}}})
-        await world.selected(world("two"), node)
-
-
-async def test_B46_room_is_free_when_the_node_could_not_be_written() -> None:
-    held = HeldWrites()
-    async with binding(held) as (_, world):
-        held.name = world("one")
-        node = await world.make_node()
-        await world.create(a_csi_driver(name=world.driver))
-        await world.make_class(wffc=True)
-        await world.create(a_capacity(world("capacity"), "", "100Gi", sc=world("sc")))
-        for base in ("one", "two"):
-            await world.make_claim(base, size="60Gi")
-        await world.make_pod(world("one"), base="one")
-        await held.begun.wait()
-        await world.make_pod(world("two"), base="two")
-        await world.rejected(world("two"), "did not have enough free storage")
-        await world.delete(POD, world("one"))
-        held.let_go(ServerError("etcd: leader changed", code=500))
-        await world.selected(world("two"), node)
 
 
 async def test_B56_a_claim_for_one_pod_is_free_when_its_pod_goes_before_it_had_a_node() -> None:

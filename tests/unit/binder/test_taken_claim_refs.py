@@ -1,4 +1,5 @@
-"""Somebody takes the claimRef from a volume that was just made for a claim with a selected node: they are bound all the same.
+"""Somebody takes the claimRef from a volume that was just made for a claim with a selected node: they are bound all the
+same.
 
 Differs from kube-controller-manager and external-provisioner, which leave such a claim to each other.
 """
@@ -14,16 +15,17 @@ from mooring.apiserver.local import ServerFaults
 from mooring.kube.errors import Forbidden
 from tests.support.binding import NODE, PV, PVC, BinderWorld, Tenant, annotations, binding
 from tests.support.builders import Json, a_volume
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
 
 
-def made_for(world: Tenant, claim: Json, **more: Any) -> Json:
-    """Its volume, without a claimRef."""
+def made_for(world: Tenant, claim: Json, prefix: str = "pvc", **more: Any) -> Json:
+    """Its volume, without a claimRef. prefix: external-provisioner's --volume-name-prefix."""
     noted = {"pv.kubernetes.io/provisioned-by": world.driver}
     return a_volume(
-        f"pvc-{claim['metadata']['uid']}", **{"sc": world("sc"), "phase": "Pending", "annotations": noted, **more}
+        f"{prefix}-{claim['metadata']['uid']}", **{"sc": world("sc"), "phase": "Pending", "annotations": noted, **more}
     )
 
 
@@ -38,10 +40,11 @@ async def a_waiting_claim(world: Tenant, node: str) -> Json:
     return await world.selected(world("claim"), node)
 
 
-async def test_the_claim_gets_its_volume_and_the_pod_runs() -> None:
+@each_row("prefix", ["pvc", "vol-of-a"])
+async def test_the_claim_gets_its_volume_and_the_pod_runs(prefix: str) -> None:
     async with binding() as (_, world):
         node = await world.make_node()
-        volume = made_for(world, await a_waiting_claim(world, node))
+        volume = made_for(world, await a_waiting_claim(world, node), prefix)
         await world.create(volume)
         await world.bound(world("claim"), name_of(volume))
         await world.scheduled(world("pod"), node)

@@ -14,6 +14,7 @@ from mooring.cluster.binder.match import could_take
 from mooring.cluster.binder.volumes.event_handlers import Offers
 from mooring.cluster.binder.volumes.waiting_claims import WaitingClaims
 from tests.support.builders import a_claim, a_volume, typed
+from tests.support.rows import each_row
 
 MANY = 20_000
 
@@ -41,7 +42,7 @@ def a_random_claim(random: random.Random, name: str) -> PersistentVolumeClaim:
     return typed(body)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_row("seed", range(20))
 def test_the_first_is_the_one_that_a_walk_over_all_finds(seed: int) -> None:
     dice = random.Random(seed)
     index, there, away = WaitingClaims(), dict[Key, PersistentVolumeClaim](), set[Key]()
@@ -80,7 +81,7 @@ def test_the_first_is_the_one_that_a_walk_over_all_finds(seed: int) -> None:
         assert expected == index.first(pv, lambda one, pv=pv: could_take(there[one], pv))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sizes", "looks_max"),
     [(["100Gi"] * MANY, 0), (["1Gi"] * MANY, 1), ([f"{100 + number}Mi" for number in range(MANY)], 1)],
     ids=["too large", "all alike", "all of another size"],

@@ -1,4 +1,6 @@
-"""What keeps two writers apart: a decision counts for the state it was taken on, and a volume is in one hand at a time."""
+"""What keeps two writers apart: a decision counts for the state it was taken on, and a volume is in one hand at a
+time.
+"""
 
 from __future__ import annotations
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from mooring.apiserver.disk import file as durable
 from mooring.base.flags import parse
 from mooring.cli import mooring
 from mooring.cli.apiserver import ApiServerFlags, kubeconfig_file
 from tests.support.programs import Program
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "place"),
     [
         ([], "/here/state/kubeconfig"),
@@ -32,13 +35,13 @@ def test_the_kubeconfig_is_named_by_its_whole_path(
     assert Path(place) == kubeconfig_file(parse(ApiServerFlags, argv, {}).flags, Path("state"))
 
 
-@pytest.mark.parametrize(
-    "words", [["apiserver", "--port=0"], ["apiserver", "restore", "backup.db"], ["dev", "--nodes=1"]]
-)
+@each_row("words", [["apiserver", "--port=0"], ["apiserver", "restore", "backup.db"], ["dev", "--nodes=1"]])
 def test_a_state_folder_of_others_is_refused(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever prepares it could put a token and a CA there, and the objects."""
+    monkeypatch.chdir(tmp_path)
+    durable.create(tmp_path / "backup.db", version=1)
     tmp_path.chmod(0o777)
     assert 1 == mooring.run([*words[:-1], "--state", str(tmp_path), words[-1]])
     assert f"others may write to '{tmp_path}' (mode 0777)" in capsys.readouterr().err
@@ -49,6 +52,19 @@ def serving(state: Path, log: Path, *flags: str) -> Program:
     program = Program([sys.executable, "-m", "mooring.cli.mooring", "apiserver", f"--state={state}", *flags], log)
     eventually(lambda: "export KUBECONFIG=" in program.output_alive(), 30, "it answers")
     return program
+
+
+@pytest.mark.slow
+@each_row("files", [7, 8, 10, 12, 14, 16, 20, 24, 159])
+def test_too_few_open_files_are_one_line(tmp_path: Path, files: int) -> None:
+    """With fewer than it keeps for itself the server would start, and refuse everybody."""
+    code = f"import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files})); " + (
+        "from mooring.cli.mooring import main; sys.exit(main())"
+    )
+    words = [sys.executable, "-c", code, "apiserver", f"--state={tmp_path}", "--port=0"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=30)
+    assert (1, 1, "") == (done.returncode, done.stderr.count("\n"), done.stdout), done.stderr
+    assert done.stderr.rstrip().endswith("(ulimit -n)")
 
 
 def port_of(program: Program) -> int:

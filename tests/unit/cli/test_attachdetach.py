@@ -11,6 +11,7 @@ from mooring.base.flags import parse
 from mooring.cli.attachdetach import COMMAND, AttachDetachFlags, run
 from mooring.cli.process import Setup
 from mooring.cluster.attachdetach.options import AttachDetachOptions
+from tests.support.rows import each_row
 
 
 def options(*argv: str) -> AttachDetachOptions:
@@ -36,7 +37,7 @@ def test_flags_become_options() -> None:
     assert AttachDetachOptions(workers=3, force_after_s=90.0, disable_force_detach=True) == options(*argv)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "problem"),
     [
         (

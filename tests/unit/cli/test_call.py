@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
-import sys
+import tempfile
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from mooring.api.volume_names import digest
 from mooring.cli import call
 from mooring.cli import mooring as command
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.dev.seed_objects import snapshot
+from mooring.dev.by_hand import WHERE, NodePlace, Places
+from mooring.dev.power import answering
 from mooring.driver.server import serving
-from mooring.testing.opening import a_cluster
+from mooring.node.layout import KubeletLayout
 from mooring.wire.grpc.codes import Code
 from tests.support.folder_driver import FolderDriver
-from tests.support.programs import Program
-from tests.support.waiting import eventually
+from tests.support.rows import each_row
 
 WRITER = ("volume_capabilities.mount.fs_type=ext4", "volume_capabilities.access_mode.mode=SINGLE_NODE_WRITER")
 
@@ -78,7 +81,7 @@ async def test_breaches_are_told_and_no_secret_is_printed(tmp_path: Path, capsys
     secrets = f"--secrets-file={tmp_path / 'secrets'}"
     assert 0 == await typed(tmp_path, "CreateVolume", "name=a", *WRITER, secrets, driver=Careless)
     out, err = said_in(capsys)
-    assert "CSI703 CreateVolume of volume name 'a': a secret" in err
+    assert "CSI703 (warning) CreateVolume of volume name 'a': a secret" in err
     assert "129 bytes" in err
     assert "Kubernetes: " in err
     assert "Mend: " in err
@@ -105,7 +108,7 @@ async def test_a_request_from_a_file_and_words_on_top(
     assert not list((tmp_path / "volumes").iterdir()), "nothing was sent"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "said"),
     [
         (["CreateVolum"], "did you mean CreateVolume?"),
@@ -115,20 +118,6 @@ async def test_a_request_from_a_file_and_words_on_top(
         (["GetPluginInfo", "--timeout=0s"], "timeout: must be greater than zero"),
         (["GetPluginInfo", "-f=-", "--secrets-file=-"], "stdin is one file"),
         (["GetPluginInfo", "-o", "table"], "must be yaml or json"),
-        (["CreateVolume", "--from-pvc=data", "--from-pv=pv"], "give --from-pvc or --from-pv"),
-        (["CreateVolume", "--from-pvc=data", "-f=x"], "of a file or of an object"),
-        (
-            ["CreateSnapshot", "--from-pvc=data", "--from-snapshot=then"],
-            "from-snapshot: the request is of one object: give --from-pvc or",
-        ),
-        (["CreateSnapshot", "--from-snapshot=then", "--from-content=x"], "give --from-snapshot or --from-content"),
-        (["CreateSnapshot", "--from-content=x", "-f=x"], "of a file or of an object"),
-        (["CreateSnapshot", "--from-snapshot=then", "--node=n1"], "node: only with --from-pvc or --from-pv"),
-        (["CreateSnapshot", "--from-content=x", "--pod=web"], "pod: only with --from-pvc or --from-pv"),
-        (["ControllerPublishVolume", "--node=n1"], "only with --from-pvc or --from-pv"),
-        (["NodePublishVolume", "--pod=web"], "pod: only with --from-pvc or --from-pv"),
-        (["NodePublishVolume", "--root-dir=/tmp/n1"], "root-dir: only with --from-pvc or --from-pv"),
-        (["NodePublishVolume", "--from-pvc=data", "--root-dir=n1"], "root-dir: 'n1' is no absolute path"),
     ],
 )
 def test_a_wrong_command_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,6 +131,8 @@ def test_the_address_is_that_of_csi_endpoint(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.delenv("CSI_ENDPOINT", raising=False)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where no mooring dev runs
     assert 2 == call.run(["GetPluginInfo"], "mooring call")
     assert "CSI_ENDPOINT" in capsys.readouterr().err
     monkeypatch.setenv("CSI_ENDPOINT", f"unix:{tmp_path}/none.sock")
@@ -155,135 +146,100 @@ def test_words_and_flags_come_in_any_order() -> None:
     assert (["A", "b=c", "d=e", "--f"], ["-o", "json", "--dry-run"]) == (words, flags)
 
 
-@pytest.mark.slow
-def test_a_request_from_the_objects_of_a_cluster(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+# -- with a `mooring dev`
+
+
+@contextlib.asynccontextmanager
+async def a_plane(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Path, None]:
+    """The folder of a plane with the nodes n1 and n2, which answers in the way of `mooring dev`."""
+    monkeypatch.delenv("CSI_ENDPOINT", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
+    (folder / "run").mkdir()
+    nodes = {name: NodePlace(f"{folder}/{name}.sock", f"{folder}/nodes/{name}") for name in ("n1", "n2")}
+    places = Places("folders.csi.test", f"{folder}/csi.sock", nodes)
+
+    async def where(_node: str) -> str:
+        return msgspec.json.encode(places).decode()
+
+    async with answering(folder, {WHERE: where}):
+        yield folder
+
+
+async def asked(*words: str) -> int:
+    return await asyncio.to_thread(call.run, words, "mooring call")
+
+
+async def test_a_call_goes_to_the_driver_of_the_plane_or_of_its_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Over HTTPS, with words on top; the objects' names are found as kubectl finds them."""
-    state = [
-        "--endpoint",
-        f"unix://{tmp_path}/csi.sock",
-        "--node-id",
-        "n1",
-        "--state",
-        str(tmp_path / "state"),
-        "--mounts",
-        "link",
-    ]
-    program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *state], tmp_path / "log")
-    socket = tmp_path / "csi.sock"
-    eventually(socket.exists, 20, "the driver serves")
-    address = f"--csi-address=unix://{socket}"
-    with a_cluster(f"unix://{socket}", nodes=1, serves=True) as cluster:
-        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-        claim = cluster.claim("data", "16Mi").bound()
-        assert 0 == command.run(["call", "CreateVolume", "--from-pvc=data", address])
-        out, err = capsys.readouterr()
-        assert claim.handle == yaml.safe_load(out)["volume"]["volume_id"]
-        assert "it would not be sent now: " in err
-        assert 0 == command.run(["call", "CreateVolume", "--from-pvc=default/data", "name=other", "--dry-run", address])
-        asked = yaml.safe_load(capsys.readouterr().out)
-        assert ["other", 16 * 2**20] == [asked["name"], asked["capacity_range"]["required_bytes"]]
-        pv = claim.volume["metadata"]["name"]
-        assert 0 == command.run(
-            ["call", "ControllerPublishVolume", f"--from-pv={pv}", "--node=n1", "--dry-run", address]
-        )
-        assert [claim.handle, "n1"] == [
-            (asked := yaml.safe_load(capsys.readouterr().out))["volume_id"],
-            asked["node_id"],
-        ]
-        assert 2 == command.run(["call", "ControllerPublishVolume", f"--from-pv={pv}", address])
-        assert "give --node" in capsys.readouterr().err
-        cluster.pod("web", claim, node="n1").running()
-        root = cluster.aio.plane.nodes["n1"].root
-        called = ["call", "NodePublishVolume", f"--from-pv={pv}", "--pod=web", address]
-        assert 0 == command.run([*called, "--dry-run"])
-        asked = yaml.safe_load(capsys.readouterr().out)
-        assert asked["target_path"].startswith("/var/lib/kubelet/pods/")
-        assert 0 == command.run([*called, f"--root-dir={root}", "-o=json"]), "once more, as after a lost answer"
-        assert "{}" == capsys.readouterr().out.strip()
-        assert 1 == command.run(["call", "CreateVolume", "--from-pvc=other", address])
-        assert 'persistentvolumeclaims "other" not found' in capsys.readouterr().err
-        assert 1 == command.run(["call", "CreateVolume", "--from-pvc=data", "-n=elsewhere", address])
-    program.kill()
+    async with a_plane(tmp_path, monkeypatch):
+        for words, socket in (
+            (["GetPluginInfo"], "csi"),
+            (["NodeGetInfo"], "n1"),
+            (["GetPluginInfo", "--node=n2"], "n2"),
+        ):
+            async with serving(FolderDriver(tmp_path), f"unix://{tmp_path}/{socket}.sock"):
+                await asked(*words)
+            _, err = said_in(capsys)
+            assert f"{tmp_path}/{socket}.sock" in err
+            assert "no connection" not in err
+        assert 1 == await asked("NodeGetInfo", "--node=n3")
+        assert "there is no node 'n3' in that mooring dev, only n1, n2" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_a_request_from_a_snapshot_of_a_cluster_shows_no_secret(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+async def test_the_paths_of_a_node_call_are_those_of_the_plane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    state = [
-        "--endpoint",
-        f"unix://{tmp_path}/csi.sock",
-        "--node-id",
-        "n1",
-        "--state",
-        str(tmp_path / "state"),
-        "--mounts",
-        "link",
-    ]
-    program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *state], tmp_path / "log")
-    socket = tmp_path / "csi.sock"
-    eventually(socket.exists, 20, "the driver serves")
-    address = f"--csi-address=unix://{socket}"
-    with a_cluster(f"unix://{socket}", nodes=1, serves=True) as cluster:
-        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-        cluster.create(
-            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "stringData": {"pass": "hunter22"}}
-        )
-        parameters = {
-            f"csi.storage.k8s.io/{kind}-secret-{part}": value
-            for kind in SNAPSHOT_SECRETS
-            for part, value in KEY.items()
-        }
-        head = {
-            "apiVersion": "snapshot.storage.k8s.io/v1",
-            "kind": "VolumeSnapshotClass",
-            "metadata": {"name": "secretive"},
-        }
-        driver = cluster.aio.plane.info.name
-        cluster.create({**head, "driver": driver, "deletionPolicy": "Delete", "parameters": parameters})
-        cluster.claim("data", "16Mi").bound()
-        body = snapshot("then", "data")
-        cluster.create({**body, "spec": {**body["spec"], "volumeSnapshotClassName": "secretive"}})
-        found = cluster.until(lambda: _ready(cluster.objects("volumesnapshots")), "the snapshot is ready")
-        content = found["status"]["boundVolumeSnapshotContentName"]
-        said = ""
-        for words in (["CreateSnapshot", "--from-snapshot=then"], ["CreateSnapshot", "--from-snapshot=default/then"]):
-            for more in (["--dry-run"], []):
-                assert 0 == command.run(["call", *words, *more, address])
-                out, err = capsys.readouterr()
-                said += out + err
-                assert "it would not be sent now: ready to use" in err
-                shown = yaml.safe_load(out)
-                assert (
-                    f"snapshot-{found['metadata']['uid']}" == shown["name"]
-                    if more
-                    else shown["snapshot"]["ready_to_use"]
-                )
-                assert not more or "***stripped***" == shown["secrets"]
-        assert 0 == command.run(["call", "ListSnapshots", f"--from-content={content}", address, "-o=json"])
-        out, err = capsys.readouterr()
-        handle = json.loads(out)["entries"][0]["snapshot"]["snapshot_id"]
-        assert 0 == command.run(
-            ["call", "DeleteSnapshot", f"--from-content={content}", address, "--dry-run", "-o=json"]
-        )
-        deleting, told = capsys.readouterr()
-        assert handle == json.loads(deleting)["snapshot_id"]
-        assert "hunter22" not in said + out + err + deleting + told
-        assert 2 == command.run(["call", "GetVolumeGroupSnapshot", f"--from-pv={content}", address])
-        assert "give --from-snapshot or --from-content" in capsys.readouterr().err
-        assert 1 == command.run(["call", "CreateSnapshot", "--from-snapshot=then", "-n=elsewhere", address])
-        assert 'volumesnapshots.snapshot.storage.k8s.io "then" not found' in capsys.readouterr().err
-        assert ["hunter22"] == list(cluster.calls("CreateSnapshot")[0].request.secrets.values()), (
-            "there was one to show"
-        )
-    program.kill()
+    layout = KubeletLayout(tmp_path / "nodes" / "n2")
+    staging, own = layout.staging("folders.csi.test", "vol-1"), layout.target("by-hand", digest("vol-1"))
+    async with a_plane(tmp_path, monkeypatch):
+
+        async def request(*words: str) -> dict[str, object]:
+            assert 0 == await asked(*words, "volume_id=vol-1", "--node=n2", "--dry-run")
+            found = yaml.safe_load(capsys.readouterr().out)
+            return {name: value for name, value in found.items() if name != "volume_id"}
+
+        assert {"staging_target_path": str(staging)} == await request("NodeStageVolume")
+        assert {"target_path": str(own)} == await request("NodePublishVolume"), "nothing is staged"
+        assert {"target_path": "/mine"} == await request("NodePublishVolume", "target_path=/mine")
+        assert not staging.exists(), "a dry run makes nothing"
+        staging.mkdir(parents=True)
+        both = {"target_path": str(own), "staging_target_path": str(staging)}
+        assert both == await request("NodePublishVolume")
+        pods = layout.target("pod-1", "pv-1")
+        pods.mkdir(parents=True)
+        record = {"driverName": "folders.csi.test", "volumeHandle": "vol-1"}
+        (pods.parent / "vol_data.json").write_text(json.dumps(record))
+        assert both == await request("NodePublishVolume")
+        assert {"target_path": str(pods)} == await request("NodeUnpublishVolume")
+        assert str(pods) == (await request("NodeGetVolumeStats"))["volume_path"]
+        torn = layout.target("pod-0", "pv-1")
+        torn.mkdir(parents=True)
+        (torn.parent / "vol_data.json").write_text('{"driverName": ')
+        assert {"target_path": str(pods)} == await request("NodeUnpublishVolume"), "a bad record is passed over"
+        own.mkdir(parents=True)
+        assert {"target_path": str(own)} == await request("NodeUnpublishVolume"), "what was made by hand goes first"
 
 
-SNAPSHOT_SECRETS = ("snapshotter", "snapshotter-list")
-KEY = {"name": "key", "namespace": "default"}
+async def test_the_folders_that_a_caller_has_to_make_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = KubeletLayout(tmp_path / "nodes" / "n1")
+    monkeypatch.setattr(call, "CONNECT_S_MAX", 0.01)
+    async with a_plane(tmp_path, monkeypatch):
+        for rpc in ("NodeStageVolume", "NodePublishVolume", "NodeUnstageVolume"):
+            assert 1 == await asked(rpc, "volume_id=vol-1")
+        await asked("NodeUnstageVolume", "volume_id=vol-2")
+    assert layout.staging("folders.csi.test", "vol-1").is_dir()
+    own = layout.target("by-hand", digest("vol-1"))
+    assert [True, False] == [own.parent.is_dir(), own.exists()]
+    assert not layout.staging("folders.csi.test", "vol-2").exists()
 
 
-def _ready(found: list[dict[str, Any]]) -> dict[str, Any] | None:
-    return next((one for one in found if (one.get("status") or {}).get("readyToUse")), None)
+async def test_a_given_socket_is_asked_and_no_plane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with a_plane(tmp_path, monkeypatch):
+        assert 0 == await typed(tmp_path, "GetPluginInfo")
+        assert "" == said_in(capsys)[1]
+        monkeypatch.setenv("CSI_ENDPOINT", f"{tmp_path}/csi.sock")
+        assert 0 == await asked("NodeUnpublishVolume", "volume_id=vol-1", "--dry-run")
+        assert "volume_id: vol-1\n" == capsys.readouterr().out

@@ -21,6 +21,7 @@ from mooring.sidecars.attacher.options import AttacherOptions
 from mooring.sidecars.provisioner.options import ProvisionerOptions
 from mooring.sidecars.resizer.options import ResizerOptions
 from mooring.sidecars.snapshotter.options import SnapshotterOptions
+from tests.support.rows import each_row
 
 
 def setup(*argv):
@@ -96,7 +97,9 @@ def test_the_lease_of_the_attach_detach_controller_is_where_its_own_program_has_
 
 
 def test_every_flag_that_does_something_is_there():
-    """Of each program; `--master` aside, which a kubeconfig says, and the names of an election that is the process' own."""
+    """Of each program; `--master` aside, which a kubeconfig says, and the names of an election that is the process'
+    own.
+    """
     there = {row.name for rows in OWN.values() for row in rows.values()} | set(flags_of(ControllerFlags))
     for component in COMPONENTS.values():
         rows = flags_of(component.table).values()
@@ -112,12 +115,15 @@ def test_they_run_in_one_order_however_they_are_named():
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "problem"),
     [
         (
             [],
-            "enable: name the controllers that are to run, as in --enable=attacher,provisioner; there are attacher, provisioner,",
+            (
+                "enable: name the controllers that are to run, as in --enable=attacher,provisioner; there are "
+                "attacher, provisioner,"
+            ),
         ),
         (["--enable="], "enable: name the controllers that are to run"),
         (

@@ -61,12 +61,7 @@ DEFAULTS = {
 OURS = {
     "connection-timeout": 30.0,
     "exit-on-lost-connection": False,
-    "leader-election-early-takeover": True,
     "leader-election-warm-standby": True,
-    "flight-recorder": True,
-    "flight-recorder-bytes": 8 * 2**20,
-    "flight-recorder-dir": "",
-    "flight-recorder-stuck": 900.0,
     "tracing": False,
 }
 

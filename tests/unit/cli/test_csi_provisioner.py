@@ -21,6 +21,7 @@ from mooring.cli.tables import SidecarFlags
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ServerError
 from tests.support.provisioning import CREATE, AnsweringDriver, ProvisioningWorld
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.sidecar_life import PortsInProcess
@@ -131,7 +132,7 @@ def test_capacity_and_nodes_are_told_by_the_environment():
     assert ("ns", "pod", "n1") == (changed.capacity.namespace, changed.capacity.pod_name, changed.node.node_name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "namespace"),
     [
         ({"POD_NAMESPACE": "pod's"}, "pod's"),
@@ -153,7 +154,7 @@ def test_27a3_outside_of_a_pod_both_variables_are_named():
         options("--enable-capacity", POD_NAME="pod")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "enabled", "immediate"),
     [
         (["--capacity-controller-deployment-mode=central"], True, False),
@@ -174,7 +175,7 @@ def test_27a3_an_old_spelling_is_told_with_the_one_of_today(capsys):
     assert 'flag="--enable-capacity=central" now="--enable-capacity"' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "why"),
     [
         (["--volume-name-uuid-length=33"], "volume-name-uuid-length"),
@@ -192,7 +193,7 @@ def test_what_can_not_be_used_is_said_at_the_start(words, why):
         options(*words)
 
 
-@pytest.mark.parametrize("environ", [{}, {"NODE_NAME": ""}])
+@each_row("environ", [{}, {"NODE_NAME": ""}])
 def test_the_nodes_name_is_missed_even_before_the_version_is_told(environ, capsys):
     words = ["--node-deployment", "--version"]
     assert 1 == run(words, "x", Machine(environ=environ))
@@ -223,7 +224,7 @@ class Living(ProvisioningWorld):
 ASK, GET = "serves volumeattributesclasses", "get volumeattributesclasses"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("is_served", "error", "words", "asked", "is_made"),
     [
         pytest.param(False, None, [], [ASK], True, id="no such kind"),

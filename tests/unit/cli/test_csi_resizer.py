@@ -24,6 +24,7 @@ from mooring.sidecars.resizer.options import ResizerOptions
 from mooring.wire.grpc.codes import Code
 from tests.support.killing import Life, MortalCluster
 from tests.support.resizing import EXPAND, MODIFY, NODE_PENDING, VACS, ResizerWorld, ResizingDriver
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.sidecar_life import PortsInProcess
@@ -85,7 +86,7 @@ def test_flags_reach_the_controllers():
     assert ResizerOptions(3.0, 4, 420.0, 2.0, 7.0, False, True, False, True, False) == changed.options(ResizerOptions)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     ["--workers=0", "--timeout=0s", "--retry-interval-start=0s", "--retry-interval-max=-1s", "--resync-period=-1s"],
 )
@@ -123,7 +124,7 @@ async def refused(driver):
     return str(refusal.value)
 
 
-@pytest.mark.parametrize("able", [(), (RPC.CREATE_DELETE_VOLUME, RPC.PUBLISH_UNPUBLISH_VOLUME)])
+@each_row("able", [(), (RPC.CREATE_DELETE_VOLUME, RPC.PUBLISH_UNPUBLISH_VOLUME)])
 async def test_R29_a_driver_that_gives_no_work_ends_the_program(able):
     assert "CSI driver does not support resize nor modify" == await refused(ResizingDriver(able))
     assert 1 == ConfigError("").exit_code
@@ -161,7 +162,7 @@ async def test_R29_a_driver_that_grows_volumes_on_their_nodes_is_served():
         await world.state_is(1, 2, NODE_PENDING, 2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("is_served", "error", "words", "is_modified"),
     [
         pytest.param(False, None, [], False, id="M12"),
@@ -218,7 +219,7 @@ async def test_events_are_of_the_drivers_resizer():
     assert "external-resizer csi.test" == source
 
 
-@pytest.mark.parametrize(("driver", "lock"), [("a.b_c", "external-resizer-a-b-c"), ("csi-", "external-resizer-csi-X")])
+@each_row(("driver", "lock"), [("a.b_c", "external-resizer-a-b-c"), ("csi-", "external-resizer-csi-X")])
 def test_the_lease_has_upstreams_name(driver, lock):
     assert lock == sanitised(sidecar(a_setup()).lock_prefix + driver)
 

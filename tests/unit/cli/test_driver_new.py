@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import ast
+import json
+import re
 import tomllib
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
+from mooring.base.flags import parse
+from mooring.cli import conform
 from mooring.cli.driver import class_name, requirement, run
+from mooring.cli.driver_run import RunFlags
+from mooring.driver.loading import load
 from mooring.driver.testing import sanity_obstacle
+from tests.support.rows import each_row
 
 
 def begin(*argv: str) -> int:
@@ -28,14 +36,78 @@ def test_a_new_driver_is_a_folder(
         in capsys.readouterr().out
     )
     folder = tmp_path / "shelf-driver"
-    assert ["README.md", "driver.py", "pyproject.toml", "test_driver.py"] == sorted(
-        path.name for path in folder.iterdir()
-    )
-    texts = {path.name: path.read_text() for path in folder.iterdir()}
+    texts = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    assert [
+        ".github/workflows/driver.yaml",
+        ".gitignore",
+        "Containerfile",
+        "Makefile",
+        "README.md",
+        "driver.py",
+        "pyproject.toml",
+        "test_driver.py",
+        "values.yaml",
+    ] == sorted(texts)
     assert "skeleton" not in "".join(texts.values()).lower()
     assert 'name = "shelf-driver.example.com"' in texts["driver.py"]
     for name in ("driver.py", "test_driver.py"):
         ast.parse(texts[name])
+
+
+def test_in_a_cluster_it_starts_with_what_image_and_values_give_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words that the container runs are a driver that serves."""
+    assert 0 == begin("shelf", f"--folder={tmp_path / 'shelf'}")
+    monkeypatch.chdir(tmp_path / "shelf")
+    image = Path("Containerfile").read_text().splitlines()
+    instructions = [line.split(" ", 1) for line in image if not line.startswith("#")]
+    assert ["ARG", "FROM", "USER", "WORKDIR", "COPY", "ENTRYPOINT"] == [name for name, _ in instructions]
+    *command, words = json.loads(instructions[-1][1])
+    values = yaml.safe_load(Path("values.yaml").read_text())
+    pod = values["allInOne"]
+    flags = parse(RunFlags, pod["driver"]["args"]).flags
+    assert (["mooring", "driver", "run"], "unix:///csi/csi.sock") == (command, flags.endpoint)
+    (mount,), (volume,) = pod["driver"]["extraVolumeMounts"], pod["extraVolumes"]
+    assert (mount["name"], mount["mountPath"]) == (volume["name"], flags.options["folder"])
+    driver = load(words, {**flags.options, "folder": str(tmp_path / "volumes")}, "")
+    assert (values["driver"]["name"], "$(NODE_NAME)") == (driver.name, driver.node_id)
+
+
+def test_a_project_in_go_gets_what_ci_and_the_chart_need(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "main.go").write_text("package main\n")
+    assert 0 == begin("shelf", "--language=go", f"--folder={tmp_path}")
+    assert "mooring conform './shelf --endpoint=unix://{socket} --node-id={node}'\n" in capsys.readouterr().out
+    texts = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert [".github/workflows/conform.yaml", "main.go", "values.yaml"] == sorted(texts)
+    assert "skeleton" not in "".join(texts.values()).lower()
+    assert requirement() in texts[".github/workflows/conform.yaml"]
+    assert "shelf.example.com" == yaml.safe_load(texts["values.yaml"])["driver"]["name"]
+    (tmp_path / "values.yaml").write_text("precious")
+    assert 1 == begin("shelf", "--language=go", f"--folder={tmp_path}")
+    assert "values.yaml' is there already: move it away" in capsys.readouterr().err
+    assert "precious" == (tmp_path / "values.yaml").read_text()
+
+
+@each_row(("language", "file", "shell"), [("python", "driver.yaml", "make"), ("go", "conform.yaml", "mooring")])
+def test_ci_asks_conform_with_words_that_there_are(
+    language: str, file: str, shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step for CI that nobody has run: it is YAML of a workflow, and each command of ours knows its flags."""
+    assert 0 == begin("shelf", f"--language={language}", f"--folder={tmp_path / language}")
+    workflow = yaml.load((tmp_path / language / ".github" / "workflows" / file).read_text(), yaml.BaseLoader)
+    assert {"name", "on", "jobs"} == workflow.keys()
+    (job,) = workflow["jobs"].values()
+    assert all(len(step.keys() & {"uses", "run"}) == 1 for step in job["steps"])
+    (command,) = (step["run"] for step in job["steps"] if "conform.xml" in step.get("run", ""))
+    if shell == "make":
+        (flags,) = re.findall('^sudo make conform ARGS="(.*)" > conform.xml$', command)
+        assert "\nconform: " in (tmp_path / language / "Makefile").read_text()
+    else:
+        (flags,) = re.findall("^sudo .mooring/bin/mooring conform '[^']*' (.*) > conform.xml\n$", command)
+    capsys.readouterr()
+    assert 2 == conform.run(["no_module_here:Driver", *flags.split(), "--only=no-check"], "mooring conform")
+    assert "there is no check 'no-check'" in capsys.readouterr().err
 
 
 def test_what_to_type_next_is_found_where_it_is_typed(
@@ -62,12 +134,12 @@ def test_names_of_ones_own(tmp_path: Path) -> None:
     assert 'name = "csi.shelf.example.org"' in text
 
 
-@pytest.mark.parametrize(("name", "expected"), [("shelf", "Shelf"), ("nfs4_x-y", "Nfs4XY"), ("SHELF", "SHELF")])
+@each_row(("name", "expected"), [("shelf", "Shelf"), ("nfs4_x-y", "Nfs4XY"), ("SHELF", "SHELF")])
 def test_the_class_has_the_drivers_name(name: str, expected: str) -> None:
     assert expected == class_name(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "code", "text"),
     [
         (["--help"], 0, "mooring driver new shelf --driver-name shelf.example.com"),
@@ -77,8 +149,10 @@ def test_the_class_has_the_drivers_name(name: str, expected: str) -> None:
         (["5x"], 2, "a letter first"),
         (["x", "--driver-name=x1"], 2, "driver-name: 'x1' is not of the form a domain has"),
         (["x", "y"], 2, "'y' is no flag"),
+        (["x", "--language=rust"], 2, "language: must be python or go, got 'rust'"),
         (["x", "--folder=FOLDER"], 1, "is there, and not empty"),
         (["x", "--folder=FOLDER/file/x"], 1, "can't be used: Not a directory"),
+        (["x", "--folder=FOLDER/file/x", "--language=go"], 1, "can't be used: Not a directory"),
     ],
 )
 def test_words_that_do_not_work(
@@ -113,7 +187,7 @@ def test_what_comes_next_is_written_there(tmp_path: Path) -> None:
         assert words in text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("origin", "expected"),
     [
         (None, "mooring[server]"),
@@ -145,4 +219,4 @@ def test_its_project_names_this_mooring(tmp_path: Path) -> None:
     assert 0 == begin("shelf", f"--folder={tmp_path / 'a'}")
     project = tomllib.loads((tmp_path / "a" / "pyproject.toml").read_text())
     assert [requirement()] == project["project"]["dependencies"]
-    assert ["pytest", requirement("[server,ui]")] == project["dependency-groups"]["dev"]
+    assert ["pytest", requirement("[server,ui]")] == project["project"]["optional-dependencies"]["dev"]

@@ -1,4 +1,6 @@
-"""Sidecars that stand for election: where their Lease is, who works, and how leadership comes and goes. In virtual time."""
+"""Sidecars that stand for election: where their Lease is, who works, and how leadership comes and goes. In virtual
+time.
+"""
 
 from __future__ import annotations
 

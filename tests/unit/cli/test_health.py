@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from mooring.base.diagnostics import Diagnostics
 from mooring.base.metrics import CONTENT_TYPE, Metrics
 from mooring.control.program.health import Health
+from tests.support.rows import each_row
 
 
 def a_health(obstacle="", overdue=""):
@@ -53,7 +52,7 @@ async def test_the_page_has_the_type_of_its_format():
     assert CONTENT_TYPE == page.content_type
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/healthz/leader-election"])
+@each_row("path", ["/healthz", "/healthz/leader-election"])
 async def test_LE07_a_lease_held_and_long_not_renewed_is_unhealthy(path):
     sick = a_health(overdue="internal server error: failed election").routes(
         "/metrics", with_probes=True, with_election=True

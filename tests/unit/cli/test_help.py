@@ -33,9 +33,6 @@ from mooring.cli import (
     node_agent,
     orphans,
     proxy,
-    record,
-    release,
-    replay,
     snapshot_controller,
     timeline,
     unfence,
@@ -45,6 +42,7 @@ from mooring.cli import (
 from mooring.cli import mooring as command
 from mooring.cli.process import WIDTH, Command
 from mooring.cli.tables import DropInFlags
+from tests.support.rows import each_row
 
 OURS: Final[dict[str, Command[Any]]] = {
     "apiserver": apiserver.COMMAND,
@@ -64,10 +62,7 @@ OURS: Final[dict[str, Command[Any]]] = {
     "fence": fence.COMMAND,
     "node-agent": node_agent.COMMAND,
     "orphans": orphans.COMMAND,
-    "release": release.COMMAND,
     "proxy": proxy.COMMAND,
-    "record": record.COMMAND,
-    "replay": replay.COMMAND,
     "timeline": timeline.COMMAND,
     "unfence": unfence.COMMAND,
     "unstick": unstick.COMMAND,
@@ -84,7 +79,7 @@ DROP_INS: Final[dict[str, Command[Any]]] = {
 WITH_A_WORD: Final = {
     "conform",
     *("apiserver backup", "apiserver restore", "completion", "dev kill-node", "dev revive-node"),
-    *("call", "fence", "record", "replay", "timeline", "unfence", "unstick", "why"),
+    *("call", "fence", "timeline", "unfence", "unstick", "why"),
 }
 PROGRAMS: Final = {"cluster-registrar": "cluster-driver-registrar", "snapshot-controller": "snapshot-controller"}
 SMALL: Final = {"livenessprobe", "registrar"}
@@ -107,7 +102,7 @@ def test_every_command_is_here() -> None:
     assert set(command.COMMANDS) == SMALL | {name.split()[0] for name in OURS | DROP_INS}
 
 
-@pytest.mark.parametrize("name", [*OURS, *DROP_INS])
+@each_row("name", [*OURS, *DROP_INS])
 def test_help_says_what_the_command_does_then_shows_an_example_then_the_flags(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,7 +115,7 @@ def test_help_says_what_the_command_does_then_shows_an_example_then_the_flags(
     assert [] == [line for line in out.splitlines() if len(line) >= WIDTH]
 
 
-@pytest.mark.parametrize("name", [*OURS, *DROP_INS])
+@each_row("name", [*OURS, *DROP_INS])
 def test_the_example_can_be_typed(name: str) -> None:
     one = {**OURS, **DROP_INS}[name]
     prog = f"mooring {name}" if name in OURS else PROGRAMS.get(name, f"csi-{name}")
@@ -136,7 +131,7 @@ def test_the_example_can_be_typed(name: str) -> None:
         assert len(parsed.rest) == (1 if name in WITH_A_WORD else 0)
 
 
-@pytest.mark.parametrize("name", OURS)
+@each_row("name", OURS)
 def test_a_command_of_our_own_knows_no_flag_that_does_nothing(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert TAKEN_OVER.get(name, set()) == {
         row.name for row in flags_of(OURS[name].table).values() if row.section in IDLE
@@ -145,7 +140,7 @@ def test_a_command_of_our_own_knows_no_flag_that_does_nothing(name: str, capsys:
         assert 2 == answer(capsys, *name.split(), flag)[0]
 
 
-@pytest.mark.parametrize("name", DROP_INS)
+@each_row("name", DROP_INS)
 def test_in_the_place_of_a_go_program_they_are_taken_and_stand_last(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,13 +151,13 @@ def test_in_the_place_of_a_go_program_they_are_taken_and_stand_last(
     assert all(f"--{flag}" in rest and f"--{flag}" not in effective for flag in idle)
 
 
-@pytest.mark.parametrize("name", [*OURS, *DROP_INS])
+@each_row("name", [*OURS, *DROP_INS])
 def test_a_wrong_flag_is_answered_in_a_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     asked = f"mooring {name}: flag provided but not defined: -zzz; mooring {name} --help lists the flags\n"
     assert (2, "", asked) == answer(capsys, *name.split(), "--zzz")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "problem"),
     [
         ("dev --port=70000", "port: must be between 0 and 65535"),
@@ -185,19 +180,19 @@ def test_so_is_a_flag_that_can_not_be_used(line: str, problem: str, capsys: pyte
     assert len(before) <= 1, "a line of the log, at the most"
 
 
-@pytest.mark.parametrize("name", [*OURS, *DROP_INS])
+@each_row("name", [*OURS, *DROP_INS])
 def test_every_command_has_a_version(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """mooring dev --version began a server."""
     assert (0, f"mooring {name} v{mooring.__version__}\n", "") == answer(capsys, *name.split(), "--version")
 
 
-@pytest.mark.parametrize("word", ["atacher", "-v=4", "nonsense"])
+@each_row("word", ["atacher", "-v=4", "nonsense"])
 def test_a_word_that_is_no_command(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     near = " (did you mean attacher?)" if word == "atacher" else ""
     assert (2, "", f"mooring: there is no command {word!r}{near}; mooring --help lists them\n") == answer(capsys, word)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "near"),
     [
         ("dve", "dev"),
@@ -215,7 +210,7 @@ def test_27b6_a_slip_of_the_finger_means_the_command_that_is_nearest(
     assert f" (did you mean {near}?);" in answer(capsys, word)[2]
 
 
-@pytest.mark.parametrize("name", ["", "driver", "registrar", "livenessprobe", "driver run", "driver new"])
+@each_row("name", ["", "driver", "registrar", "livenessprobe", "driver run", "driver new"])
 def test_27b6_nothing_is_wider_than_a_terminal(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = answer(capsys, *name.split(), "--help")
     assert (0, []) == (code, [one for one in out.splitlines() if len(one) >= WIDTH])
@@ -236,7 +231,7 @@ def test_as_the_go_program_a_wrong_flag_comes_with_the_usage(
     assert "\nUsage of csi-attacher:\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", [*OURS, *DROP_INS])
+@each_row("name", [*OURS, *DROP_INS])
 def test_a_flag_of_one_letter_is_written_with_one_dash(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = answer(capsys, *name.split(), "--help")
     assert [] == re.findall(r"^  --\w(?: .*)?$", out, re.MULTILINE)
@@ -253,17 +248,3 @@ def test_a_node_agent_has_no_flags_of_an_election(capsys: pytest.CaptureFixture[
     code, _, err = answer(capsys, "node-agent", "--leader-election-namespace=default")
     assert 0 != code
     assert "leader-election-namespace: a node has one agent, which needs no election; remove the flag" in err
-
-
-@pytest.mark.parametrize("word", ["--flight-recorder", "--flight-recorder-dir=/tmp", "--flight-recorder-bytes=9000000"])
-def test_a_node_agent_has_no_flags_of_a_recorder(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "flight" not in answer(capsys, "node-agent", "--help")[1].lower()
-    code, _, err = answer(capsys, "node-agent", word)
-    assert 0 != code
-    assert f"{word.strip('-').split('=')[0]}: a node agent keeps no flight record; remove the flag" in err
-
-
-def test_a_node_agent_takes_the_word_that_turns_the_recorder_off(capsys: pytest.CaptureFixture[str]) -> None:
-    """A manifest may say it: there was one."""
-    err = answer(capsys, "node-agent", "--flight-recorder=false", "--kubeconfig=/nowhere")[2]
-    assert ("/nowhere" in err, "flight" in err) == (True, False), err

@@ -17,6 +17,7 @@ import pytest
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.statefile import read_state
 from tests.support.programs import Program, free_ports
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 from tests.unit.driver.calls import a_creation
 from tests.unit.driver.node_calls import a_staging, a_target, a_withdrawal, an_unstaging
@@ -145,7 +146,7 @@ async def test_a_crash_on_purpose_loses_nothing_that_was_done(tmp_path: Path) ->
         program.kill()
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@each_row("when", ["before", "after"])
 async def test_a_driver_that_is_killed_at_a_step_on_a_node_goes_on_from_there(tmp_path: Path, when: str) -> None:
     path, faults = tmp_path / "csi.sock", tmp_path / "faults"
     (tmp_path / "staging").mkdir()

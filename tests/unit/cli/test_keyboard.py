@@ -13,6 +13,7 @@ from typing import TextIO
 import pytest
 
 from mooring.cli.dev import on_enter
+from tests.support.rows import each_row
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ async def test_after_the_end_of_input_nothing_is_read(keyboard: tuple[int, TextI
     assert [] == pressed
 
 
-@pytest.mark.parametrize("stream", [None, io.StringIO()])
+@each_row("stream", [None, io.StringIO()])
 async def test_without_a_terminal_there_is_no_enter(stream: TextIO | None) -> None:
     with on_enter(stream, lambda: None) as can_enter:
         assert not can_enter

@@ -20,6 +20,7 @@ from mooring.csi.session import DriverLost
 from mooring.kube.errors import Forbidden
 from mooring.wire.grpc.codes import Code
 from tests.support.recording import RecordingCluster
+from tests.support.rows import each_row
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.sidecar_life import SidecarInProcess, SlowWork
@@ -315,7 +316,7 @@ class SilentServer:
         await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize(("flags", "status"), [(["--http-endpoint=127.0.0.1:0"], 503), ([], 200)])
+@each_row(("flags", "status"), [(["--http-endpoint=127.0.0.1:0"], 503), ([], 200)])
 async def test_27c4_readyz_tells_of_a_silent_API_server_and_liveness_does_not(flags, status):
     world = SidecarInProcess(*flags, cluster=SilentServer())
     async with world.living():

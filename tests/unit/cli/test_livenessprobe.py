@@ -22,6 +22,7 @@ from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
 from tests.support.programs import Program, free_ports
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.waiting import eventually
 from tests.unit.cli.node_programs import driver_on
@@ -166,7 +167,7 @@ class Opened:
         self.at_s.append(asyncio.get_running_loop().time())
 
 
-@pytest.mark.parametrize(("is_connected", "opened"), [(False, [2.0]), (True, [])])
+@each_row(("is_connected", "opened"), [(False, [2.0]), (True, [])])
 @in_virtual_time
 async def test_LIV2_LV02_after_two_seconds_the_server_opens_unless_a_driver_is_connected(
     is_connected: bool, opened: list[float]
@@ -200,6 +201,7 @@ def test_deprecated_ports_serve_health_and_metrics_apart(folder: Path, start: An
     with driver_on(folder / "csi.sock", ProbedDriver()):
         probe = start("--health-port={port}", f"--metrics-address=127.0.0.1:{port}")
         probe.opens()
+        eventually(lambda: probe.get("/metrics", port)[0], 20, "the other server answers, too")
         assert (200, 404) == (probe.get("/metrics", port)[0], probe.get("/metrics")[0])
         assert 404 == probe.get("/healthz", port)[0]
 

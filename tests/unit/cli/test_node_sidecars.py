@@ -27,6 +27,7 @@ from mooring.csi.registration import Registration
 from mooring.wire.grpc.codes import Code
 from tests.support.embedded import EmbeddedServer
 from tests.support.programs import Program, free_ports
+from tests.support.rows import each_row
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import eventually
 from tests.unit.cli.node_programs import driver_on
@@ -40,7 +41,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("run", "words", "code", "text"),
     [
         pytest.param(run_registrar, [], 1, "kubelet-registration-path: required", id="NDR-2"),
@@ -119,7 +120,7 @@ class Failing(ScriptedDriver):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@each_row(
     ("driver", "flags", "text"),
     [
         (ScriptedDriver(), ("--plugin-registration-path={folder}/none",), "none/csi.test-reg.sock' does not exist"),
@@ -129,20 +130,19 @@ class Failing(ScriptedDriver):
         (ScriptedDriver(), ("--http-endpoint=127.0.0.1:{taken}",), "cannot listen on"),
     ],
     ids=["no-folder", "no-place", "driver-fails", "no-name", "HT02"],
+    fresh=[folder],
 )
 def test_what_keeps_the_registrar_from_starting_is_named(
-    folder: Path, driver: ScriptedDriver, flags: tuple[str, ...], text: str
+    folder: Path, driver: ScriptedDriver, flags: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, driver_on(folder / "csi.sock", driver):
         words = [flag.format(folder=folder, taken=taken.getsockname()[1]) for flag in flags]
-        with program("registrar", folder, PATH_FLAG, f"--plugin-registration-path={folder}", *words) as running:
-            assert 1 == running.wait_exit(30)
-            assert text in running.output()
+        places = [f"--csi-address={folder}/csi.sock", f"--plugin-registration-path={folder}"]
+        assert 1 == run_registrar([*places, PATH_FLAG, *words], "x")
+        assert text in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("run", "needed"), [(run_registrar, [PATH_FLAG]), (run_probe, []), (run_cluster_registrar, [])]
-)
+@each_row(("run", "needed"), [(run_registrar, [PATH_FLAG]), (run_probe, []), (run_cluster_registrar, [])])
 def test_FL01_FL02_FL03_flags_are_read_as_everywhere(
     run: Any, needed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,7 +154,7 @@ def test_FL01_FL02_FL03_flags_are_read_as_everywhere(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code", "stays"), [(signal.SIGINT, 1, False), (signal.SIGTERM, 0, True)])
+@each_row(("number", "code", "stays"), [(signal.SIGINT, 1, False), (signal.SIGTERM, 0, True)], fresh=[folder])
 def test_CDR1_sigint_deletes_the_object_and_sigterm_keeps_it(folder: Path, number: int, code: int, stays: bool) -> None:
     """The driver comes after the registrar."""
     with (
@@ -190,7 +190,7 @@ MODULES_MAX = 250
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@each_row(
     ("module", "flags", "pages"),
     [
         (
@@ -200,6 +200,7 @@ MODULES_MAX = 250
         ),
         ("livenessprobe", (), ("/healthz", "/metrics")),
     ],
+    fresh=[folder],
 )
 def test_what_runs_for_each_driver_on_each_node_loads_only_what_it_needs(
     folder: Path, module: str, flags: tuple[str, ...], pages: tuple[str, ...]

@@ -17,6 +17,7 @@ from mooring.inspect.facts import CannotLook
 from mooring.inspect.settled import tidied
 from mooring.sidecars.provisioner.intents import lease_codec
 from tests.support.orphaned import PLACE, Listing, OrphansWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -170,7 +171,7 @@ async def test_a_named_volume_that_has_its_object_is_refused():
         await world.run(delete=True, yes=True, volume="kept")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flags", "remedy"),
     [
         ({}, "name the volumes with --volume"),
@@ -216,7 +217,7 @@ async def test_a_driver_that_does_not_list_can_not_be_asked():
         await OrphansWorld(Listing(lists=False)).run()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flags", "problem"),
     [
         (["-o", "xml"], "-o: must be table or json"),
@@ -272,7 +273,7 @@ async def test_27c7_what_the_go_peer_has_ended_is_told_and_taken_out_of_the_jour
     assert "what another provisioner has made is taken out" in world.err.getvalue()
 
 
-@pytest.mark.parametrize("how", ["a provisioner is at work", "of another claim", "not listed", "a second volume"])
+@each_row("how", ["a provisioner is at work", "of another claim", "not listed", "a second volume"])
 async def test_27c7_what_may_be_open_still_stays_in_the_journal(how: str):
     if how == "a provisioner is at work":
         world = await ended_by_another(written_ago_s=599)

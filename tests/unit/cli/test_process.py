@@ -16,6 +16,7 @@ from mooring.base.errors import ConfigError
 from mooring.cli import csi_attacher
 from mooring.cli.process import Command, run_command
 from mooring.cli.tables import SidecarFlags
+from tests.support.rows import each_row
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +45,7 @@ def attempt(capsys):
     return run
 
 
-@pytest.mark.parametrize("flag", ["--version", "-version", "--version=true"])
+@each_row("flag", ["--version", "-version", "--version=true"], fresh=[_logging_as_before, attempt])
 def test_FL01_version_is_the_name_as_typed_and_the_version(attempt, flag):
     assert (0, f"/bin/csi-attacher v{mooring.__version__}\n", "", None) == attempt(flag)
 
@@ -59,9 +60,10 @@ def test_FL01_a_bad_format_wins_over_the_version(attempt):
     assert 1 == attempt("--version", "--logging-format=xml")[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "flag",
     ["--no-such", "--time=5s", "--timeout=5", "--worker-threads=-1", "--kube-api-qps=x", "--leader-election=maybe"],
+    fresh=[_logging_as_before, attempt],
 )
 def test_FL03_what_cannot_be_read_is_said_with_the_usage(attempt, flag):
     code, out, err, _ = attempt(flag)
@@ -73,7 +75,7 @@ def test_FL03_what_cannot_be_read_is_said_with_the_usage(attempt, flag):
     )
 
 
-@pytest.mark.parametrize("flag", ["-h", "--help"])
+@each_row("flag", ["-h", "--help"], fresh=[_logging_as_before, attempt])
 def test_FL03_help_is_no_error(attempt, flag):
     code, out, err, _ = attempt(flag)
     assert (0, "") == (code, err)
@@ -88,7 +90,7 @@ def test_FL03_help_is_no_error(attempt, flag):
         assert f"--{name}" in out
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flags", "reason"),
     [
         (["--kube-api-burst=0"], "burst is required to be greater than 0"),
@@ -96,6 +98,7 @@ def test_FL03_help_is_no_error(attempt, flag):
         (["--kube-api-qps=nan"], "kube-api-qps: nan is no rate"),
         (["--kube-api-qps=inf"], "kube-api-qps: inf is no rate"),
     ],
+    fresh=[_logging_as_before, attempt],
 )
 def test_FL04_a_rate_without_a_burst_is_refused(attempt, flags, reason):
     code, _, err, _ = attempt(*flags)
@@ -103,17 +106,20 @@ def test_FL04_a_rate_without_a_burst_is_refused(attempt, flags, reason):
     assert reason in err
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flag", "code", "on"),
     [("--automaxprocs", 0, True), ("--automaxprocs=false", 0, False), ("--automaxprocs=error", 2, None)],
+    fresh=[_logging_as_before, attempt],
 )
 def test_FL05_automaxprocs(attempt, flag, code, on):
     ended, _, _, setup = attempt(flag)
     assert (code, on) == (ended, setup and setup.flags.automaxprocs)
 
 
-@pytest.mark.parametrize(
-    "flag", ["--leader-election-type=leases", "--leader-election-identity=me", "--dummy", "--logtostderr=true"]
+@each_row(
+    "flag",
+    ["--leader-election-type=leases", "--leader-election-identity=me", "--dummy", "--logtostderr=true"],
+    fresh=[_logging_as_before, attempt],
 )
 def test_FL_removed_flags_are_taken_with_a_warning(attempt, flag):
     code, _, err, setup = attempt(flag)
@@ -129,7 +135,7 @@ def test_words_after_the_flags_are_told(attempt):
     assert 'words="true --timeout=3s"' in err
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flags", "code", "told"),
     [
         pytest.param(
@@ -149,6 +155,7 @@ def test_words_after_the_flags_are_told(attempt):
         pytest.param(["--leader-election-labels=a:b:c"], 2, "leader-election-labels", id="LE06-three"),
         pytest.param(["--leader-election-labels=a:b,c"], 2, "leader-election-labels", id="LE06-pair-and-none"),
     ],
+    fresh=[_logging_as_before, attempt],
 )
 def test_a_flag_is_refused(attempt, flags, code, told):
     ended, _, err, _ = attempt(*flags)
@@ -156,7 +163,7 @@ def test_a_flag_is_refused(attempt, flags, code, told):
     assert told in err
 
 
-@pytest.mark.parametrize(
+@each_row(
     "flag",
     [
         "--log-text-split-stream=true",
@@ -165,6 +172,7 @@ def test_a_flag_is_refused(attempt, flags, code, told):
         "--log-text-info-buffer-size",
         "--vmodule=a=1",
     ],
+    fresh=[_logging_as_before, attempt],
 )
 def test_LG_alpha_options_and_vmodule_with_json_are_refused(attempt, flag):
     code, _, err, _ = attempt("--logging-format=json", *([flag, "1"] if flag.endswith("size") else [flag]))
@@ -172,7 +180,7 @@ def test_LG_alpha_options_and_vmodule_with_json_are_refused(attempt, flag):
     assert flag.lstrip("-").partition("=")[0] in err
 
 
-@pytest.mark.parametrize(
+@each_row(
     "flag",
     [
         "--log-text-split-stream=false",
@@ -181,13 +189,14 @@ def test_LG_alpha_options_and_vmodule_with_json_are_refused(attempt, flag):
         "--log-json-info-buffer-size=0Ki",
         "--log-json-info-buffer-size=-0.0e3",
     ],
+    fresh=[_logging_as_before, attempt],
 )
 def test_27c7_alpha_options_that_say_what_holds_anyway_are_taken(attempt, flag):
     """As the Go programs do, in manifests that write out every default."""
     assert 0 == attempt(flag)[0]
 
 
-@pytest.mark.parametrize("size", ["", "x", ".", "Ki", "1", "0x"])
+@each_row("size", ["", "x", ".", "Ki", "1", "0x"], fresh=[_logging_as_before, attempt])
 def test_27c7_alpha_options_that_say_something_else_are_not(attempt, size):
     assert 1 == attempt(f"--log-json-info-buffer-size={size}")[0]
 
@@ -200,7 +209,7 @@ def test_LG04_the_first_line_is_the_version_in_the_chosen_form(attempt):
     assert f'] "Version" version="v{mooring.__version__}"' in err.splitlines()[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flags", "names"),
     [
         (["--leader-election-renew-deadline=15s"], "the lease duration must be greater than the renew deadline"),
@@ -208,6 +217,7 @@ def test_LG04_the_first_line_is_the_version_in_the_chosen_form(attempt):
         (["--leader-election-lease-duration=0s"], "must be greater than zero"),
         (["--leader-election-retry-period=-1s"], "must be greater than zero"),
     ],
+    fresh=[_logging_as_before, attempt],
 )
 def test_LE04_impossible_durations_are_refused(attempt, flags, names):
     code, _, err, _ = attempt("--leader-election", *flags)
@@ -220,7 +230,7 @@ def test_LE04_durations_do_not_matter_without_an_election(attempt):
     assert 0 == attempt("--leader-election-renew-deadline=15s")[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gates", "code"),
     [
         ("NoSuchGate=true", 1),
@@ -228,6 +238,7 @@ def test_LE04_durations_do_not_matter_without_an_election(attempt):
         ("MutableCSINodeAllocatableCount", 2),
         ("MutableCSINodeAllocatableCount=maybe", 2),
     ],
+    fresh=[_logging_as_before, attempt],
 )
 def test_ST04_bad_gates(attempt, gates, code):
     ended, _, err, _ = attempt(f"--feature-gates={gates}")
@@ -248,7 +259,7 @@ def test_ST04_what_is_odd_about_gates_is_told(attempt):
     assert re.search(r"^W.*WatchList has no effect", err, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "flag",
     [
         "--timeout=0s",
@@ -264,6 +275,7 @@ def test_ST04_what_is_odd_about_gates_is_told(attempt):
         "--csi-address=localhost:1234",
         "--csi-address=",
     ],
+    fresh=[_logging_as_before, attempt],
 )
 def test_values_that_cannot_be_used_are_named(attempt, flag):
     code, _, err, setup = attempt(flag)
@@ -305,7 +317,7 @@ def test_a_command_runs_in_any_thread():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@each_row("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name, fresh=[_logging_as_before])
 def test_SG_a_signal_before_the_loop_runs_ends_with_0(number):
     """As PID 1 of a container a process without a handler would not notice SIGTERM at all."""
     code = (

@@ -1,4 +1,6 @@
-"""What csi-provisioner's flags and gates are and come to, beyond test_csi_provisioner.py. Issue 27, A12: items of the documents."""
+"""What csi-provisioner's flags and gates are and come to, beyond test_csi_provisioner.py. Issue 27, A12: items of the
+documents.
+"""
 
 from __future__ import annotations
 

@@ -13,11 +13,12 @@ from mooring.csi.driver import Driver
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 
 BOTH = ("--listen=unix:///tmp/nowhere/a.sock", "--to=unix:///tmp/nowhere/b.sock")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "said"),
     [
         (BOTH[:1], "to: required"),

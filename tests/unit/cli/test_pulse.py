@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.control.program.health import Health
-from mooring.control.program.pulse import FRESH_S, PATIENCE_S, Pulse
+from mooring.control.program.health import FRESH_S, PATIENCE_S, Health, Pulse
 from mooring.kube.errors import Forbidden, ServerError, TooManyRequests, Unauthorized, Unreachable
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -63,7 +61,7 @@ async def test_a_server_that_hangs_is_told_within_ten_seconds_of_a_kubelets_prob
     assert WELL == await probed.get()
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/healthz/leader-election"])
+@each_row("path", ["/healthz", "/healthz/leader-election"])
 async def test_liveness_does_not_ask(path: str) -> None:
     probed = Probed()
     probed.server.delay_s = 3600.0
@@ -72,14 +70,14 @@ async def test_liveness_does_not_ask(path: str) -> None:
     assert 1 == probed.server.asked
 
 
-@pytest.mark.parametrize("error", [Unreachable("connection refused"), ServerError("etcd is down")])
+@each_row("error", [Unreachable("connection refused"), ServerError("etcd is down")])
 async def test_a_server_that_is_gone_or_fails_is_told_with_its_error(error: Exception) -> None:
     probed = Probed()
     probed.server.error = error
     assert (503, f"not ready: the API server does not answer: {error}\n") == await probed.get()
 
 
-@pytest.mark.parametrize("error", [Forbidden("no"), Unauthorized("who?"), TooManyRequests("later")])
+@each_row("error", [Forbidden("no"), Unauthorized("who?"), TooManyRequests("later")])
 async def test_a_refusal_is_an_answer(error: Exception) -> None:
     probed = Probed()
     probed.server.error = error

@@ -10,6 +10,7 @@ from mooring.cli.election import namespace
 from mooring.cli.process import Machine, usage
 from mooring.cli.settings import RequestLimit, request_limit
 from mooring.cli.tables import SidecarFlags
+from tests.support.rows import each_row
 
 
 def limit(*words):
@@ -17,7 +18,7 @@ def limit(*words):
     return request_limit(parsed.flags, parsed.given)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "expected"),
     [
         ([], RequestLimit()),
@@ -36,7 +37,7 @@ def test_W1_there_is_no_bucket_unless_a_flag_asks_for_one(words, expected):
     assert expected == limit(*words)
 
 
-@pytest.mark.parametrize("table", [BinderFlags, ProvisionerFlags])
+@each_row("table", [BinderFlags, ProvisionerFlags])
 def test_W1_the_usage_promises_no_limit_that_does_not_hold(table):
     flags = " ".join(usage(table, "x").split()).split(" --")
     told = [one for one in flags if one.startswith("kube-api")]

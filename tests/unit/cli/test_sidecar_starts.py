@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.in_process import in_process
+from tests.support.rows import each_row
+
 pytestmark = pytest.mark.slow
 ATTACHER, PROVISIONER, RESIZER = "mooring.cli.csi_attacher", "mooring.cli.csi_provisioner", "mooring.cli.csi_resizer"
 
 
-@pytest.mark.parametrize("program", [ATTACHER, PROVISIONER, RESIZER])
-@pytest.mark.parametrize("flag", ["--version", "--help", "--no-such"])
-def test_no_client_is_loaded_to_answer_for_oneself(program, flag):
-    """Start time and memory are budgets."""
+def test_no_client_is_loaded_to_answer_for_oneself():
+    """Start time and memory are budgets. One process asks all of them, and prints what was loaded for whom first."""
     heavy = {"grpc", "mooring.wire.http1", "msgspec", "google.protobuf", "prometheus_client", "rich"}
-    code = (
-        f"import sys; from {program} import run; run([sys.argv[1]], 'x'); sys.exit({heavy} & sys.modules.keys() or 0)"
-    )
-    ended = subprocess.run([sys.executable, "-c", code, flag], capture_output=True, text=True, timeout=30, check=False)
-    assert (0, "") == (ended.returncode, ended.stderr if flag != "--no-such" else ""), ended.stderr
+    code = f"""
+import contextlib, importlib, io, sys
+for program in sys.argv[1:]:
+    for flag, code in ("--version", 0), ("--help", 0), ("--no-such", 2):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            ended = importlib.import_module(program).run([flag], "x")
+        loaded = {heavy} & sys.modules.keys()
+        if (ended, loaded, bool(out.getvalue()), bool(err.getvalue())) != (code, set(), not code, bool(code)):
+            sys.exit(f"{{program}} {{flag}}: {{ended}}, {{loaded}}, {{err.getvalue()}}")
+"""
+    words = [sys.executable, "-c", code, ATTACHER, PROVISIONER, RESIZER]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert (0, "") == (ended.returncode, ended.stderr)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("program", "flags", "code", "text"),
     [
         pytest.param(ATTACHER, ["--no-such"], 2, "Usage of", id="FL03"),
@@ -52,14 +63,25 @@ def test_no_client_is_loaded_to_answer_for_oneself(program, flag):
     ],
 )
 def test_a_start_that_fails_has_its_exit_code_and_says_why(program, flags, code, text):
-    ended = subprocess.run(
-        [sys.executable, "-m", program, *flags], capture_output=True, text=True, timeout=30, check=False, env={}
-    )
+    ended = said(program, *flags)
     assert (code, "") == (ended.returncode, ended.stdout)
     assert text in ended.stderr
 
 
-@pytest.mark.parametrize("program", [ATTACHER, PROVISIONER])
+def said(program, *flags):
+    run = importlib.import_module(program).run
+    return in_process(lambda words: run(words, "x"), *flags, environ={})
+
+
+@each_row("program", [ATTACHER, PROVISIONER, RESIZER])
+def test_a_process_has_the_exit_code(program):
+    words = [sys.executable, "-m", program, "--no-such"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False, env={})
+    assert (2, "") == (ended.returncode, ended.stdout)
+    assert "Usage of" in ended.stderr
+
+
+@each_row("program", [ATTACHER, PROVISIONER])
 def test_27a3_the_connection_timeout_says_how_long_a_driver_is_waited_for(program, tmp_path):
     config = tmp_path / "config"
     config.write_text(
@@ -68,8 +90,6 @@ def test_27a3_the_connection_timeout_says_how_long_a_driver_is_waited_for(progra
     )
     words = [f"--kubeconfig={config}", f"--csi-address={tmp_path / 'none.sock'}", "--connection-timeout=300ms"]
     words += [] if program is ATTACHER else ["--feature-gates=VolumeAttributesClass=false"]
-    ended = subprocess.run(
-        [sys.executable, "-m", program, *words], capture_output=True, text=True, timeout=60, check=False, env={}
-    )
+    ended = said(program, *words)
     assert 1 == ended.returncode, ended.stderr
     assert "within 0.3 s: the socket does not exist yet" in ended.stderr

@@ -6,8 +6,6 @@ import asyncio
 import os
 import signal
 
-import pytest
-
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
@@ -17,6 +15,7 @@ from mooring.cli.process import Machine
 from mooring.csi.errors import DriverError
 from mooring.csi.session import DriverLost
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 
 
 class LifeOfEvents(Life):
@@ -39,7 +38,7 @@ class LifeOfEvents(Life):
         await self.over.wait()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@each_row("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 async def test_SG_the_first_signal_lets_the_life_end(number, capsys):
     life, before = LifeOfEvents(), signal.getsignal(number)
     async with asyncio.TaskGroup() as group:

@@ -1,4 +1,6 @@
-"""snapshot-controller and csi-snapshotter as programs: their flags, and how they start. Ids: docs/behaviours/snapshotter.md."""
+"""snapshot-controller and csi-snapshotter as programs: their flags, and how they start. Ids:
+docs/behaviours/snapshotter.md.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from mooring.cli.sidecar import SidecarLife
 from mooring.cli.snapshot_controller import SnapshotControllerFlags
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from tests.support.builders import a_snapshot_class
+from tests.support.rows import each_row
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.snapshotting import SnapshotWorld
 from tests.support.virtual_loop import in_virtual_time
@@ -70,12 +73,7 @@ SIDECAR = {
     "timeout": 60.0,
 }
 MANAGER = {
-    "leader-election-early-takeover": True,
     "leader-election-warm-standby": True,
-    "flight-recorder": True,
-    "flight-recorder-bytes": 8 * 2**20,
-    "flight-recorder-dir": "",
-    "flight-recorder-stuck": 900.0,
     "tracing": False,
 }
 OURS = {"connection-timeout": 30.0, "exit-on-lost-connection": False, **MANAGER}
@@ -143,7 +141,7 @@ def test_groups_have_to_be_asked_for():
     assert not csi_snapshotter.options(setup_of(csi_snapshotter.COMMAND), Machine(environ={})).groups
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "text"),
     [
         (["--node-deployment", "--leader-election"], "leader election is not possible"),

@@ -15,7 +15,9 @@ pytestmark = in_virtual_time
 
 
 class Follower(SlowWork):
-    """gate: what it takes to catch up. follows: how often it has begun to. caught_up_count: how often it was asked to catch up."""
+    """gate: what it takes to catch up. follows: how often it has begun to. caught_up_count: how often it was asked to
+    catch up.
+    """
 
     def __init__(self, clock):
         super().__init__(clock)

@@ -1,4 +1,6 @@
-"""`--tracing`: off it costs nothing, without its package the start says so, and no collector keeps a program waiting."""
+"""`--tracing`: off it costs nothing, without its package the start says so, and no collector keeps a program
+waiting.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,15 @@ from mooring.cli.process import Setup
 from mooring.cli.sidecar import CallsDriver
 from mooring.cli.tables import ManagerFlags
 from mooring.cli.tracing import CLOSE_S_MAX, Traces
-from mooring.control.order import ORDER
 from mooring.control.program.terms import LeasedWork, LeasedWorks
 from mooring.control.runtime import Runtime
 from mooring.control.tracing.ports import TracingCluster, TracingDriver
 from mooring.control.tracing.spans import spans_over_http
-from mooring.control.tracing.steps import Span
+from mooring.control.tracing.steps import Span, Tracing
 from mooring.csi.driver import Driver
 from mooring.csi.in_process import InProcessDriver
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 
 UID = "3f0c4bb0-9d2a-4a5e-8f13-0d5a1c2b7e66"
 SPANS = 5000
@@ -54,22 +56,19 @@ def library() -> Iterator[logging.Logger]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parts", ["sidecar, csi_attacher, csi_provisioner", "manager, node_agent, controller_parts"])
-def test_off_nothing_of_it_is_loaded_and_nothing_is_made(parts: str) -> None:
+def test_off_nothing_of_it_is_loaded_and_nothing_is_made() -> None:
     """A program makes its works by the very function that it has; nothing stands between them and their ports."""
-    code = f"""
+    code = """
 import sys
 from mooring.base.clock import LoopClock
-from mooring.cli import {parts}
+from mooring.cli import sidecar, csi_attacher, csi_provisioner, manager, node_agent, controller_parts
 from mooring.cli.process import Setup
 from mooring.cli.tables import ManagerFlags
 from mooring.cli.tracing import Traces
-from mooring.control.order import ORDER
 def make(runtime, driver): ...
-traces = Traces("csi-attacher", Setup("csi-attacher", ManagerFlags(), frozenset(), {{}}), LoopClock())
+traces = Traces("csi-attacher", Setup("csi-attacher", ManagerFlags(), frozenset(), {}), LoopClock())
 traces.start()
 assert traces.beside(make, "d") is make
-assert ORDER.get() is None
 heavy = ("opentelemetry", "requests", "urllib3", "mooring.control.tracing")
 print(*[name for name in sys.modules if name.startswith(heavy)])
 """
@@ -102,7 +101,7 @@ def test_without_the_package_the_start_says_what_to_install(monkeypatch, tmp_pat
     assert "pip install 'mooring[otel]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("variable", ["OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"])
+@each_row("variable", ["OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"])
 def test_another_protocol_is_refused(variable: str, monkeypatch) -> None:
     monkeypatch.setenv(variable, "grpc")
     with pytest.raises(ConfigError, match=f"{variable}: traces are sent by http/protobuf alone, not by grpc"):
@@ -141,12 +140,12 @@ async def refusing() -> AsyncIterator[int]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("library")
-@pytest.mark.parametrize("collector", [hanging, refusing])
+@each_row("collector", [hanging, refusing])
 @pytest.mark.long
 async def test_a_collector_that_does_not_take_them_keeps_nobody_waiting(collector, monkeypatch, caplog) -> None:
     async with collector() as port:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "30")
         monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "1024")
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
         traces = started()
@@ -156,11 +155,11 @@ async def test_a_collector_that_does_not_take_them_keeps_nobody_waiting(collecto
             began = time.perf_counter()
             traces._spans.put(UID, Span("one", 1, {"number": number}, 2))
             longest = max(longest, time.perf_counter() - began)
-        assert longest < 1.0, "seconds; the collector has three for each batch"
+        assert longest < 10.0, "seconds; the collector has thirty for each batch"
         await asyncio.sleep(1.0)
         began = time.perf_counter()
         await traces.close()
-        assert time.perf_counter() - began < CLOSE_S_MAX + 1.0
+        assert time.perf_counter() - began < CLOSE_S_MAX + 10.0
     for thread in threading.enumerate():
         if thread.name.startswith(("tracing/", "Otel")):
             await asyncio.to_thread(thread.join, 30.0)
@@ -196,10 +195,9 @@ async def test_each_of_several_works_has_traces_and_hears_that_the_driver_is_bac
         has_synced, obstacle = True, "none"
 
         def __init__(self, name: str) -> None:
-            self.name, self.order = name, ORDER.get()
+            self.name = name
 
-        async def run(self) -> None:
-            assert ORDER.get() is self.order
+        async def run(self) -> None: ...
 
         async def drain(self, timeout_s: float) -> bool:
             return timeout_s == 3.0
@@ -209,6 +207,7 @@ async def test_each_of_several_works_has_traces_and_hears_that_the_driver_is_bac
 
     def make(runtime: Runtime, driver: Driver | None) -> LeasedWorks:
         assert isinstance(runtime.cluster, TracingCluster)
+        assert isinstance(runtime.steps, Tracing)
         assert isinstance(driver, TracingDriver)
         return LeasedWorks(tuple(LeasedWork(name, f"lock-{name}", lambda name=name: AWork(name)) for name in "ab"))
 

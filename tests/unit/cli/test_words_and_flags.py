@@ -1,13 +1,12 @@
 """The words of a command for people, apart from its flags."""
 
-import pytest
-
 from mooring.cli.dev_power import PowerFlags
 from mooring.cli.people import words_and_flags
 from mooring.cli.why import WhyFlags
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "words", "flags"),
     [
         (["pod", "web-0", "-n", "shop"], ["pod", "web-0"], ["-n", "shop"]),

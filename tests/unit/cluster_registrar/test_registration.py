@@ -14,6 +14,7 @@ from mooring.kube.errors import Conflict, Forbidden, ServerError
 from mooring.sidecars.cluster_registrar.registration import LOOK_S, ClusterRegistration, differences
 from tests.support.builders import a_csi_driver
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -33,7 +34,7 @@ async def running(world: ClusterWorld, registration: ClusterRegistration) -> Asy
         yield
 
 
-@pytest.mark.parametrize(("attaches", "pod_info"), [(True, True), (True, False), (False, True), (False, False)])
+@each_row(("attaches", "pod_info"), [(True, True), (True, False), (False, True), (False, False)])
 async def test_CDR1_the_object_is_made_as_v1(attaches: bool, pod_info: bool) -> None:
     world = ClusterWorld()
     async with running(world, a_registration(world, attaches=attaches, pod_info=pod_info)):
@@ -89,7 +90,7 @@ async def test_CDR1_a_conflict_is_sent_again_soon() -> None:
         assert await world.find(CSI_DRIVERS, NAME) is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "error",
     [Forbidden("no create"), ServerError("starting"), Conflict("always")],
     ids=lambda error: type(error).__name__,
@@ -114,7 +115,7 @@ async def test_CDR1_the_object_is_removed_on_demand_and_may_be_gone() -> None:
     assert await world.find(CSI_DRIVERS, NAME) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("present", "wanted", "expected"),
     [
         ((True, True), (True, True), []),

@@ -15,7 +15,9 @@ from tests.support.bent_drivers import SECRET, Bent, reference
 
 
 async def conform(folder: Path, bent: type[Bent] | None = None, *, mutable: bool = True, **options: Any) -> Report:
-    """Against the reference driver, over links, bent or not. mutable: conform is told a parameter that can be modified."""
+    """Against the reference driver, over links, bent or not. mutable: conform is told a parameter that can be
+    modified.
+    """
     report, clock = Report(), LoopClock()
     secrets = {"create_volume": {"password": SECRET}}
     given = Options(

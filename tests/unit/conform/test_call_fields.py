@@ -18,6 +18,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import TOKENS_KEY, is_secret, shown
 from mooring.inspect.printing import as_yaml
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 
 Mode = csi.VolumeCapability.AccessMode
 
@@ -83,7 +84,7 @@ def test_a_message_as_one_word() -> None:
     assert ("xfs", 1) == (made.volume_capability.mount.fs_type, made.volume_capability.access_mode.mode)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "said"),
     [
         ("nam=x", "did you mean name?"),
@@ -117,9 +118,7 @@ def test_what_excludes_each_other_is_refused() -> None:
     assert "block and mount exclude each other" in said
 
 
-@pytest.mark.parametrize(
-    "word", ["secrets.password=hunter2", "secrets={a: hunter2}", f"volume_context.{TOKENS_KEY}=hunter2"]
-)
+@each_row("word", ["secrets.password=hunter2", "secrets={a: hunter2}", f"volume_context.{TOKENS_KEY}=hunter2"])
 def test_no_secret_is_taken_from_a_command_line(word: str) -> None:
     said = refusal(csi.NodePublishVolumeRequest(), word)
     assert "--secrets-file" in said
@@ -172,7 +171,7 @@ def test_an_answer_that_was_printed_is_a_document() -> None:
     assert snapshot.creation_time == timed.creation_time
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "said"),
     [
         ([], "must be a map"),
@@ -214,9 +213,7 @@ def test_the_file_of_secrets() -> None:
         fill_secrets(csi.GetPluginInfoRequest(), {"pass": "x"})
 
 
-@pytest.mark.parametrize(
-    "text", ["hunter2", "a: [hunter2", "a: {hunter2: hunter2}", "kind: Secret\ndata: {a: hunter2}"]
-)
+@each_row("text", ["hunter2", "a: [hunter2", "a: {hunter2: hunter2}", "kind: Secret\ndata: {a: hunter2}"])
 def test_a_wrong_file_of_secrets_is_told_without_them(text: str) -> None:
     with pytest.raises(ConfigError) as told:
         secrets_in(text, "the file")

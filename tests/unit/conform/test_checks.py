@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +14,30 @@ from xml.etree import ElementTree
 
 import pytest
 
+from mooring.conform import asker
+from mooring.conform.book.watcher import BOOK
+from mooring.conform.call.patience import SIDECARS
 from mooring.conform.report import as_junit, as_tap, as_text, as_values, line
 from mooring.conform.runner import End
+from mooring.csi.driver import Driver
 from mooring.csi.errors import DriverError
+from mooring.sidecars.attacher.options import AttacherOptions
+from mooring.sidecars.provisioner.options import ProvisionerOptions
+from mooring.sidecars.resizer.options import ResizerOptions
+from mooring.sidecars.snapshotter.options import SnapshotterOptions
 from mooring.wire.grpc.codes import Code
-from tests.support.bent_drivers import SECRET, BadName, Bent, GrowsSometime, ListsFewer, TakesAnyParameter, TellsSecrets
+from tests.support.bent_drivers import (
+    SECRET,
+    AlwaysAborted,
+    BadName,
+    Bent,
+    CreatesSlowly,
+    GrowsSometime,
+    ListsFewer,
+    TakesAnyParameter,
+    TellsSecrets,
+)
+from tests.support.rows import each_row
 from tests.unit.conform.runs import conform, numbers
 
 BIN = Path(sys.executable).parent
@@ -24,6 +45,28 @@ BIN = Path(sys.executable).parent
 
 def shell(line: str) -> str:
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout
+
+
+async def test_a_call_that_outlasts_a_sidecar_is_a_warning_with_the_flag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asker, "SIDECARS", {Driver.create_volume: ("csi-provisioner", 0.2)})
+    report = await conform(tmp_path, CreatesSlowly, only=("create-twice",))
+    (finding,) = report.findings
+    assert ("CSI704", "CreateVolume", True) == (finding.breach.rule.number, finding.breach.rpc, report.is_good)
+    assert re.fullmatch(
+        r"it took 0\.[3-9] s, and csi-provisioner waits 0\.2 s: start it with --timeout=10s", finding.breach.found
+    )
+
+
+def test_the_sidecars_wait_as_their_flags_say() -> None:
+    waits = {
+        "csi-provisioner": ProvisionerOptions(),
+        "csi-attacher": AttacherOptions(),
+        "csi-resizer": ResizerOptions(),
+        "csi-snapshotter": SnapshotterOptions(),
+    }
+    assert {name: options.timeout_s for name, options in waits.items()} == dict(SIDECARS.values())
 
 
 @pytest.mark.slow
@@ -43,22 +86,39 @@ async def test_the_reference_driver_keeps_every_rule(tmp_path: Path) -> None:
         "data-in-clone",
         "node-id-of-another-node",
         "publish-to-two-nodes",
+        "unpublish-from-second-node",
     }
 
 
 QUICK = 4
-"""In every run of the tests, one broken driver in so many."""
-BENT = [
-    pytest.param(one, id=f"{one.breaks}-{one.__name__}", marks=pytest.mark.long if number % QUICK else [])
-    for number, one in enumerate(Bent.all)
-]
+"""In every run of the tests, one broken driver in so many; the others are long."""
+BENT = [pytest.param(one, id=f"{one.breaks}-{one.__name__}") for one in Bent.all]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bent", BENT)
+@each_row("bent", BENT[::QUICK], parts=4)
 async def test_a_broken_driver_is_caught_by_its_rule_and_by_no_other(tmp_path: Path, bent: type[Bent]) -> None:
+    await it_is_caught_by_its_rule_and_by_no_other(tmp_path, bent)
+
+
+@pytest.mark.long
+@pytest.mark.in_turns
+@each_row("bent", [one for number, one in enumerate(BENT) if number % QUICK], parts=10)
+async def test_so_is_each_other_broken_driver(tmp_path: Path, bent: type[Bent]) -> None:
+    await it_is_caught_by_its_rule_and_by_no_other(tmp_path, bent)
+
+
+async def it_is_caught_by_its_rule_and_by_no_other(tmp_path: Path, bent: type[Bent]) -> None:
     report = await conform(tmp_path, bent)
     assert numbers(report) == {bent.breaks}, "\n".join(f"{one.check}: {one.breach.line}" for one in report.findings)
+    stopped = any(one.end is End.STOPPED for one in report.results)
+    assert report.is_good is (BOOK[bent.breaks].is_warning and not stopped and not report.left)
+
+
+async def test_a_call_that_never_goes_through_is_no_mere_warning(tmp_path: Path) -> None:
+    report = await conform(tmp_path, AlwaysAborted, only=("modify",))
+    assert {"CSI705"} == numbers(report)
+    assert End.STOPPED in {one.end for one in report.results}
     assert not report.is_good
 
 
@@ -68,7 +128,9 @@ async def test_the_call_by_hand_is_the_one_that_broke_the_rule(tmp_path: Path) -
     (finding,) = report.findings
     line = finding.by_hand("unix:///csi.sock")
     assert SECRET not in line
-    typed = await asyncio.to_thread(shell, f"{BIN}/{line.replace(' --secrets-file FILE', '')} --dry-run")
+    typed = await asyncio.to_thread(
+        shell, f"{shlex.quote(str(BIN))}/{line.replace(' --secrets-file FILE', '')} --dry-run"
+    )
     assert "conform-no-such-volume" in typed
     assert "CreateVolume --csi-address unix:///csi.sock --secrets-file FILE -f - <<< " in line
 
@@ -83,7 +145,9 @@ async def test_a_later_check_names_the_rules_too(tmp_path: Path) -> None:
 
 
 async def test_a_rule_that_another_check_met_first_is_told_with_its_own_check(tmp_path: Path) -> None:
-    """The introduction hears of the name, too; what only it and other checks have met would be told with none that asks about it."""
+    """The introduction hears of the name, too; what only it and other checks have met would be told with none that asks
+    about it.
+    """
     report = await conform(tmp_path, BadName, only=("plugin-info", "probe"))
     assert [("CSI101", "plugin-info")] == [(one.breach.rule.number, one.check) for one in report.findings]
     cases = {
@@ -136,7 +200,9 @@ async def test_a_drivers_words_move_no_cursor_and_tell_no_secret_in_any_form(tmp
 
 
 class EndsWhatWasGivenUp(Bent):
-    """Goes on with a CreateVolume whose caller went away, for a second, and answers Aborted meanwhile, as CSI allows."""
+    """Goes on with a CreateVolume whose caller went away, for a second, and answers Aborted meanwhile, as CSI
+    allows.
+    """
 
     async def create_volume(self, request: Any) -> Any:
         if (working := self.seen.get(request.name)) is not None and not working.done():
@@ -169,7 +235,9 @@ async def test_unknown_parameters_are_tried_without_known_ones(tmp_path: Path) -
 
 
 async def test_a_volume_grows_of_which_nobody_says_when_it_can(tmp_path: Path) -> None:
-    """EXPAND_VOLUME alone promises the call, and the resizer of a cluster asks for no more; csi-driver-host-path is such a driver."""
+    """EXPAND_VOLUME alone promises the call, and the resizer of a cluster asks for no more; csi-driver-host-path is
+    such a driver.
+    """
     report = await conform(tmp_path, GrowsSometime, only=("expand", "expand-while-published"))
     assert [(one.check.name, one.end) for one in report.results] == [
         ("expand", End.KEPT),

@@ -1,17 +1,18 @@
-"""What follows from something else is not held against a driver: errors that pass, calls that fail in any case, volumes that are gone."""
+"""What follows from something else is not held against a driver: errors that pass, calls that fail in any case, volumes
+that are gone.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mooring.conform.runner import End, Report
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
 from tests.support.bent_drivers import Bent
+from tests.support.rows import each_row
 from tests.unit.conform.runs import conform, numbers
 
 
@@ -124,7 +125,7 @@ def lines(report: Report) -> list[str]:
     return [f"{one.check}: {one.breach.line}" for one in report.findings]
 
 
-@pytest.mark.parametrize("only", [("probe",), ("life",)])
+@each_row("only", [("probe",), ("life",)])
 async def test_nothing_is_stopped_for_a_good_driver(tmp_path: Path, only: tuple[str, ...]) -> None:
     report = await conform(tmp_path, only=only)
     assert report.is_good

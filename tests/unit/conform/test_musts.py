@@ -1,4 +1,6 @@
-"""docs/csi-musts.md: each MUST of CSI's declarations has its rules there, or the reason for none; and each rule of the book is named."""
+"""docs/csi-musts.md: each MUST of CSI's declarations has its rules there, or the reason for none; and each rule of the
+book is named.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mooring.csi.book.watcher import BOOK
+from mooring.conform.book.watcher import BOOK
 from mooring.csi.proto import csi_pb2 as csi
 from tests.support.layers import SPECIFICATION, not_tested
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mooring.conform.book.watcher import BOOK
 from mooring.conform.page import page
-from mooring.csi.book.watcher import BOOK
 
 PAGE = Path(__file__).parents[3] / "docs" / "csi-rules.md"
 

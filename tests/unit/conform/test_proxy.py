@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from mooring.base.clock import LoopClock, time_left_s
+from mooring.conform.book.watcher import Watcher
 from mooring.conform.proxy.faults import Fault, Faults, Kind, When
 from mooring.conform.proxy.proxy import Passed, Proxy
 from mooring.conform.watched import Watch
-from mooring.csi.book.watcher import Watcher
 from mooring.csi.driver import Call, Driver
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
@@ -197,7 +197,9 @@ async def test_a_caller_who_gives_up_ends_the_call_at_the_driver(table: Table) -
 async def test_a_deadline_as_long_as_kubernetes_gives_is_held_against_the_driver(
     table: Table, pace: float, broken: list[str]
 ) -> None:
-    """Ten seconds, in the time that the driver has. A caller with less patience breaks its call off as well, and that tells nothing."""
+    """Ten seconds, in the time that the driver has. A caller with less patience breaks its call off as well, and that
+    tells nothing.
+    """
     table.pace = pace
     table.backend.act = lambda _: asyncio.Event().wait()  # type: ignore[assignment,return-value]
     async with table.proxied() as client:

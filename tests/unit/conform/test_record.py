@@ -16,6 +16,7 @@ from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import TOKENS_KEY
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 
 STAGE, CREATE = Driver.node_stage_volume, Driver.create_volume
 REQUEST = csi.CreateVolumeRequest(
@@ -84,7 +85,7 @@ def test_calls_that_reached_nobody_or_that_nobody_knows_are_not_read() -> None:
         read(recorded(passed(2, reached=False), unknown).splitlines(), "file")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         ("", "file: holds no call"),

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from typing import Any, cast
 from xml.etree import ElementTree
 
-import pytest
-
 from mooring.conform.asker import Asker
+from mooring.conform.book.rule import Breach
+from mooring.conform.book.watcher import BOOK
 from mooring.conform.checks.all import CHECKS
 from mooring.conform.finding import Finding
 from mooring.conform.options import Options
-from mooring.conform.report import as_junit, as_tap, as_text
+from mooring.conform.report import as_junit, as_tap, as_text, as_values
 from mooring.conform.runner import End, Report, Result, ordered
-from mooring.csi.book.rule import Breach
-from mooring.csi.book.watcher import BOOK
 from mooring.csi.proto import csi_pb2 as csi
+from tests.support.rows import each_row
 
 RULE = BOOK["CSI121"]
 DELETES = {
@@ -26,7 +25,7 @@ DELETES = {
     "delete-volume-group-snapshot-without-group-snapshot-id",
 }
 
-OF_TWO_NODES = {"node-id-of-another-node", "publish-to-two-nodes"}
+OF_TWO_NODES = {"node-id-of-another-node", "publish-to-two-nodes", "unpublish-from-second-node"}
 """A second process may clear the volumes of the first away."""
 
 
@@ -62,7 +61,7 @@ def test_a_call_by_hand_names_no_socket_that_is_gone() -> None:
     assert 1 == text.count("export CSI_ENDPOINT=unix:///path/of.sock")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rpc", "request_", "makes"),
     [
         (
@@ -81,7 +80,9 @@ def test_a_call_by_hand_names_no_socket_that_is_gone() -> None:
     ],
 )
 def test_a_call_by_hand_makes_the_folders_that_the_caller_owes(rpc: str, request_: Any, makes: str) -> None:
-    """Those of the run are removed at its end, and without them the driver shows another error than the one that was found."""
+    """Those of the run are removed at its end, and without them the driver shows another error than the one that was
+    found.
+    """
     line = Finding(Breach(RULE, rpc, "", "", request=request_), "check").by_hand("")
     assert line.startswith(f"{makes}mooring call {rpc} -f - <<< ")
 
@@ -91,6 +92,27 @@ def test_a_failure_in_junit_says_how_to_mend_it() -> None:
     assert failure.text is not None
     assert f"Mend: {RULE.mend}" in failure.text.split("\n")
     assert 2 == failure.text.count("By hand: mooring call ")
+
+
+def test_a_warning_is_shown_and_fails_nothing() -> None:
+    """In each form; another kind of reader would take it for a failure."""
+    rule = BOOK["CSI701"]
+    finding = Finding(Breach(rule, "CreateVolume", "", "code = Unknown"), CHECKS[0].name)
+    outside = Finding(Breach(BOOK["CSI515"], "NodeUnpublishVolume", "", "a folder"), "introduction")
+    result = Result(CHECKS[0], End.WARNED, 0.0, "", (finding,), (rule.number,))
+    warned = Report("csi.example.com 1", [result], [finding, outside], [], True)
+    assert warned.is_good
+    text = as_text(warned, "")
+    assert text.count("Warning: CSI") == 2
+    assert text.endswith("1 warned; it broke no rule of CSI, with 2 warnings\n")
+    suite = ElementTree.fromstring(as_junit(warned, "").split("\n", 1)[1])
+    assert "0" == suite.get("failures")
+    assert [] == [*suite.iter("failure")]
+    assert [rule.mend in (one.text or "") for one in suite.iter("system-out")] == [True, False]
+    tap = as_tap(warned, "")
+    assert "not ok" not in tap
+    assert "CSI701 (warning) CreateVolume: code = Unknown" in tap
+    assert ["warning", "warning"] == [one["level"] for one in as_values(warned, "")["findings"]]
 
 
 def cut() -> Report:
@@ -142,7 +164,7 @@ def names(seed: int) -> Sequence[str]:
     return [one.name for one in ordered(CHECKS, cast(Asker, Stage(seed)))]
 
 
-@pytest.mark.parametrize("seed", [0, 7])
+@each_row("seed", [0, 7])
 def test_checks_that_may_cost_a_driver_its_volumes_come_last(seed: int) -> None:
     assert {*DELETES, *OF_TWO_NODES} == set(names(seed)[-len(DELETES) - len(OF_TWO_NODES) :])
     assert len(CHECKS) == len(names(seed))

@@ -10,6 +10,7 @@ from mooring.conform.proxy.script import script_of
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 
 CREATE, DELETE, STAGE = Driver.create_volume.path, Driver.delete_volume.path, Driver.node_stage_volume.path
 
@@ -51,7 +52,7 @@ faults:
     assert len({str(fault) for fault in script.faults}) == 6
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         ("", "f.yaml:1: the script is empty: give faults"),
@@ -71,7 +72,10 @@ faults:
         ),
         (
             "faults:\n- do: dropp\n- do: cut\n- do: drop\n  for: 1s",
-            "f.yaml:2: do has no 'dropp' (did you mean drop?)\nf.yaml:5: the fault drop has no 'for'; it belongs to delay",
+            (
+                "f.yaml:2: do has no 'dropp' (did you mean drop?)\nf.yaml:5: the fault drop has no 'for'; it "
+                "belongs to delay"
+            ),
         ),
         ("faults:\n- do: drop\n  for: 1s", "f.yaml:3: the fault drop has no 'for'; it belongs to delay"),
         (

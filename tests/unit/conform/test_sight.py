@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
+from mooring.conform.book.exchange import Place
 from mooring.conform.watched import Sight
-from mooring.csi.book.exchange import Place
 from mooring.mounts.mountinfo import MountTable, parse
+from tests.support.rows import each_row
 
 LINE = "36 35 98:0 / {point} {options} - {fs_type} /dev/sda1 {super_options}"
 
@@ -25,7 +24,7 @@ def seen(path: Path, *, before: Mapping[str, int] | None = None, **mounts: str) 
     return Sight(lambda: MountTable(parse("\n".join(lines)))).at(str(path), before or {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mount", "place"),
     [
         ("rw,noatime ext4 rw", Place("folder", is_mount=True)),

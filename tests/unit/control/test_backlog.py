@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from mooring.api.core import Node
 from mooring.api.meta import ObjectMeta, key_of
 from mooring.control.backlog import ORDERED_IN_STEP, newest_in_steps, newest_keys
 from mooring.control.decision import Decision, rests
 from mooring.control.reasons import reason
 from mooring.kube.cache.store import Store, newest_first
+from tests.support.rows import each_row
 
 COUNT = 5 * ORDERED_IN_STEP + 7
 
@@ -56,7 +55,7 @@ def test_only_a_decision_that_asks_for_nothing_gives_its_reason() -> None:
     assert rests(lambda key: Decision(reason, ("act",)))("key") is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("decision", "asks_nothing"),
     [
         (Decision(Nothing()), True),

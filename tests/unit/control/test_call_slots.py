@@ -107,7 +107,9 @@ class Wish:
 
 
 class EveryWishComesTrue(RuleBasedStateMachine):
-    """Keys that want slots, reconciled in any order, some losing interest: nobody is left waiting while a slot is free."""
+    """Keys that want slots, reconciled in any order, some losing interest: nobody is left waiting while a slot is
+    free.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from mooring.control.events import REPEAT_S, SLACK_S
 from mooring.control.queue import BackOff
 from mooring.control.result import Result, Stale
 from mooring.control.runtime import Runtime
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.control.test_controller import a_runtime
 
@@ -39,6 +41,7 @@ class Room:
         self.shown: list[tuple[float, str, object]] = []
         self.performed_at: list[float] = []
         self.backoff = BackOff(1.0, 1.0, jitter=0.0)
+        self.reads: tuple[Exception | None, ...] = ()
 
     def decide(self, key: str) -> Decision[str]:
         self.story.append("decides")
@@ -52,6 +55,16 @@ class Room:
             raise outcome
         return outcome
 
+    def reads_of(self, key: str, decision: Decision[str]) -> list[Callable[[], Awaitable[None]]]:
+        """For a decision to destroy: one for each of `reads`, which fails with its error."""
+
+        async def read(error: Exception | None) -> None:
+            self.story.append("reads")
+            if error is not None:
+                raise error
+
+        return [functools.partial(read, error) for error in self.reads if "destroy" in decision.actions]
+
     async def show(self, key: str, decision: Decision[str], failure: Failed) -> None:
         self.shown.append((asyncio.get_running_loop().time(), str(failure), failure.problem))
 
@@ -60,7 +73,7 @@ class Room:
 
     def controller(self) -> Controller[str]:
         runtime: Runtime = msgspec.structs.replace(a_runtime(), explained=self.explained)
-        deciding = Deciding(self.decide, self.perform, self.show, work="grow")
+        deciding = Deciding(self.decide, self.perform, self.show, work="grow", reads=self.reads_of)
         return Controller(runtime, "test", deciding, workers=1, backoff=self.backoff)
 
     @contextlib.asynccontextmanager
@@ -107,7 +120,32 @@ async def test_perform_may_come_to_another_result():
     assert [0, 7] == room.performed_at
 
 
-@pytest.mark.parametrize("failures", range(1, PATIENCE + 2))
+async def test_before_it_destroys_it_reads_and_decides_again():
+    room = Room(Decision("goes", ("destroy",)), Decision("goes", ("destroy",)), NOTHING, NOTHING)
+    room.reads = (None, None)
+    async with room.working(1):
+        pass
+    assert ["decides", "goes", "reads", "reads", "decides", "destroy", "goes"] == room.story
+
+
+async def test_what_the_cache_has_missed_keeps_it_from_being_destroyed():
+    room = Room(Decision("goes", ("destroy",)), Decision("is kept"))
+    room.reads = (None,)
+    async with room.working(1):
+        pass
+    assert ["decides", "goes", "reads", "decides", "decides", "is kept", "is kept"] == room.story
+
+
+async def test_a_read_that_fails_keeps_it_from_being_destroyed_and_is_shown():
+    room = Room(Decision("goes", ("destroy",)))
+    room.reads = (Failed("no answer"),)
+    async with room.working(0.5):
+        pass
+    assert "destroy" not in room.story
+    assert [(0, "no answer", None)] == room.shown
+
+
+@each_row("failures", range(1, PATIENCE + 2))
 async def test_what_mostly_passes_is_shown_once_it_lasts(failures: int):
     room = Room(Decision("grows", ("call",)), outcomes=(*[Failed("cut", patience=PATIENCE)] * failures, None))
     async with room.working(failures + 1):

@@ -14,10 +14,20 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.base.text import shortened
 from mooring.control.decision import TELL_S
-from mooring.control.event_correlation import BURST, COMBINED_PREFIX, Correlator, Occurrence, Recent
-from mooring.control.events import FORBIDDEN_S, LINGER_S, MESSAGE_BYTES_MAX, WAITING_MAX, EventRecorder
+from mooring.control.events import (
+    BURST,
+    COMBINED_PREFIX,
+    LINGER_S,
+    MESSAGE_BYTES_MAX,
+    WAITING_MAX,
+    Correlator,
+    EventRecorder,
+    Occurrence,
+    Recent,
+)
 from mooring.kube.cluster import PatchType, Request
 from mooring.kube.errors import Forbidden, ServerError
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 
@@ -28,13 +38,9 @@ PV = ObjectReference(api_version="v1", kind="PersistentVolume", name="pv1", uid=
 
 
 @contextlib.asynccontextmanager
-async def recording(
-    *, cluster: FakeCluster | None = None, asks_first: bool = False, rests: bool = False
-) -> AsyncIterator[tuple[FakeCluster, EventRecorder]]:
+async def recording(*, cluster: FakeCluster | None = None) -> AsyncIterator[tuple[FakeCluster, EventRecorder]]:
     cluster = cluster or FakeCluster()
-    recorder = EventRecorder(
-        cluster, "mooring-test", clock=LoopClock(EPOCH_S), randomness=Random(1), asks_first=asks_first, rests=rests
-    )
+    recorder = EventRecorder(cluster, "mooring-test", clock=LoopClock(EPOCH_S), randomness=Random(1))
     async with asyncio.TaskGroup() as group:
         task = group.create_task(recorder.run(), name="events")
         yield cluster, recorder
@@ -98,62 +104,7 @@ async def test_an_event_waits_a_moment_and_those_behind_it_no_longer():
     assert [pytest.approx(1 + late_s) for late_s in (LINGER_S, LINGER_S, LINGER_S, 2 * LINGER_S)] == sent_s
 
 
-class Reviewing(FakeCluster):
-    """It says what is allowed, and refuses nothing. allowed: verbs; None where it can't say."""
-
-    def __init__(self, *allowed: str) -> None:
-        super().__init__()
-        self.allowed: tuple[str, ...] | None = allowed
-
-    async def create(self, kind: Any, body: Any, namespace: str = "") -> Any:
-        if kind.name != "SelfSubjectAccessReview":
-            return await super().create(kind, body, namespace)
-        if self.allowed is None:
-            raise Forbidden("no reviews here", reason="Forbidden")
-        asked = body["spec"]["resourceAttributes"]
-        assert {"group": "", "resource": "events", "namespace": "ns"} == {
-            name: asked[name] for name in ("group", "resource", "namespace")
-        }
-        return {**body, "status": {"allowed": asked["verb"] in self.allowed}}
-
-
-async def test_who_asks_first_sends_what_it_has_a_right_to():
-    """Nothing is refused, and a right that comes later counts."""
-    cluster = Reviewing()
-    async with recording(asks_first=True, cluster=cluster) as (_, recorder):
-
-        async def sent() -> list[str]:
-            recorder.event(POD, "Normal", "LeaderElection", "me became leader")
-            await recorder.drain(5)
-            return [request.verb for request in cluster.requests if request.verb in ("create", "patch")]
-
-        assert [] == await sent()
-        cluster.allowed = ("create",)
-        assert ["create"] == await sent()
-        assert ["create"] == await sent(), "an event that is there already is patched"
-        cluster.allowed = ("create", "patch")
-        assert ["create", "patch"] == await sent()
-        cluster.allowed = None
-        assert ["create", "patch", "patch"] == await sent(), "nobody can tell: it is tried"
-
-
-async def test_who_rests_sends_none_for_a_while_after_one_that_was_forbidden():
-    async with recording(rests=True) as (cluster, recorder):
-        cluster.fail("create", Forbidden("no right to events", reason="Forbidden"))
-
-        async def creates_after(message: str) -> int:
-            recorder.event(POD, "Warning", "FailedAttachVolume", message)
-            await recorder.drain(5)
-            return sum(request.verb == "create" for request in cluster.requests)
-
-        assert 1 == await creates_after("one")
-        assert 1 == await creates_after("two")
-        await asyncio.sleep(FORBIDDEN_S)
-        assert 2 == await creates_after("three")
-        assert 3 == await creates_after("four"), "there is the right now"
-
-
-async def test_others_send_on_since_somebody_waits_for_their_word():
+async def test_a_refused_event_is_given_up_and_the_next_is_sent_all_the_same():
     async with recording() as (cluster, recorder):
         cluster.fail("create", Forbidden("no right to events", reason="Forbidden"))
         for message in ("one", "two"):
@@ -309,7 +260,7 @@ async def test_after_twelve_tries_an_event_is_given_up(capsys: pytest.CaptureFix
     assert "Failed to send an event" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [Forbidden("events is forbidden"), ServerError("boom")])
+@each_row("error", [Forbidden("events is forbidden"), ServerError("boom")])
 async def test_what_the_server_refused_is_not_tried_again(error: Exception, capsys: pytest.CaptureFixture[str]):
     cluster = FakeCluster()
     cluster.fail("create", error, times=1)  # type: ignore[arg-type]
@@ -373,7 +324,7 @@ async def test_long_messages_are_cut():
     assert len(message.encode()) <= MESSAGE_BYTES_MAX
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("short", "short"),

@@ -1,4 +1,5 @@
-"""The first looks of binder, provisioner and snapshot controller: each key once, the newest first, and nobody is told of what is there.
+"""The first looks of binder, provisioner and snapshot controller: each key once, the newest first, and nobody is told
+of what is there.
 
 That of attach/detach: tests/unit/attachdetach/test_first_look.py.
 """
@@ -17,6 +18,7 @@ from tests.support.binding import NODE, PV, PVC, BinderWorld, Forbids
 from tests.support.builders import a_claim, a_class, a_ready_node, a_va, a_volume
 from tests.support.explained import Explained
 from tests.support.provisioning import ProvisioningWorld
+from tests.support.rows import each_row
 from tests.support.snapshotting import CREATE_VSC, VS, VSC, SnapshotWorld, finalizers
 from tests.support.virtual_loop import in_virtual_time
 
@@ -92,7 +94,7 @@ async def test_a_bug_about_one_object_does_not_end_the_controller(monkeypatch: p
         await world.attached()
 
 
-@pytest.mark.parametrize("is_there", [True, False], ids=["the-volume-is-there", "the-volume-comes-later"])
+@each_row("is_there", [True, False], ids=["the-volume-is-there", "the-volume-comes-later"])
 async def test_of_claims_that_wait_for_a_volume_since_before_the_start_the_oldest_gets_it(is_there: bool) -> None:
     world = BinderWorld(workers=1)
     for name in ("oldest", "middle", "newest"):
@@ -110,7 +112,7 @@ async def test_of_claims_that_wait_for_a_volume_since_before_the_start_the_oldes
     assert "oldest" == bound["spec"]["claimRef"]["name"]
 
 
-@pytest.mark.parametrize("are_there", [True, False], ids=["volumes-are-there", "volumes-come-later"])
+@each_row("are_there", [True, False], ids=["volumes-are-there", "volumes-come-later"])
 async def test_claims_get_volumes_in_the_order_of_their_age(are_there: bool) -> None:
     """One that changes while the caches are filled is not older for it."""
     faults = Forbids("pods")
@@ -133,7 +135,7 @@ async def test_claims_get_volumes_in_the_order_of_their_age(are_there: bool) -> 
     assert ["Bound", "Bound", "Bound", "Pending"] == phases
 
 
-@pytest.mark.parametrize("plural", ["persistentvolumeclaims", ""], ids=["claims-come-later", "claims-are-there"])
+@each_row("plural", ["persistentvolumeclaims", ""], ids=["claims-come-later", "claims-are-there"])
 async def test_a_claim_is_free_of_a_node_that_goes_while_the_caches_are_filled(plural: str) -> None:
     faults = Forbids()
     world = BinderWorld(faults)
@@ -150,7 +152,7 @@ async def test_a_claim_is_free_of_a_node_that_goes_while_the_caches_are_filled(p
     assert "volume.kubernetes.io/selected-node" not in claim["metadata"]["annotations"]
 
 
-@pytest.mark.parametrize("change", [{"capacity": {"storage": "5Gi"}}, None], ids=["changed", "gone"])
+@each_row("change", [{"capacity": {"storage": "5Gi"}}, None], ids=["changed", "gone"])
 async def test_a_free_volume_that_changes_before_the_caches_are_filled_is_known_as_it_is(change: Any) -> None:
     faults = Forbids("pods")
     world = BinderWorld(faults)
@@ -208,7 +210,7 @@ async def test_the_snapshot_controller_looks_at_each_snapshot_and_each_content_o
     assert all(finalizers(body) for body in await world.list(VSC))
 
 
-@pytest.mark.parametrize("is_late", [True, False], ids=["while-the-caches-are-filled", "once-they-are"])
+@each_row("is_late", [True, False], ids=["while-the-caches-are-filled", "once-they-are"])
 async def test_a_snapshot_that_is_deleted_soon_after_a_start_waits_for_what_the_former_process_may_have_sent(
     is_late: bool,
 ) -> None:

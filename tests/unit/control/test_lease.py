@@ -15,6 +15,7 @@ from mooring.base.randomness import Random
 from mooring.control.lease.elector import Candidate, LeaderElector, LeaseMetrics, LeaseTimes, Role, WorkOutlivesLease
 from mooring.kube.cluster import Request
 from mooring.kube.errors import Forbidden, ServerError
+from tests.support.rows import each_row
 from tests.support.virtual_loop import VirtualLoop, in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster
 from tests.unit.kube.wire import Wire
@@ -244,7 +245,9 @@ async def test_a_request_that_hangs_is_not_the_last_one():
 
 
 async def test_a_renewal_counts_from_when_it_was_sent_not_from_its_late_answer():
-    """Others count from when the Lease was written, which may be at once: a leader that counts from the answer outlives its Lease."""
+    """Others count from when the Lease was written, which may be at once: a leader that counts from the answer outlives
+    its Lease.
+    """
     async with election("a") as (cluster, (a,)):
         await asyncio.sleep(2)
         cluster.fail("replace", None, late=True, delay_s=2.0)  # written at once, answered two seconds later
@@ -331,7 +334,7 @@ async def test_a_deleted_lease_of_a_dead_leader_is_taken_once_it_would_have_run_
         assert 9 <= await until(lambda: b.works) <= 27
 
 
-@pytest.mark.parametrize("after_s", [30, 31.5, 33, 34.5, 36])
+@each_row("after_s", [30, 31.5, 33, 34.5, 36])
 async def test_a_leader_that_ends_gives_the_lease_back_and_another_takes_it_at_once(after_s: float):
     async with election("a", "bb") as (cluster, (a, b)):
         await asyncio.sleep(after_s)
@@ -552,7 +555,9 @@ async def test_a_claim_whose_answer_is_read_after_a_stop_is_not_told_as_leadersh
 
 
 async def test_who_won_and_stood_still_before_its_work_says_that_it_leads_no_more() -> None:
-    """Seed 1381 of the plane, once more: a standby ends its watch between the answer and its work, and was stopped there."""
+    """Seed 1381 of the plane, once more: a standby ends its watch between the answer and its work, and was stopped
+    there.
+    """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     told: list[tuple[float | None, bool]] = []

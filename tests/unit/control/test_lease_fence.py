@@ -1,12 +1,12 @@
-"""Work under a Lease that may have run out sends nothing, also when the process stood still and the answers of before lie ready."""
+"""Work under a Lease that may have run out sends nothing, also when the process stood still and the answers of before
+lie ready.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-
-import pytest
 
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.base.randomness import Random
@@ -19,6 +19,7 @@ from mooring.kube.errors import Unreachable
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_va
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.virtual_loop import VirtualLoop, in_virtual_time
 
@@ -28,8 +29,8 @@ REQUEST = csi.ControllerPublishVolumeRequest(volume_id="v", node_id="n")
 
 
 class Program:
-    """Work that acts each time it is told to: one write, one call of the driver. outcomes: of both. strays: one task per term that no end
-    of the term ends, and which acts once `late` is set.
+    """Work that acts each time it is told to: one write, one call of the driver. outcomes: of both. strays: one task
+    per term that no end of the term ends, and which acts once `late` is set.
     """
 
     def __init__(self) -> None:
@@ -98,7 +99,7 @@ async def test_who_leads_writes_and_calls():
         assert ["done", "done"] == program.outcomes
 
 
-@pytest.mark.parametrize("still_s", [10.0, 15.0, 3600.0])
+@each_row("still_s", [10.0, 15.0, 3600.0])
 async def test_LE08_after_a_stop_that_outlasted_the_lease_the_next_step_neither_writes_nor_calls(still_s: float):
     async with leading() as program:
         program.go.set()

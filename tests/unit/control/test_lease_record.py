@@ -11,6 +11,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.control.lease.record import Candidate, LeaseRecord, LeaseTimes, Sighting, identity_of, record_of, sighted
 from mooring.control.lease.roles import HOLDING, NEXT, STEPS, Happening, Observed, Role, Step, observed
+from tests.support.rows import each_row
 
 WALL_S = parse_rfc3339("2026-11-20T07:04:00Z")
 NOW = "2026-11-20T07:04:00.000000Z"
@@ -27,7 +28,7 @@ def a_candidate(**options: object) -> Candidate:
     return Candidate(**{**values, **options})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "expected"),
     [
         ("test!driver/foo", "test-driver-foo"),
@@ -49,7 +50,7 @@ def test_an_identity_is_the_hosts_name_and_a_random_end():
     assert one != two
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("times", "problem"),
     [
         (LeaseTimes(0, 10, 5), "all three must be greater than zero"),
@@ -159,7 +160,7 @@ def test_a_fraction_of_a_second_is_written_as_a_whole_one():
     assert a_candidate(times=LeaseTimes(1.5, 1.2, 0.5)).holding(None, WALL_S)["spec"]["leaseDurationSeconds"] == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "lease",
     [
         {},
@@ -178,7 +179,7 @@ def test_an_unchanged_record_keeps_its_time():
     assert sighted(first, LeaseRecord("other", 15, renewed="2"), 20.0).since == 20.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "since", "expected"),
     [
         (None, None, Observed.MISSING),
@@ -197,7 +198,7 @@ def test_what_a_look_shows(record: LeaseRecord | None, since: float | None, expe
     assert observed(record, known, "me", 15.0, now=100.0) is expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("holder", "since", "expected"),
     [
         ("other", 90, Observed.HELD),

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
-from mooring.api.meta import annotation
+from mooring.api.meta import annotation, finalizers_of
 from mooring.control.decision import PATIENCE, Failed
 from mooring.control.object_writer import TRIES_MAX, ObjectWriter
 from mooring.control.result import Stale, Vanished
@@ -20,6 +20,7 @@ from mooring.kube.patch import add, json_patch, merge_patch
 from mooring.kube.patch import test as is_as
 from tests.support.builders import Json, a_claim
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -88,7 +89,7 @@ async def test_the_answer_enters_the_cache_at_once():
     assert [PATCH] == writing.world.story
 
 
-@pytest.mark.parametrize(
+@each_row(
     "form", [marks, lambda claim: json_patch([add("/metadata/annotations/a", "b")], of=claim)], ids=["merge", "json"]
 )
 async def test_a_write_to_what_has_changed_is_decided_anew_on_what_is_there(
@@ -121,7 +122,39 @@ async def test_a_write_that_does_not_depend_on_the_version_is_made():
     assert "yes" == await writing.stored("example.com/mark")
 
 
-@pytest.mark.parametrize("kept", ["gone", "another"])
+async def test_a_finalizer_is_added_once_and_removed_alone() -> None:
+    writing = Writing()
+    claim = await writing.begin()
+    others = finalizers_of(claim)
+    held = await writing.writer.add_finalizer(claim, "example.com/hold")
+    assert (*others, "example.com/hold") == finalizers_of(held)
+    assert held is await writing.writer.add_finalizer(held, "example.com/hold")
+    released = await writing.writer.remove_finalizer(held, "example.com/hold")
+    assert others == finalizers_of(released)
+    assert released is await writing.writer.remove_finalizer(released, "example.com/hold")
+    assert [PATCH, PATCH] == writing.world.story
+
+
+async def test_a_status_is_set_where_it_differs_and_its_other_fields_stay() -> None:
+    writing = Writing()
+    claim = await writing.begin()
+    phase = claim.status.phase
+    grown = await writing.writer.set_status(claim, {"capacity": {"storage": "1Gi"}})
+    assert ({"storage": "1Gi"}, phase) == (grown.status.capacity, grown.status.phase)
+    assert grown is await writing.writer.set_status(grown, {"capacity": {"storage": "1Gi"}})
+    assert None is (await writing.writer.set_status(grown, {"capacity": None})).status.capacity
+    assert 2 == len(writing.world.story)
+
+
+async def test_a_status_of_an_object_that_is_another_one_by_now_is_not_set() -> None:
+    writing = Writing()
+    claim = await writing.begin()
+    await writing.make_anew()
+    with pytest.raises(Vanished):
+        await writing.writer.set_status(claim, {"capacity": {"storage": "1Gi"}})
+
+
+@each_row("kept", ["gone", "another"])
 async def test_an_object_that_is_no_more_has_vanished(kept: str):
     writing = Writing()
     claim = await writing.begin()
@@ -153,7 +186,7 @@ async def test_a_test_that_fails_though_nothing_moved_is_told_too():
     assert (1, True) == (failed.patience, isinstance(failed.__cause__, Invalid))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "patience", "unanswered"),
     [
         (Unreachable("cut"), PATIENCE, True),
@@ -172,9 +205,11 @@ async def test_what_passes_is_told_once_it_lasts(error: ApiError, patience: int,
     assert f"PersistentVolumeClaim books could not be saved: {error}" == str(failed)
 
 
-@pytest.mark.parametrize("error", [Invalid("a test failed", reason="Invalid"), Conflict("modified", reason="Conflict")])
+@each_row("error", [Invalid("a test failed", reason="Invalid"), Conflict("modified", reason="Conflict")])
 async def test_both_refusals_are_told_where_the_object_can_t_be_read_either(error: ApiError):
-    """The second one alone would hide what is wrong with the write, and a missing right to read would look like one to write."""
+    """The second one alone would hide what is wrong with the write, and a missing right to read would look like one to
+    write.
+    """
     writing = Writing()
     claim = await writing.begin()
     writing.world.cluster.refuse(PATCH, error=error)
@@ -212,13 +247,56 @@ async def test_a_server_that_was_set_back_refuses_what_is_known_for_a_while():
     ahead = type(newer)(metadata=_of_version(newer, "999999"), spec=newer.spec, status=newer.status)
     failed = await failure(writing.writer.patch(ahead, marks(ahead)))
     assert (
-        "PersistentVolumeClaim books could not be saved: modified; it could not be read anew: the API server was set back"
-        == str(failed)
-    )
+        "PersistentVolumeClaim books could not be saved: modified; it could not be read anew: the API server "
+        "was set back"
+    ) == str(failed)
 
 
 def _of_version(claim: PersistentVolumeClaim, version: str) -> Any:
     return msgspec.structs.replace(claim.metadata, resource_version=version)
+
+
+# -- a late write, and the fence before it
+
+
+async def late_patch(writing: Writing, claim: PersistentVolumeClaim) -> None:
+    await writing.writer.patch(claim, marks(claim), strictly=True)
+
+
+async def late_delete(writing: Writing, claim: PersistentVolumeClaim) -> None:
+    await writing.writer.delete(claim, strictly=True)
+
+
+@each_row("late", [late_patch, late_delete])
+async def test_behind_a_fence_no_late_write_is_carried_out(late: Callable[[Writing, Any], Awaitable[None]]):
+    writing = Writing()
+    claim = await writing.begin()
+    fenced = await writing.writer.fence(claim)
+    with pytest.raises(Stale):
+        await late(writing, claim)
+    found = await writing.world.users.get(CLAIMS, "books", "default")
+    assert fenced.metadata.resource_version == found.metadata.resource_version
+    assert found.metadata.resource_version != (await writing.writer.fence(fenced)).metadata.resource_version
+
+
+@each_row(("late", "step"), [(late_patch, PATCH), (late_delete, DELETE)])
+async def test_a_fence_shows_a_write_that_was_carried_out(late: Callable[[Writing, Any], Awaitable[None]], step: str):
+    writing = Writing()
+    claim = await writing.begin()
+    writing.world.cluster.refuse(step, times=1, error=Unreachable("cut"), after=True)
+    await failure(late(writing, claim))
+    with pytest.raises(Stale):
+        await writing.writer.fence(claim)
+
+
+async def test_a_strict_deletion_takes_only_the_version_that_it_names():
+    writing = Writing()
+    claim = await writing.begin()
+    await writing.annotate("example.com/other", "there")
+    with pytest.raises(Stale):
+        await writing.writer.delete(claim, strictly=True)
+    await writing.writer.delete(writing.writer.current(claim), strictly=True)
+    assert "deletionTimestamp" in (await writing.world.get(CLAIMS, "books"))["metadata"]
 
 
 # -- writes whose answer was lost

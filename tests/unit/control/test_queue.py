@@ -12,6 +12,7 @@ from mooring.base.randomness import Random
 from mooring.control import queue as queue_module
 from mooring.control.backlog import LONG
 from mooring.control.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -90,10 +91,10 @@ async def test_getters_given_up_leave_nothing_behind(queue: WorkQueue[str]):
 async def test_a_delayed_add_comes_at_its_time(queue: WorkQueue[str]):
     queue.add_after("late", 20)
     queue.add_after("soon", 10)
-    assert queue.waiting_until("soon") == pytest.approx(10)
+    assert queue._waiting["soon"][0] == pytest.approx(10)
     assert (await queue.get(), round(now(), 3)) == ("soon", 10)
     assert (await queue.get(), round(now(), 3)) == ("late", 20)
-    assert queue.waiting_until("late") is None
+    assert "late" not in queue._waiting
 
 
 async def test_the_earliest_of_several_delayed_adds_counts(queue: WorkQueue[str]):
@@ -109,7 +110,7 @@ async def test_the_earliest_of_several_delayed_adds_counts(queue: WorkQueue[str]
 async def test_a_plain_add_bypasses_the_delay_and_cancels_it(queue: WorkQueue[str]):
     queue.add_after("a", 10)
     queue.add("a")
-    assert queue.waiting_until("a") is None
+    assert "a" not in queue._waiting
     queue.done(await queue.get())
     assert now() == 0
     await asyncio.sleep(100)
@@ -142,7 +143,7 @@ async def test_forget_begins_anew_and_leaves_the_delayed_add(queue: WorkQueue[st
     queue.retry("a")
     queue.reset_failures("a")
     assert queue.failures("a") == 0
-    assert queue.waiting_until("a") == 1
+    assert queue._waiting["a"][0] == 1
     assert queue.retry("a") == 1
 
 
@@ -329,7 +330,9 @@ async def test_the_oldest_key_is_the_one_that_longest_waits_is_in_hand_or_fails(
 
 
 async def test_others_get_their_turn_while_many_keys_wait_that_need_nobody(queue: WorkQueue[str]):
-    """After a resync most keys need nothing: thousands of them in one go would keep the process from everything else."""
+    """After a resync most keys need nothing: thousands of them in one go would keep the process from everything
+    else.
+    """
     handled: list[str] = []
     seen: list[int] = []
 
@@ -353,8 +356,9 @@ async def test_others_get_their_turn_while_many_keys_wait_that_need_nobody(queue
 # -- the backlog
 
 
-@pytest.mark.parametrize("are_due", [True, False])
-async def test_all_workers_together_take_a_share_of_a_turn_for_a_backlog(queue: WorkQueue[str], are_due: bool):
+@each_row("are_due", [True, False])
+async def test_all_workers_together_take_a_share_of_a_turn_for_a_backlog(are_due: bool):
+    queue = a_queue()
     handled: list[str] = []
     looked_up: list[int] = []
     seen: list[tuple[int, int]] = []

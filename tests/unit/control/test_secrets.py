@@ -13,6 +13,7 @@ from mooring.base.clock import LoopClock
 from mooring.control.secrets import SecretCache, SecretError, secret_values
 from mooring.kube.errors import Unreachable
 from tests.support.builders import a_secret, typed
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster
 
@@ -27,7 +28,7 @@ def test_a_secret_becomes_text():
     assert {} == secret_values(typed(a_secret()))
 
 
-@pytest.mark.parametrize("data", [encoded(b"\xff\xfe-hidden"), "*not base64*-hidden"])
+@each_row("data", [encoded(b"\xff\xfe-hidden"), "*not base64*-hidden"])
 def test_a_secret_that_is_no_text_is_named_by_key_and_never_shown(data):
     secret = typed(a_secret("s", {"key": data}))
     with pytest.raises(SecretError) as caught:

@@ -20,6 +20,7 @@ from mooring.control.slim import Keeps, always, slim
 from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.cluster import Request, Verb
 from mooring.kube.errors import Forbidden, NotServed, Unreachable
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.control.test_controller import SETTLED, a_runtime
 from tests.unit.kube.fake_cluster import FakeCluster
@@ -90,7 +91,7 @@ async def test_whether_the_caches_follow_is_a_metric() -> None:
     assert _shown(runtime) is None
 
 
-@pytest.mark.parametrize("may_be_missing", [True, False])
+@each_row("may_be_missing", [True, False])
 async def test_a_kind_that_may_be_missing_is_followed_well_without(may_be_missing: bool) -> None:
     cluster = FakeCluster()
     cluster.fail("list", NotServed("no such kind"), times=1000)
@@ -146,7 +147,9 @@ async def test_fields_that_nobody_asked_for_before_come_too_late() -> None:
 
 
 async def test_a_share_is_told_of_changes_in_the_fields_that_it_asked_for() -> None:
-    """As if it were alone: what changes for others is to it a new version alone. What comes or goes is told as the cache has it."""
+    """As if it were alone: what changes for others is to it a new version alone. What comes or goes is told as the
+    cache has it.
+    """
     cluster = FakeCluster()
     cluster.put(NODES, "n1", metadata={"labels": {"a": "1"}, "annotations": {"b": "1"}})
     caches = Caches(a_runtime(cluster))

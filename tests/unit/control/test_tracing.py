@@ -21,11 +21,7 @@ from mooring.base.randomness import Random
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision, Failed
-from mooring.control.flight.ports import RecordedWork, recorded
-from mooring.control.flight.recorder import Recorder
 from mooring.control.manager import Manager
-from mooring.control.order import ORDER, ordered
-from mooring.control.ordered_work import OrderedWork
 from mooring.control.reasons import reason
 from mooring.control.result import Result, Retry, Stale
 from mooring.control.runtime import Runtime
@@ -42,6 +38,7 @@ from mooring.kube.errors import NotFound
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_claim
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.spans import SpansInMemory, only, tree
 from tests.support.virtual_loop import in_virtual_time
 
@@ -83,7 +80,7 @@ CONTENT = an_object(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("known", "label", "key", "expected"),
     [
         pytest.param([CLAIM], "PersistentVolumeClaim", Key("ns", "data"), [UID], id="claim"),
@@ -162,27 +159,15 @@ class Scene(ClusterWorld):
 
     @contextlib.asynccontextmanager
     async def at_work(
-        self, how: Callable[[Runtime, Driver], Any], order: Any = None, label: str = "uid"
+        self, how: Callable[[Runtime, Driver], Any], label: str = "uid"
     ) -> AsyncIterator[Controller[Any]]:
         """how: makes the reconcile, or what decides and performs, on the ports that it gets."""
-        tracing = Tracing(self.spans.of("a-program"), self.clock, order)
+        tracing = Tracing(self.spans.of("a-program"), self.clock)
         runtime = on_traced_ports(self.runtime, tracing)
-        made: list[Controller[Any]] = []
-
-        def make() -> Manager:
-            made.append(
-                Controller(
-                    runtime,
-                    "claims",
-                    how(runtime, TracingDriver(self.driver, tracing, "d.csi")),
-                    workers=2,
-                    label=label,
-                )
-            )
-            return Manager(Caches(runtime), *made)
-
-        async with self.running(OrderedWork(make, tracing).run()):
-            yield made[0]
+        reconcile = how(runtime, TracingDriver(self.driver, tracing, "d.csi"))
+        controller: Controller[Any] = Controller(runtime, "claims", reconcile, workers=2, label=label)
+        async with self.running(Manager(Caches(runtime), controller).run()):
+            yield controller
 
     async def still(self) -> None:
         await asyncio.sleep(100.0)
@@ -409,49 +394,28 @@ async def test_an_event_is_in_the_trace_of_the_object_that_it_tells_of() -> None
     assert 1 == len(scene.spans.all)
 
 
-async def test_a_recorder_hears_the_same_beside_traces() -> None:
-    """And a step that is stale, or comes again at once, is one span each."""
+async def test_a_stale_step_and_one_that_comes_again_at_once_are_one_span_each() -> None:
+    scene, stale = Scene(), iter([True, False])
+    await scene.create(a_claim("data"))
 
-    async def run(traced: bool) -> tuple[list[Any], Scene]:
-        scene, stale = Scene(), iter([True, False])
-        await scene.create(a_claim("data"))
-        recorder = Recorder(scene.clock)
+    def how(runtime: Runtime, driver: Driver) -> Deciding[str, str]:
+        inner = provision(runtime, driver)
 
-        def how(runtime: Runtime, driver: Driver) -> Deciding[str, str]:
-            inner = provision(runtime, driver)
+        async def perform(uid: str, decision: Decision[str]) -> Result | None:
+            if next(stale, False):
+                raise Stale("it has moved")
+            return await inner.perform(uid, decision)
 
-            async def perform(uid: str, decision: Decision[str]) -> Result | None:
-                if next(stale, False):
-                    raise Stale("it has moved")
-                return await inner.perform(uid, decision)
+        return msgspec.structs.replace(inner, perform=perform)
 
-            return msgspec.structs.replace(inner, perform=perform)
-
-        with ordered(recorder):
-            if traced:
-                async with scene.at_work(how, recorder) as controller:
-                    controller.add(UID)
-                    await scene.still()
-            else:
-                runtime = recorded(scene.runtime, recorder)
-                controller = Controller(runtime, "claims", how(scene.runtime, scene.driver), workers=2, label="uid")
-                async with scene.running(RecordedWork(lambda: Manager(Caches(runtime), controller), recorder).run()):
-                    controller.add(UID)
-                    await scene.still()
-        notes = [
-            note for segment in recorder.ring.segments() for note in segment.notes if note[0] in ("begun", "decided")
-        ]
-        return [(note[0], *note[4:]) for note in notes], scene
-
-    told, _ = await run(traced=False)
-    told_beside, scene = await run(traced=True)
-    assert told == told_beside
-    assert 4 == len(told)
+    async with scene.at_work(how) as controller:
+        controller.add(UID)
+        await scene.still()
     reasons = [span.attributes["mooring.reason"] for span in scene.spans.in_trace(UID) if span.parent is None]
     assert ["it is wanted", "it is wanted", "it is there"] == reasons
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "told"),
     [
         (Retry("the driver is not registered"), "the driver is not registered"),
@@ -468,10 +432,6 @@ async def test_a_failure_without_a_decision_is_told(error: Exception, told: str)
         await asyncio.sleep(0.01)
     step = only(scene.spans.all, "claims Failing")
     assert told == step.status.description
-
-
-def test_without_traces_there_is_no_order() -> None:
-    assert ORDER.get() is None
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
     .venv/bin/python -m tests.unit.csi.measure_calls [calls]
 
-Prints calls per second and CPU (user and system, of the client's process) per call, at 32 calls in flight and at one: through
-`WireDriver` with metrics, and through grpcio alone. Not a test: numbers are worth something only on a quiet machine.
+Prints calls per second and CPU (user and system, of the client's process) per call, at 32 calls in flight and at one:
+through `WireDriver` with metrics, and through grpcio alone. Not a test: numbers are worth something only on a quiet
+machine.
 """
 
 from __future__ import annotations

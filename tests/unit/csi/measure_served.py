@@ -2,9 +2,10 @@
 
     .venv/bin/python -m tests.unit.csi.measure_served [calls [rounds]]
 
-Each round starts the same driver once with each server, in a process of its own, and calls it by our own client. Prints medians: processor
-time (user and system, of the driver's process) and calls a second with 32 calls in flight, with 500 and with one, and the resident memory
-before the first call and after the last. Not a test: rates are worth something only on a quiet machine, processor time a little more.
+Each round starts the same driver once with each server, in a process of its own, and calls it by our own client. Prints
+medians: processor time (user and system, of the driver's process) and calls a second with 32 calls in flight, with 500
+and with one, and the resident memory before the first call and after the last. Not a test: rates are worth something
+only on a quiet machine, processor time a little more.
 """
 
 from __future__ import annotations

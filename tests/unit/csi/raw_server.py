@@ -1,6 +1,8 @@
-"""A server that speaks as much HTTP/2 as it takes to answer a gRPC call, also wrongly: what grpcio's own server refuses to send.
+"""A server that speaks as much HTTP/2 as it takes to answer a gRPC call, also wrongly: what grpcio's own server refuses
+to send.
 
-It looks at no header, so every call to any method gets the same answer. As a program it is the server for measuring the client:
+It looks at no header, so every call to any method gets the same answer. As a program it is the server for measuring the
+client:
 
     python -m tests.unit.csi.raw_server PATH
 """
@@ -34,7 +36,9 @@ def header(name: bytes, value: bytes) -> bytes:
 def answer(
     stream: int, *, message: bytes | None = b"", status: bytes | None = b"0", text: bytes | None = None
 ) -> bytes:
-    """A gRPC answer. message: the body, None for none. status, text: the trailers grpc-status and grpc-message, as they are."""
+    """A gRPC answer. message: the body, None for none. status, text: the trailers grpc-status and grpc-message, as they
+    are.
+    """
     out = frame(HEADERS, END_HEADERS, stream, b"\x88" + header(b"content-type", b"application/grpc"))
     if message is not None:
         out += frame(DATA, 0, stream, b"\x00" + struct.pack(">I", len(message)) + message)

@@ -119,7 +119,8 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 @asynccontextmanager
 async def serving(path: Path, plugin: object, options: Sequence[tuple[str, int]] = ()) -> AsyncIterator[list[float]]:
-    """The plugin answers on grpcio's server on the socket as long as the block runs; then its connections break at once.
+    """The plugin answers on grpcio's server on the socket as long as the block runs; then its connections break at
+    once.
 
     Gives the list of what the callers say that they will wait, in seconds.
     """

@@ -7,9 +7,11 @@ import pytest
 
 from mooring.base.errors import ConfigError
 from mooring.csi.address import socket_path, trouble
+from tests.support.layers import OTHER_USERS, not_tested
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("address", "path"),
     [
         ("/run/csi/socket", "/run/csi/socket"),
@@ -23,7 +25,7 @@ def test_CO01_paths_and_unix_addresses_name_a_socket(address, path):
     assert socket_path(address) == path
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     [
         "localhost:1234",
@@ -46,14 +48,16 @@ def test_CO07_other_addresses_are_refused_with_the_peers_words(address):
     )
 
 
-@pytest.mark.parametrize("address", ["/", "unix:///", "///", "/a\0b"])
+@each_row("address", ["/", "unix:///", "///", "/a\0b"])
 def test_an_address_without_a_name_is_refused(address):
     with pytest.raises(ConfigError, match="names no socket"):
         socket_path(address)
 
 
 def test_a_path_longer_than_a_sockets_is_refused():
-    """By bytes, not by characters: the kernel would say `AF_UNIX path too long`, and gRPC nothing that a reader understands."""
+    """By bytes, not by characters: the kernel would say `AF_UNIX path too long`, and gRPC nothing that a reader
+    understands.
+    """
     assert socket_path("/" + "a" * 106)
     with pytest.raises(
         ConfigError, match="the path has 108 bytes, a socket's may have 107: let the driver serve in a shorter one"
@@ -104,9 +108,10 @@ def test_a_folder_that_may_not_be_entered(socket):
         socket.parent.chmod(0o700)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a while")
 def test_a_socket_of_another_user_says_whose_it_is(socket):
     """Issue 27, C.3: a sidecar that is not root beside a driver that is."""
+    if os.geteuid() != 0:
+        not_tested(OTHER_USERS, "not root")
     socket.parent.chmod(0o755)
     with sockets.socket(sockets.AF_UNIX) as listener:
         listener.bind(str(socket))
@@ -118,7 +123,8 @@ def test_a_socket_of_another_user_says_whose_it_is(socket):
         finally:
             os.seteuid(0)
     assert found.startswith(
-        "permission denied: this is user 65532, and the socket, mode 0755, is of user 0 and group 0: run both as one user"
+        "permission denied: this is user 65532, and the socket, mode 0755, is of user 0 and group 0: run both "
+        "as one user"
     )
 
 

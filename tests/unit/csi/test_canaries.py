@@ -1,9 +1,9 @@
-"""Secrets go to the driver and nowhere else: canaries through every RPC that has secret fields, at every level of the log."""
+"""Secrets go to the driver and nowhere else: canaries through every RPC that has secret fields, at every level of the
+log.
+"""
 
 import json
 import traceback
-
-import pytest
 
 from mooring.base.metrics import Metrics
 from mooring.csi.driver import RPCS, Call
@@ -11,6 +11,7 @@ from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import TOKENS_KEY, is_secret
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.csi.servers import CALL, Plugin, failing
 
 CANARIES = ("canary-password", "canary-key-line-1", "canary-key-line-2")
@@ -77,7 +78,7 @@ class Watch:
         return errors
 
 
-@pytest.mark.parametrize("rpc", WITH_SECRETS, ids=name_of)
+@each_row("rpc", WITH_SECRETS, ids=name_of)
 async def test_secrets_are_seen_by_the_driver_alone(road, log, rpc):
     arrived = []
 
@@ -93,7 +94,7 @@ async def test_secrets_are_seen_by_the_driver_alone(road, log, rpc):
     assert [canary for canary in CANARIES if canary in watch.seen] == []
 
 
-@pytest.mark.parametrize("rpc", WITH_SECRETS, ids=name_of)
+@each_row("rpc", WITH_SECRETS, ids=name_of)
 async def test_secrets_that_the_driver_repeats_in_its_error_stay_hidden(road, log, rpc):
     """As drivers do that put the failed command line into their message. It ends in attachError, events and logs."""
     told = f"exit 1: mount -o pass={SECRETS['password']} --key {SECRETS['key']!r}: {SECRETS['key']} ({CANARIES[2]})"
@@ -107,7 +108,7 @@ async def test_secrets_that_the_driver_repeats_in_its_error_stay_hidden(road, lo
     assert [canary for canary in CANARIES if canary in watch.seen] == []
 
 
-@pytest.mark.parametrize("rpc", WITH_SECRETS[:1], ids=name_of)
+@each_row("rpc", WITH_SECRETS[:1], ids=name_of)
 async def test_secrets_stay_hidden_when_the_call_is_late_or_the_driver_breaks(road, log, rpc):
     async def never(request):
         raise ValueError(f"can't use {request.secrets}")
@@ -119,8 +120,8 @@ async def test_secrets_stay_hidden_when_the_call_is_late_or_the_driver_breaks(ro
     assert [canary for canary in CANARIES if canary in watch.seen] == []
 
 
-@pytest.mark.parametrize("rpc", WITH_CONTEXT, ids=name_of)
-@pytest.mark.parametrize("told", [f"401 for {TOKEN}", f"bad context {TOKENS}"], ids=["one-token", "all-tokens"])
+@each_row("rpc", WITH_CONTEXT, ids=name_of)
+@each_row("told", [f"401 for {TOKEN}", f"bad context {TOKENS}"], ids=["one-token", "all-tokens"])
 async def test_tokens_in_volume_context_stay_hidden(road, log, rpc, told):
     watch = Watch(log)
     request = rpc.request_type(volume_context={TOKENS_KEY: TOKENS, "server": "nfs.example.com"})

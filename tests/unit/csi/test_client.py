@@ -11,6 +11,7 @@ from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.csi.servers import CALL, Plugin, failing, hanging
 
 PUBLISH = "/csi.v1.Controller/ControllerPublishVolume"
@@ -71,7 +72,7 @@ async def test_a_call_behind_a_closed_fence_does_not_reach_the_driver(road):
         assert ["Probe"] == plugin.calls
 
 
-@pytest.mark.parametrize("code", list(Code)[1:], ids=lambda code: code.name)
+@each_row("code", list(Code)[1:], ids=lambda code: code.name)
 async def test_an_error_keeps_its_code_and_its_text(road, code):
     async with road(Plugin(probe=failing(DriverError(code, f"no {code}")))) as driver:
         with pytest.raises(DriverError) as failed:
@@ -79,7 +80,7 @@ async def test_an_error_keeps_its_code_and_its_text(road, code):
     assert (failed.value.code, failed.value.message) == (code, f"no {code}")
 
 
-@pytest.mark.parametrize("text", ["", "ä \U0001f600", "100%25 full", "line\nline\t", "x" * 3000, "Deadline Exceeded"])
+@each_row("text", ["", "ä \U0001f600", "100%25 full", "line\nline\t", "x" * 3000, "Deadline Exceeded"])
 async def test_a_drivers_text_comes_as_it_is(road, text):
     async with road(Plugin(probe=failing(DriverError(Code.INTERNAL, text)))) as driver:
         with pytest.raises(DriverError) as failed:
@@ -107,7 +108,7 @@ async def test_a_late_call_ends_with_the_words_of_Go_and_is_cancelled_at_the_dri
     assert not failed.value.final
 
 
-@pytest.mark.parametrize("text", ["backend too slow", "Deadline Exceeded", "context deadline exceeded"])
+@each_row("text", ["backend too slow", "Deadline Exceeded", "context deadline exceeded"])
 async def test_a_deadline_of_the_drivers_own_keeps_its_text(road, text):
     async with road(Plugin(probe=failing(DriverError(Code.DEADLINE_EXCEEDED, text)))) as driver:
         with pytest.raises(DriverError) as failed:
@@ -203,7 +204,7 @@ async def test_LG03_long_responses_are_cut_and_requests_are_not(road, log):
     assert "x" * 100 in kept.records("GRPC call")[0]["request"]
 
 
-@pytest.mark.parametrize("length_max", [-1, 0, 39, 40])
+@each_row("length_max", [-1, 0, 39, 40])
 async def test_LG03_short_responses_and_no_limit_leave_them_whole(road, log, length_max):
     kept = log(verbosity=5)
     async with road(Plugin(), log_length_max=length_max) as driver:

@@ -9,9 +9,10 @@ import pytest
 
 from mooring.base.errors import ConfigError
 from mooring.csi.driver_form import CommandLine, Form, PythonClass, ReferenceDriver, Socket, parse_form
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "form"),
     [
         ("", ReferenceDriver()),
@@ -31,12 +32,15 @@ def test_the_forms(text: str, form: Form) -> None:
     assert form == parse_form(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "problem"),
     [
         (
             "./cmd",
-            "is none of the three forms: unix:///path/of.sock (or the path alone), module:Class (or ./file.py:Class), or a",
+            (
+                "is none of the three forms: unix:///path/of.sock (or the path alone), module:Class (or "
+                "./file.py:Class), or a"
+            ),
         ),
         ("/run/csi.sock", "is none of the three forms"),
         ("module", "is none of the three forms"),

@@ -10,6 +10,7 @@ from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.csi.servers import CALL, Plugin, answering, failing
 
@@ -35,7 +36,7 @@ async def test_an_answer_in_the_nick_of_time_counts():
     assert await a_driver(probe=slow).probe(csi.ProbeRequest(), Call(900)) == csi.ProbeResponse()
 
 
-@pytest.mark.parametrize("kind", [ValueError, TimeoutError, KeyError])
+@each_row("kind", [ValueError, TimeoutError, KeyError])
 async def test_an_exception_of_the_plugin_is_Unknown_with_its_text(kind, log):
     """As grpcio's and Go's servers have it. A TimeoutError of the plugin's own is not our deadline."""
     kept, error = log(), kind("no such thing")
@@ -46,7 +47,7 @@ async def test_an_exception_of_the_plugin_is_Unknown_with_its_text(kind, log):
     assert "servers.py" in record["traceback"]
 
 
-@pytest.mark.parametrize("answer", [None, csi.GetPluginInfoResponse(), "ready"], ids=["none", "of-another-rpc", "text"])
+@each_row("answer", [None, csi.GetPluginInfoResponse(), "ready"], ids=["none", "of-another-rpc", "text"])
 async def test_an_answer_that_is_no_answer_is_Internal(answer):
     with pytest.raises(DriverError) as failed:
         await a_driver(probe=answering(answer)).probe(csi.ProbeRequest(), CALL)

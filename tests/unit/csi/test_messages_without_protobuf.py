@@ -14,6 +14,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.proto import pluginregistration_pb2 as pb
 from mooring.csi.registration import PluginInfo, RegistrationStatus
 from mooring.wire.grpc.fields import Malformed, fields_of
+from tests.support.rows import each_row
 
 Read = Callable[[bytes], Any]
 
@@ -46,7 +47,7 @@ STATUSES = [
 ]
 
 
-@pytest.mark.parametrize("info", INFOS)
+@each_row("info", INFOS)
 def test_a_plugins_answer_is_protobufs_and_comes_back(info: PluginInfo):
     real = pb.PluginInfo(
         type=info.type, name=info.name, endpoint=info.endpoint, supported_versions=info.supported_versions
@@ -55,22 +56,23 @@ def test_a_plugins_answer_is_protobufs_and_comes_back(info: PluginInfo):
     assert PluginInfo.of(info.message()) == info
 
 
-@pytest.mark.parametrize("status", STATUSES)
+@each_row("status", STATUSES)
 def test_the_kubelets_word_is_protobufs_and_comes_back(status: RegistrationStatus):
     real = pb.RegistrationStatus(plugin_registered=status.plugin_registered, error=status.error)
     assert status.message() == real.SerializeToString()
     assert RegistrationStatus.of(status.message()) == status
 
 
-@pytest.mark.parametrize(("said", "is_ready"), [({}, True), ({"ready": {}}, False), ({"ready": {"value": True}}, True)])
+@each_row(("said", "is_ready"), [({}, True), ({"ready": {}}, False), ({"ready": {"value": True}}, True)])
 def test_a_probe_that_does_not_say_is_ready(said: dict[str, Any], is_ready: bool):
     assert is_ready_in(csi.ProbeResponse(**said).SerializeToString()) is is_ready
 
 
-@pytest.mark.parametrize(("kind", "read", "value_of"), [one[1:] for one in MESSAGES], ids=[one[0] for one in MESSAGES])
+@each_row(("kind", "read", "value_of"), [one[1:] for one in MESSAGES], ids=[one[0] for one in MESSAGES])
 def test_bytes_of_every_sort_are_read_as_protobuf_reads_them(kind: type[Message], read: Read, value_of: Read):
-    """Whatever protobuf takes is read as it reads it; and nothing is refused that protobuf takes. It also checks fields that nobody asks
-    for here, so it refuses more."""
+    """Whatever protobuf takes is read as it reads it; and nothing is refused that protobuf takes. It also checks fields
+    that nobody asks for here, so it refuses more.
+    """
     randomness = random.Random(kind.DESCRIPTOR.full_name)
     taken = 0
     for _ in range(20_000):
@@ -116,7 +118,7 @@ def _varint(value: int) -> bytes:
     return bytes((*found, value))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "message",
     [b"\x0a", b"\x0a\x05ab", b"\x00", b"\x0f", b"\x0c", b"\x0b\x14", b"\x0b", b"\x08" + b"\x80" * 10, b"\x80"],
 )

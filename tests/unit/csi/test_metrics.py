@@ -15,6 +15,7 @@ from mooring.csi.metrics import CallMetrics
 from mooring.csi.probe_and_identify import probe_and_identify
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.csi.servers import CALL, Plugin, failing
 
@@ -80,9 +81,7 @@ async def test_ME01_calls_are_timed_from_request_to_answer():
     assert (scrape.value("_bucket", le="15"), scrape.value("_bucket", le="25")) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "le"), [(0.1, "0.1"), (0.100001, "0.25"), (600.0, "600"), (600.1, "+Inf"), (0.0, "0.1")]
-)
+@each_row(("seconds", "le"), [(0.1, "0.1"), (0.100001, "0.25"), (600.0, "600"), (600.1, "+Inf"), (0.0, "0.1")])
 def test_a_bucket_holds_its_own_bound(seconds, le):
     scrape = Scrape()
     scrape.calls.observe(PUBLISH, Code.OK, seconds)
@@ -146,11 +145,11 @@ async def test_ME04_a_call_that_the_driver_has_not_is_counted_as_Unimplemented()
     assert scrape.value("_count", grpc_status_code="Unimplemented", method_name="/csi.v1.Controller/ListVolumes") == 1
 
 
-GO_NAMES = """OK Canceled Unknown InvalidArgument DeadlineExceeded NotFound AlreadyExists PermissionDenied ResourceExhausted
-FailedPrecondition Aborted OutOfRange Unimplemented Internal Unavailable DataLoss Unauthenticated"""
+GO_NAMES = """OK Canceled Unknown InvalidArgument DeadlineExceeded NotFound AlreadyExists PermissionDenied
+ResourceExhausted FailedPrecondition Aborted OutOfRange Unimplemented Internal Unavailable DataLoss Unauthenticated"""
 
 
-@pytest.mark.parametrize(("code", "name"), [*enumerate(GO_NAMES.split()), (77, "Code(77)"), (None, "unknown-non-grpc")])
+@each_row(("code", "name"), [*enumerate(GO_NAMES.split()), (77, "Code(77)"), (None, "unknown-non-grpc")])
 def test_ME04_codes_have_the_names_of_Go(code, name):
     scrape = Scrape()
     scrape.calls.observe(PUBLISH, code, 0.1)

@@ -10,6 +10,7 @@ from google.protobuf import descriptor_pb2
 
 from mooring.csi.proto import csi_pb2, pluginregistration_pb2
 from tests.support.layers import SPECIFICATION, not_tested
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = Path(__file__).parent / "data" / "csi-1.12.0.descriptors"
@@ -42,7 +43,7 @@ def generate(*arguments: str, script: Path = ROOT / "hack" / "generate-stubs") -
     return subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("module", [csi_pb2, pluginregistration_pb2], ids=["csi", "pluginregistration"])
+@each_row("module", [csi_pb2, pluginregistration_pb2], ids=["csi", "pluginregistration"])
 def test_our_declarations_are_those_of_the_reference(module):
     ours = descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
     assert files_of(REFERENCE)[ours.package] == bare(ours)

@@ -2,17 +2,19 @@
 
 import json
 
-import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import STRIPPED, TOKENS_KEY, redacted, scrubbed
+from tests.support.rows import each_row
 
 Field = descriptor_pb2.FieldDescriptorProto
 
 
 def probe_type():
-    """A message with what CSI does not have: secrets of other types than map<string,string>, in lists, maps and below them."""
+    """A message with what CSI does not have: secrets of other types than map<string,string>, in lists, maps and below
+    them.
+    """
     name = "mooring/tests/csi/secrets.proto"
     pool = descriptor_pool.Default()
     try:
@@ -66,7 +68,7 @@ def test_LG01_the_example_of_the_specification():
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "text"),
     [
         (None, "null"),
@@ -85,7 +87,6 @@ def test_LG01_the_example_of_the_specification():
         (csi.DeleteVolumeRequest(volume_id='<a> & "b"\n\u2028é\U0001f600'),
          '{"volume_id":"\\u003ca\\u003e \\u0026 \\"b\\"\\n\\u2028é\U0001f600"}'),
     ],
-    ids=["nil", "empty", "wrapper", "wrapper-of-zero", "64-bit", "timestamp", "unknown-enum", "zero-enum", "map", "list", "strings"],
 )  # fmt: skip
 def test_messages_look_as_the_peer_prints_them(message, text):
     assert redacted(message) == text
@@ -153,7 +154,7 @@ def test_a_text_without_secrets_comes_back_as_it_is():
     assert scrubbed(text, a_request(password="hunter2")) is text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("secret", "text", "left"),
     [
         ("hunter2", "login -p hunter2 failed: hunter2", "login -p ***stripped*** failed: ***stripped***"),
@@ -182,7 +183,7 @@ def test_each_token_of_a_service_account_is_taken_out():
     assert scrubbed("401 for eyJhbGciOi", request) == "401 for ***stripped***"
 
 
-@pytest.mark.parametrize("odd", ["not json at all", "[1,2]", "{}", "[" * 100_000, '{"aud":7}'])
+@each_row("odd", ["not json at all", "[1,2]", "{}", "[" * 100_000, '{"aud":7}'])
 def test_tokens_in_an_odd_form_do_no_harm(odd):
     request = csi.NodePublishVolumeRequest(volume_context={TOKENS_KEY: odd})
     assert scrubbed("text", request) == "text"

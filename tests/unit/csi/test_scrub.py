@@ -12,6 +12,7 @@ import pytest
 
 from mooring.csi import scrub
 from mooring.csi.scrub import CUT, SECRETS_MAX, STRIPPED, TEXT_LENGTH_MAX, WORK_MAX, without
+from tests.support.rows import each_row
 
 SECRET = "p@ss/w'ord&1 é\"%+"
 
@@ -39,8 +40,8 @@ FORMS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("secret", [SECRET, "hunter2", "correct horse", "ключ-от-всего", "a" * 5_000 + "&"])
+@each_row("form", FORMS)
+@each_row("secret", [SECRET, "hunter2", "correct horse", "ключ-от-всего", "a" * 5_000 + "&"])
 def test_a_secret_is_taken_out_in_every_form(form: str, secret: str) -> None:
     encoded = FORMS[form](secret)
     shown = without(f"mount failed: //{encoded} on node", [secret])
@@ -68,14 +69,14 @@ def test_a_long_text_is_cut() -> None:
     assert "x" * TEXT_LENGTH_MAX + CUT == shown
 
 
-@pytest.mark.parametrize("before", range(TEXT_LENGTH_MAX - 8, TEXT_LENGTH_MAX + 2))
+@each_row("before", range(TEXT_LENGTH_MAX - 8, TEXT_LENGTH_MAX + 2))
 def test_no_beginning_of_a_secret_is_left_where_a_text_is_cut(before: int) -> None:
     shown = without("x" * before + "hunter2" + "x" * TEXT_LENGTH_MAX, ["hunter2", "terxyz", "xxxhun!"])
     assert "h" not in shown
     assert len(shown) <= TEXT_LENGTH_MAX + len(STRIPPED) + len(CUT)
 
 
-@pytest.mark.parametrize("secret_as", ["p%40ss%2Fw%6Frd-long-secret", "p\\@ss/'w'ord-long-secret"])
+@each_row("secret_as", ["p%40ss%2Fw%6Frd-long-secret", "p\\@ss/'w'ord-long-secret"])
 def test_no_beginning_of_a_mixture_of_escapes_is_left_where_a_text_is_cut(secret_as: str) -> None:
     for cut in range(4, len(secret_as)):
         shown = without("." * (TEXT_LENGTH_MAX - cut) + secret_as + "." * 100, ["p@ss/word-long-secret"])

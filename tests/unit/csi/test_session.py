@@ -17,6 +17,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import DriverChanged, DriverLost, Session, carry_on, exit_on_loss, stay_away
 from mooring.csi.wire_driver import WireDriver
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.csi.servers import CALL, Plugin, failing, serving
 
@@ -139,7 +140,7 @@ async def test_W19_a_driver_that_comes_back_unchanged_is_carried_on_with():
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "after",
     [
         {"name": "other.csi.test"},
@@ -284,7 +285,7 @@ async def test_the_metrics_get_the_name_at_the_start():
     assert metrics.driver_name == "csi.test"
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each_row("seed", range(30))
 def test_whatever_the_order_of_losses_only_the_identified_driver_gets_calls(seed):
     """Random cuts and mends, at random moments of probing; at the end the driver that was there from the start."""
 

@@ -15,6 +15,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX
+from tests.support.rows import each_row
 from tests.unit.csi import raw_server as raw
 from tests.unit.csi.servers import CALL, Plugin, answering, hanging, serving
 
@@ -315,7 +316,7 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("case", STRANGE)
+@each_row("case", STRANGE)
 async def test_a_strange_answer_is_an_error_and_the_next_call_goes_well(opened, socket, case):
     shape, code, text = STRANGE[case]
     async with raw.raw_server(socket) as server, opened(socket) as driver:
@@ -345,7 +346,7 @@ async def test_a_driver_that_never_answers_is_left_at_the_deadline(opened, socke
     assert str(failed.value) == "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
 
 
-@pytest.mark.parametrize("timeout_s", [0.7, 1.0, 10.0, 15.0, 60.0, 600.0])
+@each_row("timeout_s", [0.7, 1.0, 10.0, 15.0, 60.0, 600.0])
 async def test_the_driver_is_told_the_deadline_and_never_a_later_one(opened, socket, timeout_s):
     """gRPC's core would round it up by one in a hundred."""
     async with serving(socket, Plugin()) as time_left_s, opened(socket) as driver:

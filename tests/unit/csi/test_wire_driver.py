@@ -1,4 +1,6 @@
-"""What the client without a library does when the peer misbehaves: no call hangs, is sent twice, or leaves anything behind."""
+"""What the client without a library does when the peer misbehaves: no call hangs, is sent twice, or leaves anything
+behind.
+"""
 
 import asyncio
 import contextlib
@@ -19,6 +21,7 @@ from mooring.csi.wire_driver import WireDriver
 from mooring.wire.grpc import link
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.errors import LOST_TEXT
+from tests.support.rows import each_row
 from tests.unit.csi import raw_server as raw
 from tests.unit.csi.faulty_server import door
 from tests.unit.csi.servers import CALL, Plugin, serving
@@ -246,6 +249,26 @@ async def test_a_connection_whose_calls_are_used_up_is_left_for_another(socket, 
     assert sorted(streams[7:]) == [1, 1, 3, 3, 5, 5]
 
 
+async def test_a_connection_that_ends_after_its_calls_cancels_none(socket):
+    async with a_peer(socket) as (driver, peer, _, group):
+        call = probing(group, driver)
+        stream = await peer.hear_call()
+        await driver.close_after_calls()
+        assert driver.is_connected
+        await peer.say(raw.answer(stream))
+        await goes_well(call)
+        await peer.hear_until(raw.GOAWAY)
+        assert not driver.is_connected
+        assert (await error_of(probing(group, driver))).code == Code.CANCELED
+
+
+async def test_a_connection_without_calls_ends_at_once(socket):
+    async with a_peer(socket) as (driver, peer, _, _):
+        await driver.close_after_calls()
+        await peer.hear_until(raw.GOAWAY)
+        assert not driver.is_connected
+
+
 async def test_a_peer_that_does_not_speak_http_ends_its_calls_and_not_the_client(socket, log):
     kept = log()
     async with a_peer(socket) as (driver, peer, opened, group):
@@ -414,7 +437,9 @@ async def test_closing_ends_calls_on_a_connection_that_is_being_left(socket):
 
 
 async def test_a_driver_that_does_not_read_costs_a_bounded_amount_of_memory(socket):
-    """Calls that would only lie in wait are not begun; they end at their deadlines, and go out once the driver reads again."""
+    """Calls that would only lie in wait are not begun; they end at their deadlines, and go out once the driver reads
+    again.
+    """
     async with a_peer(socket) as (driver, peer, _, group):
         request = csi.CreateVolumeRequest(name="n" * 1_000_000)
         calls = [group.create_task(outcome(driver.create_volume(request, Call(0.3))), name="call") for _ in range(100)]
@@ -523,7 +548,7 @@ async def test_a_late_answer_and_a_deadline_in_one_turn_end_the_call_once(socket
         await goes_well(last)
 
 
-@pytest.mark.parametrize("text", ["stream terminated by RST_STREAM with error code: CANCEL"])
+@each_row("text", ["stream terminated by RST_STREAM with error code: CANCEL"])
 async def test_a_call_that_the_driver_breaks_off_is_late_only_at_its_deadline(socket, text):
     async with a_peer(socket) as (driver, peer, _, group):
         early = probing(group, driver, Call(5.0))
@@ -541,7 +566,9 @@ async def test_a_call_that_the_driver_breaks_off_is_late_only_at_its_deadline(so
 
 
 class Relay:
-    """Stands between a client and a server: passes bytes on in pieces, now and then with a pause, and cuts connections."""
+    """Stands between a client and a server: passes bytes on in pieces, now and then with a pause, and cuts
+    connections.
+    """
 
     def __init__(self, seed, to):
         self._random, self._to = random.Random(seed), to
@@ -574,7 +601,7 @@ class Relay:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@each_row("seed", range(6))
 async def test_whatever_is_cut_each_call_ends_once_with_its_own_answer_or_as_Unavailable(socket, seed):
     chance, carried_out = random.Random(seed), []
 

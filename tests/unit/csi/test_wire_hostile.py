@@ -1,4 +1,6 @@
-"""A driver that means harm, on a real socket: calls end by their deadlines, the client lives on, nothing is left behind."""
+"""A driver that means harm, on a real socket: calls end by their deadlines, the client lives on, nothing is left
+behind.
+"""
 
 import asyncio
 import contextlib
@@ -11,6 +13,7 @@ from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
+from tests.support.rows import each_row
 from tests.unit.csi import raw_server as raw
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.test_fuzz import a_frame
@@ -61,7 +64,7 @@ async def one_call(driver, chance):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@each_row("seed", range(8))
 async def test_a_hostile_driver(socket, seed, log):
     log()
     chance, complaints, connections = random.Random(seed), [], set()

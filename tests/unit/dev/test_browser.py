@@ -9,21 +9,25 @@ import urllib.request
 from typing import Any, cast
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
+from mooring.conform.book.watcher import BOOK
 from mooring.conform.proxy.faults import Fault, Faults, Kind
-from mooring.control.result import Because
 from mooring.csi.driver import Driver
+from mooring.csi.errors import DriverError
 from mooring.dev.browser.buttons import Act, Buttons
-from mooring.dev.browser.feed import LINES_MAX, Feed, Listeners
+from mooring.dev.browser.feed import FULL_BYTES_MAX, LINES_MAX, Feed
 from mooring.dev.browser.shown import serving
 from mooring.dev.controllers import Controllers
 from mooring.dev.live.board import Board, NodeRow, VolumeRow
 from mooring.dev.power import OFF, ON
-from mooring.dev.story import Story
+from mooring.dev.story import Story, StoryLine
 from mooring.driver.guard import CallRecord
+from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 
 TOKEN = "nobody-guesses-this"
 BOARD = Board((NodeRow("n1", "Ready", "", 1, None, 1),), (VolumeRow("data", "pv", "n1", "Published", "pod web"),))
@@ -47,9 +51,13 @@ class Quiet:
     check = failure = end = step
 
 
+def a_line(what: str) -> StoryLine:
+    return StoryLine(0.0, "", "", what)
+
+
 async def test_lines_go_to_the_screen_and_to_the_page() -> None:
     feed, quiet = Feed(LoopClock()), Quiet()
-    story = Story(feed.over(quiet), LoopClock())
+    story = Story(quiet, LoopClock(), page=feed.add)
     story.happened("n1", "NodeStageVolume", via="CSI", result="OK", seconds=0.1)
     state = await feed.since(0)
     assert quiet.shown == ["NodeStageVolume"]
@@ -58,20 +66,45 @@ async def test_lines_go_to_the_screen_and_to_the_page() -> None:
     assert state["last"] == 1
 
 
+async def test_a_call_has_its_whole_request_and_answer_also_when_it_comes_again() -> None:
+    feed = Feed(LoopClock())
+    story = Story(Quiet(), LoopClock(), page=feed.add)
+    long = "x" * 500
+    failed = DriverError(Code.INTERNAL, "no room")
+    story.called(
+        CallRecord("CreateVolume", f'{{"name":"{long}"}}', '{"volume":{"capacity_bytes":9007199254740993}}', None, 0.1)
+    )
+    for _ in range(2):
+        story.called(CallRecord("CreateVolume", '{"name":"a"}', "", failed, 0.1))
+    made, *refused = (await feed.since(0))["lines"]
+    assert [f'{{\n  "name": "{long}"\n}}', '{\n  "volume": {\n    "capacity_bytes": 9007199254740993\n  }\n}'] == [
+        *made["full"]
+    ]
+    assert [['{\n  "name": "a"\n}', str(failed)]] * 2 == [[*line["full"]] for line in refused]
+    assert "again" in refused[1]["problem"], "its line is short"
+
+
+async def test_of_a_long_answer_the_page_keeps_the_beginning() -> None:
+    feed = Feed(LoopClock())
+    feed.add(msgspec.structs.replace(a_line("ListVolumes"), full=("{}", "x" * 2 * FULL_BYTES_MAX)))
+    (line,) = (await feed.since(0))["lines"]
+    assert (FULL_BYTES_MAX, "...") == (len(line["full"][1]), line["full"][1][-3:])
+
+
 async def test_a_page_waits_for_news_and_gets_those_alone() -> None:
     feed = Feed(LoopClock())
-    feed.add(at=0.0, what="first")
+    feed.add(a_line("first"))
     waiting = asyncio.create_task(feed.since(1))
     await asyncio.sleep(0.01)
     assert not waiting.done()
-    feed.add(at=1.0, what="second")
+    feed.add(a_line("second"))
     state = await asyncio.wait_for(waiting, 5)
     assert [line["what"] for line in state["lines"]] == ["second"]
 
 
 async def test_a_change_of_the_board_wakes_the_page_too() -> None:
     feed = Feed(LoopClock())
-    feed.add(at=0.0, what="first")
+    feed.add(a_line("first"))
     async with feed.viewing(lambda: BOARD, LoopClock()):
         waiting = asyncio.create_task(feed.since(1))
         await asyncio.sleep(0.01)
@@ -84,34 +117,15 @@ async def test_a_change_of_the_board_wakes_the_page_too() -> None:
 
 async def test_a_page_of_an_earlier_run_begins_again() -> None:
     feed = Feed(LoopClock())
-    feed.add(at=0.0, what="first")
+    feed.add(a_line("first"))
     assert (await asyncio.wait_for(feed.since(500), 1))["last"] == 1
 
 
 async def test_old_lines_are_dropped() -> None:
     feed = Feed(LoopClock())
     for number in range(LINES_MAX + 5):
-        feed.add(at=float(number), what=str(number))
+        feed.add(a_line(str(number)))
     assert [len((await feed.since(0))["lines"]), (await feed.since(0))["lines"][0]["what"]] == [LINES_MAX, "5"]
-
-
-def test_each_listener_hears_everything() -> None:
-    heard: list[str] = []
-
-    class Hears:
-        def called(self, record: CallRecord, who: str) -> None:
-            heard.append(f"called {who}")
-
-        def explained(self, who: str, queue: str, key: object, because: Because, now: float) -> None:
-            heard.append(f"explained {who}")
-
-        def lost(self, node: str) -> None:
-            heard.append(f"lost {node}")
-
-    both = Listeners(Hears(), None, Hears())
-    both.called(CallRecord("Probe", "", "", None, 0.0), "driver")
-    both.lost("n1")
-    assert heard == ["called driver"] * 2 + ["lost n1"] * 2
 
 
 def asked(url: str, *, method: str = "GET") -> tuple[int, str]:
@@ -223,7 +237,7 @@ async def test_a_script_s_faults_come_after_those_of_the_page() -> None:
     assert [1] == [happened for _, happened in panel.faults.counts()]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         ("", "say what it does, as in `{do: drop, rpc: CreateVolume}`"),
@@ -271,7 +285,7 @@ async def test_a_loop_without_a_pace_refuses_another_speed() -> None:
 ACTS: dict[str, Act] = {"off": off, "on": off}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "answer"),
     [
         ("off/n%201", {"text": "n 1 is off"}),
@@ -307,10 +321,12 @@ async def test_the_page_and_its_state_are_there_for_who_has_the_token() -> None:
     assert (200, True) == (status, "<title>mooring dev</title>" in page)
     assert {"last": 0, "lines": [], "nodes": [], "volumes": [], "speed": 1}.items() <= json.loads(state).items()
     assert "CreateVolume" in json.loads(choices)["rpcs"]
+    rule = json.loads(choices)["rules"]["CSI516"]
+    assert (BOOK["CSI516"].asks, BOOK["CSI516"].source) == (rule["asks"], rule["source"])
     assert {"Unavailable", "OK"} & set(json.loads(choices)["codes"]) == {"Unavailable"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path", ["", "x/", f"{TOKEN}x/", "state/0", "off/n1", f"{TOKEN}/fly/n1", f"{TOKEN}/off", f"{TOKEN}/state/-1", TOKEN]
 )
 async def test_nothing_else_is_there(path: str) -> None:

@@ -27,6 +27,7 @@ from mooring.mounts.namespace import MountSpace
 from mooring.node.volumes.state.folders import VolumeFiles
 from mooring.sidecars.attacher.options import AttacherOptions
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -53,7 +54,9 @@ async def failure_with(monkeypatch: pytest.MonkeyPatch, driver: type[HostPath]) 
 
 
 async def test_it_ends_well() -> None:
-    assert "Nothing is left." in await the_demo()
+    shown = await the_demo()
+    assert "Nothing is left." in shown
+    assert shown.endswith(f"NOT SHOWN: real mounts: this is a test\n    {run.TO_SHOW_ALL}\n")
 
 
 async def test_a_driver_that_only_says_that_it_published_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +69,7 @@ async def test_a_driver_that_only_says_that_it_published_is_found_out(monkeypatc
     assert re.search(r"is not attached to node 'n\d'", told)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("times", "problem"),
     [
         (0, r"is published on node '(n\d)', and may be on one node only"),
@@ -203,7 +206,8 @@ async def test_what_the_claim_says_is_in_the_failure(monkeypatch: pytest.MonkeyP
 
     told = await failure_with(monkeypatch, Full)
     assert told.startswith(
-        'PersistentVolumeClaim demo-claim is bound: not within 15 s; its status: {"phase": "Pending"}; its last warning: '
+        'PersistentVolumeClaim demo-claim is bound: not within 15 s; its status: {"phase": "Pending"}; its '
+        "last warning: "
     )
     assert "no room" in told
 

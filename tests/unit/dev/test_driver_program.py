@@ -21,6 +21,7 @@ from mooring.dev import driver_program
 from mooring.dev.driver_program import DriverProgram
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
+from tests.support.rows import each_row
 from tests.support.waiting import eventually
 
 
@@ -65,7 +66,7 @@ async def test_its_lines_are_told_whatever_is_in_them() -> None:
     assert ["one", r"two \x1b[2J\xff", "three"] == lines
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "problem"),
     [
         (("sh", "-c", "echo broken >&2; exit 3"), "driver: sh ended with exit code 3 before it answered\n  broken"),
@@ -113,7 +114,9 @@ class HastyClock(LoopClock):
 
 
 async def test_one_that_ends_at_each_start_is_started_again_within_two_seconds(tmp_path: Path) -> None:
-    """Its author mends it meanwhile, a socket that it left for example, and has half a minute to wait where the delay grows."""
+    """Its author mends it meanwhile, a socket that it left for example, and has half a minute to wait where the delay
+    grows.
+    """
     clock, count = HastyClock(), tmp_path / "count"
     telling = Telling("sh", "-c", f"echo x >> {count}; echo run $(wc -l < {count}); exit 1", clock=clock)
     telling.program.is_up = True
@@ -126,17 +129,15 @@ async def test_one_that_ends_at_each_start_is_started_again_within_two_seconds(t
     assert told[1].startswith("the driver ended with exit code 1  → again, 2nd time, see ")
 
 
-@pytest.mark.parametrize(("at_start", "is_told"), [("", True), ("rm -f {0};", False)], ids=["left", "removed"])
+@each_row(("at_start", "is_told"), [("", True), ("rm -f {0};", False)], ids=["left", "removed"])
 async def test_a_socket_that_it_left_and_does_not_remove_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at_start: str, is_told: bool
 ) -> None:
     """B: it can't listen there again, and its own words ("address already in use") do not say whose fault that is."""
     monkeypatch.setattr(driver_program, "AGAIN_EARLY_S", 0.02)
     socket, count = tmp_path / "csi.sock", tmp_path / "count"
-    telling = Telling(
-        "sh", "-c", f"{at_start.format(socket)} test -e {socket} || touch {socket}; echo x >> {count}; echo run $(wc -l < {count}); exit 1",
-        socket=socket,
-    )  # fmt: skip
+    there = f"{at_start.format(socket)} test -e {socket} || touch {socket}"
+    telling = Telling("sh", "-c", f"{there}; echo x >> {count}; echo run $(wc -l < {count}); exit 1", socket=socket)
     telling.program.is_up = True
     await telling.program.start()
     await telling.minded_until("run 3")
@@ -200,7 +201,8 @@ def test_nothing_of_it_outlives_who_started_it_even_by_kill_9(tmp_path: Path) ->
     pid = tmp_path / "pid"
     inner = f"sleep 1000 & echo $$ > {pid}; wait"
     starter = (
-        "import subprocess, sys; p = subprocess.Popen([sys.executable, '-I', '-S', *sys.argv[1:]], stdin=subprocess.PIPE,"
+        "import subprocess, sys; p = subprocess.Popen([sys.executable, '-I', '-S', *sys.argv[1:]], "
+        "stdin=subprocess.PIPE,"
         " start_new_session=True); p.wait()"
     )
     with subprocess.Popen([sys.executable, "-c", starter, supervisor.__file__, "sh", "-c", inner]) as parent:

@@ -10,6 +10,7 @@ import pytest
 from mooring.dev.demo import stage as file_systems
 from mooring.dev.demo.stage import growing_type
 from mooring.mounts.namespace import MountSpace
+from tests.support.rows import each_row
 
 CAPABLE = MountSpace(is_private=True)
 LACKS_RIGHT = "ext4: this process has no CAP_SYS_RESOURCE, without which it does not grow while it is mounted"
@@ -35,7 +36,7 @@ def test_ext4_is_the_first_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ("ext4", "") == found(monkeypatch)
 
 
-@pytest.mark.parametrize("lacks", ["the right", "the tools"])
+@each_row("lacks", ["the right", "the tools"])
 def test_else_it_is_xfs(monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
     assert ("xfs", "") == found(monkeypatch, may=lacks != "the right", missing=EXT4 if lacks == "the tools" else ())
 

@@ -17,6 +17,7 @@ from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
 from mooring.mounts.mountinfo import Mount, MountTable
 from mooring.mounts.namespace import MountSpace
+from tests.support.rows import each_row
 
 PRIVATE, SHARED = MountSpace(is_private=True), MountSpace()
 
@@ -26,7 +27,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path))
-        monkeypatch.setattr(folders, "read_mount_table", lambda: MountTable(self.mounts))
+        monkeypatch.setattr(folders, "mount_table", lambda: MountTable(self.mounts))
         monkeypatch.setattr(folders, "unmount", self._unmount)
         monkeypatch.setattr(folders, "run", lambda *words: self.released.append(words[-1]))
         monkeypatch.setattr(folders.loops, "all_devices", lambda: frozenset(map(Path, self.devices)))
@@ -73,7 +74,7 @@ async def test_what_is_mounted_in_a_namespace_of_our_own_is_unmounted_first_the_
     assert ["deeper", "a"] == world.unmounted
 
 
-@pytest.mark.parametrize("space", [PRIVATE, SHARED], ids=["which is busy", "which may be somebody's"])
+@each_row("space", [PRIVATE, SHARED], ids=["which is busy", "which may be somebody's"], fresh=[world])
 async def test_a_folder_with_a_mount_is_left_as_it_is_and_that_is_told(world: World, space: MountSpace) -> None:
     world.busy = True
     folder = await world.run(space, ["a"])

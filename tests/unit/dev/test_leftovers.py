@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
+import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +24,7 @@ from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.namespace import MountSpace
+from tests.support.rows import each_row
 
 PRIVATE, SHARED = MountSpace(is_private=True), MountSpace()
 
@@ -33,7 +38,7 @@ class World:
         self.loops: dict[Path, Path] = {}
         self.released: list[str] = []
         monkeypatch.setattr(folders.tempfile, "tempdir", str(self.temporary))
-        monkeypatch.setattr(folders, "read_mount_table", lambda: MountTable([]))
+        monkeypatch.setattr(folders, "mount_table", lambda: MountTable([]))
         monkeypatch.setattr(
             folders, "loop_devices_of", lambda file: [device for device, over in self.loops.items() if over == file]
         )
@@ -98,13 +103,54 @@ async def test_a_run_that_lives_keeps_its_folder_and_its_devices(world: World) -
     assert ["loop1", "loop0"] == world.released
 
 
-@pytest.mark.parametrize("name", ["not-ours", f"{PREFIX}without"])
+@each_row("name", ["not-ours", f"{PREFIX}without"], fresh=[world])
 async def test_what_has_no_lock_of_ours_is_left_alone(world: World, name: str) -> None:
     """A folder of another program, or of a run that is about to take its lock."""
     other = world.dead(name, lock=name == "not-ours")
     with world.run():
         assert other.exists()
     assert [] == world.released
+
+
+async def test_another_users_folder_and_a_locked_up_one_are_left_without_a_word(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others, locked_up = world.dead(f"{PREFIX}others"), world.dead(f"{PREFIX}locked-up")
+    locked_up.chmod(0)
+    see = os.stat
+
+    def refuses(path: Path, **words: Any) -> os.stat_result:
+        if Path(path).parent in (others, locked_up):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return see(path, **words)
+
+    def of_another_user(path: Path) -> os.stat_result:
+        status = list(see(path, follow_symlinks=False))
+        status[stat.ST_UID] += path == others
+        return os.stat_result(status)
+
+    monkeypatch.setattr(os, "stat", refuses)
+    monkeypatch.setattr(os, "lstat", of_another_user)
+    with world.run():
+        assert "" == world.shown.getvalue()
+    monkeypatch.undo()
+    locked_up.chmod(0o700)
+    assert (others / LOCK).exists()
+    assert (locked_up / LOCK).exists()
+
+
+async def test_a_folder_that_another_run_removes_meanwhile_is_no_trouble(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = world.dead()
+
+    def removed(folder: Path) -> bool:
+        shutil.rmtree(folder)
+        return True
+
+    monkeypatch.setattr(folders, "_is_ours", removed)
+    with world.run():
+        assert ("", False) == (world.shown.getvalue(), dead.exists())
 
 
 async def test_a_link_to_a_folder_is_not_followed(world: World, tmp_path: Path) -> None:
@@ -126,7 +172,7 @@ async def test_a_folder_that_can_not_be_removed_is_told(world: World, monkeypatc
         assert f"{dead}, left by a run that was killed, can't be removed: no" in world.shown.getvalue()
 
 
-@pytest.mark.parametrize(("space", "released"), [(PRIVATE, ["loop1", "loop0"]), (SHARED, [])])
+@each_row(("space", "released"), [(PRIVATE, ["loop1", "loop0"]), (SHARED, [])], fresh=[world])
 async def test_a_kept_folder_has_no_device_at_the_start_and_none_at_the_end(
     world: World, tmp_path: Path, space: MountSpace, released: list[str]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.dev.pace import PacedLoop
+from tests.support.rows import each_row
 
 
 async def _sleeps(speed: float, seconds: float) -> tuple[float, float]:
@@ -21,7 +22,7 @@ async def _sleeps(speed: float, seconds: float) -> tuple[float, float]:
     return loop.time() - began, time.monotonic() - real
 
 
-@pytest.mark.parametrize(("speed", "seconds"), [(1, 0.05), (100, 5.0)])
+@each_row(("speed", "seconds"), [(1, 0.05), (100, 5.0)])
 def test_a_sleep_takes_its_time_on_the_loop_and_less_of_ours(speed: float, seconds: float) -> None:
     with asyncio.Runner(loop_factory=PacedLoop) as runner:
         own, real = runner.run(_sleeps(speed, seconds))

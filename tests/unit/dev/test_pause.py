@@ -17,6 +17,7 @@ from mooring.dev.pause import Pause, PausedCluster, PausedDriver
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Request, Selection, WatchEvent
 from mooring.kube.errors import NotFound
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 
 
 class Server(Cluster, Driver):
@@ -60,7 +61,7 @@ async def from_watch(server: Server, pause: Pause) -> object:
 
 
 Asks = Callable[[Server, Pause], Awaitable[object]]
-ASKS = pytest.mark.parametrize("ask", [from_cluster, from_driver])
+ASKS = each_row("ask", [from_cluster, from_driver])
 
 
 async def settled() -> None:
@@ -81,8 +82,8 @@ async def test_a_paused_one_asks_nobody(ask: Asks) -> None:
     assert 1 == server.asked
 
 
-@pytest.mark.parametrize("fails", [False, True])
-@pytest.mark.parametrize("ask", [from_cluster, from_driver, from_watch])
+@each_row("fails", [False, True])
+@each_row("ask", [from_cluster, from_driver, from_watch])
 async def test_a_paused_one_learns_nothing(ask: Asks, fails: bool) -> None:
     server, pause = Server(fails=fails), Pause()
     asking = asyncio.ensure_future(ask(server, pause))

@@ -15,6 +15,7 @@ from mooring.base.errors import ConfigError
 from mooring.cli import dev_power
 from mooring.dev import power
 from mooring.dev.power import OFF, ON, answering, ask, is_answering, socket_in
+from tests.support.rows import each_row
 
 MISREAD = 'this takes a line of JSON, as {"turn": "off", "node": "n2"}'
 
@@ -66,7 +67,7 @@ async def test_nothing_is_left_of_it(tmp_path: Path) -> None:
         ask(tmp_path, OFF, "n1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         b"",

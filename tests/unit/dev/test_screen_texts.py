@@ -14,6 +14,7 @@ from mooring.dev.screen import LiveScreen, PlainScreen, Shown
 from mooring.dev.story import Story
 from mooring.driver.guard import CallRecord
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.dev.stepped_clock import StillClock
 
 BAD = "no\x1b]0;PWNED\x07\x1b[2J\x9b31m\u202e\r\nfake line"
@@ -47,7 +48,7 @@ def _with(screen: Callable[[Terminal], Shown], *, is_terminal: bool) -> tuple[Te
     return stream, screen(stream)
 
 
-@pytest.mark.parametrize("name", SCREENS)
+@each_row("name", SCREENS)
 def test_a_drivers_text_is_shown_and_not_obeyed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.setenv("TERM", "xterm")

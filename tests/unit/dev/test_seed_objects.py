@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from mooring.api.core import NODES
 from mooring.api.meta import Kind, annotation
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
@@ -20,6 +18,7 @@ from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.dev.extras import Extras, install
 from mooring.dev.seed_objects import register
 from mooring.kube.cluster import Cluster, Patch, PatchType
+from tests.support.rows import each_row
 
 NAME = "csi.test"
 ATTACHES, DOES_NOT_ATTACH = DriverCapabilities(NAME, publishes=True), DriverCapabilities(NAME)
@@ -60,9 +59,7 @@ async def test_why_learns_from_the_csidriver_where_the_log_is() -> None:
     assert "the terminal of mooring dev" == annotation(await cluster.get(CSI_DRIVERS, NAME), LOG_PLACE)
 
 
-@pytest.mark.parametrize(
-    "before", [{}, {"n": {"zone": "b"}}, {"n": {"zone": "a"}}], ids=["without", "elsewhere", "the same"]
-)
+@each_row("before", [{}, {"n": {"zone": "b"}}, {"n": {"zone": "a"}}], ids=["without", "elsewhere", "the same"])
 async def test_a_kept_node_gets_the_segments_that_it_has_by_now(before: Mapping[str, Mapping[str, str]]) -> None:
     """Who tries zones keeps the folder."""
     cluster = a_cluster()

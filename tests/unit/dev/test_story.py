@@ -18,6 +18,7 @@ from mooring.dev.story import Story, StoryLine, log_told_in
 from mooring.dev.summary import LINE_MAX, VALUE_MAX, message_summary, patch_summary
 from mooring.driver.guard import CallRecord
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.dev.stepped_clock import StillClock
 from tests.unit.driver.calls import a_creation, a_publication
 
@@ -53,7 +54,10 @@ def test_plain_lines() -> None:
             " 0.250    demo → API      create nodes/n  (2.0 ms)",
             " 0.250    demo → API      create nodes/n  → failed: AlreadyExists: nodes n exists  (2.0 ms)",
             " 0.250    CSI → driver    Probe  → OK  (1.0 ms)",
-            " 0.250    CSI → driver    CreateVolume name=v  → failed: rpc error: code = OutOfRange desc = too big  (1.0 ms)",
+            (
+                " 0.250    CSI → driver    CreateVolume name=v  → failed: rpc error: code = OutOfRange desc = too "
+                "big  (1.0 ms)"
+            ),
             " 0.250    ok: it is so",
             "",
             " 0.250  FAILED: it is not so",
@@ -98,10 +102,10 @@ class Cut(io.StringIO):
 def test_a_reader_who_goes_stops_no_work() -> None:
     """What is told is told in the middle of a call to the driver."""
     stream, gone = Cut(), []
-    screen = PlainScreen(stream, lambda: gone.append(True))
+    screen = PlainScreen(stream, gone.append)
     for word in ("one", "two", "three"):
         screen.title(word)
-    assert [True] == gone
+    assert [BrokenPipeError] == [type(one) for one in gone]
     assert "one\ntwo\n" == stream.getvalue()
 
 
@@ -117,7 +121,7 @@ CAPABILITIES = csi.GetPluginCapabilitiesResponse(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "summary"),
     [
         (csi.ProbeRequest(), ""),
@@ -183,7 +187,10 @@ def test_of_long_lists_the_first_are_shown() -> None:
 
 
 PATH = f"/a/{'long/' * 20}path"
-LONG = f"CreateVolume required_bytes=900Ti name=pvc-517839fe volume_capabilities=[mode=SINGLE_NODE_MULTI_WRITER] path={PATH}"
+LONG = (
+    "CreateVolume required_bytes=900Ti name=pvc-517839fe volume_capabilities=[mode=SINGLE_NODE_MULTI_WRITER] "
+    f"path={PATH}"
+)
 
 
 class Tty(io.StringIO):
@@ -191,7 +198,7 @@ class Tty(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("screen_of", "width"), [(LiveScreen, 80), (PlainScreen, 80), (LiveScreen, 60)])
+@each_row(("screen_of", "width"), [(LiveScreen, 80), (PlainScreen, 80), (LiveScreen, 60)])
 def test_on_a_terminal_lines_break_at_words_and_are_indented(
     screen_of: type[PlainScreen] | type[LiveScreen], width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,13 +18,14 @@ from mooring.kube.patch import merge_patch
 from mooring.node.heartbeat import CONDITIONS
 from tests.support.builders import a_lease, a_node, a_pod
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.token_issuer import TokenIssuer
 from tests.support.virtual_loop import in_virtual_time
 
 GOOD = [one._asdict() for one in CONDITIONS]
 
 
-@pytest.mark.parametrize(("ready", "told"), [("True", False), ("Unknown", True)])
+@each_row(("ready", "told"), [("True", False), ("Unknown", True)])
 @in_virtual_time
 async def test_a_node_that_says_that_it_is_well_is_not_told(ready: str, told: bool) -> None:
     shown = io.StringIO()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.driver import HostPath
 from mooring.wire.grpc.codes import Code
+from tests.support.private_mounts import clear_below, enter_private_mounts
 
 Mode = csi.VolumeCapability.AccessMode
 GIB = 1 << 30
@@ -60,6 +61,23 @@ def an_expansion(volume_id: str, required_bytes: int, **fields: Any) -> csi.Cont
 def a_driver(folder: Path, **options: Any) -> HostPath:
     options = {"node_ids": ("node-1", "node-2", "node-3"), "randomness": Random(7), **options}
     return HostPath(folder, **options)
+
+
+@pytest.fixture
+def private_mounts(tmp_path: Path) -> Iterator[Path]:
+    """The test's folder, in which this process may mount, unseen by others. Nothing that a failed test leaves there
+    outlives it.
+    """
+    enter_private_mounts(tmp_path)
+    yield tmp_path
+    clear_below(tmp_path)
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[HostPath]:
+    """On nodes 1 to 3, with its state in the test's folder."""
+    with a_driver(tmp_path) as made:
+        yield made
 
 
 async def created(driver: Any, name: str = "pvc-1", **fields: Any) -> str:

@@ -1,9 +1,11 @@
-"""Kills the reference driver again and again, and judges what is left: a program, so that it may fork (grpc is never loaded).
+"""Kills the reference driver again and again, and judges what is left: a program, so that it may fork (grpc is never
+loaded).
 
     python -m tests.unit.driver.kill_rounds steps|times FOLDER ROUNDS SEED
 
-steps: kills before the first, the second, ... change of the file system, until a run ends by itself. times: kills after random times.
-Each round carries on with what the last one left. Prints how many rounds were judged; ends with a traceback when one went wrong.
+steps: kills before the first, the second, ... change of the file system, until a run ends by itself. times: kills after
+random times. Each round carries on with what the last one left. Prints how many rounds were judged; ends with a
+traceback when one went wrong.
 """
 
 from __future__ import annotations
@@ -105,7 +107,9 @@ async def work(folder: Path, answered: int, workers: int, laps: int, seed: int) 
 def run_until_killed(
     folder: Path, workers: int, laps: int, seed: int, *, step: int = 0, after_s: float = 0.0
 ) -> tuple[list[str], bool]:
-    """The answers that were told before the end, and whether the driver was killed. step: before which change of the file system."""
+    """The answers that were told before the end, and whether the driver was killed. step: before which change of the
+    file system.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

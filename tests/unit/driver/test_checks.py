@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+import msgspec
 from google.protobuf.message import Message
 
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, NodeCapability, Service
 from mooring.driver.checks import Advertised, request_fault
+from tests.support.rows import each_row
 from tests.unit.driver.calls import Mode, a_capability, a_creation, a_publication
 
 NOTHING = Advertised(frozenset(), frozenset())
@@ -19,6 +20,10 @@ EVERYTHING = Advertised(
 
 LONG = "é" * 65  # 130 bytes, 65 characters: the limit counts bytes
 BIG_MAP = {"key": "v" * 4094}
+
+
+def a_node_expansion(**fields: Any) -> csi.NodeExpandVolumeRequest:
+    return csi.NodeExpandVolumeRequest(volume_id="v", volume_path="p", **fields)
 
 
 def expansion(**fields: Any) -> csi.ControllerExpandVolumeRequest:
@@ -37,7 +42,7 @@ def mounted(**fields: Any) -> csi.VolumeCapability:
 GROUPED = mounted(volume_mount_group="7")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "fault"),
     [
         (csi.CreateVolumeRequest(), "name is required"),
@@ -80,25 +85,24 @@ GROUPED = mounted(volume_mount_group="7")
         (csi.NodeUnpublishVolumeRequest(volume_id="v", target_path="/a\0b"), "target_path: has a NUL byte"),
         (csi.NodeGetVolumeStatsRequest(volume_id="v", volume_path="\0"), "volume_path: has a NUL byte"),
         (a_publishing(volume_capability={"block": {}}), "volume_capability.access_mode.mode is required"),
-        (csi.NodeExpandVolumeRequest(volume_id="v", volume_path="p", capacity_range={"required_bytes": -1}), "must not be negative"),
-        (csi.NodeExpandVolumeRequest(volume_id="v", volume_path="p", volume_capability={"block": {}}), "access_mode.mode is required"),
-        (a_creation(volume_capabilities=[a_capability(), {"access_mode": {"mode": 1}}]), "volume_capabilities[1]: either block or mount"),
+        (a_node_expansion(capacity_range={"required_bytes": -1}), "must not be negative"),
+        (a_node_expansion(volume_capability={"block": {}}), "access_mode.mode is required"),
+        (
+            a_creation(volume_capabilities=[a_capability(), {"access_mode": {"mode": 1}}]),
+            "volume_capabilities[1]: either block or mount",
+        ),
         (a_creation(volume_capabilities=[{"mount": {}}]), "volume_capabilities[0].access_mode.mode is required"),
         (a_publication("v", volume_capability={"block": {}}), "volume_capability.access_mode.mode is required"),
         (a_creation(capacity_range={"required_bytes": -1}), "capacity_range: must not be negative"),
         (a_creation(capacity_range={"limit_bytes": -1}), "capacity_range: must not be negative"),
-        (expansion(capacity_range={"required_bytes": 3, "limit_bytes": 2}), "capacity_range: required_bytes 3 is above limit_bytes 2"),
+        (
+            expansion(capacity_range={"required_bytes": 3, "limit_bytes": 2}),
+            "capacity_range: required_bytes 3 is above limit_bytes 2",
+        ),
         (csi.ListVolumesRequest(max_entries=-1), "max_entries: must not be negative"),
         (csi.ListSnapshotsRequest(max_entries=-1), "max_entries: must not be negative"),
         (a_creation("a\x07b"), "name: has control characters"),
         (a_creation(secrets={"a key": "canary"}), "secrets: key 'a key' is not"),
-        (a_creation(LONG), "name: 130 bytes, 128 are allowed"),
-        (a_publication("v" * 129), "volume_id: 129 bytes, 128 are allowed"),
-        (a_publication("v", "n" * 257), "node_id: 257 bytes, 256 are allowed"),
-        (a_publication("v", volume_context=BIG_MAP), "volume_context: 4097 bytes, 4096 are allowed"),
-        (a_publication("v", secrets=BIG_MAP), "secrets: 4097 bytes, 4096 are allowed"),
-        (a_creation(volume_capabilities=[mounted(fs_type=LONG)]), "volume_capabilities[0].mount.fs_type: 130 bytes"),
-        (a_creation(volume_capabilities=[mounted(mount_flags=["f" * 4000, "g" * 97])]), "mount.mount_flags: 4097 bytes"),
         (a_creation(volume_content_source={}), "volume_content_source: either snapshot or volume"),
     ],
 )  # fmt: skip
@@ -109,7 +113,38 @@ def test_a_broken_rule_is_told_with_its_field(request_: Message, fault: str) -> 
     assert "canary" not in told
 
 
-@pytest.mark.parametrize(
+@each_row(
+    ("request_", "fault"),
+    [
+        (a_creation(LONG), "name: 130 bytes, 128 are allowed"),
+        (a_publication("v" * 129), "volume_id: 129 bytes, 128 are allowed"),
+        (a_publication("v", "n" * 257), "node_id: 257 bytes, 256 are allowed"),
+        (a_publication("v", volume_context=BIG_MAP), "volume_context: 4097 bytes, 4096 are allowed"),
+        (a_publication("v", secrets=BIG_MAP), "secrets: 4097 bytes, 4096 are allowed"),
+        (a_creation(volume_capabilities=[mounted(fs_type=LONG)]), "volume_capabilities[0].mount.fs_type: 130 bytes"),
+        (
+            a_creation(volume_capabilities=[mounted(mount_flags=["f" * 4000, "g" * 97])]),
+            "mount.mount_flags: 4097 bytes",
+        ),
+    ],
+)
+def test_what_is_longer_than_csi_allows_is_refused_only_by_a_driver_that_asks_for_that(
+    request_: Message, fault: str
+) -> None:
+    """A kubelet sends Secrets and tokens of any size, and no Go driver refuses them."""
+    assert None is request_fault(request_, EVERYTHING)
+    told = request_fault(request_, msgspec.structs.replace(EVERYTHING, refuses_oversize=True))
+    assert told is not None
+    assert fault in told
+    assert "canary" not in told
+
+
+def test_the_tokens_of_a_kubelet_are_a_secret_like_others() -> None:
+    tokens = {"csi.storage.k8s.io/serviceAccount.tokens": "{}"}
+    assert None is request_fault(a_publication("v", secrets=tokens), EVERYTHING)
+
+
+@each_row(
     ("request_", "field", "capability"),
     [
         (a_publication("v", readonly=True), "readonly", "PUBLISH_READONLY"),
@@ -145,7 +180,7 @@ def test_a_field_whose_capability_is_not_advertised_is_refused(request_: Message
     assert request_fault(request_, EVERYTHING) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_",
     [
         a_creation("n" * 128),

@@ -19,6 +19,7 @@ from mooring.driver.hostpath import statefile
 from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.statefile import StateFolder, read_state
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.driver.calls import (
     GIB,
     a_capability,
@@ -28,6 +29,7 @@ from tests.unit.driver.calls import (
     a_publication,
     a_snapshot_of,
     created,
+    driver,
     refused,
     snapshotted,
 )
@@ -101,7 +103,7 @@ async def test_block_volumes_are_files_and_are_cloned_and_restored_as_such(drive
     assert not driver._folder.data(source).exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "code", "text"),
     [
         (of_volume("vol-unknown"), Code.NOT_FOUND, "there is no volume 'vol-unknown'"),
@@ -109,6 +111,7 @@ async def test_block_volumes_are_files_and_are_cloned_and_restored_as_such(drive
         ({"volume_content_source": {}}, Code.INVALID_ARGUMENT, "either snapshot or volume is required"),
         (of_volume(""), Code.NOT_FOUND, "there is no volume ''"),
     ],
+    fresh=[driver],
 )
 async def test_a_source_that_is_not_there_is_refused(
     driver: HostPath, tmp_path: Path, content: Any, code: Code, text: str
@@ -306,7 +309,7 @@ async def test_a_driver_that_ends_leaves_no_half_copy(tmp_path: Path, monkeypatc
         assert {"file": "old"} == files(driver, await created(driver, "clone", **of_volume(source)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "code", "text"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), Code.RESOURCE_EXHAUSTED, "can't be copied: No space left"),
@@ -363,7 +366,9 @@ async def test_a_copy_whose_record_the_disk_refuses_is_not_begun(
 async def test_a_copy_whose_caller_gives_up_begins_once_its_record_is_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While another write goes on. The disk may refuse the record yet: what was copied by then would be nobody's, for ever."""
+    """While another write goes on. The disk may refuse the record yet: what was copied by then would be nobody's, for
+    ever.
+    """
     begun, may_end, error = threading.Event(), threading.Event(), [OSError(errno.ENOSPC, "No space left on device")]
     encoded, copies = statefile.encoded, Gate(monkeypatch)
 
@@ -402,7 +407,9 @@ async def test_a_copy_whose_caller_gives_up_begins_once_its_record_is_saved(
 async def test_a_copy_has_ended_also_where_the_disk_refuses_to_hear_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its record would be of a copy that is under way, which nobody makes: it could be neither used nor deleted before the next start."""
+    """Its record would be of a copy that is under way, which nobody makes: it could be neither used nor deleted before
+    the next start.
+    """
     encoded = statefile.encoded
 
     def torn(state: Any) -> bytes:

@@ -12,6 +12,7 @@ import pytest
 
 from mooring.driver import copying
 from mooring.driver.copying import copy_file, copy_folder
+from tests.support.rows import each_row
 
 
 def never() -> None:
@@ -86,7 +87,7 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
         assert b"data\0" == file.read(5)
 
 
-@pytest.mark.parametrize("copied", [OSError(errno.EXDEV, "another file system"), None])
+@each_row("copied", [OSError(errno.EXDEV, "another file system"), None])
 def test_one_file_is_copied_and_made_larger(
     tmp_path: Path, copied: OSError | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

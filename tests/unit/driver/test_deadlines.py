@@ -72,8 +72,8 @@ async def test_a_caller_with_a_deadline_has_its_own() -> None:
     await InProcessDriver(plugin, clock=LoopClock()).create_volume(a_creation(), Call(timeout_s=50))
 
 
-async def test_a_time_out_of_the_backends_is_not_the_callers() -> None:
-    await refused(Asking().delete_volume(csi.DeleteVolumeRequest(volume_id="v")), Code.INTERNAL, "TimeoutError")
+async def test_a_time_out_of_the_backends_tells_that_it_may_still_be_at_work() -> None:
+    await refused(Asking().delete_volume(csi.DeleteVolumeRequest(volume_id="v")), Code.DEADLINE_EXCEEDED, "TimeoutErr")
 
 
 async def test_without_patience_there_is_no_end() -> None:

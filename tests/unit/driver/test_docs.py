@@ -1,4 +1,6 @@
-"""The first driver in docs/driver.md does what the page says. The second one, and both on a node: tests/real/test_csi_sanity.py."""
+"""The first driver in docs/driver.md does what the page says. The second one, and both on a node:
+tests/real/test_csi_sanity.py.
+"""
 
 from __future__ import annotations
 

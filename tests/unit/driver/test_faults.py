@@ -23,6 +23,7 @@ from mooring.driver.hostpath.observed import Observation, cut_connections
 from mooring.driver.hostpath.statefile import read_state
 from mooring.driver.server import serving_at
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.driver.calls import a_creation, a_deletion, a_driver, refused
 
 SOON = Call(timeout_s=1.0)
@@ -53,7 +54,7 @@ async def served(folder: Path, **options: Any) -> AsyncIterator[WireDriver]:
 # The rules
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("match", "calls"),
     [
         ({}, [True, True, True, True]),
@@ -85,7 +86,7 @@ def test_the_first_rule_wins_and_a_changed_file_is_read_again(tmp_path: Path) ->
     assert Deed() == faults.of("Probe", "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "problem"),
     [
         ("{", "can't be read"),

@@ -15,6 +15,7 @@ from mooring.driver.hostpath import statefile
 from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.statefile import read_state
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.driver.calls import a_deletion, a_driver, a_snapshot_of, created, refused, snapshotted
 
 
@@ -172,7 +173,7 @@ async def test_the_sources_of_a_group_may_go(tmp_path: Path) -> None:
         assert group == await grouped(driver, two, one)
 
 
-@pytest.mark.parametrize("options", [{"group_snapshots": False}, {"without": [Capability.CREATE_DELETE_SNAPSHOT]}])
+@each_row("options", [{"group_snapshots": False}, {"without": [Capability.CREATE_DELETE_SNAPSHOT]}])
 async def test_groups_can_be_left_out(tmp_path: Path, options: Any) -> None:
     with a_driver(tmp_path, **options) as driver:
         answer = await driver.get_plugin_capabilities(csi.GetPluginCapabilitiesRequest())

@@ -17,6 +17,7 @@ from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.layout import StorageLimits
 from mooring.driver.hostpath.statefile import read_state
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.driver.calls import (
     GIB,
     Mode,
@@ -29,6 +30,7 @@ from tests.unit.driver.calls import (
     an_expansion,
     an_unpublication,
     created,
+    driver,
     published_nodes,
     refused,
 )
@@ -79,7 +81,7 @@ async def test_it_advertises_what_it_does(driver: HostPath) -> None:
 PUBLISHING = {Capability.PUBLISH_UNPUBLISH_VOLUME, Capability.PUBLISH_READONLY, Capability.LIST_VOLUMES_PUBLISHED_NODES}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("left_out", "gone"),
     [
         (Capability.PUBLISH_UNPUBLISH_VOLUME, PUBLISHING),
@@ -143,20 +145,21 @@ async def test_the_same_name_gives_the_same_volume(tmp_path: Path) -> None:
     assert 2 == len(list((tmp_path / "volumes").iterdir()))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         {"capacity_range": csi.CapacityRange(required_bytes=2 * GIB)},
         {"capacity_range": csi.CapacityRange(limit_bytes=GIB - 1)},
         {"parameters": {PVC: "other"}},
     ],
+    fresh=[driver],
 )
 async def test_the_same_name_with_something_else_exists_already(driver: HostPath, other: dict[str, Any]) -> None:
     await created(driver, "one")
     await refused(driver.create_volume(a_creation("one", **other)), Code.ALREADY_EXISTS, "'one'")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "size"),
     [
         (None, GIB),
@@ -165,6 +168,7 @@ async def test_the_same_name_with_something_else_exists_already(driver: HostPath
         ({"required_bytes": 3 * GIB, "limit_bytes": 4 * GIB}, 3 * GIB),
         ({"limit_bytes": 4 * GIB}, GIB),
     ],
+    fresh=[driver],
 )
 async def test_sizes(driver: HostPath, wanted: Any, size: int) -> None:
     assert size == (await driver.create_volume(a_creation(capacity_range=wanted))).volume.capacity_bytes
@@ -265,7 +269,7 @@ async def test_unknown_volumes_and_nodes_are_not_found(driver: HostPath) -> None
     )
 
 
-@pytest.mark.parametrize("change", [{"readonly": True}, {"mode": Mode.MULTI_NODE_MULTI_WRITER}])
+@each_row("change", [{"readonly": True}, {"mode": Mode.MULTI_NODE_MULTI_WRITER}], fresh=[driver])
 async def test_published_in_another_way_exists_already(driver: HostPath, change: dict[str, Any]) -> None:
     volume_id = await created(driver)
     await driver.controller_publish_volume(a_publication(volume_id))
@@ -282,7 +286,7 @@ MNSW, MNMW = Mode.MULTI_NODE_SINGLE_WRITER, Mode.MULTI_NODE_MULTI_WRITER
 SNSW, SNMW = Mode.SINGLE_NODE_SINGLE_WRITER, Mode.SINGLE_NODE_MULTI_WRITER
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "second", "allowed"),
     [
         *(((mode, False), (mode, False), False) for mode in (SNW, SNR, SNSW, SNMW)),
@@ -296,6 +300,7 @@ SNSW, SNMW = Mode.SINGLE_NODE_SINGLE_WRITER, Mode.SINGLE_NODE_MULTI_WRITER
         ((MNMW, False), (MNSW, False), False),
         ((MNMW, False), (MNR, False), True),
     ],
+    fresh=[driver],
 )
 async def test_a_second_node_is_for_multi_node_modes(driver: HostPath, first: Any, second: Any, allowed: bool) -> None:
     volume_id = await created(driver)
@@ -374,7 +379,7 @@ async def test_an_unknown_volume_is_not_found_by_questions(driver: HostPath) -> 
     await refused(driver.validate_volume_capabilities(question), Code.NOT_FOUND)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "reason"),
     [
         ({}, ""),

@@ -12,13 +12,14 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.idempotency import check_same, check_size, id_of, is_id, page, size_for
 from mooring.driver.records import Records
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 
 
 def a_range(required: int = 0, limit: int = 0) -> csi.CapacityRange:
     return csi.CapacityRange(required_bytes=required, limit_bytes=limit)
 
 
-@pytest.mark.parametrize("name", ["pvc-1", "../../etc", "ü" * 60, "a/b\n", ""])
+@each_row("name", ["pvc-1", "../../etc", "ü" * 60, "a/b\n", ""])
 def test_the_id_of_a_name_is_fit_for_a_path_and_always_the_same(name: str) -> None:
     assert id_of(name) == id_of(name)
     assert is_id(id_of(name))
@@ -26,18 +27,20 @@ def test_the_id_of_a_name_is_fit_for_a_path_and_always_the_same(name: str) -> No
     assert id_of(name) != id_of(name + "x")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["", "vol-", "../x", "vol-" + "0" * 33, "vol-" + "0" * 32 + "\n", "vol-" + "G" * 32, "snap-" + "0" * 32]
 )
 def test_other_texts_are_no_ids(text: str) -> None:
     assert not is_id(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "size"),
     [
         (a_range(), 100),
         (a_range(limit=60), 60),
+        (a_range(limit=69), 60),
+        (a_range(limit=205), 100),
         (a_range(required=70), 70),
         (a_range(required=1), 50),
         (a_range(required=71, limit=80), 80),
@@ -48,7 +51,7 @@ def test_the_smallest_size_that_fits(wanted: csi.CapacityRange, size: int) -> No
     assert size == size_for(wanted, default=100, least=50, most=200, multiple=10)
 
 
-@pytest.mark.parametrize("wanted", [a_range(required=201), a_range(limit=40), a_range(required=71, limit=79)])
+@each_row("wanted", [a_range(required=201), a_range(limit=40), a_range(required=71, limit=79)])
 def test_no_size_fits(wanted: csi.CapacityRange) -> None:
     with pytest.raises(DriverError, match="OutOfRange"):
         size_for(wanted, default=100, least=50, most=200, multiple=10)
@@ -101,14 +104,14 @@ def test_a_record_that_can_not_be_written_leaves_the_old_one(tmp_path: Path) -> 
     assert ["a.json"] == [path.name for path in tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{"])
+@each_row("text", ["", "[]", "{"])
 def test_a_broken_record_is_no_missing_one(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(ValueError):
         Records(tmp_path).get("a")
 
 
-@pytest.mark.parametrize("record_id", ["../a", "a/b", "/a"])
+@each_row("record_id", ["../a", "a/b", "/a"])
 def test_an_id_that_is_a_path_is_refused(tmp_path: Path, record_id: Any) -> None:
     with pytest.raises(AssertionError):
         Records(tmp_path).get(record_id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import mooring
 from mooring.base.errors import ConfigError
 from mooring.driver.loading import load, story_of
+from tests.support.rows import each_row
 
 MODULE = """
 from pathlib import Path
@@ -99,7 +102,7 @@ def test_a_function_may_make_the_driver(module: str) -> None:
     assert "mine.example.com" == load(f"{module}:made", {"label": "mine.example.com"}).name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "options", "text"),
     [
         ("Plain", {}, "'Plain' names no driver: give module:Class or ./file.py:Class"),
@@ -121,6 +124,7 @@ def test_a_function_may_make_the_driver(module: str) -> None:
         ("MODULE:Shelf", {"folder": "/d", "fast": "yes"}, "option fast must be a bool, got 'yes'"),
         ("MODULE:Strange", {"pair": "5"}, "option pair is a tuple[int, int], which can't be given as text"),
     ],
+    fresh=[module],
 )
 def test_a_slip_is_told_in_a_line(module: str, words: str, options: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -136,7 +140,7 @@ def test_an_error_of_the_authors_passes(module: str, tmp_path: Path) -> None:
         load(f"{module}_importing:Plain", {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "options", "node_id"),
     [
         ("OnNode", {}, "n1"),
@@ -144,6 +148,7 @@ def test_an_error_of_the_authors_passes(module: str, tmp_path: Path) -> None:
         ("OnNoNode", {}, "n1"),
         ("OnItsNode", {}, "its-own"),
     ],
+    fresh=[module],
 )
 def test_a_folder_is_enough_where_the_node_is_known(
     module: str, name: str, options: dict[str, str], node_id: str
@@ -164,7 +169,7 @@ STORIES = {
 }
 
 
-@pytest.mark.parametrize("code", STORIES)
+@each_row("code", STORIES, fresh=[module])
 def test_27b6_an_error_of_the_authors_is_told_with_their_line_first_and_without_ours(
     code: str, module: str, tmp_path: Path
 ) -> None:
@@ -179,3 +184,33 @@ def test_27b6_an_error_of_the_authors_is_told_with_their_line_first_and_without_
     assert what.partition(":")[0] in story[-1]
     ours = f"{Path(mooring.__file__).parent}/"
     assert not any(ours in one or "importlib" in one for one in story)
+
+
+@each_row("name", ["shelf", "json", "grpc", "graphlib", "with-a-dash", "two.dots"])
+def test_a_file_imports_its_neighbours_and_stands_for_no_library(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = dict(sys.modules)
+    neighbour = f"neighbour_of_{name.replace('-', '_').replace('.', '_')}"
+    (tmp_path / f"{neighbour}.py").write_text("label = 'beside'\n")
+    (tmp_path / "colorsys.py").write_text("raise AssertionError('a library of Python goes before it')\n")
+    file = tmp_path / f"{name}.py"
+    file.write_text(f"import colorsys, dataclasses, {neighbour}\n{MODULE}\nPlain.beside = {neighbour}.label\n")
+    try:
+        plugin: Any = load(f"{file}:Plain", {})
+        assert "beside" == plugin.beside
+        assert sys.modules.get("json") is before.get("json")
+        assert "TopologicalSorter" in vars(importlib.import_module("graphlib"))
+    finally:
+        for added in sys.modules.keys() - before.keys():
+            del sys.modules[added]
+
+
+def test_a_file_that_fails_leaves_no_half_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "halfway.py").write_text("begun = True\nraise RuntimeError('the end')\n")
+    before = set(sys.modules)
+    with pytest.raises(RuntimeError, match="the end"):
+        load(f"{tmp_path}/halfway.py:Plain", {})
+    assert before == set(sys.modules)

@@ -20,6 +20,7 @@ from mooring.driver.capabilities import NODE, GroupCapability, NodeCapability, S
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import check_identity
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.driver.calls import a_capability, refused
 
 GROUP = csi.VolumeGroupSnapshot(
@@ -141,7 +142,7 @@ async def test_node_flags_add_what_no_method_shows() -> None:
     assert {1, 2, 3, 4, 5, 6} == await node_capabilities(Flagged())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flag", "text"),
     [
         (
@@ -159,7 +160,7 @@ async def test_a_node_flag_that_makes_no_sense_is_a_mistake(flag: int, text: str
         await node_capabilities(Boasting())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "absent"),
     [
         ("node_get_info", "node_publish_volume and node_unpublish_volume"),
@@ -203,7 +204,7 @@ class ByMethod(Publishing):
         return {"zone": f"of-{self.node_id}"}
 
 
-@pytest.mark.parametrize("kind", [ByProperty, ByMethod])
+@each_row("kind", [ByProperty, ByMethod])
 async def test_the_topology_may_be_a_property_or_a_method(kind: type[Publishing]) -> None:
     """B3 of what hurt drivers' authors."""
     plugin = kind()
@@ -216,7 +217,7 @@ class Announcing(Publishing):
     plugin_flags = (Service.VOLUME_ACCESSIBILITY_CONSTRAINTS,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("segments", "fault"),
     [
         ({}, "Announcing.node_segments is empty, and plugin_flags announce VOLUME_ACCESSIBILITY_CONSTRAINTS"),

@@ -1,4 +1,6 @@
-"""The host-path driver on nodes: the codes of its refusals, what may come twice, and several nodes. By links, so that any user can test."""
+"""The host-path driver on nodes: the codes of its refusals, what may come twice, and several nodes. By links, so that
+any user can test.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +26,7 @@ from mooring.driver.hostpath.node.mounting import Links
 from mooring.driver.hostpath.options import HostpathOptions
 from mooring.driver.hostpath.statefile import read_state
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.driver.calls import (
     GIB,
     a_capability,
@@ -156,7 +159,7 @@ async def test_volumes_that_do_not_fit_the_request(tmp_path: Path) -> None:
 ANY_WRITER = a_capability()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "second"), [(ANY_WRITER, SINGLE_WRITER), (SINGLE_WRITER, SINGLE_WRITER), (SINGLE_WRITER, ANY_WRITER)]
 )
 async def test_a_single_writer_has_one_path(tmp_path: Path, first: Any, second: Any) -> None:
@@ -220,7 +223,7 @@ async def test_a_volume_in_use_is_not_deleted_and_a_dead_node_does_not_count(tmp
         assert not on_node.target.is_symlink(), "the node comes back, and clears what it had"
 
 
-@pytest.mark.parametrize("block", [False, True])
+@each_row("block", [False, True])
 async def test_what_is_left_empty_at_a_target_goes_with_it(tmp_path: Path, block: bool) -> None:
     """The record is lost, and a reboot took the mount."""
     with linking(tmp_path) as driver:
@@ -303,7 +306,7 @@ ALL = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "gone"),
     [
         ({}, set()),
@@ -457,7 +460,7 @@ async def test_a_pods_own_volume_is_made_and_deleted_with_its_path(tmp_path: Pat
         assert not target.is_symlink()
 
 
-@pytest.mark.parametrize("volume_id", ["../x", "../../etc", "/etc", "a" * 128, ".", "ä☃"])
+@each_row("volume_id", ["../x", "../../etc", "/etc", "a" * 128, ".", "ä☃"])
 async def test_a_callers_id_never_becomes_a_path(tmp_path: Path, volume_id: str) -> None:
     with linking(tmp_path) as driver:
         before = everything(tmp_path)
@@ -498,7 +501,9 @@ async def test_a_pods_own_volume_that_is_not_saved_leaves_nothing(
 
 
 def _fails_for_another(monkeypatch: pytest.MonkeyPatch, module: Any, journal: Any) -> None:
-    """While the loop devices of a volume are given back, another call's write fails; it takes along what is not saved yet."""
+    """While the loop devices of a volume are given back, another call's write fails; it takes along what is not saved
+    yet.
+    """
 
     async def release(*_of: object) -> None:
         def failing(_state: object) -> None:
@@ -565,7 +570,7 @@ async def test_a_driver_by_links_makes_no_file_systems(tmp_path: Path) -> None:
 STEPS: list[Callable[[OnNode], Awaitable[Any]]] = [OnNode.stage, OnNode.publish, OnNode.unpublish, OnNode.unstage]
 
 
-@pytest.mark.parametrize("block", [False, True])
+@each_row("block", [False, True])
 async def test_the_state_is_saved_before_each_answer(tmp_path: Path, block: bool) -> None:
     with linking(tmp_path) as driver:
         on_node = OnNode(driver, tmp_path, block=block)
@@ -576,7 +581,7 @@ async def test_the_state_is_saved_before_each_answer(tmp_path: Path, block: bool
             assert driver._core.state == state_of(tmp_path)
 
 
-@pytest.mark.parametrize("stages", [True, False])
+@each_row("stages", [True, False])
 async def test_a_volume_that_is_nowhere_keeps_no_device_though_a_kill_came_in_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stages: bool
 ) -> None:

@@ -1,4 +1,6 @@
-"""The host-path driver on a node that mounts: what is mounted where, after kills and reboots, and that nothing is left behind."""
+"""The host-path driver on a node that mounts: what is mounted where, after kills and reboots, and that nothing is left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,27 @@ from mooring.mounts import filesystems, loops, system
 from mooring.mounts.targets import mount_table
 from mooring.wire.grpc.codes import Code
 from tests.support.private_mounts import loops_below, mounted_below
-from tests.unit.driver.calls import a_capability, a_deletion, a_publication, an_expansion, created, refused, snapshotted
+from tests.support.rows import each_row
+from tests.unit.driver.calls import (
+    a_capability,
+    a_deletion,
+    a_publication,
+    an_expansion,
+    created,
+    private_mounts,
+    refused,
+    snapshotted,
+)
 from tests.unit.driver.node_calls import MANY_NODES, MIB, OnNode, a_target, a_withdrawal, an_inline, mounting
 
 pytestmark = pytest.mark.slow
 
 SIZE = {"capacity_range": {"required_bytes": 32 * MIB}}
-KINDS = pytest.mark.parametrize(
-    ("block", "images"), [(False, False), (False, True), (True, False)], ids=["folder", "image", "block"]
+KINDS = each_row(
+    ("block", "images"),
+    [(False, False), (False, True), (True, False)],
+    ids=["folder", "image", "block"],
+    fresh=[private_mounts],
 )
 
 
@@ -303,7 +318,9 @@ async def test_what_needs_more_room_is_refused_on_a_full_disk_and_what_needs_les
 
 
 def may_grow_mounted() -> bool:
-    """Whether the kernel lets this process grow a mounted ext4: some sandboxes' root lacks CAP_SYS_RESOURCE, which is bit 24."""
+    """Whether the kernel lets this process grow a mounted ext4: some sandboxes' root lacks CAP_SYS_RESOURCE, which is
+    bit 24.
+    """
     (mask,) = (
         line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff")
     )
@@ -371,7 +388,7 @@ async def test_flags_and_type_are_of_the_mount(private_mounts: Path) -> None:
         assert ("ext2", {"noexec", "noatime"}) == (mount.fs_type, {"noexec", "noatime"} & set(mount.options.split(",")))
         await on_node.unpublish()
         await on_node.unstage()
-        other = csi.VolumeCapability(access_mode=a_capability().access_mode, mount={"fs_type": "ext4"})
+        other = csi.VolumeCapability(access_mode=a_capability().access_mode, mount={"fs_type": "xfs"})
         await refused(on_node.stage(volume_capability=other), Code.ALREADY_EXISTS, "nothing is formatted over it")
         assert () == driver._core.state.volumes[on_node.volume_id].uses, "what failed is not recorded"
         assert [] == mounted_below(private_mounts)
@@ -528,6 +545,13 @@ async def test_a_file_system_that_is_mounted_read_only_is_copied_as_it_is(privat
         on_node = OnNode(driver, private_mounts)
         await on_node.create(**SIZE)
         await on_node.attach(readonly=True)
+        await refused(on_node.stage(), Code.INTERNAL, "no file system, and is to be mounted read-only")
+        await on_node.detach()
+        await on_node.attach()
+        await on_node.stage()
+        await on_node.unstage()
+        await on_node.detach()
+        await on_node.attach(readonly=True)
         await on_node.stage()
         await snapshotted(driver, on_node.volume_id)
         await on_node.unstage()
@@ -557,7 +581,7 @@ async def test_nodes_share_a_volumes_device_and_the_last_gives_it_back(private_m
         assert [] == loops_below(private_mounts)
 
 
-@pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
+@each_row("images", [False, True], ids=["folder", "image"], fresh=[private_mounts])
 async def test_nodes_share_a_volume_and_each_leaves_alone(private_mounts: Path, images: bool) -> None:
     with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         first = OnNode(driver, private_mounts)
@@ -601,7 +625,7 @@ async def test_a_device_that_is_published_read_only_takes_no_writes(private_moun
         assert [] == loops_below(private_mounts)
 
 
-@pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
+@each_row("images", [False, True], ids=["folder", "image"], fresh=[private_mounts])
 async def test_an_attachment_that_is_read_only_is_so_on_the_node(private_mounts: Path, images: bool) -> None:
     with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts)
@@ -618,11 +642,13 @@ async def test_an_attachment_that_is_read_only_is_so_on_the_node(private_mounts:
         await on_node.down()
 
 
-@pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
+@each_row("images", [False, True], ids=["folder", "image"], fresh=[private_mounts])
 async def test_a_mount_that_was_cut_off_before_it_got_its_flags_is_completed(
     private_mounts: Path, images: bool
 ) -> None:
-    """A bind mount is made first, and made read-only then: who is killed in between has left one that a pod could write to."""
+    """A bind mount is made first, and made read-only then: who is killed in between has left one that a pod could write
+    to.
+    """
     with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts)
         on_node.capability = csi.VolumeCapability(
@@ -721,8 +747,8 @@ async def test_a_volume_that_nobody_stages_is_neither_mounted_nor_unmounted_whil
         assert ([], []) == (mounted_below(private_mounts), loops_below(private_mounts))
 
 
-@pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
-@pytest.mark.parametrize("stages", [True, False])
+@each_row("images", [False, True], ids=["folder", "image"], fresh=[private_mounts])
+@each_row("stages", [True, False])
 async def test_a_pods_own_volume_is_mounted_and_gone_afterwards(
     private_mounts: Path, images: bool, stages: bool
 ) -> None:

@@ -14,6 +14,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.layout import StorageLimits
 from mooring.driver.hostpath.options import HostpathOptions
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.driver.calls import (
     GIB,
     a_creation,
@@ -23,6 +24,7 @@ from tests.unit.driver.calls import (
     an_expansion,
     an_unpublication,
     created,
+    private_mounts,
     refused,
     snapshotted,
 )
@@ -45,7 +47,7 @@ def restored_from(snapshot_id: str) -> dict[str, Any]:
 # Data
 
 
-@pytest.mark.parametrize("images", [False, True], ids=["folders", "images"])
+@each_row("images", [False, True], ids=["folders", "images"], fresh=[private_mounts])
 async def test_HP1_a_file_outlives_its_mounts_and_the_driver(private_mounts: Path, images: bool) -> None:
     size = {"capacity_range": {"required_bytes": 32 * MIB}}
     with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
@@ -95,7 +97,7 @@ async def test_HP3_a_clone_has_contents_modes_owners_and_links(tmp_path: Path) -
         assert (0o600, origin.st_uid, origin.st_gid) == (status.st_mode & 0o7777, status.st_uid, status.st_gid)
 
 
-@pytest.mark.parametrize("first", ["device", "restored"])
+@each_row("first", ["device", "restored"], fresh=[private_mounts])
 async def test_HP14_a_block_volume_is_snapshotted_with_what_was_written_to_its_device(
     private_mounts: Path, first: str
 ) -> None:
@@ -117,7 +119,7 @@ async def test_HP14_a_block_volume_is_snapshotted_with_what_was_written_to_its_d
         await on_node.down()
 
 
-@pytest.mark.parametrize("images", [False, True], ids=["folders", "images"])
+@each_row("images", [False, True], ids=["folders", "images"], fresh=[private_mounts])
 async def test_HP15_nobody_writes_to_a_volume_that_is_published_read_only(private_mounts: Path, images: bool) -> None:
     with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts)

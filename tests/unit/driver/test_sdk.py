@@ -20,6 +20,7 @@ from mooring.driver.capabilities import Capability, Service
 from mooring.driver.guard import CallRecord
 from mooring.driver.sdk import Plugin
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.driver.calls import a_creation, a_deletion, a_publication, an_unpublication, refused
 
 
@@ -147,7 +148,7 @@ def a_driver_with(name: str, method: Any) -> Plugin:
     return plugin
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "meant"),
     [
         ("list_volume", "list_volumes"),
@@ -175,13 +176,13 @@ def test_a_coroutine_whose_name_is_nearly_a_call_s_is_refused(name: str, meant: 
         a_driver_with(name, _coroutine)
 
 
-@pytest.mark.parametrize("name", ["ListVolumes", "listVolumes"])
+@each_row("name", ["ListVolumes", "listVolumes"])
 def test_a_function_with_a_call_s_name_in_capitals_is_refused(name: str) -> None:
     with pytest.raises(TypeError, match=r"did you mean list_volumes\?"):
         a_driver_with(name, _function)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "method"),
     [
         ("list_volumes", _function),
@@ -196,7 +197,7 @@ def test_a_call_that_is_no_coroutine_is_refused(name: str, method: Any) -> None:
         a_driver_with(name, method)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "method"),
     [
         ("list_volumes", _decorated),
@@ -312,6 +313,37 @@ async def test_a_traceback_is_one_field_of_the_json_form() -> None:
     story = json.loads(line)["traceback"]
     assert story.startswith("Traceback (most recent call last):\n")
     assert story.endswith("RuntimeError: no route to\nthe storage, ***stripped***\n")
+
+
+FULL = DriverError(Code.RESOURCE_EXHAUSTED, "the pool is full")
+
+
+@each_row(
+    ("error", "code"),
+    [
+        (ExceptionGroup("both", [ValueError(), ExceptionGroup("inner", [FULL])]), Code.RESOURCE_EXHAUSTED),
+        (ExceptionGroup("both", [TimeoutError(), ValueError()]), Code.DEADLINE_EXCEEDED),
+        (TimeoutError(), Code.DEADLINE_EXCEEDED),
+        (ConnectionResetError(), Code.UNAVAILABLE),
+        (SystemExit(1), Code.INTERNAL),
+    ],
+)
+async def test_the_code_tells_whether_the_work_may_be_going_on(error: BaseException, code: Code) -> None:
+    """Of tasks that failed together, the author's own error counts; a library that ends the process ends its call."""
+    plugin = Creating()
+    plugin.error = error
+    await refused(plugin.create_volume(a_creation()), code, "")
+
+
+async def test_what_is_longer_than_csi_allows_is_carried_out_and_told_once() -> None:
+    plugin, lines = Creating(), io.StringIO()
+    log.configure(stream=lines)
+    try:
+        for name in ("one", "two"):
+            await plugin.create_volume(a_creation(name, secrets={"ca.crt": "x" * 5000}))
+    finally:
+        log.configure()
+    assert 1 == lines.getvalue().count("secrets: 5006 bytes, 4096 are allowed")
 
 
 async def test_a_drivers_own_error_loses_its_secrets() -> None:

@@ -28,6 +28,7 @@ from mooring.driver.server import LIMITS, serving, serving_at, socket_path
 from mooring.wire.grpc import server
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.server import listening_on_tcp
+from tests.support.rows import each_row
 from tests.unit.driver.calls import a_creation, a_driver, a_publication
 from tests.unit.driver.test_node_service import Publishing
 from tests.unit.driver.test_sdk import Creating, OnlyIdentity
@@ -153,7 +154,7 @@ async def test_a_socket_needs_its_folder(tmp_path: Path) -> None:
     assert "the folder of socket" in await refused(OnlyIdentity(), str(tmp_path / "nowhere" / "csi.sock"))
 
 
-@pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "a" * 64])
+@each_row("name", ["", "-x", "x-", "a b", "a" * 64])
 async def test_a_driver_needs_a_name(tmp_path: Path, name: str) -> None:
     plugin = OnlyIdentity()
     plugin.name = name
@@ -180,7 +181,7 @@ async def test_somebody_elses_socket_is_not_removed_at_the_end(tmp_path: Path) -
     assert path.exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "endpoint",
     ["unix:///run/csi.sock", "unix:/run/csi.sock", "UNIX:////run/csi.sock", "/run/csi.sock", "//run/csi.sock"],
 )
@@ -192,7 +193,7 @@ def test_a_relative_path_is_below_the_working_folder() -> None:
     assert Path(os.getcwd(), "csi.sock") == socket_path("csi.sock")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("endpoint", "reason"),
     [
         ("", "names no socket"),
@@ -274,7 +275,7 @@ async def asking(path: Path, plugin: object) -> AsyncIterator[WireDriver]:
             await driver.close()
 
 
-@pytest.mark.parametrize("code", [0, 17, 77, -1])
+@each_row("code", [0, 17, 77, -1])
 async def test_an_error_of_no_known_code_is_unknown(code: int, tmp_path: Path) -> None:
     async with asking(tmp_path / "s", Own(probe=raising(DriverError(code, "odd")))) as driver:
         with pytest.raises(DriverError, match="code = Unknown desc = odd"):
@@ -341,14 +342,15 @@ async def test_a_late_call_is_cancelled_once(tmp_path: Path) -> None:
         return csi.GetPluginInfoResponse()
 
     async with asking(tmp_path / "s", Own(probe=probe, get_plugin_info=name)) as driver:
-        calls = [driver.probe(csi.ProbeRequest(), Call(0.05)) for _ in range(50)]
-        assert {Code.DEADLINE_EXCEEDED} == {
-            error.code for error in await asyncio.gather(*calls, return_exceptions=True)
-        }  # type: ignore[union-attr]
-        async with asyncio.timeout(20):
-            while len(cancelled) < 50:
-                await driver.get_plugin_info(csi.GetPluginInfoRequest(), Call(5))
-        ends.set()
+        try:
+            calls = [driver.probe(csi.ProbeRequest(), Call(0.5)) for _ in range(50)]
+            errors = await asyncio.gather(*calls, return_exceptions=True)
+            assert {Code.DEADLINE_EXCEEDED} == {getattr(error, "code", error) for error in errors}
+            async with asyncio.timeout(20):
+                while len(cancelled) < 50:
+                    await driver.get_plugin_info(csi.GetPluginInfoRequest(), Call(5))
+        finally:
+            ends.set()  # else the loop would wait for the probes for ever
     assert 50 == len(cancelled)
 
 

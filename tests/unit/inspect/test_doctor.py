@@ -12,6 +12,7 @@ from mooring.inspect.doctor.finding import Severity
 from mooring.inspect.doctor.inventory import Inventory
 from mooring.inspect.doctor.objects import DEFINITIONS
 from mooring.inspect.doctor.sidecars import sidecars_in
+from tests.support.rows import each_row
 from tests.support.sick_cluster import (
     GO,
     SECRET_KEYS,
@@ -47,7 +48,7 @@ def test_a_healthy_cluster_of_go_sidecars_has_no_finding(seen: Any) -> None:
 # -- which container is what
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("container", "programs", "is_ours"),
     [
         ({"image": f"{GO}/csi-attacher:v4.8.0"}, ["csi-attacher"], False),
@@ -62,6 +63,7 @@ def test_a_healthy_cluster_of_go_sidecars_has_no_finding(seen: Any) -> None:
         ({"image": "x", "command": ["mooring", "provisioner"]}, ["csi-provisioner"], True),
         ({"image": "postgres:17", "args": ["--attacher"]}, [], False),
     ],
+    fresh=[seen],
 )
 def test_a_sidecar_is_known_by_its_image_or_command(
     seen: Any, container: Json, programs: list[str], is_ours: bool
@@ -116,8 +118,10 @@ def a_lease(name: str, renewed: str) -> Json:
 FRESH, STALE = "2026-05-28T20:26:35.000000Z", "2026-05-28T20:20:00.000000Z"
 
 
-@pytest.mark.parametrize(
-    ("program", "missing"), [("csi-snapshotter", "snapshot-controller"), ("snapshot-controller", "csi-snapshotter")]
+@each_row(
+    ("program", "missing"),
+    [("csi-snapshotter", "snapshot-controller"), ("snapshot-controller", "csi-snapshotter")],
+    fresh=[seen],
 )
 def test_one_half_of_snapshots_without_the_other_is_told(seen: Any, program: str, missing: str) -> None:
     one = the_only(judged(seen(deployment(sidecar(program)), *definitions("v1")), "snapshot-parts"))
@@ -147,7 +151,7 @@ def test_a_class_that_no_driver_serves_is_an_error(seen: Any) -> None:
     assert "s/^provisioner: .*/provisioner: csi.test/" in one.change.line
 
 
-@pytest.mark.parametrize("provisioner", ["csi.test", "kubernetes.io/no-provisioner", "nfs.example/old", "leased.test"])
+@each_row("provisioner", ["csi.test", "kubernetes.io/no-provisioner", "nfs.example/old", "leased.test"], fresh=[seen])
 def test_a_class_with_a_driver_or_of_kubernetes_itself_is_well(seen: Any, provisioner: str) -> None:
     """A provisioner that is no CSI driver is known by a pod that names it, or by its Lease."""
     old = {"name": "p", "image": "nfs", "env": [{"name": "PROVISIONER_NAME", "value": "nfs.example/old"}]}
@@ -215,9 +219,10 @@ def test_two_default_snapshot_classes_compete_for_one_driver_alone(seen: Any) ->
 # -- leaders
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["external-attacher-leader-csi-test", "csi-test", "snapshot-controller-leader", "mooring-controller-csi-test"],
+    fresh=[seen],
 )
 def test_a_leader_that_does_not_renew_is_an_error(seen: Any, name: str) -> None:
     one = the_only(judged(seen(csi_driver(), a_lease(name, STALE)), "leaders"))
@@ -246,6 +251,12 @@ def test_a_provisioner_on_each_node_shares_the_work_without_election(seen: Any) 
     assert [] == judged(seen(shared), "leaders")
 
 
+def test_a_snapshot_controller_that_leaves_snapshots_to_the_nodes_has_a_leader_all_the_same(seen: Any) -> None:
+    name = "snapshot-controller"
+    two = deployment({"name": name, "image": name, "args": ["--enable-distributed-snapshotting"]})
+    assert "2 replicas run snapshot-controller" in the_only(judged(seen(two), "leaders")).wrong
+
+
 # -- flags
 
 
@@ -253,16 +264,20 @@ def flagged(*flags: str, image: str = "csi-attacher:v1") -> Json:
     return deployment({"name": "a", "image": image, "args": ["--leader-election", *flags]})
 
 
-@pytest.mark.parametrize("flags", [(), ("--kube-api-qps=5",), ("--kube-api-qps", "5"), ("-kube-api-qps=0",)])
+@each_row("flags", [(), ("--kube-api-qps=5",), ("--kube-api-qps", "5"), ("-kube-api-qps=0",)], fresh=[seen])
 def test_a_limit_that_throttles_is_a_warning(seen: Any, flags: tuple[str, ...]) -> None:
     one = the_only(judged(seen(flagged(*flags)), "throttling"))
     assert Severity.WARNING is one.severity
     assert "may send 5 requests a second" in one.wrong
 
 
-@pytest.mark.parametrize("flags", [("--kube-api-qps=100",), ("--kube-api-qps=-1",), ("--kube-api-qps=$(QPS)",)])
+@each_row("flags", [("--kube-api-qps=100",), ("--kube-api-qps=-1",), ("--kube-api-qps=$(QPS)",)], fresh=[seen])
 def test_a_limit_that_is_high_or_not_known_is_well(seen: Any, flags: tuple[str, ...]) -> None:
     assert [] == judged(seen(flagged(*flags)), "throttling")
+
+
+def test_a_sidecar_on_each_node_is_not_throttled_by_the_default(seen: Any) -> None:
+    assert [] == judged(seen(flagged("--node-deployment", image="csi-provisioner:v6.3.0")), "throttling")
 
 
 def test_moorings_sidecars_throttle_only_where_they_are_told_to(seen: Any) -> None:
@@ -274,12 +289,12 @@ def test_moorings_sidecars_throttle_only_where_they_are_told_to(seen: Any) -> No
     )
 
 
-@pytest.mark.parametrize(("timeout", "count"), [("9s", 1), ("10s", 0), ("1m", 0), ("$(T)", 0)])
+@each_row(("timeout", "count"), [("9s", 1), ("10s", 0), ("1m", 0), ("$(T)", 0)], fresh=[seen])
 def test_a_short_timeout_is_a_warning(seen: Any, timeout: str, count: int) -> None:
     assert count == len(judged(seen(flagged(f"--timeout={timeout}")), "timeouts"))
 
 
-@pytest.mark.parametrize(("workers", "severity"), [("0", Severity.ERROR), ("1", Severity.WARNING)])
+@each_row(("workers", "severity"), [("0", Severity.ERROR), ("1", Severity.WARNING)], fresh=[seen])
 def test_few_workers_are_told(seen: Any, workers: str, severity: Severity) -> None:
     assert (
         severity

@@ -6,8 +6,6 @@ import io
 import json
 from typing import Any
 
-import pytest
-
 from mooring.api.coordination import LEASES
 from mooring.api.core import SECRETS
 from mooring.api.meta import Kind
@@ -19,6 +17,7 @@ from mooring.inspect.doctor import objects
 from mooring.kube.errors import Forbidden
 from tests.support.builders import a_csi_driver, a_lease
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.sick_cluster import SECRET_KEYS, deployment, sidecar, storage_class
 from tests.support.virtual_loop import in_virtual_time
 
@@ -81,7 +80,7 @@ async def test_a_named_secret_is_looked_for_by_name_alone() -> None:
     assert "as=PartialObjectMetadata" in METADATA
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("plural", "silent"),
     [
         ("secrets", "secrets"),

@@ -11,6 +11,7 @@ import yaml
 from mooring.api.storage import CSI_NODES
 from mooring.inspect.doctor.finding import Severity
 from mooring.inspect.doctor.inventory import Inventory
+from tests.support.rows import each_row
 from tests.support.sick_cluster import GO, an_inventory, csi_driver, deployment, judged, sidecar, the_only
 
 Json = dict[str, Any]
@@ -83,7 +84,7 @@ def test_control_planes_may_be_left_out(seen: Any) -> None:
     assert [{**taint, "operator": "Exists"}] == yaml.safe_load(one.change.line)
 
 
-@pytest.mark.parametrize("spec", [{"nodeSelector": {"disk": "yes"}}, {"affinity": {"nodeAffinity": {"x": 1}}}])
+@each_row("spec", [{"nodeSelector": {"disk": "yes"}}, {"affinity": {"nodeAffinity": {"x": 1}}}], fresh=[seen])
 def test_nodes_that_the_plugin_does_not_choose_are_meant_to_lack_it(seen: Any, spec: Json) -> None:
     assert [] == judged(seen(csi_driver(), plugin(**spec), node("a"), registered("a"), node("b")), "nodes")
 
@@ -119,6 +120,8 @@ def at(program: str, version: str, name: str = "csi") -> Json:
 
 def test_two_versions_of_a_sidecar_under_one_account_are_told(seen: Any) -> None:
     one = the_only(judged(seen(at("csi-attacher", "v4.8.0"), at("csi-attacher", "v4.9.0", "b")), "versions"))
+    assert Severity.NOTE is one.severity, "they may serve two drivers"
+    assert one.follows.startswith("if both serve one driver, ")
     assert "csi-attacher is v4.9.0 here and v4.8.0 in the Deployment storage/csi" in one.wrong
     assert f"image: {GO}/csi-attacher:v4.8.0" == one.change.line
     other = at("csi-attacher", "v4.9.0", "b")
@@ -126,9 +129,32 @@ def test_two_versions_of_a_sidecar_under_one_account_are_told(seen: Any) -> None
     assert [] == judged(seen(at("csi-attacher", "v4.8.0"), other), "versions")
 
 
+@each_row(
+    ("program", "flags"),
+    [("csi-node-driver-registrar", ()), ("livenessprobe", ()), ("csi-provisioner", ("--node-deployment",))],
+    fresh=[seen],
+)
+def test_sidecars_that_treat_no_common_object_have_versions_of_their_own(
+    seen: Any, program: str, flags: tuple[str, ...]
+) -> None:
+    pods = [at(program, "v2.9.0"), at(program, "v2.8.0", "b")]
+    for one in pods:
+        one["spec"]["template"]["spec"]["containers"][0]["args"] += flags
+    assert [] == judged(seen(*pods), "versions")
+
+
+def test_two_versions_of_the_snapshot_controller_treat_every_snapshot_in_two_ways(seen: Any) -> None:
+    both = judged(seen(at("snapshot-controller", "v8.2.0"), at("snapshot-controller", "v8.3.0", "b")), "versions")
+    assert (Severity.WARNING, True) == (the_only(both).severity, both[0].follows.startswith("the same object"))
+
+
 def test_the_halves_of_snapshots_belong_to_one_release(seen: Any) -> None:
     halves = [at("snapshot-controller", "v8.2.0", "a"), at("csi-snapshotter", "v6.3.0", "b")]
-    assert "it is v6.3.0, and the snapshot-controller is v8.2.0" in the_only(judged(seen(*halves), "versions")).wrong
+    one = the_only(judged(seen(*halves), "versions"))
+    assert "it is v6.3.0, and the snapshot-controller is v8.2.0" in one.wrong
+    assert Severity.NOTE is one.severity, "only groups need the same release"
+    halves[0]["spec"]["template"]["spec"]["containers"][0]["args"].append("--feature-gates=CSIVolumeGroupSnapshot=true")
+    assert Severity.WARNING is the_only(judged(seen(*halves), "versions")).severity
     assert [] == judged(seen(halves[0], at("csi-snapshotter", "v8.3.0", "b")), "versions")
 
 
@@ -150,15 +176,15 @@ PRIVILEGED = {"name": "driver", "image": "x", "securityContext": {"privileged": 
 HOST = {"volumes": [{"name": "k", "hostPath": {"path": "/var/lib/kubelet"}}], "hostNetwork": True, "hostPID": True}
 
 
-@pytest.mark.parametrize("level", ["baseline", "restricted"])
+@each_row("level", ["baseline", "restricted"], fresh=[seen])
 def test_a_node_plugin_that_its_namespace_refuses_is_an_error(seen: Any, level: str) -> None:
     pods = deployment(sidecar("csi-node-driver-registrar", PATH), PRIVILEGED, name="node", kind="DaemonSet")
     pods["spec"]["template"]["spec"] |= HOST
     one = the_only(judged(seen(guarded(level), pods), "pod-security"))
     assert (
-        "the privileged container driver, hostPath volumes, hostNetwork, hostPID, and its namespace storage enforces the "
-        in one.wrong
-    )
+        "the privileged container driver, hostPath volumes, hostNetwork, hostPID, and its namespace storage "
+        "enforces the "
+    ) in one.wrong
     assert (
         "kubectl label namespace storage pod-security.kubernetes.io/enforce=privileged --overwrite" == one.change.line
     )

@@ -1,11 +1,12 @@
-"""`mooring fence` and `mooring unfence` (issue 29) on the in-process port: proof, refusal, the record, and its end. In virtual time."""
+"""`mooring fence` and `mooring unfence` (issue 29) on the in-process port: proof, refusal, the record, and its end. In
+virtual time.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import json
-import sys
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ from mooring.inspect.renewals import LeaseSight
 from mooring.kube.errors import Forbidden
 from tests.support.builders import Json, a_lease, a_ready_node, typed
 from tests.support.cluster_world import ClusterWorld
+from tests.support.programs import PYTHON
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 OUT = "node.kubernetes.io/out-of-service"
@@ -142,9 +145,7 @@ async def test_a_dry_run_writes_nothing():
 
 
 @in_virtual_time
-@pytest.mark.parametrize(
-    ("ready", "wanted"), [("True", "the node is Ready"), ("False", "its kubelet lives: it renews the Lease")]
-)
+@each_row(("ready", "wanted"), [("True", "the node is Ready"), ("False", "its kubelet lives: it renews the Lease")])
 async def test_a_live_node_is_refused(ready: str, wanted: str):
     world = await a_world(ready=ready)
     kubelet = world.renewing()
@@ -284,7 +285,7 @@ def test_the_node_may_have_its_kind():
     del world
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "wrong"),
     [
         (["--yes"], "--yes: needs --prover"),
@@ -303,14 +304,14 @@ def test_flags_that_do_not_go_together(words: list[str], wrong: str, capsys: pyt
 
 async def test_a_prover_gets_the_nodes_name_and_says_why():
     script = "import sys; print('first'); print('chassis off:', sys.argv[1])"
-    answer = await asked(f'{sys.executable} -c "{script}" {{node}}', "n1", 30.0)
+    answer = await asked(f'{PYTHON} -c "{script}" {{node}}', "n1", 30.0)
     assert (0, "chassis off: n1") == (answer.exit_code, answer.said)
-    answer = await asked(f"{sys.executable} -c 'import sys; sys.exit(\"it answers\")'", "n1", 30.0)
+    answer = await asked(f"{PYTHON} -c 'import sys; sys.exit(\"it answers\")'", "n1", 30.0)
     assert (1, "it answers") == (answer.exit_code, answer.said)
 
 
 async def test_a_prover_that_does_not_end_is_ended():
-    answer = await asked(f"{sys.executable} -c 'import time; time.sleep(600)'", "n1", 0.2)
+    answer = await asked(f"{PYTHON} -c 'import time; time.sleep(600)'", "n1", 0.2)
     assert answer.exit_code is None
     facts = NodeFacts(typed(a_ready_node("n1", ready=False)), LeaseSight(silent=("kube-node-lease/n1",)), answer)
     (objection,) = objections_in(fence_points(facts))
@@ -329,7 +330,7 @@ def test_no_shell_reads_the_nodes_name():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("end", "code"), [("true", DONE), ("false", CANNOT)])
+@each_row(("end", "code"), [("true", DONE), ("false", CANNOT)])
 async def test_the_provers_word_counts_beside_the_lease(end: str, code: int):
     """In real time: the Lease holds for a second."""
     world = FenceWorld()

@@ -1,4 +1,6 @@
-"""`mooring fence` and `mooring unfence` (issue 29) where things change unseen: another node, another taint, a prover's second word."""
+"""`mooring fence` and `mooring unfence` (issue 29) where things change unseen: another node, another taint, a prover's
+second word.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +26,8 @@ from mooring.inspect.fencing.prover import asked
 from mooring.inspect.objects import NotThere
 from mooring.inspect.renewals import LeaseSight
 from tests.support.builders import a_lease, a_ready_node
+from tests.support.programs import PYTHON
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.waiting import eventually
 from tests.unit.inspect.test_fence import OUT, FenceWorld, a_world
@@ -32,7 +36,7 @@ FOREIGN = {"key": OUT, "value": "nodeshutdown", "effect": "NoExecute"}
 
 
 @in_virtual_time
-@pytest.mark.parametrize("more", [{}, {"timeAdded": "2026-01-01T00:00:00Z"}])
+@each_row("more", [{}, {"timeAdded": "2026-01-01T00:00:00Z"}])
 async def test_a_record_of_an_older_taint_is_no_right_to_another(more: dict[str, Any]):
     """Somebody has taken our taint away, and our record stayed; later somebody else has set the taint."""
     world = await a_world()
@@ -91,7 +95,7 @@ async def test_a_lease_without_a_holder_is_watched_too():
 
 
 async def test_the_provers_passwords_and_escapes_are_kept_nowhere():
-    answer = await asked(f"{sys.executable} -c 'print(\"off \\x1b[2J\")' -P s3cret", "n1", 30.0)
+    answer = await asked(f"{PYTHON} -c 'print(\"off \\x1b[2J\")' -P s3cret", "n1", 30.0)
     world = FenceWorld()
     await world.create(a_ready_node("n1", ready=False))
     facts = NodeFacts(await world.cluster.get(NODES, "n1"), LeaseSight(silent=("kube-node-lease/n1",)), answer)

@@ -1,4 +1,6 @@
-"""What in a cluster keeps a volume from being called leaked, or from being deleted: looks at clusters, in virtual time."""
+"""What in a cluster keeps a volume from being called leaked, or from being deleted: looks at clusters, in virtual
+time.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from mooring.base.errors import ConfigError
 from mooring.inspect.facts import CannotLook
 from tests.support.builders import DRIVER, Json, a_class, a_group_content, a_new_content, a_pod, a_va
 from tests.support.orphaned import Found, Listing, OrphansWorld
+from tests.support.rows import each_row
 from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.virtual_loop import in_virtual_time
 
@@ -43,7 +46,7 @@ async def deletable(world: OrphansWorld) -> list[str]:
 # -- PersistentVolumes that spell their volume in another way
 
 
-@pytest.mark.parametrize("labels", [{}, {"topology.kubernetes.io/zone": "z1"}], ids=["zone unknown", "zone known"])
+@each_row("labels", [{}, {"topology.kubernetes.io/zone": "z1"}], ids=["zone unknown", "zone known"])
 async def test_what_an_in_tree_volume_leaves_open_fits_what_the_driver_lists(labels: dict[str, str]):
     world = OrphansWorld(Listing(DISK, name=GCE))
     await world.own("pv1", "", source={"gcePersistentDisk": {"pdName": "data-disk"}}, labels=labels)
@@ -58,7 +61,7 @@ async def test_an_in_tree_volume_of_another_place_does_not_fit():
     assert [("doubtful", DISK)] == kinds(await world.found())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("listed", "named", "attributes"),
     [
         ("/subscriptions/S/resourceGroups/RG/d1", "/subscriptions/s/resourcegroups/rg/d1", {}),
@@ -121,9 +124,7 @@ async def test_what_is_attached_stays_when_its_persistent_volume_was_forced_away
     assert ["vol-8"] == await deletable(world)
 
 
-@pytest.mark.parametrize(
-    ("listed", "lost"), [("opaque", "pvc-0123abcd"), ("data-2", "data")], ids=["fits none", "fits by accident"]
-)
+@each_row(("listed", "lost"), [("opaque", "pvc-0123abcd"), ("data-2", "data")], ids=["fits none", "fits by accident"])
 async def test_an_attachment_that_fits_no_volume_for_sure_could_be_of_any(listed: str, lost: str):
     world = OrphansWorld(Listing(listed, "vol-8"))
     await world.create(a_va(pv=lost))
@@ -181,7 +182,7 @@ async def test_a_disk_that_the_driver_lists_under_another_name_could_be_any():
 # -- claims
 
 
-@pytest.mark.parametrize("by", ["handle", "handle without dashes", "context"])
+@each_row("by", ["handle", "handle without dashes", "context"])
 async def test_the_volume_of_a_claim_that_is_not_bound_yet_is_in_the_air(by: str):
     """external-provisioner keeps in memory what it has begun."""
     world = OrphansWorld(Listing())
@@ -197,7 +198,7 @@ async def test_the_volume_of_a_claim_that_is_not_bound_yet_is_in_the_air(by: str
     assert ["vol-8"] == await deletable(world)
 
 
-@pytest.mark.parametrize("by", ["annotation", "class", "chosen node"])
+@each_row("by", ["annotation", "class", "chosen node"])
 async def test_while_a_claim_of_this_driver_waits_any_leaked_volume_could_be_its(by: str):
     world = OrphansWorld(Listing("opaque"))
     await world.create(a_class("fast", wffc=by == "chosen node"))
@@ -212,7 +213,7 @@ async def test_while_a_claim_of_this_driver_waits_any_leaked_volume_could_be_its
     assert [] == await deletable(world)
 
 
-@pytest.mark.parametrize("who", ["another driver's", "waits for a pod", "bound", "bound a moment ago"])
+@each_row("who", ["another driver's", "waits for a pod", "bound", "bound a moment ago"])
 async def test_a_claim_for_which_nothing_is_made_keeps_nothing(who: str):
     world = OrphansWorld(Listing("opaque", "h1"))
     await world.create(a_class("late", wffc=True))
@@ -240,7 +241,7 @@ IN_TREE = {
 }
 
 
-@pytest.mark.parametrize("whose", IN_TREE)
+@each_row("whose", IN_TREE)
 async def test_a_claim_with_a_volume_that_is_none_of_this_drivers_has_lost_nothing(whose: str):
     world = OrphansWorld(Listing("opaque", "kept"))
     await world.own("pv", "kept")
@@ -250,7 +251,7 @@ async def test_a_claim_with_a_volume_that_is_none_of_this_drivers_has_lost_nothi
     assert ["opaque"] == await deletable(world)
 
 
-@pytest.mark.parametrize("provisioner", [DRIVER, None])
+@each_row("provisioner", [DRIVER, None])
 async def test_a_claim_that_has_lost_its_persistent_volume_may_be_mounted_still(provisioner: str | None):
     """Drivers that attach nothing have no VolumeAttachments that would tell."""
     world = OrphansWorld(Listing("opaque"))
@@ -272,7 +273,7 @@ async def test_a_pods_own_volume_is_no_orphan():
     assert [("leaked", other)] == kinds(await world.found())
 
 
-@pytest.mark.parametrize("is_named", [True, False])
+@each_row("is_named", [True, False])
 async def test_pods_are_read_only_where_a_volume_has_no_persistent_volume(
     monkeypatch: pytest.MonkeyPatch, is_named: bool
 ):
@@ -302,7 +303,7 @@ async def test_a_claim_that_was_restored_before_its_persistent_volume_means_it()
     assert [("leaked", kept)] == [(one.kind, one.kept) for one in await world.found()]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("node", "phase", "is_deletable"),
     [("n1", "Running", False), ("n1", "Succeeded", True), (None, "Pending", True)],
     ids=["on a node", "finished", "never placed"],
@@ -310,7 +311,9 @@ async def test_a_claim_that_was_restored_before_its_persistent_volume_means_it()
 async def test_a_pod_whose_claim_was_forced_away_may_have_the_volume_mounted(
     node: str | None, phase: str, is_deletable: bool
 ):
-    """Claim and PersistentVolume lost their finalizers in a stuck namespace, and drivers that attach nothing have no VolumeAttachments."""
+    """Claim and PersistentVolume lost their finalizers in a stuck namespace, and drivers that attach nothing have no
+    VolumeAttachments.
+    """
     world = OrphansWorld(Listing("kept", "lost"))
     await world.own("pv", "kept")
     await world.create(a_pod("p", "gone", node=node, phase=phase))
@@ -319,7 +322,7 @@ async def test_a_pod_whose_claim_was_forced_away_may_have_the_volume_mounted(
     assert (["lost"] if is_deletable else []) == await deletable(world)
 
 
-@pytest.mark.parametrize("is_anew", [True, False], ids=["made anew since", "there when it started"])
+@each_row("is_anew", [True, False], ids=["made anew since", "there when it started"])
 async def test_a_claim_made_anew_is_not_the_one_that_a_pod_began_with(is_anew: bool):
     """Claim and PersistentVolume were forced away under the pod, and a StatefulSet made the claim again."""
     world = OrphansWorld(Listing("kept", "lost", "new"))
@@ -368,7 +371,9 @@ async def test_a_driver_that_lists_volumes_of_other_places_misses_those_that_it_
 
 
 async def test_volumes_of_other_nodes_are_of_no_other_name_where_the_drivers_own_are_listed_as_it_made_them():
-    """A driver that serves all nodes, with other names in its list than it gives, shows none of the other places' either."""
+    """A driver that serves all nodes, with other names in its list than it gives, shows none of the other places'
+    either.
+    """
     world = OrphansWorld(Listing("opaque", place={ZONE: "here"}))
     await world.own("far", "h3", spec=reachable_from("there"), annotations=MADE)
     assert [("leaked", "opaque")] == kinds(await world.found())
@@ -409,7 +414,7 @@ async def test_what_an_abandoned_intent_may_mean_goes_by_its_name_only():
     assert 0 == await world.run(delete=True, yes=True, volume="opaque", older_than_s=0.0)
 
 
-@pytest.mark.parametrize("who", ["a claim", "a provisioner"])
+@each_row("who", ["a claim", "a provisioner"])
 async def test_an_intent_that_somebody_may_end_is_not_abandoned(who: str):
     world = OrphansWorld(Listing("vol-pvc-1"))
     uid = await world.claim(provisioner="other") if who == "a claim" else "gone"

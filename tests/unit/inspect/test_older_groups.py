@@ -1,4 +1,6 @@
-"""Clusters with group snapshots of an older version than v1: `mooring why`, `timeline` and `unstick` ask for what is served."""
+"""Clusters with group snapshots of an older version than v1: `mooring why`, `timeline` and `unstick` ask for what is
+served.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from mooring.kube.errors import NotFound, NotServed
 from tests.support.builders import Json, a_bound_claim, a_claim, a_group_content, a_group_snapshot
 from tests.support.cluster_world import ClusterWorld
 from tests.support.explaining import WhyWorld
+from tests.support.rows import each_row
 from tests.support.snapshot_crds import GROUP_CRDS, SNAPSHOT_CRDS, group_crds_in
 from tests.support.unsticking import Grouping, UnstickWorld
 from tests.support.virtual_loop import in_virtual_time
@@ -65,7 +68,7 @@ async def going(versions: tuple[str, ...], servicer: Any) -> UnstickWorld:
     return world
 
 
-@pytest.mark.parametrize("versions", OLDER)
+@each_row("versions", OLDER)
 async def test_the_content_of_an_older_group_is_freed_once_the_driver_has_it_no_more(versions: tuple[str, ...]) -> None:
     """The driver is asked with the group's members."""
     servicer = Remembering()
@@ -79,7 +82,7 @@ async def test_the_content_of_an_older_group_is_freed_once_the_driver_has_it_no_
         await as_served(world.users).get(GROUP_SNAPSHOT_CONTENTS, "groupcontent")
 
 
-@pytest.mark.parametrize("versions", OLDER)
+@each_row("versions", OLDER)
 async def test_an_older_group_is_freed(versions: tuple[str, ...]) -> None:
     world = await a_world(groups=group_crds_in(*versions))
     await make(world, GROUP_SNAPSHOTS, versions[0], a_group_snapshot(finalizers=[GROUP_FINALIZER]))
@@ -87,7 +90,7 @@ async def test_an_older_group_is_freed(versions: tuple[str, ...]) -> None:
     assert CLEAN == await world.unstick("vgs/group", yes=True)
 
 
-@pytest.mark.parametrize("versions", OLDER)
+@each_row("versions", OLDER)
 async def test_why_explains_an_older_group(versions: tuple[str, ...]) -> None:
     world = WhyWorld()
     await world.make_snapshot_kinds((*SNAPSHOT_CRDS, *group_crds_in(*versions)))

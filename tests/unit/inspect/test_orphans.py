@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import msgspec
-import pytest
 
 from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from mooring.inspect.facts import Attachment, Claim, Inventory, ListedVolume, Object
 from mooring.inspect.orphans import Finding, FindingKind, OrphansReport, judged
 from mooring.inspect.render import as_json, as_table
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent, IntentState, OwnVolume
+from tests.support.intents import an_entry
+from tests.support.rows import each_row
 
 DRIVER = "csi.test"
 
@@ -23,8 +24,11 @@ def an_object(name: str = "pv1", handle: str = "h1", driver: str = DRIVER, **mor
     )
 
 
-def an_intent(name: str = "pvc-1") -> Intent:
-    return Intent("u1", "ns", "c1", name, "{}", "{}")
+ONE = Intent("u1", "ns", "c1", "pvc-1", "{}", "{}")
+
+
+def an_intent(name: str = "pvc-1") -> ClaimIntents:
+    return an_entry(msgspec.structs.replace(ONE, volume_name=name))
 
 
 def an_inventory(*volumes: ListedVolume, objects: tuple[Object, ...] = (), **more: Any) -> Inventory:
@@ -55,14 +59,14 @@ def test_an_object_whose_volume_the_driver_does_not_list_is_a_ghost():
     assert () == report.deletable()
 
 
-@pytest.mark.parametrize("when", ["just made", "just deleted"])
+@each_row("when", ["just made", "just deleted"])
 def test_an_object_that_came_or_went_meanwhile_is_no_ghost(when: str):
     here = (an_object(),)
     before, after = ((), here) if when == "just made" else (here, ())
     assert () == judged(an_inventory(objects_before=before, objects=after)).findings
 
 
-@pytest.mark.parametrize("provisioned", [True, False])
+@each_row("provisioned", [True, False])
 def test_an_object_that_came_meanwhile_may_mean_a_leaked_volume_unless_its_driver_made_it(provisioned: bool):
     """Volumes are made while we look, but what was written by hand may spell what was there before in its own way."""
     there, came = an_object("pv0", "h0", provisioned=True), an_object(handle="elsewhere", provisioned=provisioned)
@@ -81,7 +85,7 @@ def test_a_drivers_first_object_may_mean_a_leaked_volume():
     assert () == report.deletable()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "value", "found"),
     [("zone", "there", []), ("zone", "here", [("ghost", "h9")]), ("hostname", "n1", [("ghost", "h9")])],
 )
@@ -109,7 +113,7 @@ def test_with_a_prefix_what_does_not_carry_it_is_foreign():
     assert ["leaked"] * 3 == [kind for kind, _ in kinds(judged(an_inventory(*volumes)))]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "volume", [ListedVolume("vol-pvc-1"), ListedVolume("opaque", words=("pvc-1",))], ids=["by handle", "by context"]
 )
 def test_what_an_open_intent_names_is_begun_and_not_leaked(volume: ListedVolume):
@@ -159,7 +163,7 @@ def test_an_intent_whose_object_is_stored_stands_for_nothing_else():
     assert ["opaque"] == [finding.handle for finding in report.deletable()]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("volume", "more", "spared"),
     [
         (ListedVolume("h1", published_on=("n1", "n2")), {}, "it is published on n1, n2"),
@@ -224,7 +228,7 @@ def test_a_second_volume_among_an_objects_attributes_is_not_leaked():
     assert [("doubtful", "mirror")] == kinds(report)
 
 
-@pytest.mark.parametrize(("attacher", "goes"), [(DRIVER, False), ("other", True)])
+@each_row(("attacher", "goes"), [(DRIVER, False), ("other", True)])
 def test_an_attachment_that_names_what_is_not_listed_may_mean_any(attacher: str, goes: bool):
     report = judged(an_inventory(ListedVolume("h1"), attachments=(Attachment("va1", attacher, handle="elsewhere"),)))
     assert goes == bool(report.deletable())
@@ -244,13 +248,16 @@ def test_the_table():
     assert [
         "KIND    VOLUME  SIZE  AGE  PERSISTENTVOLUME  CLAIM  WHY",
         f"leaked  vol-7   3Gi                                 the driver has it, no PersistentVolume names it; {kept}",
-        "ghost   vol-9   1Gi   2h   pvc-9             ns/c   the PersistentVolume is Bound, the driver does not list its volume",
+        (
+            "ghost   vol-9   1Gi   2h   pvc-9             ns/c   the PersistentVolume is Bound, the driver does "
+            "not list its volume"
+        ),
         "csi.test: 1 volume, 1 leaked, 1 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful",
     ] == as_table(report, {}, 2 * 3600.0).splitlines()
     assert "no such luck" in as_table(report, {"vol-7": "no such luck"}, 0.0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("size", "size_bytes"),
     [("1536Mi", 3 << 29), ("1G", 10**9), ("1500m", 2), ("1e3", 1000), ("0", 0), ("", None), ("much", None)],
 )
@@ -299,19 +306,18 @@ def test_a_drivers_words_move_no_cursor_in_the_table():
     assert not set(shown) & {"\x1b", "\x9b"}
 
 
-@pytest.mark.parametrize(
-    ("more", "is_settled"),
+@each_row(
+    ("intent", "is_settled"),
     [
-        ({}, True),
-        ({"stored_handle": "h9"}, False),
-        ({"dying_handle": "h9"}, False),
-        ({"unknown_requests": (an_intent("pvc-0"),)}, False),
+        (an_entry(ONE), True),
+        (an_entry(ONE, own=OwnVolume.STORED, own_handle="h9"), False),
+        (an_entry(msgspec.structs.replace(ONE, dying_handle="h9"), state=IntentState.DELETING), False),
+        (an_entry(msgspec.structs.replace(ONE, request="other"), ONE), False),
     ],
 )
 def test_27c7_an_intent_that_remembers_more_than_its_one_volume_is_not_settled_by_that(
-    more: dict[str, Any], is_settled: bool
+    intent: ClaimIntents, is_settled: bool
 ):
-    intent = msgspec.structs.replace(an_intent(), **more)
     stored = an_object("pvc-1", "h1", claim_uid="u1")
     report = judged(an_inventory(ListedVolume("h1"), objects=(stored,), intents=(intent,), idle=frozenset({"u1"})))
     assert ((intent,) if is_settled else ()) == report.settled

@@ -1,8 +1,11 @@
-"""`mooring timeline` (issue 29) on the in-process port, in virtual time: what happened when, the waits, and whose move it was."""
+"""`mooring timeline` (issue 29) on the in-process port, in virtual time: what happened when, the waits, and whose move
+it was.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
@@ -21,7 +24,8 @@ from mooring.base.flags import UsageError
 from mooring.base.text import visible
 from mooring.inspect.scene import EventSource, SeenEvent, Unseen
 from mooring.inspect.timeline.moments import fields_of, maker_of, owner_of, program_of, states, told, written
-from mooring.inspect.timeline.page import STEP, as_page, places_of
+from mooring.inspect.timeline.page import LETTER, STEP, as_page, places_of
+from mooring.inspect.timeline.render import as_text
 from mooring.inspect.timeline.story import Timeline, gaps_of, in_order
 from mooring.inspect.timeline.traces import Lane, Moment, Source, Traced, traced
 from mooring.kube.errors import Forbidden
@@ -38,6 +42,7 @@ from tests.support.builders import (
 )
 from tests.support.cluster_world import EPOCH_S
 from tests.support.explaining import WhyWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -122,7 +127,7 @@ def test_fields_are_named_in_short_and_not_as_trees():
     assert "wrote status.a, status.b, status.c, status.d and 3 more" == told_by(written(PV, an_object(many)))[1][2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields", [{"f:spec": []}, {"k:{": {}}, {"f:status": {"f:conditions": {"k:[]": {}, "k:{": 1}}}, {"f:": 3}, {"": {}}]
 )
 def test_a_record_of_odd_shape_is_no_error(fields: Json):
@@ -328,7 +333,7 @@ async def test_a_pod_is_shown_with_its_chain_and_its_waits() -> None:
     assert "\x1b" not in text
 
 
-@pytest.mark.parametrize("words", [("pvc/claim",), ("pv/pv",), ("va", VA), ("node", "n1")])
+@each_row("words", [("pvc/claim",), ("pv/pv",), ("va", VA), ("node", "n1")])
 async def test_each_kind_leads_to_the_attachment_and_its_time(words: tuple[str, ...]) -> None:
     world = WhyWorld()
     await a_course(world)
@@ -471,14 +476,96 @@ async def test_what_an_object_had_before_its_first_apply_is_nobodys_moment_and_n
     assert ["kubectl"] == [gap.who for gap in gaps_of(moments, 5.0)]
 
 
-@pytest.mark.parametrize(
+ATTACH_S = "AttachVolume.Attach failed: timed out waiting for external-attacher of csi.test CSI driver"
+
+
+@each_row(
+    ("end", "who", "is_open"),
+    [
+        (Moment(300.0, "va", Source.WROTE, "wrote status.attached", "csi-attacher"), "csi-attacher", False),
+        (Moment(300.0, "pod", Source.DELETED, "asked for its end", "kubectl-delete"), "", False),
+        (Moment(300.0, "pod", Source.EVENT, "said FailedMount", "kubelet", is_bad=True, is_repeat=True), "", True),
+    ],
+)
+def test_who_complains_of_a_wait_is_not_who_had_to_move(end: Moment, who: str, is_open: bool) -> None:
+    """As a cluster of Go programs recorded it, with a csi-attacher that was stopped."""
+    story = (
+        Moment(0.0, "va", Source.CREATED, "created it", "kube-controller-manager"),
+        Moment(15.0, "pod", Source.EVENT, ATTACH_S, "attachdetach-controller", is_bad=True),
+        Moment(123.0, "pod", Source.EVENT, "said FailedMount: timed out", "kubelet", is_bad=True),
+        end,
+    )
+    found = gaps_of(story, 5.0)
+    assert [(15.0, who, is_open), (108.0, who, is_open), (177.0, who, is_open)] == [
+        (one.seconds, one.who, one.is_open) for one in found
+    ]
+
+
+@each_row("reason", ["ExternalProvisioning", "WaitForFirstConsumer"])
+def test_who_tells_for_what_it_waits_is_not_who_had_to_move(reason: str) -> None:
+    story = (
+        Moment(0.0, "pvc", Source.CREATED, "created it", "kubectl"),
+        Moment(9.0, "pvc", Source.EVENT, "said it waits", "persistentvolume-controller", reason=reason),
+        Moment(40.0, "pv", Source.CREATED, "created it", "csi-provisioner"),
+    )
+    assert 2 * ["csi-provisioner"] == [one.who for one in gaps_of(story, 5.0)]
+
+
+async def test_a_wait_that_nobody_has_ended_is_named_as_why_names_it() -> None:
+    world = WhyWorld()
+    pod = await world.bound()
+    await world.create(an_attached_va(VA, "pv", "n1", status={"attached": False}))
+    await world.create(a_lease("external-attacher-leader-csi-test", renewTime=rfc3339_micro(EPOCH_S)))
+    await world.clock.sleep(120)
+    await world.tell(pod, "FailedMount", "timed out waiting for the condition")
+    (gap,) = (await values(world, "pod/web"))["gaps"]
+    assert (120.0, "whoever runs the driver csi.test") == (gap["seconds"], gap["waitsFor"])
+
+
+@each_row(
+    ("component", "program"),
+    [
+        ("csi.test_csi-driver-0_5e0d6d0c-6a0b-4f0e-9d0b-1c2d3e4f5a6b", "csi-provisioner"),
+        ("rancher.io/local-path_local-path-provisioner-7d_5e0d6d0c", "rancher.io/local-path"),
+        ("external-resizer csi.test", "csi-resizer"),
+        ("csi-snapshotter csi.test", "csi-snapshotter"),
+        ("persistentvolume-controller", "persistentvolume-controller"),
+        ("my_controller", "my_controller"),
+    ],
+)
+def test_a_program_has_its_own_name_whatever_its_events_call_it(component: str, program: str) -> None:
+    event = SeenEvent(ObjectMeta(name="e"), reason="R", first_timestamp=at(1), source=EventSource(component=component))
+    assert [program] == [one.who for one in told(PVC, [event])]
+
+
+@each_row("width", [40, 57, 80, 132])
+def test_nothing_is_cut_at_the_edge_of_a_terminal(width: int) -> None:
+    """A wait, a lane and a message have words that are longer than a line, and an author has a long name."""
+    lanes = (
+        Lane("va", "volumeattachment", "csi-" + 64 * "5", "u"),
+        Lane("pvc 10", "pvc", "a-namespace/data", "v"),
+    )
+    author = "the-controller-of-somebody-with-a-long-name"
+    moments = (
+        Moment(0.0, "va", Source.CREATED, "created " + 99 * "x", "csi-attacher"),
+        Moment(99999.0, "pvc 10", Source.WROTE, "wrote status", author),
+    )
+    line = Timeline("volumeattachment csi-" + 64 * "5", 1e5, lanes, moments, gaps_of(moments, 5.0))
+    text = as_text(line, width)
+    assert [] == [row for row in text.splitlines() if len(row) > width]
+    words = (99 * "x", 64 * "5", author, f"waitsfor{author}", "wrotestatus")
+    assert [] == [word for word in words if word not in "".join(text.split())]
+    page = as_page(line)
+    assert f"27h46m39s: waits for {author}</text>" in page
+    (width_px,) = re.findall(r'<svg width="(\d+)"', page)
+    (tick,) = re.findall(r'<text class="tick" x="(\d+)" y="\d+">\+27h', page)
+    assert int(tick) + LETTER * len("+27h46m39s") <= int(width_px)
+
+
+@each_row(
     ("after", "who"),
     [
         (Moment(9.0, "pod", Source.EVENT, "said it", "attachdetach-controller", reason="SuccessfulAttachVolume"), ""),
-        (
-            Moment(9.0, "pod", Source.EVENT, "said it", "attachdetach-controller", reason="FailedAttachVolume"),
-            "attachdetach-controller",
-        ),
         (Moment(9.0, "pvc", Source.WROTE, "wrote spec", "mooring"), ""),
         (Moment(9.0, "pvc", Source.WROTE, "wrote spec", "csi-attacher"), "csi-attacher"),
     ],

@@ -15,6 +15,7 @@ from mooring.inspect.timeline.story import Timeline, gaps_of
 from mooring.inspect.timeline.traces import Lane, Moment, Source
 from tests.support.browser import FLAGS
 from tests.support.layers import BROWSER, not_tested
+from tests.support.rows import each_row
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ MOMENTS: Final = (
 )
 PAGE: Final = Timeline(
     "pvc default/data", 100.0, (Lane("pvc", "pvc", "default/data", "u"),), MOMENTS, gaps_of(MOMENTS, 5.0)
-)
+).blocked_by("csi-provisioner")
 
 
 def browse(folder: Path, *flags: str) -> str:
@@ -48,7 +49,7 @@ def test_the_page_is_what_was_written_and_nothing_in_it_ran(tmp_path: Path) -> N
     assert "<img" not in found
 
 
-@pytest.mark.parametrize(("scheme", "ground"), [(LIGHT, (0xFF, 0xFF, 0xFF)), (DARK, (0x14, 0x18, 0x1D))])
+@each_row(("scheme", "ground"), [(LIGHT, (0xFF, 0xFF, 0xFF)), (DARK, (0x14, 0x18, 0x1D))])
 def test_its_ground_follows_the_reader_s_choice(scheme: int, ground: tuple[int, int, int], tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
     browse(tmp_path, f"--blink-settings=preferredColorScheme={scheme}", f"--screenshot={picture}")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.support.builders import (
     a_group_snapshot,
     a_new_content,
@@ -15,6 +13,7 @@ from tests.support.builders import (
 )
 from tests.support.cluster_world import EPOCH_S
 from tests.support.explaining import WhyWorld
+from tests.support.rows import each_row
 from tests.support.snapshot_crds import GROUP_CRDS, SNAPSHOT_CRDS
 from tests.support.virtual_loop import in_virtual_time
 
@@ -46,7 +45,7 @@ async def a_bound_world() -> WhyWorld:
     return world
 
 
-@pytest.mark.parametrize("words", [("vs/snap",), ("vsc", "content"), ("group/group",)])
+@each_row("words", [("vs/snap",), ("vsc", "content"), ("group/group",)])
 async def test_each_leads_to_snapshot_content_and_source_and_to_the_wait_for_the_content(
     words: tuple[str, ...],
 ) -> None:

@@ -1,4 +1,6 @@
-"""`mooring unstick` (issue 29) on attachments and the attacher's finalizer of volumes: proof, refusal, races, force. In virtual time."""
+"""`mooring unstick` (issue 29) on attachments and the attacher's finalizer of volumes: proof, refusal, races, force. In
+virtual time.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +33,7 @@ from tests.support.builders import (
     typed,
 )
 from tests.support.orphaned import Listing
+from tests.support.rows import each_row
 from tests.support.unsticking import Publishing, UnstickWorld
 from tests.support.virtual_loop import in_virtual_time
 
@@ -82,14 +85,14 @@ async def test_the_proof_is_shown_before_the_question_and_a_dry_run_writes_nothi
     assert "set by csi-attacher of csi.test" in said
     assert "proved node node1 does not exist any more: whoever deleted it has stated that the machine is gone" in said
     assert (
-        "proved csi-attacher of csi.test does not run: nobody renews its Lease default/external-attacher-leader-csi-test"
-        in said
-    )
+        "proved csi-attacher of csi.test does not run: nobody renews its Lease "
+        "default/external-attacher-leader-csi-test"
+    ) in said
     assert all(len(line) <= 80 for line in world.out.getvalue().splitlines())
     assert [FINALIZER] == list(await world.judged(VA))
 
 
-@pytest.mark.parametrize("typed", ["", "yes\n", "pv1-node\n"])
+@each_row("typed", ["", "yes\n", "pv1-node\n"])
 async def test_another_word_than_its_name_takes_nothing_off(typed: str):
     world = await a_world(is_there=False)
     assert CANNOT == await world.unstick(VA, typed=typed)
@@ -159,7 +162,7 @@ async def test_an_attacher_that_nobody_can_see_needs_the_drivers_own_word():
     assert CLEAN == await world.unstick(VA, yes=True)
 
 
-@pytest.mark.parametrize("gets", [False, True])
+@each_row("gets", [False, True])
 async def test_the_driver_says_where_it_has_the_volume(gets: bool):
     servicer = Publishing("handle1", "handle2", "handle3", gets=gets)
     world = await a_world(servicer=servicer)
@@ -174,7 +177,7 @@ async def test_the_driver_says_where_it_has_the_volume(gets: bool):
     assert CLEAN == await world.unstick(VA, yes=True)
 
 
-@pytest.mark.parametrize("gets", [False, True])
+@each_row("gets", [False, True])
 async def test_a_volume_that_the_driver_has_not_is_attached_nowhere(gets: bool):
     world = await a_world(servicer=Publishing("other", gets=gets))
     assert "the driver csi.test has no such volume any more" in await world.proved(VA)
@@ -392,7 +395,7 @@ async def test_an_object_that_is_not_there_and_a_kind_that_it_does_not_know():
         await world.unstick("node/n1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "wrong"),
     [
         (["--force"], "--force: needs --reason"),

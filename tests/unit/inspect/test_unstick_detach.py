@@ -1,4 +1,6 @@
-"""`mooring unstick` (issue 29) where an attach was under way: "attached: false" is no proof, and the driver's own word is one."""
+"""`mooring unstick` (issue 29) where an attach was under way: "attached: false" is no proof, and the driver's own word
+is one.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from mooring.cli.unstick import CANNOT, CLEAN, LEFT
 from mooring.csi.errors import DriverError
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import DRIVER, a_csi_driver, a_csi_node, a_held_pv, a_node, a_secret, a_va, an_attached_va
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC, UNPUBLISH, Fail
 from tests.support.unsticking import Publishing, UnstickWorld
 from tests.support.virtual_loop import in_virtual_time
@@ -49,7 +52,7 @@ async def test_a_node_s_id_that_was_taken_away_is_no_proof():
     assert CANNOT == await world.unstick(VA, yes=True)
 
 
-@pytest.mark.parametrize("gets", [False, True])
+@each_row("gets", [False, True])
 async def test_the_driver_s_word_is_a_proof(gets: bool):
     world = await a_world(servicer=detaching("handle1", gets=gets, says_where=True), **UNDER_WAY)
     assert (
@@ -125,7 +128,7 @@ async def test_the_call_has_the_secret_of_the_volume():
     assert {"user": "me"} == dict(call.request.secrets)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "wrong"),
     [
         (["--detach"], "--detach: needs --csi-address"),

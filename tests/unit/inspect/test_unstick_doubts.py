@@ -1,4 +1,6 @@
-"""`mooring unstick` (issue 29) where an answer seems to prove more than it does: other spellings, other objects, half a list."""
+"""`mooring unstick` (issue 29) where an answer seems to prove more than it does: other spellings, other objects, half a
+list.
+"""
 
 from __future__ import annotations
 
@@ -217,7 +219,9 @@ async def test_a_group_of_an_older_version_still_has_its_snapshots():
 
 
 async def test_a_claim_of_another_namespace_that_is_being_filled_counts_too():
-    """A server with the gate CrossNamespaceVolumeDataSource keeps the namespace; ours takes the source out, so that it is judged here."""
+    """A server with the gate CrossNamespaceVolumeDataSource keeps the namespace; ours takes the source out, so that it
+    is judged here.
+    """
     source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": "default"}
     facts = Facts(
         decoded(VOLUME_SNAPSHOTS, {**a_snapshot(claim="claim"), "metadata": {"name": "snap", "namespace": "default"}}),

@@ -1,10 +1,10 @@
-"""`mooring unstick` (issue 29) on the content of a group snapshot, and what `mooring why` and `mooring timeline` say of it."""
+"""`mooring unstick` (issue 29) on the content of a group snapshot, and what `mooring why` and `mooring timeline` say of
+it.
+"""
 
 from __future__ import annotations
 
 from typing import Any
-
-import pytest
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.snapshot_names import GROUP_BEING_CREATED, GROUP_BEING_DELETED, GROUP_CONTENT_FINALIZER
@@ -13,6 +13,7 @@ from mooring.cli.unstick import CANNOT, CLEAN
 from tests.support.builders import a_claim, a_group_content, a_group_snapshot, a_lease, a_snapshot
 from tests.support.cluster_world import EPOCH_S
 from tests.support.explaining import WhyWorld
+from tests.support.rows import each_row
 from tests.support.snapshot_crds import GROUP_CRDS, SNAPSHOT_CRDS
 from tests.support.unsticking import Grouping, Publishing, UnstickWorld
 from tests.support.virtual_loop import in_virtual_time
@@ -99,7 +100,7 @@ async def test_a_live_snapshotter_moves():
 # -- why, and timeline
 
 
-@pytest.mark.parametrize("is_going", [False, True])
+@each_row("is_going", [False, True])
 async def test_it_is_explained(is_going: bool):
     world = WhyWorld()
     await world.make_snapshot_kinds((*SNAPSHOT_CRDS, *GROUP_CRDS))
@@ -121,7 +122,7 @@ async def test_it_is_explained(is_going: bool):
     code, text = await world.timeline("vgsc/groupcontent")
     assert 0 == code
     assert "vgsc" in text
-    assert GROUP_CONTENT_FINALIZER in " ".join(text.split())
+    assert GROUP_CONTENT_FINALIZER in "".join(text.split()), "longer than its column, so it is broken"
 
 
 async def test_a_live_snapshotter_that_fails_needs_the_driver_s_word():

@@ -1,4 +1,6 @@
-"""`mooring unstick` (issue 29) on volumes, claims, snapshots and contents: what proves that each finalizer may go. In virtual time."""
+"""`mooring unstick` (issue 29) on volumes, claims, snapshots and contents: what proves that each finalizer may go. In
+virtual time.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +45,7 @@ from tests.support.builders import (
     a_va,
     a_volume,
 )
+from tests.support.rows import each_row
 from tests.support.snapshot_crds import GROUP_CRDS, SNAPSHOT_CRDS
 from tests.support.unsticking import Publishing, UnstickWorld
 from tests.support.virtual_loop import in_virtual_time
@@ -305,7 +308,7 @@ async def test_a_group_that_has_nothing_left_goes():
     assert CLEAN == await world.unstick("vgs/group", yes=True)
 
 
-@pytest.mark.parametrize("gets", [False, True])
+@each_row("gets", [False, True])
 async def test_a_content_goes_once_the_driver_has_its_snapshot_no_more(gets: bool):
     servicer = Publishing(gets=gets)
     servicer.snapshots.add("s1")

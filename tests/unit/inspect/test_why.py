@@ -1,4 +1,6 @@
-"""`mooring why` (issue 29) on the in-process port, in virtual time: which link blocks, whose move it is, and what to type."""
+"""`mooring why` (issue 29) on the in-process port, in virtual time: which link blocks, whose move it is, and what to
+type.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from mooring.cluster.attachdetach import multi_attach
 from mooring.cluster.binder.scheduling import reasons as scheduling
 from mooring.inspect.objects import UNSTUCK
 from mooring.inspect.unstick.look import KINDS as KINDS_UNSTUCK
-from mooring.inspect.why import attaching, changing, claims, diagnosis, logs, place, pod_attach, provisioning
+from mooring.inspect.unstick.table import RULES
+from mooring.inspect.why import attaching, changing, claims, deleting, diagnosis, logs, place, pod_attach, provisioning
 from mooring.inspect.why.chain import Mover
 from mooring.inspect.why.codes import MEANINGS, code_in
 from mooring.kube.errors import Forbidden
@@ -50,6 +53,7 @@ from tests.support.builders import (
 )
 from tests.support.cluster_world import EPOCH_S
 from tests.support.explaining import WhyWorld, a_kubelet_s_node
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -97,7 +101,8 @@ FAILURES: Mapping[str, tuple[str, str, str]] = {
         "does not make the volume",
         "kubectl get pods",
     ),
-    'persistentvolumes is forbidden: User "system:serviceaccount:kube-system:csi" cannot create resource "persistentvolumes" '
+    'persistentvolumes is forbidden: User "system:serviceaccount:kube-system:csi" cannot create resource '
+    '"persistentvolumes" '
     'in API group "" at the cluster scope': (
         "operator",
         "system:serviceaccount:kube-system:csi has no right to create persistentvolumes",
@@ -106,7 +111,7 @@ FAILURES: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("message", FAILURES)
+@each_row("message", FAILURES)
 async def test_a_failed_provisioning_names_the_cause_of_its_event(message: str) -> None:
     mover, text, command = FAILURES[message]
     world = WhyWorld()
@@ -144,6 +149,26 @@ async def test_a_provisioner_that_works_is_waited_for() -> None:
     link = await world.blocking("pvc/claim")
     assert ("waiting", "cluster") == (link["state"], link["mover"])
     assert 3 == (await world.why("pvc/claim"))[0]
+
+
+async def test_who_has_to_ask_the_provisioner_is_waited_for_where_nobody_has() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_csi_driver(), a_claim())
+    await world.clock.sleep(provisioning.QUIET_S + 1)
+    link = await world.blocking("pvc/claim")
+    assert "nobody has been asked for a volume yet: the PV controller does that" == link["text"]
+    assert "the binder (kube-controller-manager, or mooring binder)" == link["who"]
+
+
+async def test_a_provisioner_that_is_alive_and_says_nothing_is_asked_for_its_rights() -> None:
+    world, asked = WhyWorld(), {"volume.kubernetes.io/storage-provisioner": "csi.test"}
+    await world.create(a_class(), a_csi_driver(), a_claim(annotations=asked))
+    await world.create(a_lease("csi-test", renewTime=rfc3339_micro(EPOCH_S + provisioning.QUIET_S)))
+    assert "cluster" == (await world.blocking("pvc/claim"))["mover"]
+    await world.clock.sleep(provisioning.QUIET_S + 1)
+    link = await world.blocking("pvc/claim")
+    assert ("waiting", "operator", "mooring doctor") == (link["state"], link["mover"], link["commands"][0]["line"])
+    assert "it renews its Lease, and has not said a word about the claim" in link["text"]
 
 
 async def test_nothing_that_answers_for_a_provisioner_is_told_after_a_while() -> None:
@@ -212,7 +237,10 @@ async def test_a_volume_that_no_container_uses_is_not_said_to_be_mounted() -> No
 
 async def test_a_pod_without_its_claim_hears_of_the_quota_that_forbade_it() -> None:
     world = WhyWorld()
-    refused = 'create Pod web-0 failed error: pods "web-0" is forbidden: exceeded quota: small, requested: requests.storage=1Gi'
+    refused = (
+        'create Pod web-0 failed error: pods "web-0" is forbidden: exceeded quota: small, requested: '
+        "requests.storage=1Gi"
+    )
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "uid-web", "controller": True}
     await world.create({**a_pod("web-0", "claim"), "metadata": {"name": "web-0", "ownerReferences": [owner]}})
     assert "user" == (await world.blocking("pod/web-0"))["mover"]
@@ -231,11 +259,42 @@ PLACES: Mapping[str, tuple[str, str]] = {
         "as many volumes as their drivers allow",
     ),
     "0/2 nodes are available: 2 node(s) did not have enough free storage.": ("operator", "no room left"),
-    "0/2 nodes are available: 2 Insufficient cpu.": ("operator", "no node takes it"),
+    "0/2 nodes are available: 2 Insufficient cpu.": ("operator", "no node has enough processors free"),
+    "0/2 nodes are available: 2 Insufficient example.com/gpu.": ("operator", "a resource that it asks for"),
+    "0/2 nodes are available: 2 Too many pods.": ("operator", "no node takes one more pod"),
+    "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports.": ("user", "host port"),
+    "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.": ("user", "about other pods"),
+    "0/2 nodes are available: 2 node(s) didn't please the house.": ("operator", "no node takes it"),
+}
+TAINTED = "0/4 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
+MANY: Mapping[str, str] = {
+    "3 node(s) didn't match Pod's node affinity/selector.": "no node has the labels that it asks for (3 of 4 nodes)",
+    "3 Insufficient cpu.": "no node has enough processors free (3 of 4 nodes)",
+    "2 Insufficient cpu, 3 Insufficient memory.": "no node has enough memory free (3 of 4 nodes)",
+    "1 Insufficient cpu.": "no node has enough processors free (1 of 4 nodes)",
+    "3 node(s) exceed max volume count.": "the nodes have as many volumes as their drivers allow (3 of 4 nodes)",
+    "3 node(s) had volume node affinity conflict. preemption: 0/4 nodes are available: 4 Preemption is not helpful.": (
+        "its volume is in another place than the nodes that could take it (3 of 4 nodes)"
+    ),
+    "3 node(s) did not have enough free storage.": (
+        "the storage that the nodes can reach has no room left (3 of 4 nodes)"
+    ),
+    "2 node(s) had untolerated taint {a: b}, 2 Insufficient cpu.": (
+        "the nodes have taints that it does not tolerate (3 of 4 nodes)"
+    ),
 }
 
 
-@pytest.mark.parametrize("message", PLACES)
+@each_row("reasons", MANY)
+async def test_the_reason_of_most_nodes_is_named_and_the_others_behind_it(reasons: str) -> None:
+    world = WhyWorld()
+    await world.create(unscheduled("web", TAINTED + reasons))
+    text = (await the_place(world))["text"]
+    assert text.startswith(f"{MANY[reasons]}; besides: ")
+    assert "taints that it does not tolerate (1)" in text or "processors free (2)" in text
+
+
+@each_row("message", PLACES)
 async def test_the_scheduler_s_words_lead_to_whose_move_it_is(message: str) -> None:
     mover, text = PLACES[message]
     world = WhyWorld()
@@ -293,12 +352,15 @@ NO_VOLUME = "0/2 nodes are available: 2 node(s) didn't find available persistent
 FAR = [{"matchLabelExpressions": [{"key": "x/zone", "values": ["z8", "z9"]}, {"key": "x/rack", "values": ["7"]}]}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "text"),
     [
         (
             {"allowedTopologies": FAR},
-            'its StorageClass "sc" allows volumes only where x/zone is z8 or z9; x/rack is 7, and no node that could take the pod is there',
+            (
+                'its StorageClass "sc" allows volumes only where x/zone is z8 or z9; x/rack is 7, and no node that '
+                "could take the pod is there"
+            ),
         ),
         (
             {"allowedTopologies": FAR, "provisioner": "kubernetes.io/no-provisioner"},
@@ -357,6 +419,42 @@ async def test_a_pod_whose_node_is_chosen_waits_for_its_claims() -> None:
     world = WhyWorld()
     await world.create(a_class(wffc=True), a_csi_driver(), a_claim(selected="n1"), a_pod("web", "claim"))
     assert 'it goes to node "n1" as soon as its claims are bound: default/claim' == (await the_place(world))["text"]
+
+
+async def test_a_pod_that_passed_the_scheduler_by_is_told_with_what_chooses_its_volume_s_place() -> None:
+    world = WhyWorld()
+    await world.create(
+        a_class(wffc=True), a_csi_driver(), a_claim(), a_kubelet_s_node("n1"), a_pod("web", "claim", node="n1")
+    )
+    link = await the_place(world)
+    assert ("failed", "user") == (link["state"], link["mover"])
+    assert "past the scheduler" in link["text"]
+    choose = "kubectl -n default annotate pvc claim volume.kubernetes.io/selected-node=n1"
+    assert {"line": choose, "safe": False}.items() <= link["commands"][0].items()
+    claim = (await world.values("pvc/claim"))["links"][0]
+    assert 'the pod "web" uses it, and was put on its node past the scheduler' == claim["text"]
+    assert "mooring why -n default pod/web" == claim["commands"][0]["line"]
+
+
+async def test_a_pod_on_a_node_whose_claim_is_on_its_way_there_did_not_pass_the_scheduler_by() -> None:
+    world = WhyWorld()
+    await world.create(
+        a_class(wffc=True),
+        a_csi_driver(),
+        a_kubelet_s_node("n1"),
+        a_claim(selected="n1"),
+        a_pod("web", "claim", node="n1"),
+    )
+    assert ("done", "on node n1") == ((link := await the_place(world))["state"], link["text"])
+
+
+async def test_a_scheduler_of_one_s_own_is_looked_for_by_its_name() -> None:
+    world = WhyWorld()
+    pod = a_pod("web")
+    await world.create({**pod, "spec": {**pod["spec"], "schedulerName": "packer"}})
+    link = await the_place(world)
+    assert 'the scheduler "packer" has not looked at it yet' == link["text"]
+    assert "kubectl get pods,leases -A | grep packer" == link["commands"][0]["line"]
 
 
 async def test_claims_that_can_t_be_seen_are_not_taken_for_missing() -> None:
@@ -506,13 +604,13 @@ async def test_a_claim_in_deletion_names_the_pod_that_uses_it() -> None:
     assert ("finalizer kubernetes.io/pvc-protection", 'the pod "web" uses it') == (link["name"], link["text"])
 
 
-async def test_a_volume_of_a_removed_driver_is_for_mooring_release() -> None:
+async def test_a_volume_of_a_removed_driver_is_for_mooring_unstick() -> None:
     world = WhyWorld()
     await world.create(a_volume())
     await world.patch(PERSISTENT_VOLUMES, "pv", {"metadata": {"finalizers": ["external-attacher/csi-test"]}})
     await world.delete(PERSISTENT_VOLUMES, "pv")
     link = await world.blocking("pv/pv")
-    assert "mooring release --driver=csi.test" == link["commands"][0]["line"]
+    assert "mooring unstick --driver=csi.test --dry-run" == link["commands"][0]["line"]
 
 
 async def test_a_volume_that_its_driver_does_not_delete_shows_the_error() -> None:
@@ -592,8 +690,10 @@ async def test_a_claim_that_a_quota_keeps_from_being_made_is_the_quota_s() -> No
     world = WhyWorld()
     owner = await world.create(a_workload("StatefulSet"))
     refusal = (
-        'create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: persistentvolumeclaims "data-web-0" is forbidden: '
-        "exceeded quota: tight, requested: requests.storage=1Gi, used: requests.storage=5Gi, limited: requests.storage=5Gi"
+        "create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: persistentvolumeclaims "
+        '"data-web-0" is forbidden: '
+        "exceeded quota: tight, requested: requests.storage=1Gi, used: requests.storage=5Gi, limited: "
+        "requests.storage=5Gi"
     )
     await world.tell(owner, "FailedCreate", refusal)
     link = await world.blocking("pvc/data-web-0")
@@ -723,7 +823,8 @@ def test_every_reason_of_the_resizer_has_its_advice() -> None:
         ("expansion", changing.growing, changing.GROWTH),
         ("modification", changing.modifying, changing.MODIFICATION),
     ):
-        assert (named := _reasons(reasons)), work
+        made = _reasons(reasons) | _reasons(changing.both)
+        assert (named := {one for one in made if "__str__" in vars(one)}), work  # beside actions
         assert set() == named - set(advice), work
 
 
@@ -829,6 +930,10 @@ def test_no_next_command_guesses_by_three_letters() -> None:
 
 
 # -- finalizers that nobody here knows
+
+
+def test_why_knows_every_finalizer_that_unstick_judges() -> None:
+    assert [] == [one.finalizer for one in RULES if not any(mark in one.finalizer for mark in deleting._KNOWN)]
 
 
 def test_why_names_unstick_for_the_kinds_that_it_judges() -> None:

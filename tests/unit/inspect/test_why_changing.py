@@ -1,10 +1,10 @@
-"""`mooring why` (issue 29) of a volume that grows or gets another class: the resizer's own judgement, and failures of the state at hand."""
+"""`mooring why` (issue 29) of a volume that grows or gets another class: the resizer's own judgement, and failures of
+the state at hand.
+"""
 
 from __future__ import annotations
 
 from typing import Any
-
-import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
@@ -14,6 +14,7 @@ from mooring.inspect.why.chain import Mover
 from mooring.kube.errors import Forbidden
 from tests.support.builders import Json, a_bound_claim, a_class, a_csi_driver, a_pod, a_volume, an_attributes_class
 from tests.support.explaining import WhyWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -166,14 +167,6 @@ async def test_a_class_that_does_not_exist_is_known_before_the_resizer_says_so()
     assert 'the VolumeAttributesClass "gold" does not exist' == link["text"]
 
 
-async def test_a_class_of_another_driver_is_the_owner_s() -> None:
-    world = await a_modified_world()
-    await world.create(an_attributes_class("gold", driverName="csi.other"))
-    link = await world.blocking("pvc/claim")
-    assert ("failed", "user") == (link["state"], link["mover"])
-    assert 'VAC "gold" is for driver "csi.other", and the volume is one of "csi.test".' == link["text"]
-
-
 async def test_a_modification_waits_for_the_driver_and_names_the_class_that_is_begun() -> None:
     world = await a_modified_world(
         modifyVolumeStatus={"targetVolumeAttributesClassName": "silver", "status": "InProgress"}
@@ -202,7 +195,7 @@ class NoClasses(ServerFaults):
             raise Forbidden("no right to classes")
 
 
-@pytest.mark.parametrize(("pending", "mover"), [(False, Mover.UNKNOWN), (True, Mover.USER)])
+@each_row(("pending", "mover"), [(False, Mover.UNKNOWN), (True, Mover.USER)])
 async def test_a_class_that_can_t_be_seen_is_missing_only_if_the_resizer_says_so(pending: bool, mover: Mover) -> None:
     status = {"modifyVolumeStatus": {"targetVolumeAttributesClassName": "gold", "status": "Pending"}} if pending else {}
     world = await a_modified_world(NoClasses(), **status)

@@ -1,16 +1,19 @@
-"""`mooring why` (issue 29) of a volume that a pod wants on its node: the attach/detach controller's own judgement of who is in the way."""
+"""`mooring why` (issue 29) of a volume that a pod wants on its node: the attach/detach controller's own judgement of
+who is in the way.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mooring.api.core import NODES, PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_DRIVERS, VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name
+from mooring.base.clock import rfc3339
+from mooring.cluster.attachdetach.silence import WAITS_SINCE
 from tests.support.builders import DRIVER, FINALIZER, KINDS, Json, a_pod, a_va, an_attached_va
 from tests.support.explaining import WhyWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -114,11 +117,12 @@ async def test_a_dead_node_that_has_it_mounted_says_when_it_is_forced_at_the_lat
     assert "mooring fence n1" == link["commands"][0]["line"]
 
 
-async def test_the_time_that_the_node_has_written_down_counts() -> None:
+async def test_the_time_that_the_attachment_has_written_down_counts() -> None:
     world = await a_world(mounted=True)
     await world.patch(NODES, "n1", DEAD, subresource="status")
-    waited = f'{{"silent_since": "2026-01-01T00:00:00Z", "seconds": {{"{UNIQUE}": 270.0}}}}'
-    await world.patch(NODES, "n1", {"metadata": {"annotations": {"mooring.dev/force-detach-waited": waited}}})
+    mark = f"{rfc3339(world.clock.wall_s() - 270)} 2026-01-01T00:00:00Z"
+    (name,) = [one["metadata"]["name"] for one in await world.list(VOLUME_ATTACHMENTS)]
+    await world.patch(VOLUME_ATTACHMENTS, name, {"metadata": {"annotations": {WAITS_SINCE: mark}}})
     assert (
         "by force in 1m30s at the latest, unless forced detaches are off"
         == (await world.blocking("pod/web"))["nextTry"]
@@ -230,7 +234,7 @@ async def test_a_node_that_is_gone_takes_its_pod_with_it() -> None:
     assert ("waiting", "cluster", "its node n2 does not exist any more: the pod's object goes") == await blocked(world)
 
 
-@pytest.mark.parametrize("modes", [["ReadWriteMany"], ["ReadWriteOnce"]])
+@each_row("modes", [["ReadWriteMany"], ["ReadWriteOnce"]])
 async def test_a_volume_for_many_nodes_has_nobody_in_its_way(modes: list[str]) -> None:
     world = WhyWorld()
     await world.bound(pod_on="n2")

@@ -1,10 +1,10 @@
-"""`mooring why` (issue 29) of a claim that waits for its provisioner: that one's own judgement, before any Event tells of it."""
+"""`mooring why` (issue 29) of a claim that waits for its provisioner: that one's own judgement, before any Event tells
+of it.
+"""
 
 from __future__ import annotations
 
 from typing import Any
-
-import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind
@@ -26,6 +26,7 @@ from tests.support.builders import (
     an_attributes_class,
 )
 from tests.support.explaining import WhyWorld
+from tests.support.rows import each_row
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 from tests.support.virtual_loop import in_virtual_time
 
@@ -148,7 +149,9 @@ async def test_a_source_that_can_t_be_seen_is_not_taken_for_missing() -> None:
 
 
 async def test_a_source_in_another_namespace_is_left_to_the_events() -> None:
-    """Whether it is granted, no object that was read says. A server with the gate keeps the namespace; ours takes the source out."""
+    """Whether it is granted, no object that was read says. A server with the gate keeps the namespace; ours takes the
+    source out.
+    """
     reading = Reading((await a_world()).cluster, 0.0)
     ref = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": "far"}
     claim = decoded(PERSISTENT_VOLUME_CLAIMS, a_claim(dataSourceRef=ref, namespace="default", uid="uid", **ASKED))
@@ -157,7 +160,7 @@ async def test_a_source_in_another_namespace_is_left_to_the_events() -> None:
     assert "waiting" == provisioning_link(reading.scene, "claim", claim, WaitsForProvisioner(DRIVER)).state.value
 
 
-@pytest.mark.parametrize("migrated", [False, True])
+@each_row("migrated", [False, True])
 async def test_an_in_tree_class_is_the_csi_driver_s_that_took_over(migrated: bool) -> None:
     world = WhyWorld()
     csi = "pd.csi.storage.gke.io"

@@ -1,12 +1,12 @@
-"""`mooring why` about snapshots, group snapshots and contents (issue 29), in virtual time: while they are made, and while they go."""
+"""`mooring why` about snapshots, group snapshots and contents (issue 29), in virtual time: while they are made, and
+while they go.
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import inspect
-
-import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS
@@ -22,6 +22,8 @@ from mooring.api.snapshot_names import (
 from mooring.base.clock import rfc3339_micro
 from mooring.cluster.snapshots import reasons
 from mooring.inspect.why import snapshots_end, snapshotting
+from mooring.inspect.why.diagnosis import diagnosed
+from mooring.sidecars.provisioner.names import SNAPSHOT_FINALIZER
 from tests.support.builders import (
     APP,
     Json,
@@ -36,6 +38,7 @@ from tests.support.builders import (
 )
 from tests.support.cluster_world import EPOCH_S
 from tests.support.explaining import WhyWorld
+from tests.support.rows import each_row
 from tests.support.snapshot_crds import GROUP_CRDS, SNAPSHOT_CRDS
 from tests.support.virtual_loop import in_virtual_time
 
@@ -74,7 +77,10 @@ async def test_a_snapshot_that_names_no_class_gets_the_one_of_its_driver_marked(
     await world.create(a_new_snapshot(snapshot_class=None), a_snapshot_class("only"))
     link = await world.blocking("vs/snap")
     assert ("class", "user") == (link["name"], link["mover"])
-    line = "kubectl annotate volumesnapshotclasses.snapshot.storage.k8s.io only snapshot.storage.kubernetes.io/is-default-class=true"
+    line = (
+        "kubectl annotate volumesnapshotclasses.snapshot.storage.k8s.io only "
+        "snapshot.storage.kubernetes.io/is-default-class=true"
+    )
     assert line == link["commands"][0]["line"]
 
 
@@ -159,6 +165,18 @@ async def test_a_snapshot_stays_while_a_claim_is_restored_from_it() -> None:
     assert "csi-provisioner" == link["who"]
 
 
+async def test_the_provisioner_s_hold_on_a_snapshot_names_the_claim_that_is_filled_from_it() -> None:
+    world = await a_world()
+    await world.create(a_snapshot_class(), a_new_snapshot(finalizers=[SNAPSHOT_FINALIZER]))
+    source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"}
+    await world.create(a_claim("restored", dataSource=source), a_claim("other"))
+    await world.delete(VOLUME_SNAPSHOTS, "snap", namespace="default")
+    link = await world.blocking("vs/snap")
+    assert ("waiting", "cluster") == (link["state"], link["mover"])
+    assert ("claims are being filled from it: restored", "csi-provisioner of its driver") == (link["text"], link["who"])
+    assert "mooring why -n default pvc/restored" == link["commands"][0]["line"]
+
+
 async def test_a_snapshot_waits_for_the_driver_that_can_t_delete_it() -> None:
     world = await a_world()
     await world.create(a_snapshot_class())
@@ -212,7 +230,7 @@ MAKING = ("mooring.cluster.snapshots.decide",)
 GOING = ("mooring.cluster.snapshots.decide_deletion", "mooring.cluster.snapshots.decide_protection")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("modules", "advice"), [(MAKING, snapshotting.ADVICE), (GOING, snapshots_end.ADVICE)], ids=["making", "going"]
 )
 def test_every_reason_of_the_snapshot_controller_has_its_advice(
@@ -232,3 +250,10 @@ def _constructed_in(module: str) -> set[str]:
         if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "why"
     }
     return {name for name in used if hasattr(reasons, name)}
+
+
+@each_row(("program", "what"), [(name, f"the object of {name}") for name in ("csi-snapshotter", "csi-attacher")])
+def test_who_wrote_what_a_driver_does_not_accept_fits_each_kind(program: str, what: str) -> None:
+    told = diagnosed("rpc error: code = InvalidArgument desc = no", driver="csi.test", namespace="", program=program)
+    assert what in told.who
+    assert "claim" not in told.who, "a snapshot and an attachment have none"

@@ -111,7 +111,8 @@ def reset() -> Move:
 def stream(*chunks: bytes, end: str = "clean", status: int = 200, content_type: str = "application/json") -> Move:
     """A chunked answer.
 
-    end: clean (the closing chunk), cut (the connection ends without it), hang (nothing more comes), open (left to the caller).
+    end: clean (the closing chunk), cut (the connection ends without it), hang (nothing more comes), open (left to the
+    caller).
     """
 
     async def move(connection: Connection) -> bool:

@@ -11,6 +11,7 @@ from mooring.base.randomness import Random
 from mooring.kube.client.config import ClusterConfig
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import WatchEvent
+from tests.unit.kube.bad_server import BadServer, bad_server
 from tests.unit.kube.instant_clock import InstantClock
 
 VA: dict[str, Any] = {
@@ -27,6 +28,13 @@ async def a_client(
         config, clock=clock or InstantClock(), randomness=Random(1), user_agent="test/1", **options
     ) as cluster:
         yield cluster
+
+
+@contextlib.asynccontextmanager
+async def a_server_and_client() -> AsyncIterator[tuple[BadServer, HttpCluster]]:
+    """A server that answers as it is told, and a client of it."""
+    async with bad_server() as server, a_client(server.config()) as cluster:
+        yield server, cluster
 
 
 async def events_of(cluster: HttpCluster, **arguments: Any) -> list[WatchEvent[VolumeAttachment]]:

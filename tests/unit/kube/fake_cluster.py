@@ -1,7 +1,8 @@
 """A small honest API server in memory for the tests of this room, with faults on order.
 
-Honest: versions from one counter, conflicts, finalizers, no-op writes that write nothing, pages of one snapshot, watches with
-resume, bookmarks, 410 for what was forgotten. Left out: validation, subresources, selectors beyond namespace and metadata.name.
+Honest: versions from one counter, conflicts, finalizers, no-op writes that write nothing, pages of one snapshot,
+watches with resume, bookmarks, 410 for what was forgotten. Left out: validation, subresources, selectors beyond
+namespace and metadata.name.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Request:
 
 @dataclasses.dataclass
 class Fault:
-    """Goes wrong for the next `times` requests of this verb. late: after the request took effect, so that its answer is lost."""
+    """Goes wrong for the next `times` requests of this verb. late: after the request took effect, so that its answer is
+    lost.
+    """
 
     verb: str
     error: ApiError | None
@@ -93,7 +96,9 @@ class FakeCluster(Cluster):
         self._snapshots.clear()
 
     def backup(self) -> Callable[[], None]:
-        """Gives what restores the state of this moment: versions go on from here, and open watches are silent until theirs are reached."""
+        """Gives what restores the state of this moment: versions go on from here, and open watches are silent until
+        theirs are reached.
+        """
         version, objects = self.version, copy.deepcopy(self.objects)
 
         def restore() -> None:
@@ -142,7 +147,7 @@ class FakeCluster(Cluster):
                 _merge(obj, request.body.body)
                 return await self._write(kind, place, obj, EventType.MODIFIED, asked)
             case Verb.DELETE:
-                answer = self._deleted(kind, place, request.uid)
+                answer = self._deleted(kind, place, request.uid, request.resource_version)
             case _:
                 raise AssertionError(f"this fake has no {request.verb}")
         await self._answered(asked)
@@ -212,9 +217,9 @@ class FakeCluster(Cluster):
         obj["metadata"]["uid"] = old["metadata"]["uid"]
         return obj
 
-    def _deleted(self, kind: Kind[Any], place: Place, uid: str) -> None:
+    def _deleted(self, kind: Kind[Any], place: Place, uid: str, version: str) -> None:
         old = self._found(kind, place)
-        if uid not in ("", old["metadata"]["uid"]):
+        if uid not in ("", old["metadata"]["uid"]) or version not in ("", old["metadata"]["resourceVersion"]):
             raise Conflict("the UID in the precondition does not match", reason="Conflict")
         if old["metadata"].get("finalizers"):
             obj = copy.deepcopy(old)
@@ -321,7 +326,9 @@ def _selected(selection: Selection, kind: Kind[Any], place: Place) -> bool:
 
 
 def _decoded(obj: dict[str, Any], kind: Kind[T]) -> T:
-    return copy.deepcopy(obj) if kind.struct is dict else msgspec.convert(obj, kind.struct)  # type: ignore[return-value]
+    if kind.struct is dict:
+        return copy.deepcopy(obj)  # type: ignore[return-value]
+    return msgspec.convert(obj, kind.struct)
 
 
 def _merge(target: dict[str, Any], patch: Mapping[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""A server that is told byte by byte what to do, with or without TLS; TLS is made by hand, so that it may be done wrong."""
+"""A server that is told byte by byte what to do, with or without TLS; TLS is made by hand, so that it may be done
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,9 @@ async def behave(wire: Wire) -> None:
 
 
 class HostileServer:
-    """acts: what happens on the next connections, in order; `otherwise` on all after them. context: for TLS before the act."""
+    """acts: what happens on the next connections, in order; `otherwise` on all after them. context: for TLS before the
+    act.
+    """
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self.context = context

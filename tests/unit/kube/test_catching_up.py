@@ -1,4 +1,6 @@
-"""A cache that has to lack nothing that the API server had when it was asked: in virtual time, on the embedded server's store."""
+"""A cache that has to lack nothing that the API server had when it was asked: in virtual time, on the embedded server's
+store.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from mooring.apiserver.local import LocalCluster, ServerFaults
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.kube.cache.informer import Change, Informer
-from mooring.kube.cache.reflector import CATCHING_UP_S
+from mooring.kube.cache.reflector import CATCHING_UP_S, PROOFS_MAX
 from mooring.kube.cluster import Patch, PatchType, Verb, WatchEvent
 from mooring.kube.errors import NotServed, ServerError
 from tests.support.virtual_loop import in_virtual_time
@@ -30,13 +32,16 @@ PAGE = 2
 
 
 class Trouble(ServerFaults):
-    """is_late: watches tell everything LATE_S too late, for as long as they are those of then. is_deaf: no bookmark arrives.
+    """is_late: watches tell everything LATE_S too late, for as long as they are those of then. is_deaf: no bookmark
+    arrives.
 
-    is_failing: every list fails. is_missing: the kind is not served. asked: what was asked, by verb.
+    is_failing: every list fails. is_missing: the kind is not served. list_s: how long a list takes. asked: what was
+    asked, by verb.
     """
 
     def __init__(self) -> None:
         self.is_late = self.is_deaf = self.is_failing = self.is_missing = False
+        self.list_s = 0.0
         self.asked: list[str] = []
         self.watches_at: list[float] = []
 
@@ -46,6 +51,8 @@ class Trouble(ServerFaults):
             self.watches_at.append(now())
         if self.is_missing:
             raise NotServed("no such kind")
+        if verb == Verb.LIST:
+            await asyncio.sleep(self.list_s)
         if self.is_failing and verb == Verb.LIST:
             raise ServerError("not now")
 
@@ -234,3 +241,18 @@ async def test_handlers_that_come_late_are_told_of_each_object_once_as_it_is_the
         assert [{"again": ""}, {"new": ""}] == [told[name].metadata.labels for name in ("n-699", "n-698")]
         assert all(change.old is None for change in room.told)
         assert room.cache.has_synced
+
+
+async def test_who_asks_while_the_last_proof_is_under_way_is_not_forgotten():
+    """Each answer takes so long that it proves nothing: after the last one the watch begins all the same. Simulated
+    life 12980 of the attacher: a new leader waited for the ten minutes of that watch.
+    """
+    room = Room(PAGE + 1)
+    async with room.following():
+        room.trouble.list_s = 2.0
+        async with asyncio.TaskGroup() as group:
+            group.create_task(room.catch_up(), name="first")
+            await asyncio.sleep(PROOFS_MAX * room.trouble.list_s - 1.0)
+            assert [Verb.LIST] * PROOFS_MAX == room.trouble.asked, "the last one is under way"
+            second = group.create_task(room.catch_up(), name="second")
+        assert second.result() < 4 * CATCHING_UP_S

@@ -11,6 +11,7 @@ import pytest
 from mooring.base.errors import ConfigError
 from mooring.kube.client.config import ExecPlugin, KubeconfigUser, Pem
 from mooring.kube.client.credentials import Credentials, credentials_of
+from tests.support.rows import each_row
 from tests.unit.kube.instant_clock import InstantClock
 from tests.unit.kube.kubeconfigs import SECRET, a_program
 
@@ -25,7 +26,7 @@ def authorization(credentials: Credentials) -> str:
     return credential.authorization
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("user", "header"),
     [
         (KubeconfigUser(), ""),
@@ -65,7 +66,7 @@ async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
     assert await credentials.refused(first), "another request was refused with the old token: it may try again"
 
 
-@pytest.mark.parametrize("broken", [None, "", "  \n", "a\nb", "\x00"])
+@each_row("broken", [None, "", "  \n", "a\nb", "\x00"])
 async def test_a_token_file_that_breaks_leaves_the_last_token(
     tmp_path: Path, broken: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,7 +161,9 @@ def a_slow_plugin(folder: Path) -> Counting:
 
 
 async def test_a_run_goes_on_when_who_waits_for_it_gives_up(tmp_path: Path) -> None:
-    """A renewal of a Lease has less time than many a plugin takes: what each try tore off would never come to an end."""
+    """A renewal of a Lease has less time than many a plugin takes: what each try tore off would never come to an
+    end.
+    """
     program = a_slow_plugin(tmp_path)
     credentials = credentials_of(KubeconfigUser(exec_plugin=program.plugin), InstantClock(), nowhere)
     for _ in range(2):

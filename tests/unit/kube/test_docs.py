@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from mooring import control, kube
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
@@ -25,21 +25,19 @@ from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control import Runtime
-from mooring.kube import Invalid, Kind, annotation, finalizers_of, key_of, load, merge_patch
-from tests.support.builders import a_claim, a_held_pv, a_va
+from mooring.kube import Invalid, Kind, annotation, finalizers_of, load, merge_patch
+from tests.support.builders import a_held_pv, a_va
 from tests.support.pages import blocks
 from tests.support.programs import Program, free_ports
 from tests.support.rest import Rest
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.waiting import eventually
 
-WHERE, GUARD, TEST, GUARD_TEST = range(4)  # the page's programs
+WHERE, WORKSPACES, TEST, WORKSPACES_TEST = range(4)  # the page's programs
 DEFINITIONS: Final = Kind(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict[str, Any]
 )
-
-
-BINDERS: Final = "kubernetes.io/pvc-protection"
 
 
 def ran(code: str) -> dict[str, Any]:
@@ -54,7 +52,7 @@ class Running:
 
     def __init__(self, program: int) -> None:
         self.names = ran(blocks("library.md")[program])
-        self._make = ("where", "guard")[program]
+        self._make = ("where", "workspaces")[program]
         self.cluster = LocalCluster(new_store(Random(1), 0.0), clock=LoopClock(0.0), randomness=Random(2))
         self._task: asyncio.Task[None] | None = None
 
@@ -94,35 +92,32 @@ async def test_where_notes_the_nodes_of_a_volume() -> None:
 
 
 @in_virtual_time
-async def test_guard_keeps_the_claims_that_are_as_big_as_its_guards_say() -> None:
-    definition, guard = (yaml.safe_load(one) for one in blocks("library.md", "yaml"))
-    running = Running(GUARD)
-    guards, cluster = running.names["CLAIM_GUARDS"], running.cluster
+async def test_a_workspace_has_its_claim_and_keeps_the_volume() -> None:
+    definition, workspace = (yaml.safe_load(one) for one in blocks("library.md", "yaml"))
+    running = Running(WORKSPACES)
+    cluster, kind = running.cluster, running.names["WORKSPACES"]
     await cluster.create(DEFINITIONS, definition)
-    for name, size, finalizers in (("big", "10Gi", None), ("small", "10G", ["example.com/other"])):
-        await cluster.create(
-            PERSISTENT_VOLUME_CLAIMS.whole(), a_claim(name, size=size, finalizers=finalizers), "default"
-        )
-    await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), a_claim("big", size="10Gi"), "kube-system")
-
-    async def guarded() -> list[str]:
-        await running.settled()
-        page = await cluster.list(PERSISTENT_VOLUME_CLAIMS)
-        assert all(BINDERS in finalizers_of(claim) for claim in page.items), "others' finalizers stay"
-        return [str(key_of(claim)) for claim in page.items if running.names["FINALIZER"] in finalizers_of(claim)]
-
+    await cluster.create(PERSISTENT_VOLUMES.whole(), a_held_pv())
     async with running:
-        assert [] == await guarded()
-        await cluster.create(guards.whole(), guard, "default")
-        assert ["default/big"] == await guarded()
-        await cluster.patch(guards, "big-ones", merge_patch({"spec": {"atLeast": "5Gi"}}), "default")
-        assert ["default/big", "default/small"] == await guarded()
-        await cluster.delete(PERSISTENT_VOLUME_CLAIMS, "small", "default")
-        assert ["default/big", "default/small"] == await guarded()
+        await cluster.create(kind.whole(), workspace, "default")
+        await running.settled()
+        claim = await cluster.get(PERSISTENT_VOLUME_CLAIMS, "books", "default")
+        (owner,) = claim.metadata.owner_references or ()
+        assert ("Workspace", "books", True) == (owner.kind, owner.name, owner.controller)
+        assert {"storage": "10Gi"} == claim.spec.resources.requests
+        await cluster.patch(PERSISTENT_VOLUME_CLAIMS, "books", merge_patch({"spec": {"volumeName": "pv1"}}), "default")
+        await running.settled()
+        found = await cluster.get(kind, "books", "default")
+        assert ({"volume": "pv1"}, (running.names["FINALIZER"],)) == (found.status, finalizers_of(found))
+        (event,) = (await cluster.list(EVENTS)).items
+        assert ("example.com/v1", "its volume is pv1") == (event.involved_object.api_version, event.message)
         with pytest.raises(Invalid):
-            await cluster.patch(guards, "big-ones", merge_patch({"spec": {"atLeast": "much"}}), "default")
-        await cluster.delete(guards, "big-ones", "default")
-        assert [] == await guarded()
+            await cluster.patch(kind, "books", merge_patch({"spec": {"size": "much"}}), "default")
+        await cluster.delete(kind, "books", "default")
+        await running.settled()
+        assert [] == list((await cluster.list(kind)).items)
+        volume = await cluster.get(PERSISTENT_VOLUMES, "pv1")
+        assert "Retain" == volume.spec.persistent_volume_reclaim_policy
 
 
 def test_the_test_in_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,15 +131,15 @@ def test_the_test_in_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_27b5_the_test_with_a_kind_of_ones_own_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "guard", types.SimpleNamespace(**ran(blocks("library.md")[GUARD])))
+    program = types.SimpleNamespace(**ran(blocks("library.md")[WORKSPACES]))
+    monkeypatch.setitem(sys.modules, "workspaces", program)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "claimguards.yaml").write_text(blocks("library.md", "yaml")[0])
-    names = ran(blocks("library.md")[GUARD_TEST])
-    names["test_big_claims_are_held"]()
-    names["CLAIM"]["spec"]["resources"]["requests"]["storage"] = "1Gi"  # then it must fail
-    names["asyncio"] = types.SimpleNamespace(**{**vars(asyncio), "timeout": lambda _: asyncio.timeout(0.1)})
-    with pytest.raises(TimeoutError):
-        names["test_big_claims_are_held"]()
+    (tmp_path / "workspaces.yaml").write_text(blocks("library.md", "yaml")[0])
+    names = ran(blocks("library.md")[WORKSPACES_TEST])
+    names["test_a_claim_is_made"]()
+    names["BOOKS"]["spec"]["size"] = "1Gi"  # then it must fail
+    with pytest.raises(AssertionError):
+        names["test_a_claim_is_made"]()
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
@@ -179,14 +174,16 @@ def test_27b5_two_of_a_program_elect_one_and_tell_how_they_are(tmp_path: Path) -
         api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).ok(201)
         api.close()
         for number, port in enumerate(free_ports(2)):
-            file = tmp_path / f"guard{number}.py"
-            file.write_text(blocks("library.md")[GUARD].replace('":8080"', f'"127.0.0.1:{port}"'))
+            file = tmp_path / f"workspaces{number}.py"
+            file.write_text(blocks("library.md")[WORKSPACES].replace('":8080"', f'"127.0.0.1:{port}"'))
             environment = {**os.environ, "KUBECONFIG": str(state / "kubeconfig")}
-            running.append((Program([sys.executable, file], tmp_path / f"guard{number}.log", env=environment), port))
+            running.append(
+                (Program([sys.executable, file], tmp_path / f"workspaces{number}.log", env=environment), port)
+            )
         for program, port in running:
-            ready = lambda program=program, port=port: (
+            ready = lambda program=program, port=port: (  # noqa: E731
                 program.output_alive() is not None and asked(port, "/readyz") == (200, "ok")
-            )  # noqa: E731
+            )
             eventually(ready, 30, "it is ready")
         eventually(lambda: any(leads(port) for _, port in running), 30, "one leads")
         assert 1 == sum(leads(port) for _, port in running)
@@ -198,9 +195,9 @@ def test_27b5_two_of_a_program_elect_one_and_tell_how_they_are(tmp_path: Path) -
         eventually(lambda: leads(port), 10, "the other one leads at once")
         server.send(signal.SIGSTOP)
         try:
-            silent = lambda: (
+            silent = lambda: (  # noqa: E731
                 (answer := asked(port, "/readyz"))[0] == 503 and "the API server does not answer" in answer[1]
-            )  # noqa: E731
+            )
             eventually(silent, 30, "it is not ready without an API server")
             assert (200, "ok") == asked(port, "/healthz")
         finally:
@@ -213,7 +210,7 @@ def test_27b5_two_of_a_program_elect_one_and_tell_how_they_are(tmp_path: Path) -
         server.kill()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("how", "told"),
     [
         ({"lease": "guard"}, "lease: 'guard' is no namespace/name, as in default/labels"),
@@ -251,9 +248,9 @@ def test_the_example_runs_as_a_program_until_ctrl_c(tmp_path: Path) -> None:
                 "/api/v1/persistentvolumes",
                 a_held_pv(annotations={"example.com/attached-to": "nowhere"}, finalizers=None),
             ).ok(201)
-            seen = lambda: api.get("/api/v1/persistentvolumes/pv1").json["metadata"]["annotations"][
+            seen = lambda: api.get("/api/v1/persistentvolumes/pv1").json["metadata"]["annotations"][  # noqa: E731
                 "example.com/attached-to"
-            ]  # noqa: E731
+            ]
             eventually(lambda: seen() == "", 20, "it has noted that the volume is attached nowhere")
             example.send(signal.SIGINT)
             assert 0 == example.wait_exit(), example.log_tail()
@@ -269,12 +266,12 @@ def test_the_example_runs_as_a_program_until_ctrl_c(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_wrong_kubeconfig_ends_the_programs_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("clusters: none")
-    for program, config in ((WHERE, "missing"), (GUARD, "config"), (WHERE, "")):
+    for program, config in ((WHERE, "missing"), (WORKSPACES, "config"), (WHERE, "")):
         command = [sys.executable, "-c", blocks("library.md")[program]]
         environ = {"KUBECONFIG": config and str(tmp_path / config)}
         done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
         (line,) = done.stderr.splitlines()
-        assert line.startswith(("where: ", "guard: "))
+        assert line.startswith(("where: ", "workspaces: "))
         assert config in line
         assert (1, "") == (done.returncode, done.stdout)
 
@@ -284,7 +281,7 @@ def test_a_wrong_kubeconfig_ends_the_programs_in_one_line(tmp_path: Path) -> Non
 def test_the_programs_of_the_pages_are_typed(tmp_path: Path) -> None:
     """As users check theirs: mypy finds the package as it is installed, by its py.typed."""
     pages = {
-        "library.md": ("where.py", "guard.py", "test_where.py", "test_guard.py"),
+        "library.md": ("where.py", "workspaces.py", "test_where.py", "test_workspaces.py"),
         "driver.md": ("shelf.py", "sanity.py"),
     }
     for page, names in pages.items():
@@ -295,7 +292,7 @@ def test_the_programs_of_the_pages_are_typed(tmp_path: Path) -> None:
     assert "Success: no issues found in 6 source files\n" == done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("package", [control, kube])
+@each_row("package", [control, kube])
 def test_dir_shows_the_public_names_and_no_others(package: types.ModuleType) -> None:
     assert sorted(package.__all__) == dir(package)
     missing = [name for name in package.__all__ if not hasattr(package, name)]

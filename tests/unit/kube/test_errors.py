@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mooring.kube.errors import (
     NOT_SERVED,
     AlreadyExists,
@@ -15,9 +13,10 @@ from mooring.kube.errors import (
     TooLarge,
     from_status,
 )
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "code", "kind"),
     [
         ({"reason": "AlreadyExists"}, 409, AlreadyExists),

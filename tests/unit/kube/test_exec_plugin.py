@@ -17,6 +17,7 @@ from mooring.base.errors import ConfigError
 from mooring.kube.client import exec_plugin
 from mooring.kube.client.config import ExecPlugin, InteractiveMode
 from mooring.kube.client.exec_plugin import run_plugin
+from tests.support.rows import each_row
 from tests.unit.kube.kubeconfigs import SECRET, a_program
 
 V1 = "client.authentication.k8s.io/v1"
@@ -78,7 +79,7 @@ async def test_tokens_certificates_and_their_end_are_read(tmp_path: Path) -> Non
     assert "key" not in repr(answer).replace("key=", "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "told"),
     [
         (None, "without status"),
@@ -101,7 +102,7 @@ async def test_an_answer_of_another_version_names_both(tmp_path: Path) -> None:
     assert 'kind "Secret"' in await refused(printing(tmp_path, {"token": SECRET}, kind="Secret"))
 
 
-@pytest.mark.parametrize("output", ["", "garbage", f"[{SECRET}]", '{"kind":', "null"])
+@each_row("output", ["", "garbage", f"[{SECRET}]", '{"kind":', "null"])
 async def test_garbage_is_refused_and_not_shown(tmp_path: Path, output: str) -> None:
     assert "printed no JSON object" in await refused(a_plugin(tmp_path, f"printf '%s' '{output}'"))
 
@@ -153,7 +154,8 @@ async def test_what_has_left_the_plugins_session_holds_nothing_up_either(
     printing(tmp_path, {"token": "t"})
     plugin = a_plugin(
         tmp_path,
-        f"setsid sh -c 'echo $$ > {tmp_path}/agent; exec sleep 1000' & cat {tmp_path}/answer; while ! test -s {tmp_path}/agent; do :; done",
+        f"setsid sh -c 'echo $$ > {tmp_path}/agent; exec sleep 1000' & cat {tmp_path}/answer; while ! test -s "
+        f"{tmp_path}/agent; do :; done",
     )
     assert "t" == (await run_plugin(plugin, 10)).token
     os.kill(int((tmp_path / "agent").read_text()), signal.SIGKILL)

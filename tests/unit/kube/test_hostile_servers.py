@@ -1,5 +1,6 @@
-"""The client's HTTP and TLS against servers that send whatever they like: each fault has its words, nothing hangs, nothing is left
-behind, and no write is sent twice."""
+"""The client's HTTP and TLS against servers that send whatever they like: each fault has its words, nothing hangs,
+nothing is left behind, and no write is sent twice.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from mooring.kube.client import transport as transport_module
 from mooring.kube.client.responses import Response
 from mooring.kube.client.transport import HttpTransport
 from mooring.kube.errors import Unreachable
+from tests.support.rows import each_row
 from tests.unit.kube.certificates import server_context
 from tests.unit.kube.hostile_server import (
     GOOD,
@@ -55,7 +57,7 @@ async def lives_on(server: HostileServer, transport: HttpTransport) -> None:
 # -- bytes that are no answer
 
 
-@pytest.mark.parametrize("how", MALFORMED)
+@each_row("how", MALFORMED)
 async def test_what_is_no_answer_is_told_at_once_and_not_asked_for_again(how: str) -> None:
     """While the server keeps the connection open: nobody waits for the end of what can't become an answer."""
     async with hostile_server() as server, a_transport(server) as transport:
@@ -75,7 +77,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
+@each_row("method", METHODS)
 async def test_a_packed_answer_that_breaks_off_is_told_though_its_body_ends_in_good_order(method: str) -> None:
     """As behind a proxy that lost the server."""
     packer = zlib.compressobj(wbits=31)
@@ -86,9 +88,9 @@ async def test_a_packed_answer_that_breaks_off_is_told_though_its_body_ends_in_g
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("how", WHOLE)
+@each_row("tls", [False, True], parts=2)
+@each_row("method", METHODS)
+@each_row("how", WHOLE)
 async def test_a_server_that_closes_at_any_point_is_told_and_no_write_is_sent_twice(
     how: str, method: str, tls: bool
 ) -> None:
@@ -112,9 +114,9 @@ async def test_a_server_that_closes_at_any_point_is_told_and_no_write_is_sent_tw
         await lives_on(server, transport)
 
 
-@pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("resets", [False, True])
-@pytest.mark.parametrize(("begun", "again"), [(b"", True), (b"H", False)])
+@each_row("tls", [False, True])
+@each_row("resets", [False, True])
+@each_row(("begun", "again"), [(b"", True), (b"H", False)])
 async def test_a_kept_connection_that_breaks_before_a_byte_of_the_answer_is_one_try_for_reads_alone(
     begun: bytes, again: bool, resets: bool, tls: bool
 ) -> None:
@@ -174,7 +176,7 @@ async def test_a_read_whose_connection_was_closed_goes_to_a_new_one_and_not_to_a
         assert 4 + 1 == len(server.wires)
 
 
-@pytest.mark.parametrize("tls", [False, True])
+@each_row("tls", [False, True])
 async def test_a_body_without_end_is_refused_at_its_bound(tls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "BODY_BYTES_MAX", 2**20)
 
@@ -191,7 +193,7 @@ async def test_a_body_without_end_is_refused_at_its_bound(tls: bool, monkeypatch
         await lives_on(server, transport)
 
 
-@pytest.mark.parametrize("unasked", [GOOD, b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n", b"\r\n"])
+@each_row("unasked", [GOOD, b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n", b"\r\n"])
 async def test_what_comes_unasked_is_never_the_answer_to_the_next_request(unasked: bytes) -> None:
     sent = asyncio.Event()
 
@@ -224,7 +226,7 @@ async def test_an_answer_with_bytes_behind_it_ends_its_connection() -> None:
         assert (b"good", b"good", 2) == (first.body, second.body, len(server.wires))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "endless",
     [b"X: y\r\n" * 50, b"HTTP/1.1 100 Continue\r\n\r\n"],
     ids=["headers", "interim answers"],
@@ -244,7 +246,7 @@ async def test_what_never_ends_is_cut(endless: bytes) -> None:
         await lives_on(server, transport)
 
 
-@pytest.mark.parametrize("tls", [False, True])
+@each_row("tls", [False, True])
 async def test_a_byte_now_and_then_does_not_prolong_the_time(tls: bool) -> None:
     async def act(wire: Wire) -> None:
         await wire.request()
@@ -347,8 +349,8 @@ NO_TLS = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("how", NO_TLS)
+@each_row("method", METHODS)
+@each_row("how", NO_TLS)
 async def test_a_server_that_speaks_no_tls_is_told_and_asked_once(how: str, method: str) -> None:
     async def act(wire: Wire) -> None:
         await wire.raw_reader.read(100)
@@ -382,8 +384,8 @@ def server_flight(context: ssl.SSLContext) -> bytes:
     return theirs.read()
 
 
-@pytest.mark.parametrize("at", [0, 1, 4, 5, 6, 9, 43, 44, 76, 79, 80, 120, 127, 128, 140, 200, 600, -1])
-@pytest.mark.parametrize("what", ["changed", "cut"])
+@each_row("at", [0, 1, 4, 5, 6, 9, 43, 44, 76, 79, 80, 120, 127, 128, 140, 200, 600, -1])
+@each_row("what", ["changed", "cut"])
 async def test_a_handshake_that_is_changed_or_cut_makes_no_connection(at: int, what: str) -> None:
     """The server's answer to a hello, of another connection even."""
     flight = bytearray(server_flight(server_context()))
@@ -403,9 +405,9 @@ async def test_a_handshake_that_is_changed_or_cut_makes_no_connection(at: int, w
         assert 1 == len(server.wires)
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-@pytest.mark.parametrize("polite", [False, True])
-@pytest.mark.parametrize("method", METHODS)
+@each_row("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@each_row("polite", [False, True])
+@each_row("method", METHODS)
 async def test_a_server_that_leaves_right_after_the_handshake_is_not_connected_to_without_end(
     method: str, polite: bool, version: ssl.TLSVersion
 ) -> None:
@@ -423,10 +425,8 @@ async def test_a_server_that_leaves_right_after_the_handshake_is_not_connected_t
         assert 1 == len(server.wires)
 
 
-@pytest.mark.parametrize(
-    "garbage", [b"\x17\x03\x03\x00\x20" + bytes(32), b"HTTP/1.1 200 OK\r\n\r\n", b"\x17\x03\x03\x00\x00" * 40]
-)
-@pytest.mark.parametrize("method", METHODS)
+@each_row("garbage", [b"\x17\x03\x03\x00\x20" + bytes(32), b"HTTP/1.1 200 OK\r\n\r\n", b"\x17\x03\x03\x00\x00" * 40])
+@each_row("method", METHODS)
 async def test_bytes_past_tls_break_the_connection_and_a_write_is_sent_once(method: str, garbage: bytes) -> None:
     async def act(wire: Wire) -> None:
         await wire.request()
@@ -441,7 +441,7 @@ async def test_bytes_past_tls_break_the_connection_and_a_write_is_sent_once(meth
         await lives_on(server, transport)
 
 
-@pytest.mark.parametrize(("polite", "whole"), [(True, True), (False, False)])
+@each_row(("polite", "whole"), [(True, True), (False, False)])
 async def test_a_body_without_a_length_is_whole_only_when_the_server_takes_its_leave(polite: bool, whole: bool) -> None:
     """Else anybody on the way could cut it."""
 
@@ -463,7 +463,7 @@ async def test_a_body_without_a_length_is_whole_only_when_the_server_takes_its_l
 # -- ends
 
 
-@pytest.mark.parametrize("tls", [False, True])
+@each_row("tls", [False, True])
 async def test_a_client_that_closes_ends_all_that_runs(tls: bool) -> None:
     """Requests, watches, and connections that are being made, some of them in a handshake that hangs."""
 
@@ -480,10 +480,12 @@ async def test_a_client_that_closes_ends_all_that_runs(tls: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@each_row("tls", [False, True], parts=2)
+@each_row("seed", range(4))
 async def test_whoever_gives_up_whenever_each_answer_reaches_the_request_it_belongs_to(seed: int, tls: bool) -> None:
-    """Requests and watches, given up at any step, on connections that break at any step; then the client is as good as new."""
+    """Requests and watches, given up at any step, on connections that break at any step; then the client is as good as
+    new.
+    """
     chance, answered, served = random.Random(seed), 0, dict[str, int]()
 
     async def act(wire: Wire) -> None:

@@ -20,9 +20,10 @@ from mooring.kube.cluster import EventType, Selection
 from mooring.kube.errors import Unreachable
 from mooring.kube.patch import json_patch, merge_patch
 from mooring.kube.patch import test as check
+from tests.support.rows import each_row
 from tests.unit.kube.bad_server import BadServer, Connection, answer, bad_server, refusal, stream
 from tests.unit.kube.certificates import server_context
-from tests.unit.kube.clients import VA, a_client, events_of
+from tests.unit.kube.clients import VA, a_client, a_server_and_client, events_of
 from tests.unit.kube.instant_clock import InstantClock
 
 pytestmark = pytest.mark.usefixtures("both_transports")
@@ -114,13 +115,13 @@ async def test_a_sub_resource_is_asked_by_a_post(server: BadServer, cluster: Htt
 async def test_a_delete_sends_options_only_when_it_has_some(server: BadServer, cluster: HttpCluster) -> None:
     server.otherwise = answer(200, {"kind": "Status", "status": "Success"})
     await cluster.delete(VOLUME_ATTACHMENTS, "va")
-    await cluster.delete(SECRETS, "s", "ns", uid="u", grace_period_s=0, propagation="Background")
+    await cluster.delete(SECRETS, "s", "ns", uid="u", resource_version="7", grace_period_s=0, propagation="Background")
     one, two = server.requests
     assert ("DELETE", b"") == (one.method, one.body)
     assert two.json == {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
-        "preconditions": {"uid": "u"},
+        "preconditions": {"uid": "u", "resourceVersion": "7"},
         "gracePeriodSeconds": 0,
         "propagationPolicy": "Background",
     }
@@ -137,10 +138,11 @@ async def test_a_path_of_the_server_stays_before_all_others() -> None:
         assert two == "/k8s/clusters/c-1/apis/storage.k8s.io/v1/volumeattachments?limit=1"
 
 
-@pytest.mark.parametrize("name", ["größe-✓", "n" * 10_000, "a b?c#d&e"])
-async def test_odd_and_long_names_travel_whole(server: BadServer, cluster: HttpCluster, name: str) -> None:
-    server.plan(answer(200, {"metadata": {"name": name}}))
-    assert name == (await cluster.get(VOLUME_ATTACHMENTS, name)).metadata.name
+@each_row("name", ["größe-✓", "n" * 10_000, "a b?c#d&e"])
+async def test_odd_and_long_names_travel_whole(name: str) -> None:
+    async with a_server_and_client() as (server, cluster):
+        server.plan(answer(200, {"metadata": {"name": name}}))
+        assert name == (await cluster.get(VOLUME_ATTACHMENTS, name)).metadata.name
 
 
 # -- watches
@@ -159,11 +161,12 @@ async def test_a_watch_gives_changes_and_bookmarks_until_its_clean_end() -> None
             (event.type, event.resource_version) for event in events
         ]
         assert server.requests[0].path == (
-            "/apis/storage.k8s.io/v1/volumeattachments?watch=true&allowWatchBookmarks=true&resourceVersion=5&timeoutSeconds=300"
+            "/apis/storage.k8s.io/v1/volumeattachments"
+            "?watch=true&allowWatchBookmarks=true&resourceVersion=5&timeoutSeconds=300"
         )
 
 
-@pytest.mark.parametrize("size", [1, 7, 1000])
+@each_row("size", [1, 7, 1000])
 async def test_a_watch_may_come_in_chunks_of_any_size(size: int) -> None:
     text = b"".join(
         json.dumps({"type": "MODIFIED", "object": {"metadata": {"name": f"größe-{n}"}}}, ensure_ascii=False).encode()
@@ -186,7 +189,7 @@ async def test_a_watch_line_may_have_two_megabytes() -> None:
         assert event.object.metadata.annotations == {"a": "x" * 2 * 2**20}
 
 
-@pytest.mark.parametrize("tls", [False, True])
+@each_row("tls", [False, True])
 async def test_a_watch_that_is_left_drops_its_connection(tls: bool) -> None:
     left = asyncio.Event()
 
@@ -236,7 +239,7 @@ async def test_watches_take_no_place_from_requests() -> None:
 # -- connections and limits
 
 
-@pytest.mark.parametrize(("compressed", "asked"), [(True, "gzip"), (False, "identity")])
+@each_row(("compressed", "asked"), [(True, "gzip"), (False, "identity")])
 async def test_compression_is_asked_for_where_it_pays(compressed: bool, asked: str) -> None:
     async with bad_server() as server, a_client(server.config(compressed=compressed)) as cluster:
         server.plan(answer(200, gzip.compress(json.dumps(VA).encode()), Content_Encoding="gzip"))

@@ -16,6 +16,7 @@ from mooring.kube.client.config import ClusterConfig, ExecPlugin, KubeconfigUser
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.errors import Unauthorized, Unreachable
 from mooring.kube.patch import merge_patch
+from tests.support.rows import each_row
 from tests.unit.kube.bad_server import Connection, answer, bad_server, refusal, stream
 from tests.unit.kube.certificates import authority_pem, client_pem, server_context
 from tests.unit.kube.clients import VA, a_client, events_of
@@ -97,7 +98,7 @@ STRANGERS = [
 ]
 
 
-@pytest.mark.parametrize(("user", "told"), STRANGERS, ids=["token", "password", "nobody"])
+@each_row(("user", "told"), STRANGERS, ids=["token", "password", "nobody"])
 async def test_a_401_names_the_server_and_where_the_credentials_came_from(user: KubeconfigUser, told: str) -> None:
     """The servers themselves say one word, and the reader has several kubeconfigs."""
     async with bad_server() as server:

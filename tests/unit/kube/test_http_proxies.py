@@ -12,6 +12,7 @@ from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.kube.client.config import ClusterConfig, KubeconfigUser, Pem, Tls
 from mooring.kube.errors import Unreachable
 from mooring.kube.patch import merge_patch
+from tests.support.rows import each_row
 from tests.unit.kube.bad_server import Move, answer, bad_server, raw, reset, silence, stream
 from tests.unit.kube.certificates import authority_pem, other_authority, server_context
 from tests.unit.kube.clients import VA, a_client
@@ -28,7 +29,7 @@ def basic(pair: str) -> str:
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
-@pytest.mark.parametrize("proxy_tls", [False, True], ids=["http", "https"])
+@each_row("proxy_tls", [False, True], ids=["http", "https"])
 async def test_tls_goes_through_a_tunnel_that_knows_no_credentials_of_ours(proxy_tls: bool) -> None:
     """The name is the proxy's to resolve, and the certificate is held against it."""
     async with (
@@ -52,7 +53,7 @@ async def test_tls_goes_through_a_tunnel_that_knows_no_credentials_of_ours(proxy
         assert {"proxy-authorization"}.isdisjoint(server.requests[0].headers)
 
 
-@pytest.mark.parametrize("proxy_tls", [False, True], ids=["http", "https"])
+@each_row("proxy_tls", [False, True], ids=["http", "https"])
 async def test_a_watch_through_a_tunnel_tells_when_it_breaks(proxy_tls: bool) -> None:
     async with (
         bad_server(server_context("api.example.com")) as server,
@@ -139,7 +140,7 @@ PROXY_FAULTS: dict[str, tuple[Move, str]] = {
 }
 
 
-@pytest.mark.parametrize("how", PROXY_FAULTS)
+@each_row("how", PROXY_FAULTS)
 async def test_a_proxy_that_makes_no_tunnel_is_told(how: str) -> None:
     move, told = PROXY_FAULTS[how]
     async with bad_server() as proxy:

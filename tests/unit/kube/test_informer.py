@@ -16,6 +16,7 @@ from mooring.kube.cache.feed import YIELD_EVERY
 from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NOT_SERVED, ApiError, Forbidden, Gone, NotFound, NotServed, ServerError
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 from tests.unit.kube.objects import pv_at
@@ -161,7 +162,9 @@ async def test_a_server_that_was_set_back_is_told_until_the_ghosts_are_gone(clus
 async def test_a_server_that_was_set_back_is_noticed_also_where_an_own_write_alone_was_ahead_of_it(
     cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ):
-    """The watch was far behind, so that its version is one that the restored server has, too: what was written would stay for ever."""
+    """The watch was far behind, so that its version is one that the restored server has, too: what was written would
+    stay for ever.
+    """
     async with following(cluster) as followed:
         written = await cluster.get(PVS, "a")
         followed.informer.wrote(
@@ -251,7 +254,9 @@ async def test_answers_that_overtake_each_other_call_for_no_list(cluster: FakeCl
 
 @pytest.mark.parametrize("may_be_missing", [True, False])
 async def test_a_kind_that_may_be_missing_has_no_objects_until_it_is_served(cluster: FakeCluster, may_be_missing: bool):
-    """Any other keeps its cache empty and unfilled: a proxy may have lost its way, and nobody must think that nothing is there."""
+    """Any other keeps its cache empty and unfilled: a proxy may have lost its way, and nobody must think that nothing
+    is there.
+    """
     cluster.fail("list", NotServed(NOT_SERVED), times=3)
     followed = Followed(cluster, may_be_missing=may_be_missing)
     async with asyncio.TaskGroup() as group:
@@ -390,6 +395,7 @@ async def test_what_a_list_has_and_can_not_be_read_is_not_gone(capsys: pytest.Ca
         assert "1" == followed.version_of("a"), "as it was last known"
         assert followed.version_of("b") is None, "another object has its name"
         assert 'name="a"' in capsys.readouterr().err
+        cluster.fail("watch", lost())  # so that the changes come while nothing is watched
         cluster.end_watches(lost())
         await settle()
         cluster.remove(PVS, "a")
@@ -479,7 +485,7 @@ async def test_a_handler_that_comes_late_is_refused():
             followed.informer.on_change(lambda change: None)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each_row("seed", range(10))
 async def test_whatever_happens_to_the_connection_the_store_is_true_in_the_end(seed: int):
     cluster = a_cluster("a", "b")
     randomness = Random(seed)

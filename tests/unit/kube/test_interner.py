@@ -115,7 +115,9 @@ def test_an_objects_metadata_is_not_remembered():
 
 
 def test_what_only_one_object_has_does_not_fill_the_table():
-    """Volumes, snapshots and attachments that come and go would hold thousands of handles and references that nobody meets again."""
+    """Volumes, snapshots and attachments that come and go would hold thousands of handles and references that nobody
+    meets again.
+    """
     interner = Interner()
     for number in range(100):
         ref = {"namespace": "default", "name": f"claim{number}", "uid": f"uid{number}"}
@@ -203,3 +205,12 @@ def test_a_cached_volume_stays_within_its_budget():
         [sys.executable, script, "20000", "interned and shared"], check=True, capture_output=True, text=True
     ).stdout
     assert int(output.split()[0]) <= 1600
+
+
+def test_equal_parts_are_those_of_the_object_that_was_there_before():
+    interner = Interner()
+    one = interner.shared(decoded(1))
+    two = interner.shared(decoded(1, tier="gold"), one)
+    assert one.spec is two.spec
+    assert one.metadata.annotations is two.metadata.annotations
+    assert {"app": "database", "tier": "gold"} == two.metadata.labels

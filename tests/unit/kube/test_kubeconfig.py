@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from mooring.base.errors import ConfigError
 from mooring.kube.client.config import InteractiveMode
 from mooring.kube.client.kubeconfig import in_cluster, load
+from tests.support.rows import each_row
 from tests.unit.kube.certificates import authority_pem, client_pem, other_authority
 from tests.unit.kube.kubeconfigs import SECRET, a_config, a_program, base64_of, written
 
@@ -103,7 +105,7 @@ def test_tls_may_be_unchecked_or_checked_against_another_name(tmp_path: Path) ->
     assert named.tls.server_name == "kubernetes"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("server", "understood"),
     [
         ("https://host:1/", "https://host:1"),
@@ -117,7 +119,7 @@ def test_server_addresses(tmp_path: Path, server: str, understood: str) -> None:
     assert understood == load(written(tmp_path, a_config(cluster={"server": server})), {}).server
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "compressed"), [("api.example.com", True), ("127.0.0.1", False), ("[::1]", False), ("localhost", False)]
 )
 def test_compression_is_for_servers_far_away(tmp_path: Path, host: str, compressed: bool) -> None:
@@ -142,19 +144,26 @@ def test_a_proxy_of_the_file_goes_before_the_environment_s(tmp_path: Path) -> No
 
 
 def test_impersonation_becomes_headers(tmp_path: Path) -> None:
-    user = {"token": "t", "as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"scope": ["x"]}}
+    extra = {"scope": ["x"], "example.org/Scope %": ["y"], "größe": ["z"]}
+    user = {"token": "t", "as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": extra}
     assert load(written(tmp_path, a_config(user=user)), {}).user.headers == (
         ("Impersonate-User", "jane"),
         ("Impersonate-Uid", "7"),
         ("Impersonate-Group", "a"),
         ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-example.org%2FScope%20%25", "y"),
+        ("Impersonate-Extra-gr%C3%B6%C3%9Fe", "z"),
         ("Impersonate-Extra-scope", "x"),
     )
 
 
 def test_json_is_yaml_and_unknown_fields_do_not_matter(tmp_path: Path) -> None:
-    text = '{"clusters":[{"name":"c","cluster":{"server":"http://h","x":1}}],"contexts":[{"name":"n","context":{"cluster":"c"}}],"current-context":"n","users":null}'
+    text = (
+        '{"clusters":[{"name":"c","cluster":{"server":"http://h","x":1}}],'
+        '"contexts":[{"name":"n","context":{"cluster":"c"}}],"current-context":"n","users":null}'
+    )
     assert load(written(tmp_path, text), {}).server == "http://h"
+    assert load(written(tmp_path, json.dumps(json.loads(text), indent="\t")), {}).server == "http://h"
 
 
 # -- KUBECONFIG
@@ -312,7 +321,7 @@ def test_an_endless_file_is_refused() -> None:
     assert "larger than" in refused("/dev/zero")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "told"),
     [
         ("", "is empty"),
@@ -377,6 +386,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"cluster": {"server": "https://[::1"}}, "server: is not a URL"),
     ({"cluster": {"server": "ftp://host"}}, 'its scheme is "ftp"'),
     ({"cluster": {"server": f"https://user:{SECRET}@host"}}, "credentials belong to the user"),
+    ({"cluster": {"server": "https://host/#x"}}, "credentials belong to the user"),
     ({"cluster": {"server": "https://host/?a=b"}}, "must be only scheme"),
     (
         {"cluster": {"insecure-skip-tls-verify": "yes please"}},
@@ -423,7 +433,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "told"), WRONG, ids=[told for _, told in WRONG])
+@each_row(("change", "told"), WRONG, ids=[told for _, told in WRONG])
 def test_each_wrong_field_is_told(tmp_path: Path, change: dict[str, Any], told: str) -> None:
     path = written(tmp_path, a_config(**change))
     message = refused(path)
@@ -497,7 +507,7 @@ def test_the_older_version_need_not_say_whether_it_asks(tmp_path: Path) -> None:
     assert plugin.mode is InteractiveMode.IF_AVAILABLE
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "told"),
     [
         ({"command": None}, "command is not set"),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.kube.client.rest import WATCH_LINE_BYTES_MAX, LineSplitter, LineTooLong
+from tests.support.rows import each_row
 
 
 @given(st.lists(st.binary(max_size=8).map(lambda line: line.replace(b"\n", b"x")), max_size=8), st.data())
@@ -28,7 +29,7 @@ def test_a_line_that_has_only_begun_is_pending() -> None:
     assert not splitter.pending
 
 
-@pytest.mark.parametrize(
+@each_row(
     "chunks",
     [[b"x" * 11], [b"x" * 6, b"x" * 5], [b"x" * 11 + b"\n"], [b"x" * 6, b"x" * 5 + b"\n"], [b"ok\n" + b"x" * 11]],
 )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mooring.kube import patch
 from mooring.kube.cluster import PatchType
 from mooring.kube.patch import merge_diff
+from tests.support.rows import each_row
 from tests.unit.kube.objects import pv_at
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.text("ab/~", max_size=3)
@@ -72,7 +73,7 @@ def test_a_diff_names_no_field_that_is_the_same(old: dict[str, Any], new: dict[s
         assert exact(without_nulls({name: old.get(name)})) != exact(without_nulls({name: new.get(name)}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "change"),
     [
         ({"a": 1}, {}, {"a": None}),
@@ -126,7 +127,7 @@ SAME: Final = {"op": "test", "path": "/metadata/uid", "value": "uid-of-pv1"}
 PATH: Final = "/metadata/finalizers"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("held", "strictly", "steps"),
     [
         (None, True, [SAME, {"op": "test", "path": PATH, "value": None}, {"op": "add", "path": PATH, "value": ["f"]}]),
@@ -162,7 +163,7 @@ def test_a_finalizer_patch_changes_something() -> None:
         patch.remove_finalizer(pv_at(finalizers=("a",)), "f")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "after", "steps"),
     [
         pytest.param({"a": 1}, {"a": 1}, None, id="equal"),

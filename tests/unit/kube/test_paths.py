@@ -9,6 +9,7 @@ from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.kube.client.paths import list_query, paths_of, watch_query
 from mooring.kube.cluster import Selection
 from mooring.kube.errors import BadRequest
+from tests.support.rows import each_row
 
 
 def test_paths_name_group_version_namespace_and_subresource() -> None:
@@ -22,7 +23,7 @@ def test_paths_name_group_version_namespace_and_subresource() -> None:
     assert paths_of(VOLUME_ATTACHMENTS).collection(None) == "/apis/storage.k8s.io/v1/volumeattachments"
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../../secrets/x", "a%2fb", "\ud800"])
+@each_row("name", ["", ".", "..", "a/b", "../../secrets/x", "a%2fb", "\ud800"])
 def test_a_name_that_no_object_can_have_is_never_asked_for(name: str) -> None:
     with pytest.raises(BadRequest):
         paths_of(SECRETS).object(name, "ns")
@@ -30,7 +31,7 @@ def test_a_name_that_no_object_can_have_is_never_asked_for(name: str) -> None:
         paths_of(SECRETS).object("s", name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "escaped"),
     [
         ("a.b-c", "a.b-c"),

@@ -6,11 +6,12 @@ import pytest
 
 from mooring.base.errors import ConfigError
 from mooring.kube.client.kubeconfig import checked_proxy, environment_proxy
+from tests.support.rows import each_row
 
 PROXY = "http://proxy:3128"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("server", "no_proxy", "used"),
     [
         ("https://api.example.com:6443", "", True),
@@ -50,7 +51,7 @@ def test_a_proxy_without_scheme_is_an_http_proxy() -> None:
     assert checked_proxy("proxy:3128", "here") == "http://proxy:3128"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     ["socks5://user:hunter2@proxy:1080", "http://user:hunter2@proxy:99999", "http://", "http://user:hunter2@pro xy"],
 )

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from mooring.kube.client.rate_limit import Throttle, TokenBucket, retry_after_s
+from tests.support.rows import each_row
 from tests.unit.kube.instant_clock import InstantClock
 
 
@@ -22,7 +23,7 @@ def test_a_bucket_fills_up_to_its_burst_and_no_further() -> None:
     assert [0, 0, 0, pytest.approx(0.1)] == [bucket.take(1000.0) for _ in range(4)]
 
 
-@pytest.mark.parametrize(("qps", "burst"), [(None, 0), (-1.0, 0), (float("inf"), 1), (float("nan"), 0)])
+@each_row(("qps", "burst"), [(None, 0), (-1.0, 0), (float("inf"), 1), (float("nan"), 0)])
 async def test_without_a_limit_nothing_waits(qps: float | None, burst: int) -> None:
     clock = InstantClock()
     throttle = Throttle(qps, burst, clock)
@@ -71,7 +72,7 @@ async def test_a_long_wait_is_told_once_in_a_while_and_names_the_flag(capsys: py
     assert "waited_before_count=4" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds"),
     [
         ("1", 1.0),

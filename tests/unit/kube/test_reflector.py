@@ -15,7 +15,17 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.kube.cache.reflector import LISTED_S, PAGE_S, PROOFS_MAX, WATCH_GRACE_S, YIELD_EVERY, Reflector
 from mooring.kube.cluster import EventType, UnreadItem, WatchEvent
-from mooring.kube.errors import AnswerTooLarge, ApiError, Forbidden, Gone, ServerError, TooManyRequests, Unauthorized
+from mooring.kube.errors import (
+    AnswerTooLarge,
+    ApiError,
+    Forbidden,
+    Gone,
+    NoAnswer,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 
@@ -143,7 +153,7 @@ async def test_a_list_whose_pages_expire_again_and_again_is_asked_for_in_larger_
         assert record.lists == [([*"abcdef"], "6")]
 
 
-@pytest.mark.parametrize("pages", [0, 1], ids=["the first page", "the second page"])
+@each_row("pages", [0, 1], ids=["the first page", "the second page"])
 async def test_a_list_whose_pages_are_too_large_is_asked_for_in_smaller_ones(pages: int):
     cluster = a_cluster("a", "b", "c", "d", "e")
     for _ in range(pages):
@@ -223,7 +233,7 @@ async def set_back() -> AsyncIterator[tuple[FakeCluster, Record]]:
         yield cluster, record
 
 
-@pytest.mark.parametrize(("error", "after_s"), [(None, 600), (lost(), 2)], ids=["it was quiet", "it was cut"])
+@each_row(("error", "after_s"), [(None, 600), (lost(), 2)], ids=["it was quiet", "it was cut"])
 async def test_a_server_that_was_set_back_is_noticed_once_a_watch_is_renewed(
     error: ApiError | None, after_s: float, capsys: pytest.CaptureFixture[str]
 ):
@@ -255,7 +265,9 @@ async def test_a_bookmark_from_before_shows_that_the_server_was_set_back():
 
 
 async def test_a_list_that_took_long_is_proved_before_it_is_watched_from():
-    """A process that stood still has listed before the restore, and watches after: the watch would be silent about what was lost."""
+    """A process that stood still has listed before the restore, and watches after: the watch would be silent about what
+    was lost.
+    """
     cluster = a_cluster("a")
     restore = cluster.backup()
     cluster.put(PVS, "lost")
@@ -289,7 +301,7 @@ async def test_a_server_that_takes_long_for_each_answer_is_watched_all_the_same(
         assert [("ADDED", "b")] == record.events
 
 
-async def test_a_watch_that_came_to_newer_versions_is_renewed_without_a_further_question(cluster: FakeCluster):
+async def test_each_renewal_of_a_watch_asks_for_the_servers_version_once(cluster: FakeCluster):
     async with reflecting(cluster):
         for _ in range(10):
             cluster.version += 1
@@ -298,7 +310,7 @@ async def test_a_watch_that_came_to_newer_versions_is_renewed_without_a_further_
             cluster.end_watches()
             await asyncio.sleep(0.01)
         assert len(cluster.asked("watch")) == 11
-        assert len(cluster.asked("list")) == 1
+        assert [500, *[1] * 10] == [request.body[0] for request in cluster.asked("list")]
 
 
 async def test_failures_back_off_and_a_success_ends_that(cluster: FakeCluster):
@@ -329,6 +341,25 @@ async def test_a_quiet_watch_that_lived_long_and_is_cut_is_opened_again_at_once(
         cluster.end_watches(lost())
         await asyncio.sleep(0.01)
         assert len(cluster.asked("watch")) == before + 1
+
+
+async def test_a_watch_that_is_cut_while_it_is_silent_is_opened_again_at_once_each_time(cluster: FakeCluster):
+    """By a balancer, after some seconds: many kinds of a cluster do not change for hours."""
+    async with reflecting(cluster):
+        for _ in range(20):
+            await asyncio.sleep(20)
+            cluster.end_watches(lost())
+            await asyncio.sleep(0.01)
+        assert 21 == len(cluster.asked("watch"))
+
+
+async def test_seconds_without_an_answer_are_no_life_of_a_watch(cluster: FakeCluster):
+    """As where nobody is at the server's address: the kernel says so after three seconds."""
+    cluster.fail("watch", NoAnswer("no route to host"), times=5, delay_s=3.0)
+    async with reflecting(cluster):
+        await asyncio.sleep(300)
+        for gap, base in zip(gaps(cluster, "watch"), [0.8, 1.6, 3.2, 6.4, 12.8], strict=True):
+            assert base <= gap - 3.0 <= 2 * base
 
 
 async def test_retry_after_is_obeyed(cluster: FakeCluster):

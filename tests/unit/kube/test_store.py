@@ -114,7 +114,9 @@ def test_an_own_write_is_seen_at_once_and_only_once(store: Store[PersistentVolum
 
 
 def test_an_own_write_below_the_version_of_all_enters_where_the_object_is_older_yet(store: Store[PersistentVolume]):
-    """The watch would have told of it, were it not that the server was set back: the own write is seen, or it would be made for ever."""
+    """The watch would have told of it, were it not that the server was set back: the own write is seen, or it would be
+    made for ever.
+    """
     store.apply(pv_at(version=11))
     store.bookmark("100016")
     written = pv_at(version=25)
@@ -127,7 +129,9 @@ def test_an_own_write_below_the_version_of_all_enters_where_the_object_is_older_
 def test_another_object_of_the_name_enters_below_the_version_of_all_where_the_one_here_is_older(
     store: Store[PersistentVolume],
 ):
-    """The server was set back, and the object made anew: else whoever writes to the former one would be refused for ever, at once."""
+    """The server was set back, and the object made anew: else whoever writes to the former one would be refused for
+    ever, at once.
+    """
     former, anew = pv_at(version=16, uid="former"), pv_at(version=49, uid="anew")
     store.apply(former)
     store.bookmark("100035")
@@ -154,7 +158,9 @@ def test_the_write_that_ends_an_object_ends_it_here_too(store: Store[PersistentV
 
 
 def test_an_object_that_our_write_found_replaced_does_not_come_back(store: Store[PersistentVolume]):
-    """The watch is still to show its life and its end; when the newer one is ended too, those events would find the name free."""
+    """The watch is still to show its life and its end; when the newer one is ended too, those events would find the
+    name free.
+    """
     store.apply(pv_at(version=1, uid="first"))
     assert [None, "second"] == [
         change.new and change.new.metadata.uid for change in store.wrote(pv_at(version=5, uid="second"))
@@ -209,7 +215,9 @@ def test_a_list_brings_what_is_new_and_takes_out_what_it_lacks(store: Store[Pers
 
 
 def test_a_list_from_before_an_own_write_is_of_a_server_that_was_set_back(store: Store[PersistentVolume]):
-    """The watch had not come so far: by its version alone the server seems to have gone on, and what was written would stay for ever."""
+    """The watch had not come so far: by its version alone the server seems to have gone on, and what was written would
+    stay for ever.
+    """
     store.apply(pv_at(version=22))
     store.wrote(pv_at(version=200_033, uid="after-the-backup"))
     relist = Relist(store)
@@ -221,7 +229,9 @@ def test_a_list_from_before_an_own_write_is_of_a_server_that_was_set_back(store:
 
 
 def test_a_list_from_before_one_that_broke_off_is_of_a_server_that_was_set_back(store: Store[PersistentVolume]):
-    """Of the first list one page came in, and nothing else tells how far the server was: that page would be believed for ever."""
+    """Of the first list one page came in, and nothing else tells how far the server was: that page would be believed
+    for ever.
+    """
     Relist(store).page([pv_at("pv1", 100_064), pv_at("lost", 100_065)], "100069")
     restored = pv_at("pv1", 60)
     relist(store, 72, restored)

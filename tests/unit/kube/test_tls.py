@@ -11,6 +11,7 @@ import pytest
 from mooring.base.errors import ConfigError
 from mooring.kube.client.config import Pem, Tls
 from mooring.kube.client.tls import TlsContexts, client_context
+from tests.support.rows import each_row
 from tests.unit.kube.certificates import authority_pem, client_pem, other_authority
 from tests.unit.kube.instant_clock import InstantClock
 
@@ -38,7 +39,7 @@ def test_a_changed_authority_is_used_for_new_connections(tmp_path: Path) -> None
     assert second is contexts.current()
 
 
-@pytest.mark.parametrize("content", [None, b"", b"nonsense"])
+@each_row("content", [None, b"", b"nonsense"])
 def test_a_broken_authority_leaves_the_former_one(
     tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from mooring.api.coordination import LEASES
 from mooring.api.meta import Kind
 from mooring.apiserver.local import LocalCluster, ServerFaults
-from mooring.kube.access_review import SELF_REVIEWS
 from mooring.kube.cluster import Request, Verb, WatchEvent
 from mooring.kube.errors import Forbidden
+from mooring.sidecars.provisioner.intents.access_review import SELF_REVIEWS
 
 
 class Refused(ServerFaults):

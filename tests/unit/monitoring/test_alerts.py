@@ -1,6 +1,8 @@
-"""Each alert fires by its fault, and none in a healthy hour: the real Prometheus judges series that real programs wrote.
+"""Each alert fires by its fault, and none in a healthy hour: the real Prometheus judges series that real programs
+wrote.
 
-The faults are injected into whole programs in virtual time. The expected alerts are all that fire in a run: none too many.
+The faults are injected into whole programs in virtual time. The expected alerts are all that fire in a run: none too
+many.
 """
 
 from __future__ import annotations
@@ -123,7 +125,9 @@ FAULTS: Final[dict[str, tuple[Fault, ServerFaults | None, int, set[str]]]] = {
     "MooringGrowthStuck": (never_end_growing, None, 30, set()),
     "MooringSnapshotStuck": (never_end_a_snapshot, None, 30, set()),
 }
-"""By alert: the fault, that of the API server, how many minutes it lasts, and the further alerts that it is a reason for."""
+"""By alert: the fault, that of the API server, how many minutes it lasts, and the further alerts that it is a reason
+for.
+"""
 
 
 async def _faulty(fault: Fault, server: ServerFaults | None, minutes: int) -> MonitoredWorld:

@@ -66,7 +66,9 @@ def choices(model: Json, series: Iterable[Series]) -> dict[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def of_controllers() -> Scrapes:
-    """Users work; at the end a volume is wanted on two nodes, a call has failed, and claims may not be watched any more."""
+    """Users work; at the end a volume is wanted on two nodes, a call has failed, and claims may not be watched any
+    more.
+    """
 
     async def main() -> Scrapes:
         refused = Refused("persistentvolumeclaims", on=False)
@@ -99,7 +101,7 @@ def of_nodes() -> Scrapes:
             scrapes.pods[options.node_name] = labels, runtime.metrics
             super().__init__(runtime, options, **more)
 
-    class Life(run._Life):
+    class Life(run.NodeLife):
         async def live(self, world: NodeWorld) -> None:
             scraping = asyncio.create_task(scrapes.run(), name="prometheus")
             await super().live(world)

@@ -1,4 +1,6 @@
-"""The pages of the programs are such as the real Prometheus reads, and keep its customs but where upstream's names do not."""
+"""The pages of the programs are such as the real Prometheus reads, and keep its customs but where upstream's names do
+not.
+"""
 
 from __future__ import annotations
 

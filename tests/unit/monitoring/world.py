@@ -1,11 +1,12 @@
-"""A cluster in virtual time with all controllers as the programs that run in production, and a Prometheus that scrapes them.
+"""A cluster in virtual time with all controllers as the programs that run in production, and a Prometheus that scrapes
+them.
 
 async with monitored() as world:
     await asyncio.sleep(3600)
 world.scrapes.series        what Prometheus has then
 
-The programs are their own: flags, election, driver session, caches, controllers, metrics; only the ports are in process. The test plays
-users, kubelets and scheduler: volumes come, are attached, grow, have snapshots, move and go.
+The programs are their own: flags, election, driver session, caches, controllers, metrics; only the ports are in
+process. The test plays users, kubelets and scheduler: volumes come, are attached, grow, have snapshots, move and go.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Scrapes:
-    """What Prometheus has of programs: by series the values, None where a scrape did not have it. kept: names of metrics; None keeps all.
+    """What Prometheus has of programs: by series the values, None where a scrape did not have it. kept: names of
+    metrics; None keeps all.
 
     pods: the labels and metrics of each, by name.
     """

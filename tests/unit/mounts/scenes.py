@@ -1,4 +1,4 @@
-"""Scenes that are played in a mount namespace of their own: python -m tests.unit.mounts.scenes NAME FOLDER
+"""Scenes that are played in a mount namespace of their own: python -m tests.unit.mounts.scenes FOLDER NAMES
 
 Each is a function of a folder; it asserts what must hold, and cleans up its loop devices.
 """
@@ -31,6 +31,7 @@ from mooring.mounts.system import ToolFailed
 from mooring.mounts.targets import Occupied, mount_table
 from mooring.mounts.trees import remove_tree
 from tests.support.pages import blocks
+from tests.support.scenes import play
 
 MIB = 1 << 20
 
@@ -115,12 +116,32 @@ def read_only_is_read_only(folder: Path) -> None:
 
 
 def below_a_read_only_mount_all_is_read_only(folder: Path) -> None:
-    """The kernel gives a bind mount the flags of the mount that it is made from: no conflict of the second call with the first."""
+    """The kernel gives a bind mount the flags of the mount that it is made from: no conflict of the second call with
+    the first.
+    """
     source, staging, target = a_folder(folder, "source"), folder / "staging", folder / "target"
     targets.bind(source, staging, readonly=True)
     for _ in range(2):
         targets.bind(staging, target)
     assert "ro" in options_at(target)
+
+
+def a_bind_mount_has_the_restrictions_of_its_source(folder: Path) -> None:
+    """mount(8) takes them away where it is asked for others: the source could be written to, and run programs."""
+    source, staging = a_folder(folder, "source"), folder / "staging"
+    for number, (of_source, flags, lasting) in enumerate(
+        (
+            (("nosuid", "nodev", "noexec"), ("ro",), {"nosuid", "nodev", "noexec", "ro"}),
+            (("ro",), ("noexec",), {"ro", "noexec"}),
+            (("nodev", "noatime"), ("relatime",), {"nodev", "noatime"}),
+            ((), ("ro", "rw", "exec", "noexec"), {"rw", "noexec"}),
+        )
+    ):
+        targets.bind(source, staging, of_source)
+        for _ in range(2):
+            targets.bind(staging, folder / f"{number}", flags)
+            assert lasting <= set(options_at(folder / f"{number}"))
+        targets.clear(staging)
 
 
 def a_link_above_the_target_is_followed(folder: Path) -> None:
@@ -150,6 +171,121 @@ def a_device_is_bound_on_a_file(folder: Path) -> None:
         assert b"x" * 4096 == image.read_bytes()[:4096]
         targets.withdraw(target)
         assert not target.exists()
+
+
+def a_device_by_a_link_is_that_device(folder: Path) -> None:
+    """As LVM, multipath and /dev/disk name it."""
+    staging, target = folder / "staging", folder / "target"
+    with an_image(folder) as image:
+        link = folder / "lv"
+        link.symlink_to(loops.device(image))
+        for _ in range(2):
+            filesystems.mount(link, staging, "ext4")
+            targets.bind(link, target)
+        assert targets.holds(link, target)
+        targets.withdraw(target)
+        os.truncate(image, 32 * MIB)
+        loops.grow(image)
+        if may_use_resources():
+            filesystems.grow(link)
+        else:
+            with pytest.raises(ToolFailed, match="CAP_SYS_RESOURCE"):
+                filesystems.grow(link)
+        targets.withdraw(staging)
+
+
+def a_device_over_a_deleted_file_is_not_its_successors(folder: Path) -> None:
+    with an_image(folder) as image:
+        old = loops.device(image)
+        image.unlink()
+        assert (old,) == loops.devices(image), "nothing else has the name, and it is to be given back"
+        image.write_bytes(b"new".ljust(MIB))
+        assert () == loops.devices(image)
+        new = loops.device(image)
+        assert (new,) == loops.devices(image)
+        with new.open("rb") as opened:
+            assert b"new" == opened.read(3)
+        loops.release(image)
+        image.unlink()
+        assert (old,) == loops.devices(image), "not the successor's any more"
+        loops.release(image)
+
+
+def two_files_of_one_inode_have_a_device_each(folder: Path) -> None:
+    """As the files on which one device is mounted for two pods."""
+    with an_image(folder) as image:
+        other = folder / "other"
+        os.link(image, other)
+        for file in (image, other):
+            system.attach_loop(file)
+            system.attach_loop(file)
+        (one,), (another,) = system.loop_devices_of(image), system.loop_devices_of(other)
+        assert one != another
+        system.detach_loops(other)
+        assert ((one,), ()) == (system.loop_devices_of(image), system.loop_devices_of(other))
+
+
+def a_device_over_a_mounted_file_is_found_when_that_mount_is_gone(folder: Path) -> None:
+    """A run that was killed has left it, and with it went its mount namespace."""
+    with an_image(folder) as image:
+        shown = folder / "shown"
+        shown.touch()
+        system.bind(image, shown)
+        system.attach_loop(shown)
+        (device,) = system.loop_devices_of(shown)
+        system.run("umount", "--lazy", str(shown))
+        assert (device,) == system.loop_devices_of(image)
+        system.detach_loops(image)
+        assert () == system.loop_devices_of(image)
+
+
+def a_device_over_a_file_in_another_folder_is_told_by_its_inode(folder: Path) -> None:
+    """A mount namespace may have other folders above it."""
+    with an_image(folder) as image:
+        device = loops.device(image)
+        seen = folder / "seen"
+        seen.mkdir()
+        system.bind(folder, seen)
+        (folder / "link").symlink_to(image)
+        assert (device,) == loops.devices(seen / image.name) == loops.devices(folder / "link")
+        targets.clear(seen)
+
+
+def a_file_system_is_mounted_once_also_by_way_of_a_link(folder: Path) -> None:
+    (folder / "elsewhere").mkdir()
+    (folder / "led").symlink_to("elsewhere")
+    with an_image(folder) as image:
+        for _ in range(2):
+            filesystems.mount(loops.device(image), folder / "led" / "staging", "ext4")
+        targets.withdraw(folder / "led" / "staging")
+        assert [] == os.listdir(folder / "elsewhere")
+
+
+def readers_neither_format_nor_repair(folder: Path) -> None:
+    """By the option, the flag, or the device."""
+    staging = folder / "staging"
+    with an_image(folder) as image:
+        device = loops.device(image)
+        reading = loops.device(image, readonly=True)
+        asked: tuple[tuple[Path, dict[str, Any]], ...] = (
+            (device, {"readonly": True}),
+            (device, {"flags": ("ro",)}),
+            (reading, {}),
+        )
+        for one, how in asked:
+            with pytest.raises(ToolFailed, match="none is made"):
+                filesystems.mount(one, staging, "ext4", **how)
+        filesystems.prepare(device)
+        system.run("tune2fs", "-E", "force_fsck", str(device))
+        loops.flush(image)
+        before = image.read_bytes()
+        for one, how in asked:
+            filesystems.mount(one, staging, "ext4", ("noload", *how.pop("flags", ())), **how)
+            assert "ro" in options_at(staging)
+            targets.clear(staging)
+        loops.flush(image)
+        assert before == image.read_bytes()
+        targets.withdraw(staging)
 
 
 def readers_have_a_device_of_their_own(folder: Path) -> None:
@@ -183,6 +319,25 @@ def a_file_system_is_made_once(folder: Path) -> None:
         targets.withdraw(staging)
 
 
+def the_type_that_is_asked_for_is_mounted(folder: Path) -> None:
+    """As by mount-utils: mount(8) decides, and what fails with another type on the device says so."""
+    staging = folder / "staging"
+    with an_image(folder) as image:
+        device = loops.device(image)
+        filesystems.prepare(device, "ext3")
+        for wanted in ("ext4", "auto", ""):
+            for flags in ((), ("ro",)):
+                filesystems.mount(device, staging, wanted, flags)
+                mount = mount_table().at(str(staging))
+                assert mount is not None
+                assert wanted == "auto" or mount.fs_type == "ext4"
+                targets.clear(staging)
+        with pytest.raises(Occupied, match="has the file system ext3, and strange is asked for"):
+            filesystems.mount(device, staging, "strange")
+        with pytest.raises(ToolFailed, match="bad option"):
+            filesystems.mount(device, staging, "ext3", ("nonsense",))
+
+
 def a_file_system_grows_with_its_device(folder: Path) -> None:
     staging = folder / "staging"
     with an_image(folder) as image:
@@ -200,7 +355,9 @@ def a_file_system_grows_with_its_device(folder: Path) -> None:
 
 
 def a_mounted_file_system_grows_where_the_kernel_allows_it(folder: Path) -> None:
-    """ext4 asks for CAP_SYS_RESOURCE, which a container's root may lack: then the tool's own words come through, and what lacks (B4)."""
+    """ext4 asks for CAP_SYS_RESOURCE, which a container's root may lack: then the tool's own words come through, and
+    what lacks (B4).
+    """
     staging = folder / "staging"
     with an_image(folder) as image:
         device = loops.device(image)
@@ -308,7 +465,7 @@ def a_tool_that_fails_says_nothing_about_the_right_to_mount(folder: Path) -> Non
     tools = folder / "tools"
     tools.mkdir()
     for name in ("umount", "losetup", "sh"):
-        (tools / name).symlink_to(shutil.which(name) or "")
+        (tools / name).symlink_to(shutil.which(name, path=system.tool_path()) or "")
     (tools / "mount").write_text("#!/bin/sh\necho cannot allocate memory >&2; exit 32\n")
     (tools / "mount").chmod(0o755)
     with pytest.MonkeyPatch.context() as patched:
@@ -321,7 +478,10 @@ def a_tool_that_fails_says_nothing_about_the_right_to_mount(folder: Path) -> Non
 
 
 def root_without_the_capability_gets_links(folder: Path) -> None:
-    code = "import sys; from mooring.driver.hostpath.node.mount_mode import *; print(type(MountMode(Path(sys.argv[1])).mounts()).__name__)"
+    code = (
+        "import sys; from mooring.driver.hostpath.node.mount_mode import *; "
+        "print(type(MountMode(Path(sys.argv[1])).mounts()).__name__)"
+    )
     assert "Links\n" == system.run("setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", code, str(folder))
 
 
@@ -455,10 +615,19 @@ SCENES: dict[str, Callable[[Path], None]] = {
         a_mount_that_was_interrupted_becomes_read_only,
         read_only_is_read_only,
         below_a_read_only_mount_all_is_read_only,
+        a_bind_mount_has_the_restrictions_of_its_source,
         a_link_above_the_target_is_followed,
         a_device_is_bound_on_a_file,
+        a_device_by_a_link_is_that_device,
+        a_device_over_a_deleted_file_is_not_its_successors,
+        two_files_of_one_inode_have_a_device_each,
+        a_device_over_a_mounted_file_is_found_when_that_mount_is_gone,
+        a_device_over_a_file_in_another_folder_is_told_by_its_inode,
+        a_file_system_is_mounted_once_also_by_way_of_a_link,
+        readers_neither_format_nor_repair,
         readers_have_a_device_of_their_own,
         a_file_system_is_made_once,
+        the_type_that_is_asked_for_is_mounted,
         a_file_system_grows_with_its_device,
         a_mounted_file_system_grows_where_the_kernel_allows_it,
         another_device_is_not_mounted_over,
@@ -473,4 +642,4 @@ SCENES: dict[str, Callable[[Path], None]] = {
 }
 
 if __name__ == "__main__":
-    SCENES[sys.argv[1]](Path(sys.argv[2]))
+    play(SCENES, Path(sys.argv[1]), sys.argv[2:])

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mooring.mounts import targets
 from mooring.mounts.mountinfo import Mount, MountTable, is_within, parse
+from tests.support.rows import each_row
 
 ROOT = "25 1 253:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,discard"
 PROC = "26 25 0:22 / /proc rw,nosuid,nodev,noexec,relatime shared:13 - proc proc rw"
@@ -34,7 +36,7 @@ def test_a_line_is_read_whole() -> None:
     assert expected == one(BIND)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "point"),
     [
         (r"1 2 0:1 / /a\040b rw - tmpfs tmpfs rw", "/a b"),
@@ -50,7 +52,7 @@ def test_a_point_is_read_as_its_path(line: str, point: str) -> None:
     assert point == one(line).point
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "shared", "fields"),
     [
         (ROOT, True, ("shared:1",)),
@@ -69,7 +71,7 @@ def test_an_empty_source_and_blanks_in_the_options_do_no_harm() -> None:
     assert "rw,name=a" == one("1 2 0:1 / /x rw - 9p none rw,name=a b").super_options
 
 
-@pytest.mark.parametrize("line", ["", "x", "1 2 0:1 / /x rw", "1 2 0:1 / /x rw shared:1 -", "a b 0:1 / /x rw - t s rw"])
+@each_row("line", ["", "x", "1 2 0:1 / /x rw", "1 2 0:1 / /x rw shared:1 -", "a b 0:1 / /x rw - t s rw"])
 def test_a_line_that_can_not_be_read_hides_no_other(line: str) -> None:
     assert ["/", "/proc"] == [mount.point for mount in parse(f"{ROOT}\n{line}\n{PROC}\n")]
 
@@ -137,3 +139,30 @@ def test_below_is_ordered_so_that_unmounting_backwards_works() -> None:
         "2 25 0:1 / /x/a/b rw - tmpfs t rw", "3 25 0:1 / /x rw - tmpfs t rw", "4 25 0:1 / /x/a rw - tmpfs t rw"
     )
     assert ["/x", "/x/a", "/x/a/b"] == [mount.point for mount in mounts.below("/x")]
+
+
+class Changing:
+    """A table that says these texts, the last one for ever."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = list(texts)
+
+    def read_text(self, **_: str) -> str:
+        return self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
+
+
+@each_row("kernel, points", [((5, 8), []), ((6, 1), []), ((5, 7), ["/", "/a"]), ((4, 18), ["/", "/a"])])
+def test_before_linux_5_8_the_table_is_read_until_it_says_the_same_twice(
+    kernel: tuple[int, int], points: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:9 / /a rw - tmpfs none rw\n"
+    monkeypatch.setattr(targets, "_KERNEL", kernel)
+    monkeypatch.setattr(targets, "MOUNTINFO", Changing("", whole[:5], whole))
+    assert points == [mount.point for mount in targets.mount_table()]
+
+
+def test_a_table_that_never_says_the_same_twice_is_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "_KERNEL", (4, 18))
+    monkeypatch.setattr(targets, "MOUNTINFO", Changing(*(f"{number}" for number in range(100))))
+    with pytest.raises(OSError, match="changes at each look"):
+        targets.mount_table()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mooring.mounts import system
-from mooring.mounts.system import ToolFailed, run
+from mooring.mounts.system import ToolFailed, missing_tools, run
 from mooring.mounts.targets import Occupied, mounting_refusal, withdraw
 from tests.support.mount_namespace import MountNamespace
+from tests.support.scenes import played
 from tests.unit.mounts.scenes import SCENES
 
 
@@ -24,11 +24,13 @@ def namespace() -> Iterator[MountNamespace]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scene", SCENES)
-def test_on_real_mounts(namespace: MountNamespace, tmp_path: Path, scene: str) -> None:
-    words = namespace.command(sys.executable, "-m", "tests.unit.mounts.scenes", scene, tmp_path)
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert 0 == done.returncode, done.stderr[-3000:]
+def test_on_real_mounts(namespace: MountNamespace, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    seen = []
+    for scene, wrong in played(namespace, "tests.unit.mounts.scenes", tmp_path, SCENES):
+        seen.append(scene)
+        with subtests.test(scene):
+            assert "" == wrong
+    assert list(SCENES) == seen
 
 
 def test_a_file_with_content_is_not_removed(tmp_path: Path) -> None:
@@ -53,7 +55,24 @@ def test_a_link_is_removed_and_not_followed(tmp_path: Path) -> None:
 
 def test_why_mounting_is_not_possible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "mount, umount, losetup not found on this machine" == mounting_refusal(tmp_path)
+    monkeypatch.setattr(system, "SBIN", ())
+    assert "mount, umount not found on this machine" == mounting_refusal(tmp_path)
+
+
+def test_a_tool_is_found_and_run_where_debians_path_does_not_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two with one name it is the one on PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(system, "SBIN", (str(tmp_path / "sbin"), str(tmp_path / "none")))
+    for folder, name in (("bin", "both"), ("sbin", "both"), ("sbin", "one")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_text(f"#!/bin/sh\necho {folder}\n")
+        (tmp_path / folder / name).chmod(0o755)
+    assert ("neither",) == missing_tools(("both", "one", "neither"))
+    assert ["bin\n", "sbin\n"] == [run("both"), run("one")]
+    with pytest.raises(ToolFailed, match="neither is not on this machine"):
+        run("neither")
 
 
 def test_a_tool_gives_its_output_or_its_complaint() -> None:

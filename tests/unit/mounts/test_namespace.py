@@ -34,9 +34,11 @@ from mooring.mounts import namespace
 def refused(): raise namespace.ToolFailed("unshare: Operation not permitted")
 namespace._enter_as_root = refused
 """
-"""The way of those who may not make mount namespaces as they are: people who are not root, and root in most containers."""
+"""The way of those who may not make mount namespaces as they are: people who are not root, and root in most
+containers.
+"""
 
-WITHOUT_MOUNT = "import shutil; shutil.which = lambda name: None if name == 'mount' else name"
+WITHOUT_MOUNT = "import shutil; shutil.which = lambda name, path: None if name == 'mount' else name"
 WITH_A_THREAD = "import threading; threading.Thread(target=sys.stdin.read, daemon=True).start()"
 
 
@@ -108,9 +110,9 @@ def test_a_refusal_by_the_kernel_is_said_and_changes_nothing(monkeypatch: pytest
     space = namespace.enter_private_mounts()
     assert not space.can_mount
     assert (
-        "no mount namespace: unshare: Operation not permitted; none in a user namespace: unshare: Operation not permitted"
-        == space.obstacle
-    )
+        "no mount namespace: unshare: Operation not permitted; none in a user namespace: unshare: Operation "
+        "not permitted"
+    ) == space.obstacle
     assert [] == entered, "that was in the child process"
 
 

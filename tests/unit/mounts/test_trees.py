@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from mooring.mounts.trees import DEPTH_MAX, remove_tree
+from tests.support.rows import each_row
 
 _AS_A_PLAIN_USER: Final = ("setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search")
 """What lets root read and write everywhere is left out; files are the user's own as before."""
@@ -37,7 +38,7 @@ def test_a_file_goes_and_what_is_not_there_is_gone_already(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("levels", [DEPTH_MAX, DEPTH_MAX + 1, 1200])
+@each_row("levels", [DEPTH_MAX, DEPTH_MAX + 1, 1200])
 def test_a_tree_may_be_as_deep_as_it_likes(tmp_path: Path, levels: int) -> None:
     """Deeper than a stack, and than a process may have files open. The names that it is moved to may be taken."""
     (tmp_path / "tree" / ".deep-0").mkdir(parents=True)

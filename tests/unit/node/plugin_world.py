@@ -28,7 +28,9 @@ WAIT_S = 60.0
 
 
 class NodePlugin:
-    """A driver's node service. error: what NodeGetInfo raises. hangs_s: how long its answer takes. segments: of the topology."""
+    """A driver's node service. error: what NodeGetInfo raises. hangs_s: how long its answer takes. segments: of the
+    topology.
+    """
 
     def __init__(self, name: str, error: Exception | None = None, limit: int = 0) -> None:
         self.name, self.error, self.limit = name, error, limit

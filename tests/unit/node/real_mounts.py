@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.node.volumes.state.folders import read_mount_table
+from mooring.mounts.targets import mount_table
 from tests.support.node_driver import PUBLISH, NodeDriver
 
 
@@ -38,7 +38,9 @@ def _plain(point: str | Path) -> Path:
 
 
 class RealMounts:
-    """In place of a fake table: the first mount of a volume is a tmpfs, further ones are bound to it. root: the node's, itself a mount."""
+    """In place of a fake table: the first mount of a volume is a tmpfs, further ones are bound to it. root: the node's,
+    itself a mount.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -46,12 +48,12 @@ class RealMounts:
 
     @property
     def points(self) -> list[str]:
-        return [one.point for one in read_mount_table().below(str(self._root))][1:]
+        return [one.point for one in mount_table().below(str(self._root))][1:]
 
     def mount(self, point: str | Path, *, root: str = "/", device: str = "") -> None:
         point = _plain(point)
         Path(point).mkdir(exist_ok=True)
-        if read_mount_table().at(str(point)) is not None:
+        if mount_table().at(str(point)) is not None:
             return
         first = self._first.setdefault(root, str(point))
         if first == str(point):
@@ -61,7 +63,7 @@ class RealMounts:
 
     def unmount(self, point: str | Path, *, keeps_folder: bool = False) -> None:
         point = _plain(point)
-        if read_mount_table().at(str(point)) is not None:
+        if mount_table().at(str(point)) is not None:
             umount(Path(point))
         if not keeps_folder and Path(point).is_dir():
             os.rmdir(point)

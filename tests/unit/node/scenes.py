@@ -1,10 +1,11 @@
-"""Scenes on real mounts, played in a mount namespace of their own: python -m tests.unit.node.scenes NAME FOLDER
+"""Scenes on real mounts, played in a mount namespace of their own: python -m tests.unit.node.scenes FOLDER NAMES
 
 Each is a function of a world whose root folder lies on a small tmpfs; it asserts what must hold.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -15,6 +16,7 @@ from mooring.api.pods import PODS
 from mooring.mounts import loops
 from mooring.node.layout import KubeletLayout
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.scenes import play
 from tests.support.virtual_loop import run_virtual
 from tests.unit.node.real_mounts import DeviceDriver, RealMounts, mount, umount
 from tests.unit.node.volume_world import VolumesWorld
@@ -263,7 +265,9 @@ async def links_in_a_volume_lead_nowhere(world: VolumesWorld) -> None:
 
 
 async def a_root_behind_a_link(world: VolumesWorld) -> None:
-    """Drivers are told the paths that the agent was given; what is mounted there is found all the same, over a restart as well."""
+    """Drivers are told the paths that the agent was given; what is mounted there is found all the same, over a restart
+    as well.
+    """
     link, image = world.layout.root.parent / "link", world.layout.root.parent / "image"
     link.symlink_to(world.layout.root)
     world.layout = KubeletLayout(link)
@@ -316,12 +320,13 @@ SCENES: dict[str, Scene] = {
 }
 
 
-def main(name: str, folder: Path) -> None:
+def on_a_small_disk(scene: Scene, folder: Path) -> None:
     root = folder / "root"
     root.mkdir()
     mount("-t", "tmpfs", "-o", f"size={SIZE}", "none", root)
-    run_virtual(SCENES[name](VolumesWorld(folder, RealMounts(root))))  # type: ignore[arg-type]
+    run_virtual(scene(VolumesWorld(folder, RealMounts(root))))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    scenes = {name: functools.partial(on_a_small_disk, scene) for name, scene in SCENES.items()}
+    play(scenes, Path(sys.argv[1]), sys.argv[2:])

@@ -11,17 +11,19 @@ import pytest
 
 from mooring.api.core import NODES
 from mooring.api.volume_names import unique_name
+from mooring.mounts import system
 from mooring.node.agent import CONTROLLED_ATTACH, AgentSockets, NodeAgent
 from mooring.node.layout import KubeletLayout
 from mooring.node.options import AgentOptions
 from mooring.node.volumes.state import folders
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.plugin_world import NoSockets
 
 
-@pytest.mark.parametrize("is_bare", [True, False])
+@each_row("is_bare", [True, False])
 @in_virtual_time
 async def test_programs_that_are_missing_are_told_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_bare: bool
@@ -32,6 +34,7 @@ async def test_programs_that_are_missing_are_told_at_the_start(
     for name in () if is_bare else ("mount", "umount", "losetup"):
         (tools / name).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tools))
+    monkeypatch.setattr(system, "SBIN", ())
     world = ClusterWorld()
     agent = NodeAgent(
         world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, NoSockets))
@@ -43,7 +46,9 @@ async def test_programs_that_are_missing_are_told_at_the_start(
 
 @in_virtual_time
 async def test_a_node_that_is_made_anew_has_in_use_what_the_disk_tells_of_from_its_first_moment(tmp_path: Path) -> None:
-    """The Node was removed while its agent was away: a list that came later would let the controller detach what is mounted."""
+    """The Node was removed while its agent was away: a list that came later would let the controller detach what is
+    mounted.
+    """
     world, layout, pods = ClusterWorld(), KubeletLayout(tmp_path / "root"), ("p1", "p2")
     agent = NodeAgent(world.runtime, AgentOptions("n", layout.root), sockets=AgentSockets(watch=cast(Any, NoSockets)))
     found = {layout.staging("d1", "h1").parent: folders.staging_record("d1", "h1")}

@@ -22,6 +22,7 @@ from mooring.node.drivers import Drivers, RegisteredDriver
 from mooring.node.plugins.controller import told_by
 from tests.support.builders import a_csi_driver, a_node
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.plugin_world import NodePlugin
 
@@ -33,6 +34,9 @@ class DialledDriver(InProcessDriver):
 
     async def close(self) -> None:
         pass
+
+    async def close_after_calls(self) -> None:
+        await self.close()
 
 
 class AllocatableWorld(ClusterWorld):
@@ -85,7 +89,7 @@ async def test_ALC1_a_changed_limit_is_written_after_the_period() -> None:
 
 
 @in_virtual_time
-@pytest.mark.parametrize("stop", ["field", "object", "driver"])
+@each_row("stop", ["field", "object", "driver"])
 async def test_ALC2_it_is_not_asked_any_more(stop: str) -> None:
     async with registered(10) as world:
         match stop:
@@ -106,7 +110,7 @@ async def test_ALC2_without_a_period_it_is_never_asked() -> None:
         assert 0 == world.plugin.asked
 
 
-@pytest.mark.parametrize(("node_id", "segments"), [("", {"k": "v"}), ("other", {"k": "v"}), ("id-d1", {"zone": "z"})])
+@each_row(("node_id", "segments"), [("", {"k": "v"}), ("other", {"k": "v"}), ("id-d1", {"zone": "z"})])
 @in_virtual_time
 async def test_an_answer_about_another_node_changes_nothing_and_is_told(
     caplog: pytest.LogCaptureFixture, node_id: str, segments: dict[str, str]

@@ -1,4 +1,6 @@
-"""Sockets and drivers that nobody would want on a node: they are told why, and every other driver registers all the same."""
+"""Sockets and drivers that nobody would want on a node: they are told why, and every other driver registers all the
+same.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,8 @@ from mooring.control.decision import Failed
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
 from mooring.node.csinode.decide import NODE_IDS
+from mooring.node.drivers import DriverOnNode
+from tests.support.rows import each_row
 from tests.unit.node.plugin_world import NodePlugin, RegistryWorld, real_time, registry_world
 
 
@@ -64,9 +68,7 @@ async def foreign(path: Path, greeting: bytes) -> AsyncIterator[None]:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize(
-    "greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 100, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
-)
+@each_row("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 100, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"])
 @real_time
 async def test_a_foreign_socket_keeps_no_other_from_registering(greeting: bytes) -> None:
     async with registry_world() as world, foreign(world.registry / "0.sock", greeting):
@@ -88,15 +90,23 @@ async def test_sockets_that_nobody_serves_keep_no_other_from_registering() -> No
 
 
 @real_time
-async def test_a_link_to_a_socket_outside_is_no_registration() -> None:
+async def test_a_link_to_a_socket_is_a_socket_and_one_to_a_folder_no_folder() -> None:
     async with registry_world(start=False) as world:
         await world.driver()
-        async with world.plugin().on(world.folder / "outside.sock") as outside:
-            (world.registry / "link.sock").symlink_to(world.folder / "outside.sock")
+        await world.driver("d2")
+        async with (
+            world.plugin().on(world.folder / "outside.sock"),
+            world.plugin("d2").on(world.folder / "hidden.sock") as hidden,
+        ):
+            link = world.registry / "link.sock"
+            link.symlink_to(world.folder / "outside.sock")
+            (world.registry / "nowhere.sock").symlink_to(world.folder / "nothing.sock")
             (world.registry / "folder").symlink_to(world.folder)
             await world.start()
-            await world.settle(0.3)
-            assert (0, []) == (outside.asked, await world.names())
+            await world.until_names("d1")
+            assert 0 == hidden.asked
+            link.unlink()
+            await world.until_names()
 
 
 @real_time
@@ -154,7 +164,7 @@ async def test_a_driver_whose_topology_changed_is_told_of_the_collision() -> Non
             assert [] == await world.names()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         {"node_id": ""},
@@ -215,3 +225,26 @@ async def test_an_endpoint_that_is_a_file_is_told_with_its_path(monkeypatch: pyt
             with pytest.raises(Failed, match=str(world.endpoint("d1"))):
                 await world.plugins.perform(path, world.plugins.decide(path))
             assert [False] == [registered for registered, _ in plugin.told]
+
+
+@real_time
+async def test_what_nobody_foresaw_is_told_to_the_plugin_undone_and_tried_again() -> None:
+    async with registry_world() as world:
+        await world.driver()
+        enters, objects = world.plugins._objects.enter, world.plugins._objects
+        failures = [KeyError("a bug"), OSError("the disk")]
+
+        async def enter(told: DriverOnNode) -> None:
+            if failures:
+                raise failures.pop(0)
+            await enters(told)
+
+        objects.enter = enter  # type: ignore[method-assign]
+        async with world.plugin().on(world.registry / "d1-reg.sock") as plugin:
+            await world.until_true(lambda: len(plugin.told) == 3)
+        assert [(False, True), (False, True), (True, False)] == [
+            (is_registered, "plugin registration failed with err" in text) for is_registered, text in plugin.told
+        ]
+        assert ["a bug", "the disk"] == [
+            part for part in ("a bug", "the disk") if any(part in text for _, text in plugin.told)
+        ]

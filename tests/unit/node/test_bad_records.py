@@ -1,4 +1,6 @@
-"""Records and names on the disk that nobody would write: the agent starts, says what is wrong, and every other volume goes on."""
+"""Records and names on the disk that nobody would write: the agent starts, says what is wrong, and every other volume
+goes on.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ from mooring.node.volumes import leftovers
 from mooring.node.volumes.state import folders, on_disk
 from mooring.node.volumes.steps import file_system
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.node.volume_world import Bound, VolumesWorld
+from tests.unit.node.volume_world import Bound, VolumesWorld, world
 
 HOSTILE = ["..", "../..", "../../../../outside", "a/../../b", "/etc", "x" * 256, "ä" * 128, "a\0b", "."]
 BROKEN = ["", "{", "[]", "null", '{"driverName":"d1"}', "\0", '{"driverName":1,"volumeHandle":"x"}', '{"a":' * 5000]
@@ -37,7 +40,7 @@ def a_record(spec_name: str, driver: str = "d1", handle: str = "h", mode: str = 
     return json.dumps(folders.publish_record(driver, handle, spec_name=spec_name, node="n", attachment=name, mode=mode))
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each_row("name", HOSTILE)
 def test_no_name_leads_out_of_its_folder(name: str) -> None:
     """Slashes become tildes, as in the kubelet; what is still no single folder is refused."""
     layout = KubeletLayout(Path("/r"))
@@ -61,10 +64,8 @@ async def goes_on(world: VolumesWorld, volume: Bound) -> None:
         await world.until_called(UNSTAGE)
 
 
-@pytest.mark.parametrize("text", BROKEN + FOREIGN)
-@pytest.mark.parametrize(
-    "place", ["pods/uid-old/volumes/kubernetes.io~csi/x", "plugins/kubernetes.io/csi/d1/aa", "block"]
-)
+@each_row("text", BROKEN + FOREIGN, fresh=[world])
+@each_row("place", ["pods/uid-old/volumes/kubernetes.io~csi/x", "plugins/kubernetes.io/csi/d1/aa", "block"])
 @in_virtual_time
 async def test_a_broken_record_is_named_and_left_as_it_is(
     world: VolumesWorld, caplog: pytest.LogCaptureFixture, place: str, text: str
@@ -85,8 +86,8 @@ async def test_a_raw_device_s_record_with_a_slash_in_its_name_keeps_no_agent_fro
         await world.running_pod(await world.volume())
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("place", ["pods", "block"])
+@each_row("name", HOSTILE, fresh=[world])
+@each_row("place", ["pods", "block"])
 @in_virtual_time
 async def test_a_record_with_another_volume_s_name_leads_nowhere(world: VolumesWorld, place: str, name: str) -> None:
     mode = "Persistent" if place == "pods" else ""
@@ -100,7 +101,7 @@ async def test_a_record_with_another_volume_s_name_leads_nowhere(world: VolumesW
     }
 
 
-@pytest.mark.parametrize("driver", ["..", "../../..", "/", "x" * 256, "d2"])
+@each_row("driver", ["..", "../../..", "/", "x" * 256, "d2"], fresh=[world])
 @in_virtual_time
 async def test_a_staging_record_of_another_driver_s_folder_is_not_believed(world: VolumesWorld, driver: str) -> None:
     folder = world.layout.csi / "d1" / digest("h")
@@ -112,7 +113,7 @@ async def test_a_staging_record_of_another_driver_s_folder_is_not_believed(world
     }
 
 
-@pytest.mark.parametrize("driver", ["..", "../../..", "/", "x" * 256, ""])
+@each_row("driver", ["..", "../../..", "/", "x" * 256, ""], fresh=[world])
 @in_virtual_time
 async def test_a_publish_record_with_no_driver_s_name_ends_nothing(world: VolumesWorld, driver: str) -> None:
     put(world.layout.target("uid-old", "x").parent, a_record("x", driver))
@@ -127,7 +128,7 @@ async def test_folders_with_names_that_are_no_text_end_nothing(world: VolumesWor
     await goes_on(world, await world.volume())
 
 
-@pytest.mark.parametrize("kind", ["file", "link", "pipe", "socket", "folder"])
+@each_row("kind", ["file", "link", "pipe", "socket", "folder"], fresh=[world])
 @in_virtual_time
 async def test_things_in_the_place_of_folders_and_records_are_passed_over(world: VolumesWorld, kind: str) -> None:
     outside = world.layout.root.parent / "outside"
@@ -166,7 +167,7 @@ async def test_a_broken_publish_record_of_a_pod_that_is_there_is_written_anew(wo
         assert [] == world.left()
 
 
-@pytest.mark.parametrize("text", BROKEN)
+@each_row("text", BROKEN, fresh=[world])
 @in_virtual_time
 async def test_a_volume_whose_staging_record_broke_stays_in_use_until_it_is_put_right(
     world: VolumesWorld, text: str
@@ -202,7 +203,7 @@ async def test_a_temporary_file_of_a_record_that_was_cut_off_is_removed(world: V
     assert not world.layout.pod("uid-old").exists()
 
 
-@pytest.mark.parametrize("is_found_broken", [True, False], ids=["broken", "can-t-be-read"])
+@each_row("is_found_broken", [True, False], ids=["broken", "can-t-be-read"], fresh=[world])
 @in_virtual_time
 async def test_a_publish_record_of_a_pod_that_is_gone_is_waited_for(
     world: VolumesWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_found_broken: bool
@@ -244,7 +245,7 @@ async def test_a_publish_record_of_a_pod_that_is_gone_is_waited_for(
             assert [other.unique] == await world.in_use()
 
 
-@pytest.mark.parametrize("is_alive", [True, False])
+@each_row("is_alive", [True, False], fresh=[world])
 @in_virtual_time
 async def test_a_pod_s_folder_that_can_t_be_listed_holds_up_no_other(
     world: VolumesWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_alive: bool

@@ -1,5 +1,6 @@
-"""Raw devices: the files, links and locks around a driver's device come with the pod and go with it. Their mode is a fake; see the real
-mounts for the rest."""
+"""Raw devices: the files, links and locks around a driver's device come with the pod and go with it. Their mode is a
+fake; see the real mounts for the rest.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ from mooring.node.volumes.steps import block
 from mooring.wire.grpc.codes import Code
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import EXPAND, NODE_RPC, PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail, Lose
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.node.volume_world import METADATA, NODE, Bound, VolumesWorld
+from tests.unit.node.volume_world import METADATA, NODE, Bound, VolumesWorld, world
 
 
 @pytest.fixture
@@ -25,6 +27,7 @@ def tools(world: VolumesWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     tools = FakeTools(world.mounts, tmp_path / "block")
     monkeypatch.setattr(system, "run", tools.run)
     monkeypatch.setattr(system, "_BLOCK", tools.block)
+    monkeypatch.setattr(system, "_inode_below", lambda device: None)  # the names tell: there are no such devices
     monkeypatch.setattr(block, "stat", types.SimpleNamespace(S_ISBLK=lambda mode: True))
     return tools
 
@@ -88,7 +91,10 @@ async def test_EXP1_a_raw_device_grows_by_its_path(world: VolumesWorld, tools: F
         step = {"allocatedResources": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": "NodeResizePending"}}
         await world.patch_claim(volume.name, step)
         pod = await world.running_pod(volume, devices=True)
-        held = 'MapVolume.MarkVolumeAsMounted failed while expanding volume for volume "vol" : rpc error: code = Internal desc = not yet'
+        held = (
+            'MapVolume.MarkVolumeAsMounted failed while expanding volume for volume "vol" : rpc error: code = '
+            "Internal desc = not yet"
+        )
         await world.until_told(pod, held, "FailedMapVolume")
         request, top = world.request(EXPAND), world.layout.csi / "volumeDevices"
         assert (str(top / "publish" / "vol" / pod["metadata"]["uid"]), str(top / "staging" / "vol"), 2 << 30) == (
@@ -133,6 +139,24 @@ async def test_BLK1_a_restart_finds_the_device_again(world: VolumesWorld, tools:
         await world.settle()
         assert ([], [], [], []) == (world.left(), world.mounts.points, tools.backing_files, await world.in_use())
     assert (volume.name, "pod1") == ("vol", pod["metadata"]["name"])  # type: ignore[index]
+
+
+@in_virtual_time
+async def test_what_a_driver_left_in_its_staging_folder_goes_with_that(world: VolumesWorld, tools: FakeTools) -> None:
+    """As by a kubelet: else the volume would stay on the node for ever. What a link leads to stays."""
+    kept = world.layout.csi / "kept"
+    async with world.agent():
+        volume = await world.volume(mode="Block")
+        pod = await world.running_pod(volume, devices=True)
+        kept.write_text("the driver's")
+        staging = world.layout.block_staging("vol")
+        (staging / "meta").mkdir()
+        (staging / "meta" / "image.json").write_text("{}")
+        (staging / "link").symlink_to(kept)
+        await world.delete_pod(pod)
+        await world.settle(10.0)
+        assert [] == await world.in_use()
+    assert (False, True) == (staging.exists(), kept.exists())
 
 
 @in_virtual_time
@@ -213,7 +237,7 @@ async def test_a_stage_of_a_device_that_may_have_happened_is_taken_back(world: V
         assert [] == world.left()
 
 
-@pytest.mark.parametrize("tool", ["mount", "losetup"])
+@each_row("tool", ["mount", "losetup"], fresh=[world, tools])
 @in_virtual_time
 async def test_a_device_that_can_t_be_mapped_is_told_and_taken_back(
     world: VolumesWorld, tools: FakeTools, tool: str

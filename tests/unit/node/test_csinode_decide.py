@@ -27,6 +27,7 @@ from mooring.node.csinode.decide import (
     new_csinode,
 )
 from mooring.node.drivers import DriverOnNode
+from tests.support.rows import each_row
 
 VERSION = {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
 
@@ -66,7 +67,7 @@ def problem_of(decision: Decision[Patch]) -> str:
     return decision.problem.error
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("node", "coming", "metadata"),
     [
         pytest.param(a_node(), a_driver(k="v"), {"labels": {"k": "v"}, "annotations": ids({"d1": "id1"})}, id="CSN-1"),
@@ -87,13 +88,13 @@ def test_CSN4_a_label_with_another_value_is_a_collision() -> None:
     )
 
 
-@pytest.mark.parametrize("broken", ["{", "[]", '"x"', "1"])
+@each_row("broken", ["{", "[]", '"x"', "1"])
 def test_CSN10_a_broken_annotation_is_refused(broken: str) -> None:
     for decision in (decide_node(a_node(broken), a_driver()), decide_node_without(a_node(broken), "d1")):
         assert "annotation" in problem_of(decision)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("node", "annotations"),
     [
         pytest.param(a_node({"d1": "id1"}, k="v"), {NODE_IDS: None}, id="CSN-9"),
@@ -112,7 +113,7 @@ def entry(name: str = "d1", keys: list[str] | None = None, **allocatable: Any) -
     return {"name": name, "nodeID": "id1", "topologyKeys": keys, **allocatable}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("present", "coming", "operations"),
     [
         pytest.param(
@@ -154,7 +155,7 @@ def test_a_driver_is_entered_in_the_csinode(
     assert wanted == [patch.body for patch in decide_csinode(a_csinode(*present), coming).actions]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limit", "count"),
     [(10, 10), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1), (2**63 - 1, 2**31 - 1), (0, None), (-1, None)],
 )
@@ -173,7 +174,7 @@ def test_CSN9_the_last_driver_leaves_an_empty_csinode() -> None:
     assert () == decide_csinode_without(a_csinode(), "d1").actions
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "is_right"),
     [
         (migrated_text(), True),
@@ -193,7 +194,7 @@ def test_the_annotation_of_migrated_plugins_is_written_when_the_set_differs(text
     assert ([] if is_right else [wanted]) == [patch.body for patch in decision.actions]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("owner", "expected"),
     [
         (OwnerReference(kind="Node", name="n", uid="u1"), True),

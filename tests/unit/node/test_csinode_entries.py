@@ -1,4 +1,5 @@
-"""Item A6 of issue 27: an entry of CSINode that nobody registers leaves after a grace period, also one from before the agent's start.
+"""Item A6 of issue 27: an entry of CSINode that nobody registers leaves after a grace period, also one from before the
+agent's start.
 
 One that a registered driver has lost is made again.
 """
@@ -34,6 +35,7 @@ from mooring.node.drivers import DriverOnNode, Drivers, RegisteredDriver
 from mooring.node.options import AgentOptions
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.plugin_world import NodePlugin, NoSockets
 from tests.unit.node.test_plugins_at_once import Connection
@@ -156,7 +158,7 @@ async def test_a_driver_that_comes_while_another_is_taken_off_stays() -> None:
         assert ["d2"] == (await world.names())[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entered", "missing", "stale", "kept", "after_s"),
     [
         ((), {"d1": 0.0}, (), {}, LOOK_S),

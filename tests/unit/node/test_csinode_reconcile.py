@@ -16,6 +16,7 @@ from mooring.node.csinode.reconcile import NodeObjects, WriteRefused
 from mooring.node.drivers import DriverOnNode
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 COMING = DriverOnNode("d1", "id1", 0, {"k": "v"})
@@ -144,7 +145,7 @@ async def test_CSN10_a_broken_annotation_is_refused_after_four_tries() -> None:
 
 
 @in_virtual_time
-@pytest.mark.parametrize("short", ["patch nodes/status", "patch csinodes"])
+@each_row("short", ["patch nodes/status", "patch csinodes"])
 async def test_CSN11_conflicts_are_tried_again(short: str) -> None:
     world = await a_world()
     world.cluster.refuse(short, times=2, error=Conflict("moved"))

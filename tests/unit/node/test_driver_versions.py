@@ -13,6 +13,7 @@ from mooring.api.storage import CSI_NODES, CSINode, CSINodeDriver, CSINodeSpec
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.csinode.decide import decide_csinode, decide_csinode_without
 from mooring.node.drivers import DriverOnNode
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.test_plugins_at_once import AtOnce
 
@@ -25,7 +26,7 @@ def a_csinode(noted: str | None, *, entered: bool = True) -> CSINode:
     return CSINode(ObjectMeta(name="n", resource_version="7", annotations=notes), CSINodeSpec(drivers=drivers))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("noted", "version", "operations"),
     [
         pytest.param(None, "1.2", [{"op": "add", "path": PATH, "value": '{"d1":"1.2"}'}], id="first"),

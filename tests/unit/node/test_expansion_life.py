@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
 from mooring.kube.errors import Conflict
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_secret
 from tests.support.node_driver import EXPAND, NODE_RPC, PUBLISH, STAGE, UNSTAGE
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.node.volume_world import Bound, VolumesWorld
+from tests.unit.node.volume_world import Bound, VolumesWorld, world
 
 GiB = 1 << 30
 ABLE = (NODE_RPC.STAGE_UNSTAGE_VOLUME, NODE_RPC.EXPAND_VOLUME)
@@ -121,7 +120,7 @@ async def test_EXP1_a_write_that_met_another_is_made_again(world: VolumesWorld) 
         assert [] == [event["message"] for event in await world.list(EVENTS) if event["type"] == "Warning"]
 
 
-@pytest.mark.parametrize("change", ["label", "wish"])
+@each_row("change", ["label", "wish"], fresh=[world])
 @in_virtual_time
 async def test_EXP1_a_claim_that_changes_during_the_call_has_its_size_after_one_call(
     world: VolumesWorld, change: str
@@ -187,7 +186,7 @@ async def test_a_growth_that_was_under_way_at_a_crash_is_finished(world: Volumes
         )
 
 
-@pytest.mark.parametrize("code", [Code.OUT_OF_RANGE, Code.INVALID_ARGUMENT, Code.NOT_FOUND])
+@each_row("code", [Code.OUT_OF_RANGE, Code.INVALID_ARGUMENT, Code.NOT_FOUND], fresh=[world])
 @in_virtual_time
 async def test_EXP2_what_can_t_be_done_is_handed_back_to_the_controller(world: VolumesWorld, code: Code) -> None:
     world.driver.able = ABLE
@@ -270,7 +269,7 @@ async def test_EXP4_a_volume_that_has_left_is_asked_for_again_also_where_the_nex
         await world.until_called(EXPAND, 2)
 
 
-@pytest.mark.parametrize("code", [Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.ABORTED])
+@each_row("code", [Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.ABORTED], fresh=[world])
 @in_virtual_time
 async def test_a_growth_that_may_be_under_way_is_tried_again_and_not_blamed(world: VolumesWorld, code: Code) -> None:
     """The kubelet writes a condition here, and with another size wanted gives up."""
@@ -291,7 +290,9 @@ async def test_a_growth_that_may_be_under_way_is_tried_again_and_not_blamed(worl
 
 @in_virtual_time
 async def test_a_driver_that_can_t_expand_is_not_asked(world: VolumesWorld) -> None:
-    """Its pod runs, and pod and claim are told, once: the controller's part of the driver has promised what the node's can't do."""
+    """Its pod runs, and pod and claim are told, once: the controller's part of the driver has promised what the node's
+    can't do.
+    """
     async with world.agent():
         volume = await world.volume()
         await grown(world, volume)
@@ -384,7 +385,7 @@ async def test_an_old_resizer_s_claim_is_compared_by_size(world: VolumesWorld) -
         assert ("2Gi", []) == (status["capacity"]["storage"], status.get("conditions") or [])
 
 
-@pytest.mark.parametrize("code", [Code.FAILED_PRECONDITION, Code.OUT_OF_RANGE])
+@each_row("code", [Code.FAILED_PRECONDITION, Code.OUT_OF_RANGE], fresh=[world])
 @in_virtual_time
 async def test_a_refusal_is_not_written_on_an_old_resizer_s_claim(world: VolumesWorld, code: Code) -> None:
     """As by the kubelet: such a claim has no status by which it could be handed back."""
@@ -411,7 +412,7 @@ async def test_a_growth_is_seen_without_any_change_of_the_pod(world: VolumesWorl
         await world.until_called(EXPAND)
 
 
-@pytest.mark.parametrize("away_s", [0.0, 100.0], ids=["registered-anew", "away-for-a-while"])
+@each_row("away_s", [0.0, 100.0], ids=["registered-anew", "away-for-a-while"], fresh=[world])
 @in_virtual_time
 async def test_a_growth_is_seen_also_after_the_driver_was_away(world: VolumesWorld, away_s: float) -> None:
     """Its pods are looked at on: nobody knows meanwhile whether it can expand."""
@@ -432,7 +433,7 @@ def about(world: VolumesWorld, name: str) -> list[str]:
     return [one.short for one in world.cluster.requests if one.name == name]
 
 
-@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteMany"])
+@each_row("mode", ["ReadWriteOnce", "ReadWriteMany"], fresh=[world])
 @in_virtual_time
 async def test_where_claims_are_watched_a_growth_is_seen_at_once(world: VolumesWorld, mode: str) -> None:
     """Also one that another node has written; and only by pods of that claim."""
@@ -460,7 +461,7 @@ ASKED = {"resources": {"requests": {"storage": "2Gi"}}}
 HELD = 'MountVolume.Setup failed while expanding volume for volume "vol" : '
 
 
-@pytest.mark.parametrize("code", [Code.INTERNAL, Code.UNAVAILABLE])
+@each_row("code", [Code.INTERNAL, Code.UNAVAILABLE], fresh=[world])
 @in_virtual_time
 async def test_a_pod_does_not_start_before_its_volume_has_its_size(world: VolumesWorld, code: Code) -> None:
     """Nor do others that the same volume is published to meanwhile."""
@@ -552,7 +553,7 @@ async def test_each_node_that_mounts_a_volume_grows_it_for_itself(world: Volumes
         assert [] == [step for step in world.story if "patch persistentvolumeclaims" in step]
 
 
-@pytest.mark.parametrize("case", ["one node", "not required", "mounted later"])
+@each_row("case", ["one node", "not required", "mounted later"], fresh=[world])
 @in_virtual_time
 async def test_a_size_that_asks_nothing_of_a_further_node(world: VolumesWorld, case: str) -> None:
     world.driver.able = ABLE

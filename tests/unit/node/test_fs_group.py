@@ -1,4 +1,6 @@
-"""A pod's group on what is in its volume: whatever links the pod swaps in, nothing outside is changed; and an end is prompt."""
+"""A pod's group on what is in its volume: whatever links the pod swaps in, nothing outside is changed; and an end is
+prompt.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,13 @@ from typing import Any
 import pytest
 
 from mooring.api.pods import PODS
-from mooring.node.volumes.steps import fs_group
-from mooring.node.volumes.steps.fs_group import Walk
+from mooring.mounts import fs_group
+from mooring.mounts.fs_group import Walk
+from tests.support.groups import a_group
+from tests.support.rows import each_row
 from tests.unit.node.volume_world import VolumesWorld
 
 _MODE = 0o600
-_GROUPS = sorted({os.getgid(), *os.getgroups()})
-
-
-def the_group() -> int:
-    """One that this process may give: any other than its own where it is root."""
-    return 3000 if os.geteuid() == 0 else _GROUPS[-1]
 
 
 @pytest.fixture
@@ -51,7 +49,7 @@ def shown(top: Path) -> list[tuple[str, int, int]]:
 
 
 def has_group(path: Path) -> bool:
-    return path.lstat().st_gid == the_group() and path.lstat().st_mode & 0o660 == 0o660
+    return path.lstat().st_gid == a_group() and path.lstat().st_mode & 0o660 == 0o660
 
 
 def swapped(path: Path, outside: Path) -> None:
@@ -75,11 +73,30 @@ def first(
 
 
 def test_everything_gets_the_group(volume: Path) -> None:
-    walk = Walk(volume, the_group(), "")
+    walk = Walk(volume, a_group(), "")
     walk.run()
     assert all(has_group(path) for path in (volume, *volume.rglob("*")))
     assert all(path.stat().st_mode & stat.S_ISGID for path in (volume, volume / "folder"))
     assert 2 == walk.count
+
+
+@each_row("refused", ["chown", "chmod"], fresh=[volume])
+def test_what_can_not_be_changed_is_passed_over_each_by_itself(
+    volume: Path, refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of files may refuse the one, and allow the other."""
+
+    def refuses(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    paths = (volume, *volume.rglob("*"))
+    before = {path: path.lstat().st_gid for path in paths}
+    with monkeypatch.context() as patched:
+        patched.setattr(os, refused, refuses)
+        Walk(volume, a_group(), "").run()
+    for path in paths:
+        assert path.lstat().st_gid == (a_group() if refused == "chmod" else before[path]), path
+        assert (refused == "chown") == (path.lstat().st_mode & 0o660 == 0o660), path
 
 
 def test_a_folder_that_becomes_a_link_before_it_is_opened_is_not_followed(
@@ -91,12 +108,12 @@ def test_a_folder_that_becomes_a_link_before_it_is_opened_is_not_followed(
         lambda _, names: names == ("folder",),
     )
     monkeypatch.setattr(fs_group, "_descended", swap)
-    Walk(volume, the_group(), "").run()
+    Walk(volume, a_group(), "").run()
     assert (volume / "folder").is_symlink()
     assert has_group(volume)
 
 
-@pytest.mark.parametrize("name", ["file", "folder"])
+@each_row("name", ["file", "folder"], fresh=[volume, outside])
 def test_what_becomes_a_link_before_it_is_changed_is_not_followed(
     volume: Path, outside: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -109,7 +126,7 @@ def test_what_becomes_a_link_before_it_is_changed_is_not_followed(
         lambda opened, flags, **_: opened == name and flags == fs_group._AS_ANYTHING,
     )
     monkeypatch.setattr(os, "open", swap)
-    Walk(volume, the_group(), "").run()
+    Walk(volume, a_group(), "").run()
     assert path.is_symlink()
     assert has_group(volume)
 
@@ -122,7 +139,7 @@ def test_what_becomes_a_link_while_it_is_changed_is_not_followed(
     is_file = lambda descriptor, _: stat.S_ISREG(os.fstat(descriptor).st_mode)  # noqa: E731
     swap = first(lambda: swapped(path, outside / "folder" / "file"), fs_group._change_opened, is_file)
     monkeypatch.setattr(fs_group, "_change_opened", swap)
-    Walk(volume, the_group(), "").run()
+    Walk(volume, a_group(), "").run()
     assert path.is_symlink()
     assert has_group(volume / "folder" / "moved")
 
@@ -130,15 +147,15 @@ def test_what_becomes_a_link_while_it_is_changed_is_not_followed(
 def test_links_that_were_there_before_are_changed_themselves(volume: Path, outside: Path) -> None:
     (volume / "to-file").symlink_to(outside / "folder" / "file")
     (volume / "to-folder").symlink_to(outside / "folder")
-    Walk(volume, the_group(), "").run()
-    assert the_group() == (volume / "to-file").lstat().st_gid == (volume / "to-folder").lstat().st_gid
+    Walk(volume, a_group(), "").run()
+    assert a_group() == (volume / "to-file").lstat().st_gid == (volume / "to-folder").lstat().st_gid
 
 
 def test_a_target_that_is_a_link_is_changed_itself(volume: Path, outside: Path) -> None:
     link = volume / "link"
     link.symlink_to(outside)
-    Walk(link, the_group(), "").run()
-    assert the_group() == link.lstat().st_gid
+    Walk(link, a_group(), "").run()
+    assert a_group() == link.lstat().st_gid
 
 
 def test_a_folder_that_goes_meanwhile_is_passed_over(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,13 +163,13 @@ def test_a_folder_that_goes_meanwhile_is_passed_over(volume: Path, monkeypatch: 
         lambda: (volume / "folder").rename(volume.parent / "gone"), fs_group._descended, lambda _, names: bool(names)
     )
     monkeypatch.setattr(fs_group, "_descended", moved)
-    Walk(volume, the_group(), "").run()
+    Walk(volume, a_group(), "").run()
     assert has_group(volume)
 
 
 def test_pipes_and_sockets_are_not_waited_for(volume: Path) -> None:
     os.mkfifo(volume / "pipe", 0o600)
-    Walk(volume, the_group(), "").run()
+    Walk(volume, a_group(), "").run()
     assert has_group(volume / "pipe")
 
 
@@ -164,8 +181,8 @@ def test_a_tree_deeper_than_a_path_can_be_is_walked(volume: Path) -> None:
         below = os.open("d" * 15, os.O_RDONLY, dir_fd=above)
         os.close(above)
         above = below
-    Walk(volume, the_group(), "").run()
-    assert the_group() == os.fstat(above).st_gid
+    Walk(volume, a_group(), "").run()
+    assert a_group() == os.fstat(above).st_gid
     os.close(above)
 
 
@@ -173,13 +190,13 @@ def test_a_walk_that_is_stopped_leaves_the_folder_itself_as_it_was(
     volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the next walk on mismatch alone is a whole one."""
-    walk = Walk(volume, the_group(), "OnRootMismatch")
+    walk = Walk(volume, a_group(), "OnRootMismatch")
     monkeypatch.setattr(fs_group, "_change", first(walk.stop, fs_group._change))
     before = volume.stat()
     walk.run()
     assert (1, before.st_mode, before.st_gid) == (walk.count, volume.stat().st_mode, volume.stat().st_gid)
     monkeypatch.undo()
-    Walk(volume, the_group(), "OnRootMismatch").run()
+    Walk(volume, a_group(), "OnRootMismatch").run()
     assert all(has_group(path) for path in volume.rglob("*"))
 
 

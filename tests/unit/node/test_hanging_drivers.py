@@ -1,22 +1,32 @@
-"""A driver that hangs holds up its own volumes, and nobody else: not with however many of them, nor in whichever call."""
+"""A driver that hangs holds up its own volumes, and nobody else: not with however many of them, nor in whichever
+call.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import threading
 from typing import Any
 
 import pytest
 
 from mooring.api.pods import PODS
+from mooring.base.clock import Clock
+from mooring.csi.driver import A, Call, Q, Rpc
+from mooring.csi.errors import DriverError
 from mooring.node.volumes.steps.run import StepTasks
-from mooring.node.volumes.steps.tools import WAIT_S, Threads
+from mooring.node.volumes.steps.threads import WAIT_S, DaemonPool, Threads
+from mooring.wire.grpc.codes import Code
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, STATS, UNPUBLISH, UNSTAGE, NodeDriver
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Wait
 from tests.support.virtual_loop import in_virtual_time
+from tests.unit.node.test_block_life import tools
 from tests.unit.node.test_stats_life import ABLE, BYTES, StatsWorld
-from tests.unit.node.volume_world import Bound, VolumesWorld
+from tests.unit.node.volume_world import Bound, RegisteredDriver, VolumesWorld, world
 
 MANY = 260
 FOR_EVER = Wait(100_000.0)
@@ -28,7 +38,7 @@ async def pods_of_many(world: VolumesWorld) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [STAGE, UNPUBLISH])
+@each_row("method", [STAGE, UNPUBLISH], fresh=[world])
 @in_virtual_time
 async def test_volumes_of_a_driver_that_hangs_hold_up_no_other_driver_s(world: VolumesWorld, method: str) -> None:
     await world.no_attach()
@@ -77,7 +87,7 @@ async def two_pods(world: VolumesWorld, *, is_block: bool) -> tuple[Bound, dict[
     return volume, await world.running_pod(volume, devices=is_block), await world.running_pod(volume, devices=is_block)
 
 
-@pytest.mark.parametrize("is_block", [False, True], ids=["file-system", "device"])
+@each_row("is_block", [False, True], ids=["file-system", "device"], fresh=[world, tools])
 @in_virtual_time
 async def test_a_pod_s_unpublish_that_hangs_holds_up_no_other_pod_s_end(
     world: VolumesWorld, tools: FakeTools, is_block: bool
@@ -106,7 +116,7 @@ async def test_a_pod_s_unpublish_that_hangs_holds_up_no_other_pod_s_end(
         )
 
 
-@pytest.mark.parametrize("is_block", [False, True], ids=["file-system", "device"])
+@each_row("is_block", [False, True], ids=["file-system", "device"], fresh=[world, tools])
 @in_virtual_time
 async def test_a_disk_that_hangs_for_one_pod_holds_up_no_other_pod_s_end(
     world: VolumesWorld, tools: FakeTools, monkeypatch: pytest.MonkeyPatch, is_block: bool
@@ -187,3 +197,87 @@ async def test_a_step_that_fails_unexpectedly_is_tried_again(
     async with world.agent():
         await world.running_pod(await world.volume())
     assert [STAGE, PUBLISH] == world.driver.calls_for_volumes()
+
+
+class DiesAt(RegisteredDriver):
+    """The connection with a driver that dies when it is to stage one volume, and is back after 2 s. To stage another
+    one takes it 3 s.
+    """
+
+    def __init__(self, driver: NodeDriver, handle: str, clock: Clock) -> None:
+        super().__init__(driver, clock=clock)
+        self._handle, self._up, self._down = handle, asyncio.Event(), asyncio.Event()
+        self._up.set()
+        self.deaths = 0
+
+    async def lost(self) -> None:
+        await self._down.wait()
+
+    async def reconnected(self) -> None:
+        await self._up.wait()
+
+    async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
+        if not self._up.is_set():
+            raise DriverError(Code.UNAVAILABLE, "nobody listens", unsent=True)
+        if rpc.name == STAGE:
+            if getattr(request, "volume_id", "") == self._handle:
+                self.deaths += 1
+                self.go_away()
+                asyncio.get_running_loop().call_later(2.0, self.come_back)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._down.wait(), 3.0)
+                raise DriverError(Code.UNAVAILABLE, "connection lost")
+        return await super()._send(rpc, request, call)
+
+    def go_away(self) -> None:
+        self._up.clear()
+        self._down.set()
+
+    def come_back(self) -> None:
+        self._down.clear()
+        self._up.set()
+
+
+@in_virtual_time
+async def test_a_volume_at_which_its_driver_dies_starves_no_other(world: VolumesWorld) -> None:
+    async with world.agent(is_registered=False):
+        client = DiesAt(world.driver, "handle-deadly", world.clock)
+        await world.register(client=client)
+        await world.pod(await world.volume("deadly"))
+        for name in ("one", "two"):
+            await world.pod(await world.volume(name))
+        await world.settle(600.0)
+    assert {"handle-one", "handle-two"} == {call.request.volume_id for call in world.driver.made(STAGE)}
+    assert 8 <= client.deaths <= 15, "0.4 to 122 s apart, about"
+
+
+@in_virtual_time
+async def test_a_driver_that_was_away_is_asked_at_once_when_it_is_back(world: VolumesWorld) -> None:
+    async with world.agent(is_registered=False):
+        client = DiesAt(world.driver, "", world.clock)
+        await world.register(client=client)
+        client.go_away()
+        pod = await world.pod(await world.volume())
+        await world.until_told(pod, "nobody listens")
+        await world.settle(300.0)
+        client.come_back()
+        await world.settle(4.0)
+        assert [PUBLISH] == [call.method for call in world.driver.made(STAGE, PUBLISH)][-1:]
+
+
+def test_a_driver_gets_its_threads_once_the_system_has_some_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = DaemonPool(4, "node/d1")
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_more_threads)
+        for _ in range(5):
+            with pytest.raises(RuntimeError, match="new thread"):
+                pool.submit(len, "")
+    assert 3 == pool.submit(len, "abc").result(10)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_more_threads)
+        assert 2 == pool.submit(len, "ab").result(10), "by the one that there is"
+    pool.shutdown()
+
+
+def no_more_threads(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")

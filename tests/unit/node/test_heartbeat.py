@@ -7,8 +7,6 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import NODES
 from mooring.apiserver.local import ServerFaults
@@ -21,6 +19,7 @@ from mooring.node.heartbeat import CONDITIONS, Heartbeat, decide_conditions
 from mooring.node.options import LEASE_S
 from tests.support.builders import Json, a_node, typed
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 NOW = "2026-01-01T00:00:00Z"
@@ -65,7 +64,7 @@ async def renewed_s(world: ClusterWorld) -> float:
     return parse_rfc3339((await world.get(LEASES, "n", NODE_LEASE_NAMESPACE))["spec"]["renewTime"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "is_due", "types", "changed"),
     [
         ([], False, 4, 4),
@@ -98,7 +97,7 @@ async def test_HB1_the_lease_is_renewed_every_ten_seconds() -> None:
         assert 0 <= world.clock.wall_s() - await renewed_s(world) <= 10.4
 
 
-@pytest.mark.parametrize(("lease_s", "told"), [(1.6, 2), (0.2, 1), (8.0, 8)])
+@each_row(("lease_s", "told"), [(1.6, 2), (0.2, 1), (8.0, 8)])
 @in_virtual_time
 async def test_HB1_a_shorter_lease_is_renewed_as_often_in_its_time(lease_s: float, told: int) -> None:
     async with beating(lease_s=lease_s) as world:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from mooring.api.pods import PODS
 from mooring.node.layout import inline_unique_name, inline_volume_id
 from tests.support.builders import a_csi_driver, a_secret
 from tests.support.node_driver import PUBLISH, UNPUBLISH
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.node.volume_world import VolumesWorld
+from tests.unit.node.volume_world import VolumesWorld, world
 
 TOKENS = "csi.storage.k8s.io/serviceAccount.tokens"
 REQUESTS = [{"audience": ""}, {"audience": "gcp", "expirationSeconds": 3600}]
@@ -22,7 +21,7 @@ def inline(name: str = "scratch", **csi: Any) -> dict[str, Any]:
     return {"volumes": [{"name": name, "csi": {"driver": "d1", **csi}}]}
 
 
-@pytest.mark.parametrize("in_secrets", [False, True])
+@each_row("in_secrets", [False, True], fresh=[world])
 @in_virtual_time
 async def test_MNT17_tokens_for_each_audience(world: VolumesWorld, in_secrets: bool) -> None:
     await world.no_attach(tokenRequests=REQUESTS, serviceAccountTokenInSecrets=in_secrets)
@@ -79,7 +78,7 @@ async def test_MNT17_a_token_is_renewed_after_four_fifths_of_its_life_and_served
         assert f"token{len(world.tokens.asked)}" == given()
 
 
-@pytest.mark.parametrize("expires", ["", "tomorrow", "2024-01-02T03:04:05"])
+@each_row("expires", ["", "tomorrow", "2024-01-02T03:04:05"], fresh=[world])
 @in_virtual_time
 async def test_a_token_without_a_time_that_can_be_read_is_an_error_of_its_pod_alone(
     world: VolumesWorld, expires: str
@@ -136,7 +135,7 @@ async def test_MNT18_an_inline_secret_is_the_pods_namespaces(world: VolumesWorld
     assert {"k": "v"} == dict(world.request(PUBLISH).secrets)
 
 
-@pytest.mark.parametrize("modes", [None, ["Persistent"]], ids=["no-CSIDriver", "Persistent-only"])
+@each_row("modes", [None, ["Persistent"]], ids=["no-CSIDriver", "Persistent-only"], fresh=[world])
 @in_virtual_time
 async def test_MNT19_an_inline_volume_of_a_driver_that_has_none_waits(
     world: VolumesWorld, modes: list[str] | None

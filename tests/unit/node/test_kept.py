@@ -1,12 +1,13 @@
-"""What a pod keeps although its claims name other volumes: rows of what it wants, wanted, and may have in its folder."""
+"""What a pod keeps although its claims name other volumes: rows of what it wants, wanted, and may have in its
+folder.
+"""
 
 from __future__ import annotations
-
-import pytest
 
 from mooring.node.volumes.pods.wishes import beside_what_is_kept
 from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
 from mooring.node.volumes.state.desired import PodUse, Volume
+from tests.support.rows import each_row
 
 Wish = tuple[Volume, PodUse]
 
@@ -16,9 +17,9 @@ def a_wish(handle: str, pv: str, name: str = "data", *, is_inline: bool = False)
     return Volume(handle, "d1", handle, pv, is_inline=is_inline), use
 
 
-def a_state(wish: Wish, stand: Stand = Stand.DONE, *, was_found: bool = False) -> VolumeState:
+def a_state(wish: Wish, stand: Stand = Stand.DONE) -> VolumeState:
     state = VolumeState(wish[0])
-    state.publications["uid"] = Publication(wish[0].spec_name, stand, was_found=was_found)
+    state.publications["uid"] = Publication(wish[0].spec_name, stand)
     return state
 
 
@@ -28,7 +29,7 @@ INLINE = a_wish("csi-1", "scratch", "scratch", is_inline=True)
 MADE_ANEW, UNNAMED = "it was made anew", "none of its claims names"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "before", "here", "more", "kept", "told"),
     [
         ([OLD], [], [], {}, [OLD], []),
@@ -38,21 +39,21 @@ MADE_ANEW, UNNAMED = "it was made anew", "none of its claims names"
         ([NEW], [OLD], [a_state(OLD, Stand.UNCERTAIN)], {"has_started": True}, [], [MADE_ANEW]),
         ([NEW], [OLD], [a_state(OLD, Stand.UNCERTAIN)], {}, [NEW], []),
         ([SAME_FOLDER], [OLD], [a_state(OLD, Stand.UNCERTAIN)], {}, [], [MADE_ANEW]),
-        ([NEW], [OLD], [a_state(OLD, Stand.UNCERTAIN, was_found=True)], {}, [], [MADE_ANEW]),
+        ([NEW], [OLD], [a_state(OLD, Stand.FOUND)], {}, [], [MADE_ANEW]),
         ([BESIDE], [OLD], [a_state(OLD)], {"is_whole": False}, [BESIDE], []),
         # of these a record tells, and not which claim they were given for
-        ([NEW], [], [a_state(OLD, Stand.UNCERTAIN, was_found=True)], {}, [], [MADE_ANEW]),
-        ([NEW, INLINE], [], [a_state(OLD, was_found=True)], {}, [INLINE], [MADE_ANEW]),
-        ([NEW, BESIDE], [], [a_state(OLD, was_found=True), a_state(BESIDE)], {}, [BESIDE], [MADE_ANEW]),
-        ([NEW], [], [a_state(OLD, was_found=True)], {"is_whole": False}, [NEW], []),
-        ([NEW], [], [a_state(OLD, was_found=True)], {"is_whole": False, "has_started": True}, [], [MADE_ANEW]),
-        ([SAME_FOLDER], [], [a_state(OLD, was_found=True)], {"is_whole": False}, [], [MADE_ANEW]),
-        ([NEW], [], [a_state(OLD, was_found=True), a_state(NEW, was_found=True)], {}, [NEW], [UNNAMED]),
+        ([NEW], [], [a_state(OLD, Stand.FOUND)], {}, [], [MADE_ANEW]),
+        ([NEW, INLINE], [], [a_state(OLD, Stand.FOUND)], {}, [INLINE], [MADE_ANEW]),
+        ([NEW, BESIDE], [], [a_state(OLD, Stand.FOUND), a_state(BESIDE)], {}, [BESIDE], [MADE_ANEW]),
+        ([NEW], [], [a_state(OLD, Stand.FOUND)], {"is_whole": False}, [NEW], []),
+        ([NEW], [], [a_state(OLD, Stand.FOUND)], {"is_whole": False, "has_started": True}, [], [MADE_ANEW]),
+        ([SAME_FOLDER], [], [a_state(OLD, Stand.FOUND)], {"is_whole": False}, [], [MADE_ANEW]),
+        ([NEW], [], [a_state(OLD, Stand.FOUND), a_state(NEW, Stand.FOUND)], {}, [NEW], [UNNAMED]),
         # given up for the new one, and not taken back yet
         ([NEW], [NEW], [a_state(OLD, Stand.UNCERTAIN), a_state(NEW)], {"has_started": True}, [NEW], []),
         ([NEW], [], [a_state(OLD, Stand.UNCERTAIN)], {"has_started": True}, [NEW], []),
         ([SAME_FOLDER], [], [a_state(OLD, Stand.UNCERTAIN)], {}, [], [MADE_ANEW]),
-        ([OLD], [], [a_state(INLINE, was_found=True)], {}, [OLD], []),
+        ([OLD], [], [a_state(INLINE, Stand.FOUND)], {}, [OLD], []),
     ],
 )
 def test_what_a_pod_gets(
@@ -78,7 +79,7 @@ def test_a_volume_that_is_being_published_has_its_folder() -> None:
         assert count == len(problems)
 
 
-@pytest.mark.parametrize(("stand", "name"), [(Stand.DONE, "pv1"), (Stand.UNCERTAIN, "pv1"), (Stand.ABSENT, "pv9")])
+@each_row(("stand", "name"), [(Stand.DONE, "pv1"), (Stand.UNCERTAIN, "pv1"), (Stand.ABSENT, "pv9")])
 def test_the_same_volume_by_another_name_stays_in_its_folder(stand: Stand, name: str) -> None:
     renamed = a_wish("h1", "pv9")
     got, problems = beside_what_is_kept(

@@ -10,13 +10,14 @@ import pytest
 
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.node.layout import BadName, KubeletLayout, inline_unique_name, inline_volume_id
+from tests.support.rows import each_row
 
 R = Path("/var/lib/kubelet")
 LAYOUT = KubeletLayout(R)
 HEX = hashlib.sha256(b"h/1").hexdigest()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "expected"),
     [
         (LAYOUT.registry, "plugins_registry"),
@@ -61,14 +62,14 @@ PLACES: dict[str, Callable[[str], Path]] = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE.keys())
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
+@each_row("name", HOSTILE.values(), ids=HOSTILE.keys())
+@each_row("place", PLACES.values(), ids=PLACES.keys())
 def test_a_name_that_is_no_folders_is_refused(place: Callable[[str], Path], name: str) -> None:
     with pytest.raises(BadName):
         place(name)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a\0b", "a" * 300])
+@each_row("name", ["", ".", "..", "a\0b", "a" * 300])
 def test_an_escaped_name_is_checked_too(name: str) -> None:
     with pytest.raises(BadName):
         LAYOUT.target("u", name)
@@ -76,11 +77,11 @@ def test_an_escaped_name_is_checked_too(name: str) -> None:
         LAYOUT.block_volume(name)
 
 
-@pytest.mark.parametrize("handle", ["", "..", "../../etc", "a\0b", "x" * 300, "☃\n"])
+@each_row("handle", ["", "..", "../../etc", "a\0b", "x" * 300, "☃\n"])
 def test_a_handle_is_hashed_whatever_it_is(handle: str) -> None:
     assert 64 == len(LAYOUT.staging("d", handle).parent.name)
 
 
-@pytest.mark.parametrize("name", ["ä☃", "...", "-", "a b", "a" * 255])
+@each_row("name", ["ä☃", "...", "-", "a b", "a" * 255])
 def test_an_odd_name_that_is_one_folders_is_taken(name: str) -> None:
     assert name == LAYOUT.pod(name).name

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mooring.api.pods import PODS
 from tests.support.node_driver import PUBLISH, STAGE, NodeDriver
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Wait
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.node.volume_world import Bound, VolumesWorld
+from tests.unit.node.volume_world import Bound, VolumesWorld, world
 
 MANY = 8
 
@@ -23,7 +22,7 @@ async def volumes(world: VolumesWorld, driver: str = "d1") -> list[Bound]:
     return [await world.volume(f"{driver}-{number}", driver=driver) for number in range(MANY)]
 
 
-@pytest.mark.parametrize("limit", [0, 1, 3])
+@each_row("limit", [0, 1, 3], fresh=[world])
 @in_virtual_time
 async def test_no_more_than_the_limit_are_mounted_at_once(world: VolumesWorld, limit: int) -> None:
     """Whoever goes while it waits takes nobody's turn, and the volumes of another driver do not wait."""

@@ -59,7 +59,9 @@ async def test_one_pod_that_wants_both_is_told_which_holds_it(world: VolumesWorl
 
 @in_virtual_time
 async def test_a_pod_whose_first_try_failed_loses_its_own_at_its_end(world: VolumesWorld) -> None:
-    """A try that failed before the driver was asked is remembered under the pod's own PersistentVolume, not under the first pod's."""
+    """A try that failed before the driver was asked is remembered under the pod's own PersistentVolume, not under the
+    first pod's.
+    """
     await world.no_attach()
     secret = {"name": "s", "namespace": "default"}
     first = await world.volume("a", handle="h", attached=False)

@@ -1,4 +1,6 @@
-"""Disks that a pod itself names, of plugins that CSI drivers took over, and kinds of volumes that nobody here can mount (27 A1)."""
+"""Disks that a pod itself names, of plugins that CSI drivers took over, and kinds of volumes that nobody here can mount
+(27 A1).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from mooring.api.pods import PODS
 from mooring.csi.proto import csi_pb2 as csi
 from tests.support.builders import CONTAINER, Json
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE, NodeDriver
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
+from tests.unit.node import volume_world
 from tests.unit.node.volume_world import METADATA, NODE, Bound, VolumesWorld
 
 GCE = "pd.csi.storage.gke.io"
@@ -167,7 +171,7 @@ async def test_a_disk_with_slashes_in_its_name_has_one_folder(world: VolumesWorl
         assert [] == world.mounts.points
 
 
-@pytest.mark.parametrize("disk", ["a" * 300, "a\0b", ".."], ids=["long", "nul", "dots"])
+@each_row("disk", ["a" * 300, "a\0b", ".."], ids=["long", "nul", "dots"], fresh=[volume_world.world, world])
 @in_virtual_time
 async def test_a_disk_whose_name_is_no_folders_holds_up_nobody_else(world: VolumesWorld, disk: str) -> None:
     """Unlike the names of PersistentVolumes those of disks are free, and anybody may write them into a pod."""
@@ -233,7 +237,7 @@ FOREIGN: list[Json] = [
 ]
 
 
-@pytest.mark.parametrize("source", FOREIGN, ids=lambda source: next(iter(source)))
+@each_row("source", FOREIGN, ids=lambda source: next(iter(source)), fresh=[volume_world.world, world])
 @in_virtual_time
 async def test_a_pod_with_a_volume_that_nobody_mounts_says_so_and_waits(world: VolumesWorld, source: Json) -> None:
     async with world.agent():

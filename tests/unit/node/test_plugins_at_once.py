@@ -1,4 +1,6 @@
-"""Registration sockets that come at the same moment, in virtual time: the silent hold up nobody, and of two for one name one wins."""
+"""Registration sockets that come at the same moment, in virtual time: the silent hold up nobody, and of two for one
+name one wins.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
-
-import pytest
 
 from mooring.api.storage import CSI_NODES
 from mooring.csi.errors import DriverError
@@ -20,6 +20,7 @@ from mooring.node.plugins.controller import DIAL_S, INFO_S, Plugins
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.plugin_world import NodePlugin
 from tests.unit.node.volume_world import RegisteredDriver
@@ -137,7 +138,7 @@ async def test_of_two_sockets_for_one_name_one_wins_and_the_other_hears_why() ->
         assert ["d1"] == await world.names()
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.005, 0.01, 0.015, 0.02])
+@each_row("delay_s", [0.0, 0.005, 0.01, 0.015, 0.02])
 @in_virtual_time
 async def test_a_socket_that_takes_over_from_one_that_goes_keeps_the_entry(delay_s: float) -> None:
     """Whatever of the two comes first."""
@@ -192,6 +193,21 @@ async def test_each_absence_of_a_registrar_has_a_whole_grace_period() -> None:
 
 
 @in_virtual_time
+async def test_a_grace_period_ends_though_nobody_answers_at_the_new_socket() -> None:
+    """Such as a registrar that was killed once it had bound its socket."""
+    world = AtOnce(GRACE_S, a="d1")
+    async with world.at_work():
+        await world.settle(1.0)
+        await world.comes("a", "")
+        await world.settle(GRACE_S - 5.0)
+        assert ["d1"] == await world.names()
+        await world.settle(GRACE_S + 60.0)
+        assert ([], None) == (await world.names(), world.drivers.find("d1"))
+        await world.comes("a")
+        assert ["d1"] == await world.names()
+
+
+@in_virtual_time
 async def test_the_connection_of_a_driver_that_has_gone_is_closed() -> None:
     """As is that of one in whose place another has come."""
     world = AtOnce(a="d1")
@@ -216,7 +232,7 @@ async def test_another_socket_takes_a_driver_over_within_its_grace_period() -> N
         assert (["add"], Path("/b")) == (world.writes(), world.drivers.get("d1").socket)
 
 
-@pytest.mark.parametrize("name", ["d2", "no/name"])
+@each_row("name", ["d2", "no/name"])
 @in_virtual_time
 async def test_a_socket_that_comes_back_with_another_driver_ends_the_first(name: str) -> None:
     world = AtOnce(GRACE_S, a="d1")

@@ -1,20 +1,21 @@
-"""The object of a pod that has ended goes with one request, however many volumes it had, and however long somebody else holds it."""
+"""The object of a pod that has ended goes with one request, however many volumes it had, and however long somebody else
+holds it.
+"""
 
 from __future__ import annotations
-
-import pytest
 
 from mooring.api.pods import PODS
 from mooring.wire.grpc.codes import Code
 from tests.support.node_driver import PUBLISH
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.node.volume_world import VolumesWorld
+from tests.unit.node.volume_world import VolumesWorld, world
 
 DELETE = "delete pods"
 
 
-@pytest.mark.parametrize("finalizers", [None, ["a-user.example.com/x"]])
+@each_row("finalizers", [None, ["a-user.example.com/x"]], fresh=[world])
 @in_virtual_time
 async def test_a_pod_is_deleted_once(world: VolumesWorld, finalizers: list[str] | None) -> None:
     async with world.agent():

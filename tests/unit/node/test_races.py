@@ -1,4 +1,6 @@
-"""What happens while a request of the agent's is on its way: another pod takes the name, the volume is wanted again, the pod goes."""
+"""What happens while a request of the agent's is on its way: another pod takes the name, the volume is wanted again,
+the pod goes.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,10 @@ from mooring.kube.errors import Unreachable
 from mooring.node.volumes.steps.run import StepTasks
 from tests.support.builders import Json, an_attached_va
 from tests.support.node_driver import PUBLISH, STAGE, UNSTAGE
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.test_expansion_life import ABLE, grown, touch
-from tests.unit.node.volume_world import NODE, Bound, VolumesWorld
+from tests.unit.node.volume_world import NODE, Bound, VolumesWorld, world
 
 REPORT = "patch nodes/status"
 SHARED = ("ReadWriteMany",)
@@ -178,7 +181,7 @@ async def is_not_staged(world: VolumesWorld, volume: Bound) -> Json:
     return pod
 
 
-@pytest.mark.parametrize("after", [False, True])
+@each_row("after", [False, True], fresh=[world])
 @in_virtual_time
 async def test_a_volume_whose_end_is_being_reported_is_not_staged_before_it_is_reported_again(
     world: VolumesWorld, after: bool
@@ -196,7 +199,9 @@ async def test_a_volume_whose_end_is_being_reported_is_not_staged_before_it_is_r
 
 @in_virtual_time
 async def test_an_older_node_says_nothing_about_what_a_lost_report_takes_away(world: VolumesWorld) -> None:
-    """The report may be carried out late: then nobody would know of a volume that was staged by the word of the older one."""
+    """The report may be carried out late: then nobody would know of a volume that was staged by the word of the older
+    one.
+    """
     async with world.agent():
         volume, unstage = await leaving(world)
         report = world.cluster.hold(REPORT)

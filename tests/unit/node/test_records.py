@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from mooring.node.layout import KubeletLayout
 from mooring.node.volumes.state import folders
+from tests.support.rows import each_row
 
 STAGED = folders.staging_record("csi.test", "h")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "text"),
     [
         (STAGED, '{"driverName":"csi.test","volumeHandle":"h"}\n'),
         (
             folders.publish_record("d", "h", spec_name="pv", node="n", attachment="csi-1", mode=folders.PERSISTENT),
-            '{"attachmentID":"csi-1","driverName":"d","nodeName":"n","specVolID":"pv","volumeHandle":"h","volumeLifecycleMode":"Persistent"}\n',
+            '{"attachmentID":"csi-1","driverName":"d","nodeName":"n","specVolID":"pv","volumeHandle":"h",'
+            '"volumeLifecycleMode":"Persistent"}\n',
         ),
         (
             folders.publish_record("d", "h", spec_name="pv", node="n", attachment="csi-1", mode=""),
@@ -49,7 +53,7 @@ def test_a_missing_record_or_folder_is_none(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         b"",
@@ -72,7 +76,7 @@ def test_a_broken_record_is_said_to_be_and_left_alone(tmp_path: Path, text: byte
     assert text == (tmp_path / folders.RECORD).read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["link", "loop", "folder", "pipe"])
+@each_row("kind", ["link", "loop", "folder", "pipe"])
 def test_what_is_no_file_is_not_followed_and_not_waited_for(tmp_path: Path, kind: str) -> None:
     path = tmp_path / folders.RECORD
     (tmp_path / "elsewhere").write_bytes(folders.encoded(STAGED))
@@ -104,7 +108,7 @@ def test_a_link_in_the_place_of_the_record_is_replaced(tmp_path: Path) -> None:
     assert ("precious", STAGED) == ((tmp_path / "precious").read_text(), folders.read_record(tmp_path))
 
 
-@pytest.mark.parametrize("fails", ["fsync", "rename"])
+@each_row("fails", ["fsync", "rename"])
 def test_a_write_that_fails_leaves_the_old_record_and_no_other_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
@@ -140,3 +144,18 @@ def test_remove_also_takes_what_a_crash_left(tmp_path: Path) -> None:
     folders.remove_record(tmp_path)
     folders.remove_record(tmp_path)
     assert [] == os.listdir(tmp_path)
+
+
+def test_folders_are_made_for_the_owner_and_his_group_alone(tmp_path: Path) -> None:
+    """Each of them, as by a kubelet; one that was there keeps its mode."""
+    layout = KubeletLayout(tmp_path / "root")
+    (tmp_path / "root" / "pods").mkdir(parents=True, mode=0o755)
+    made = [layout.target("uid", "pv"), layout.staging("d1", "v"), layout.block_staging("pv")]
+    for folder in made:
+        folders.make_folders(folder)
+        folders.make_folders(folder)
+        for one in folder.relative_to(tmp_path / "root" / "pods" if "pods" in folder.parts else tmp_path).parents:
+            path = tmp_path / "root" / "pods" / one if "pods" in folder.parts else tmp_path / one
+            if path not in (tmp_path, tmp_path / "root", tmp_path / "root" / "pods"):
+                assert 0o750 == stat.S_IMODE(path.stat().st_mode), path
+    assert 0o755 == stat.S_IMODE((tmp_path / "root" / "pods").stat().st_mode)

@@ -16,10 +16,11 @@ from mooring.node.plugins.controller import BACK_OFF
 from mooring.node.plugins.decide import Step, decide_plugin
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_csi_node, a_node
+from tests.support.rows import each_row
 from tests.unit.node.plugin_world import real_time, registry_world
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("present", "registered", "step"),
     [
         (None, None, None),
@@ -71,7 +72,7 @@ async def test_REG4_files_and_hidden_sockets_are_passed_over() -> None:
     async with registry_world(start=False) as world:
         await world.driver()
         (world.registry / "file.sock").write_text("x")
-        (world.registry / "link.sock").symlink_to("y.sock")
+        (world.registry / "link.sock").symlink_to("file.sock")
         async with (
             world.plugin("hidden").on(world.registry / ".x.sock") as hidden,
             world.plugin().on(world.registry / "y.sock") as seen,
@@ -121,7 +122,7 @@ async def test_REG7_a_plugin_of_another_type_is_told_so_and_tried_again() -> Non
     assert (0.5, 122.0) == (BACK_OFF.base_s, BACK_OFF.cap_s)
 
 
-@pytest.mark.parametrize("versions", [(), ("0.3.0",), ("4.9.12", "2.0.1"), ("var", "boo")])
+@each_row("versions", [(), ("0.3.0",), ("4.9.12", "2.0.1"), ("var", "boo")])
 @real_time
 async def test_REG8_a_plugin_without_a_common_version_is_refused(versions: tuple[str, ...]) -> None:
     async with registry_world(start=False) as world:
@@ -194,7 +195,7 @@ async def test_REG14_without_an_endpoint_the_registration_socket_is_the_drivers(
             assert "csi.v1.Node" in plugin.told[0][1] or "Method not found" in plugin.told[0][1]
 
 
-@pytest.mark.parametrize("endpoint", ["tcp://1.2.3.4:5", "relative.sock", "/" + "a" * 200])
+@each_row("endpoint", ["tcp://1.2.3.4:5", "relative.sock", "/" + "a" * 200])
 @real_time
 async def test_an_endpoint_that_is_no_sockets_is_refused_at_each_try(endpoint: str) -> None:
     """A refused plugin must not count as registered."""
@@ -210,7 +211,7 @@ async def test_an_endpoint_that_is_no_sockets_is_refused_at_each_try(endpoint: s
             assert [False, False] == [registered for registered, _ in plugin.told]
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a/b", "a" * 64, "-a", "ä"])
+@each_row("name", ["", "../x", "a/b", "a" * 64, "-a", "ä"])
 @real_time
 async def test_a_name_that_is_no_drivers_is_refused(name: str) -> None:
     async with registry_world(start=False) as world:

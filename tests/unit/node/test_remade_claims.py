@@ -1,11 +1,11 @@
-"""A claim is deleted by force and made anew under its name, on another volume, while its pod lives: the pod keeps what it has."""
+"""A claim is deleted by force and made anew under its name, on another volume, while its pod lives: the pod keeps what
+it has.
+"""
 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from typing import Any
-
-import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
@@ -13,9 +13,11 @@ from mooring.wire.grpc.codes import Code
 from tests.support.builders import Json, a_bound_claim, a_pv
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.node.volume_world import Bound, VolumesWorld
+from tests.unit.node.test_block_life import tools
+from tests.unit.node.volume_world import Bound, VolumesWorld, world
 
 OTHER_PV, SAME_PV = "pv-2", "vol"
 
@@ -43,9 +45,9 @@ def calls_of(world: VolumesWorld, handle: str) -> list[str]:
     return [call.method for call in world.driver.calls if getattr(call.request, "volume_id", "") == handle]
 
 
-@pytest.mark.parametrize("is_restarted", [False, True])
-@pytest.mark.parametrize("pv", [OTHER_PV, SAME_PV])
-@pytest.mark.parametrize("mode", ["Filesystem", "Block"])
+@each_row("is_restarted", [False, True], fresh=[world, tools])
+@each_row("pv", [OTHER_PV, SAME_PV])
+@each_row("mode", ["Filesystem", "Block"])
 @in_virtual_time
 async def test_a_pod_that_runs_keeps_its_volume_until_it_is_deleted(
     world: VolumesWorld, tools: FakeTools, mode: str, pv: str, is_restarted: bool
@@ -147,10 +149,12 @@ async def test_no_volume_is_published_where_another_may_still_be(world: VolumesW
         assert ([], []) == (world.left(), await world.in_use())
 
 
-@pytest.mark.parametrize("is_restarted", [False, True])
+@each_row("is_restarted", [False, True], fresh=[world])
 @in_virtual_time
 async def test_the_same_volume_by_another_name_stays_in_its_folder(world: VolumesWorld, is_restarted: bool) -> None:
-    """A claim that was lost is made anew on the volume that the pod has: nothing is wrong, and it is published again where it is."""
+    """A claim that was lost is made anew on the volume that the pod has: nothing is wrong, and it is published again
+    where it is.
+    """
     await world.no_attach(requiresRepublish=True)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(world.agent())

@@ -17,13 +17,14 @@ from mooring.node.heartbeat import Heartbeat
 from mooring.node.resources import Resources, decide_resources, machine_resources, resources_of
 from tests.support.builders import a_node, typed
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 MACHINE = {"cpu": "8", "memory": "16Gi"}
 Given = Mapping[str, str]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("capacity", "allocatable", "has", "free"),
     [
         ({}, {}, {**MACHINE, "pods": "110"}, {**MACHINE, "pods": "110"}),
@@ -36,7 +37,7 @@ def test_flags_win_over_the_machine(capacity: Given, allocatable: Given, has: Gi
     assert Resources(has, has if free is None else free) == resources_of(MACHINE, 110, capacity, allocatable)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("capacity", "allocatable", "words"),
     [
         ({"memory": "3Gb"}, {}, "capacity: memory=3Gb: quantities must match"),
@@ -65,7 +66,7 @@ def test_the_machine_is_asked_also_before_the_root_folder_is_there(tmp_path: Pat
 WANTED = Resources({"cpu": "4", "memory": "2Gi"}, {"cpu": "1500m", "memory": "2Gi"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "lacking"),
     [
         ({}, {"capacity": WANTED.capacity, "allocatable": WANTED.allocatable}),

@@ -1,4 +1,6 @@
-"""An agent that was killed is started again on the same root folder: what is on the disk is found, and finished or undone."""
+"""An agent that was killed is started again on the same root folder: what is on the disk is found, and finished or
+undone.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,10 @@ from mooring.node.volumes.state.folders import remove_folder
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_node
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.node.volume_world import Bound, VolumesWorld
+from tests.unit.node.volume_world import Bound, VolumesWorld, world
 
 REPORT = "patch nodes/status"
 
@@ -120,7 +123,9 @@ async def test_RST2_a_pod_that_went_meanwhile_is_taken_away(world: VolumesWorld)
 
 @in_virtual_time
 async def test_RST2_what_is_staged_is_reported_in_use_also_by_a_node_that_was_made_anew(world: VolumesWorld) -> None:
-    """Somebody else has made it, and it lists nothing; the pod is gone, and the driver not there to take the volume back."""
+    """Somebody else has made it, and it lists nothing; the pod is gone, and the driver not there to take the volume
+    back.
+    """
     async with world.agent():
         volume = await world.volume()
         pod = await world.running_pod(volume)
@@ -161,7 +166,9 @@ async def test_RST2_a_pod_is_removed_only_once_what_is_staged_is_reported(world:
 async def test_RST2_what_was_reported_stays_so_while_its_folder_without_a_record_can_t_be_removed(
     world: VolumesWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seed 1014 of the node: somebody has removed the record, and the stage that a killed agent has sent is still to take effect."""
+    """Seed 1014 of the node: somebody has removed the record, and the stage that a killed agent has sent is still to
+    take effect.
+    """
     world.driver.script(STAGE, *[Fail(Code.UNAVAILABLE)] * 20)
     async with world.agent():
         volume = await world.volume()
@@ -241,8 +248,8 @@ async def test_RST2_a_claim_that_can_t_be_read_does_not_hold_up_the_others(world
         assert {str(world.target(gone, "vol"))} == {call.request.target_path for call in world.driver.made(UNPUBLISH)}
 
 
-@pytest.mark.parametrize("method", [STAGE, PUBLISH, UNPUBLISH, UNSTAGE])
-@pytest.mark.parametrize("stays", [True, False], ids=["pod-stays", "pod-goes"])
+@each_row("method", [STAGE, PUBLISH, UNPUBLISH, UNSTAGE], fresh=[world])
+@each_row("stays", [True, False], ids=["pod-stays", "pod-goes"])
 @in_virtual_time
 async def test_an_agent_killed_during_a_call_finishes_or_undoes_it(
     world: VolumesWorld, method: str, stays: bool

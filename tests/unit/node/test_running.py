@@ -64,7 +64,9 @@ def _ready(pod: Json) -> Json:
 
 @in_virtual_time
 async def test_a_deleted_pod_that_somebody_holds_says_that_it_has_ended(world: VolumesWorld) -> None:
-    """A Job holds its pods until they are counted, and with podReplacementPolicy Failed it counts those alone that have ended."""
+    """A Job holds its pods until they are counted, and with podReplacementPolicy Failed it counts those alone that have
+    ended.
+    """
     async with world.agent():
         pod = await world.running_pod(await world.volume())
         name = pod["metadata"]["name"]

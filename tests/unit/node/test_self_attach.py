@@ -15,15 +15,16 @@ from mooring.kube.errors import ServerError
 from mooring.node.agent import CONTROLLED_ATTACH, AgentSockets, NodeAgent
 from mooring.node.options import AgentOptions
 from mooring.node.volumes import reasons as why
-from mooring.node.volumes.decide import Await, Do, Facts, Step, decide_volume
-from mooring.node.volumes.state.actual import Failure, Stand, VolumeState
+from mooring.node.volumes.decide import Await, Do, Facts, decide_volume
+from mooring.node.volumes.state.actual import Device, Failure, Stand, Step, VolumeState
 from mooring.node.volumes.state.desired import Volume
 from tests.support.builders import Json, a_node
 from tests.support.cluster_world import ClusterWorld
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.plugin_world import NoSockets
-from tests.unit.node.volume_world import NODE, Bound, VolumesWorld
+from tests.unit.node.volume_world import NODE, Bound, VolumesWorld, world
 
 CREATE, DELETE, REPORT = "create volumeattachments", "delete volumeattachments", "patch nodes/status"
 FINALIZER = "external-attacher/d1"
@@ -171,7 +172,7 @@ async def test_a_pod_that_comes_during_the_detach_gets_a_new_attachment(alone: V
         await alone.shown(PODS, again["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running", "runs")
 
 
-@pytest.mark.parametrize("short", [CREATE, DELETE])
+@each_row("short", [CREATE, DELETE], fresh=[world, alone])
 @in_virtual_time
 async def test_a_lost_answer_costs_no_second_attachment_and_leaves_none(alone: VolumesWorld, short: str) -> None:
     async with alone.agent():
@@ -211,7 +212,7 @@ def a_state(attachment: Stand, wait: Failure | None = None, **changes: Any) -> V
     return VolumeState(volume, **{"attachable": True, "attachment": attachment, "attach_wait": wait, **changes})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("state", "wanted", "changes", "action", "because"),
     [
         pytest.param(a_state(Stand.ABSENT), True, {"reported": False}, None, why.ToBeReported, id="reported-first"),
@@ -232,7 +233,7 @@ def a_state(attachment: Stand, wait: Failure | None = None, **changes: Any) -> V
         ),
         pytest.param(a_state(Stand.DONE), True, {}, Step.STAGE, why.Staging, id="then-staged"),
         pytest.param(
-            a_state(Stand.DONE, device=Stand.DONE),
+            a_state(Stand.DONE, device=Device.STAGED),
             False,
             {},
             Step.UNSTAGE,
@@ -293,7 +294,7 @@ async def test_a_restart_keeps_what_a_pod_has(alone: VolumesWorld) -> None:
         await until_unused(alone)
 
 
-@pytest.mark.parametrize("moment", ["asked for", "mounted", "unstaged", "being detached"])
+@each_row("moment", ["asked for", "mounted", "unstaged", "being detached"], fresh=[world, alone])
 @in_virtual_time
 async def test_what_an_agent_had_attached_when_it_was_killed_is_given_back(alone: VolumesWorld, moment: str) -> None:
     """Its pod is gone by then. Also where nothing is on the disk any more."""
@@ -341,8 +342,8 @@ async def test_an_attachment_that_somebody_else_deletes_is_asked_for_anew(alone:
 # -- the Node's annotation
 
 
-@pytest.mark.parametrize("attaches", [False, True])
-@pytest.mark.parametrize("is_there", [False, True])
+@each_row("attaches", [False, True])
+@each_row("is_there", [False, True])
 @in_virtual_time
 async def test_the_nodes_annotation_says_who_attaches(tmp_path: Path, attaches: bool, is_there: bool) -> None:
     """As a kubelet makes it follow its setting, also at a Node that is there."""

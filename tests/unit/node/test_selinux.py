@@ -1,4 +1,6 @@
-"""SELinux labels of volumes: where a host has them, which label a pod's volume gets, and pods that want different ones."""
+"""SELinux labels of volumes: where a host has them, which label a pod's volume gets, and pods that want different
+ones.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ from mooring.node.volumes.state.desired import Volume
 from mooring.node.volumes.state.folders import RECORD
 from tests.support.builders import CONTAINER, a_pod, typed
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.node.volume_world import VolumesWorld
+from tests.unit.node.volume_world import VolumesWorld, world
 
 HOST = "system_u:object_r:container_file_t:s0"
 ONE_POD = ("ReadWriteOncePod",)
@@ -60,7 +63,7 @@ def test_a_policy_without_contexts_has_none(tmp_path: Path) -> None:
     assert "" == default_context(a_host(tmp_path, policy="SELINUXTYPE=other\n"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pod", "label"),
     [
         pytest.param(labelled("s0:c1,c2"), "system_u:object_r:container_file_t:s0:c1,c2", id="of-the-pod"),
@@ -145,8 +148,10 @@ async def test_of_a_driver_that_does_not_stage_the_first_pod_s_label_counts(
         assert [[f'context="system_u:object_r:container_file_t:s0:c{number}"'] for number in (1, 2)] == flags
 
 
-@pytest.mark.parametrize(
-    ("spec", "modes"), [({"seLinuxMount": False}, ONE_POD), ({"seLinuxMount": True}, ("ReadWriteOnce",))]
+@each_row(
+    ("spec", "modes"),
+    [({"seLinuxMount": False}, ONE_POD), ({"seLinuxMount": True}, ("ReadWriteOnce",))],
+    fresh=[world, on_selinux],
 )
 @in_virtual_time
 async def test_without_the_drivers_word_or_for_several_pods_there_is_no_label(

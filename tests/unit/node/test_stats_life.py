@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.metrics import NodeMetrics
+from mooring.node.volumes.state.desired import PodUse
 from mooring.node.volumes.stats import PERIOD_S, StatsTarget, UsageMetrics, VolumeStats, VolumeUsage
 from mooring.wire.grpc.codes import Code
 from tests.support.cluster_world import metric
@@ -110,6 +113,32 @@ async def test_STA2_an_answer_without_usage_and_condition_is_an_error_and_the_la
         await stats.stats.ask_all()
         assert {"handle-vol": VolumeUsage(10, 4, 6)} == stats.usages
         assert 2 == len(world.driver.made(STATS))
+
+
+def test_each_claim_is_shown_once_and_no_health_that_nobody_told() -> None:
+    """Two samples of the same labels are no page that Prometheus takes."""
+    registry = CollectorRegistry()
+
+    def target(uid: str, claim: str) -> StatsTarget:
+        return StatsTarget("d1", claim, Path(f"/{uid}"), "ns", claim, PodUse(uid, "ns", uid, "v"))
+
+    usages = {
+        target("a", "shared"): VolumeUsage(capacity=1),
+        target("b", "shared"): VolumeUsage(capacity=1),
+        target("c", "well"): VolumeUsage(capacity=1, abnormal=""),
+        target("d", "ill"): VolumeUsage(capacity=1, abnormal="smoke"),
+    }
+    UsageMetrics(registry).show("n", lambda: usages)
+    samples = [
+        (one.name.removeprefix("kubelet_volume_stats_"), one.labels["persistentvolumeclaim"], one.value)
+        for family in registry.collect()
+        for one in family.samples
+    ]
+    assert [
+        *(("capacity_bytes", claim, 1.0) for claim in ("shared", "well", "ill")),
+        ("health_status_abnormal", "well", 0.0),
+        ("health_status_abnormal", "ill", 1.0),
+    ] == samples
 
 
 @in_virtual_time

@@ -11,7 +11,9 @@ from tests.support.virtual_loop import in_virtual_time
 
 @in_virtual_time
 async def test_no_step_begins_while_those_under_way_are_cancelled():
-    """One that takes its time to end keeps the group, which takes no task any more; a worker may still be at a decision."""
+    """One that takes its time to end keeps the group, which takes no task any more; a worker may still be at a
+    decision.
+    """
     steps = StepTasks(lambda unique: None)
     seen: list[str] = []
 

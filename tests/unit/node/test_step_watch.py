@@ -1,4 +1,6 @@
-"""How long steps take: the kubelet's metrics, and the pod's event about a step that hangs. Also: volumes out of the node's reach."""
+"""How long steps take: the kubelet's metrics, and the pod's event about a step that hangs. Also: volumes out of the
+node's reach.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pytest
 
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
-from mooring.node.volumes.steps.tools import Threads
+from mooring.node.volumes.steps.threads import Threads
 from mooring.wire.grpc.codes import Code
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH
 from tests.support.scripted_driver import Fail, Wait

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from mooring.mounts.mountinfo import MountTable, parse
 from mooring.node.layout import KubeletLayout
 from mooring.node.volumes.state.folders import VolumeFiles
+from tests.support.rows import each_row
 
 OURS, THEIRS = KubeletLayout(Path("/srv/nodes/ours")), KubeletLayout(Path("/srv/nodes/theirs"))
 
@@ -21,7 +20,7 @@ def references(*points: Path) -> tuple[str, ...]:
         f"{number} 25 253:0 /data/vol-1 {point} rw - ext4 /dev/vda1 rw"
         for number, point in enumerate((staging, *points), 30)
     ]
-    return VolumeFiles(OURS.root, lambda: MountTable(parse("\n".join(lines)))).foreign_references(staging, OURS.root)
+    return VolumeFiles(OURS, lambda: MountTable(parse("\n".join(lines)))).foreign_references(staging, OURS.root)
 
 
 def test_what_another_node_has_of_a_volume_is_its_own_affair() -> None:
@@ -32,7 +31,7 @@ def test_what_another_node_has_of_a_volume_is_its_own_affair() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "point", [OURS.target("pod-uid", "pv-1"), OURS.sub_paths("pod-uid", "pv-1") / "container" / "0", Path("/mnt/mine")]
 )
 def test_what_a_pod_of_this_node_has_and_what_people_have_holds_it(point: Path) -> None:

@@ -1,4 +1,6 @@
-"""A step that may have happened is taken back, also where its repetition was refused for good: the refusal is of the repetition alone."""
+"""A step that may have happened is taken back, also where its repetition was refused for good: the refusal is of the
+repetition alone.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +11,26 @@ from typing import Any
 import pytest
 
 from mooring.api.pods import PODS
-from mooring.node.volumes.steps.tools import Threads
+from mooring.node.volumes.steps.threads import Threads
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import Json
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail, Lose
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.test_block_life import tools
-from tests.unit.node.volume_world import Bound, VolumesWorld
+from tests.unit.node.volume_world import Bound, VolumesWorld, world
 
 __all__ = ["tools"]
 
-UNCERTAIN = pytest.mark.parametrize(
-    "first", [Lose(Code.UNAVAILABLE), Fail(Code.UNAVAILABLE), Fail(Code.DEADLINE_EXCEEDED)], ids=repr
+UNCERTAIN = each_row(
+    "first",
+    [Lose(Code.UNAVAILABLE), Fail(Code.UNAVAILABLE), Fail(Code.DEADLINE_EXCEEDED)],
+    ids=repr,
+    fresh=[world, tools],
 )
 """Carried out, or not, or in part: the second two leave no mount that would tell."""
-MODES = pytest.mark.parametrize("mode", ["Filesystem", "Block"])
+MODES = each_row("mode", ["Filesystem", "Block"])
 
 
 async def failing(world: VolumesWorld, mode: str, step: str, first: Any) -> tuple[Bound, Json]:
@@ -39,14 +45,13 @@ async def failing(world: VolumesWorld, mode: str, step: str, first: Any) -> tupl
     return volume, pod
 
 
-STEPS = pytest.mark.parametrize(("step", "undo"), [(STAGE, UNSTAGE), (PUBLISH, UNPUBLISH)])
+STEPS = each_row(("step", "undo"), [(STAGE, UNSTAGE), (PUBLISH, UNPUBLISH)])
 
 
 @pytest.mark.slow
 @UNCERTAIN
 @MODES
 @STEPS
-@pytest.mark.usefixtures("tools")
 @in_virtual_time
 async def test_what_was_refused_for_good_after_it_may_have_happened_is_taken_back(
     world: VolumesWorld, mode: str, step: str, undo: str, first: Any
@@ -61,7 +66,6 @@ async def test_what_was_refused_for_good_after_it_may_have_happened_is_taken_bac
 @UNCERTAIN
 @MODES
 @STEPS
-@pytest.mark.usefixtures("tools")
 @in_virtual_time
 async def test_it_is_taken_back_by_the_next_agent_too(
     world: VolumesWorld, mode: str, step: str, undo: str, first: Any

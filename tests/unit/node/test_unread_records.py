@@ -1,4 +1,6 @@
-"""Records that can't be read, or are gone, after a restart: what may be mounted stays in use, and nothing is unstaged under a mount."""
+"""Records that can't be read, or are gone, after a restart: what may be mounted stays in use, and nothing is unstaged
+under a mount.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,12 @@ from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import NODE_RPC, PUBLISH, UNPUBLISH, UNSTAGE
 from tests.support.node_habits import NodeHabits
 from tests.support.recording import RecordingCluster
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Wait
 from tests.support.virtual_loop import in_virtual_time
+from tests.unit.node.test_block_life import tools
 from tests.unit.node.test_injected_life import inline
-from tests.unit.node.volume_world import Bound, VolumesWorld
+from tests.unit.node.volume_world import Bound, VolumesWorld, world
 
 TORN, EMPTY = '{"volumeHandle":', ""
 FOREIGN = '{"driverName":"d1","specVolID":"other","volumeHandle":"handle-other"}'
@@ -31,7 +35,9 @@ GONE = None
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """record: which one can't be read: of the `pod`, of what is `staged`, or of the `device`. stages: the driver does."""
+    """record: which one can't be read: of the `pod`, of what is `staged`, or of the `device`. stages: the driver
+    does.
+    """
 
     record: str
     stages: bool = True
@@ -47,8 +53,8 @@ ROWS = {
     "device-of-a-driver-that-does-not-stage": Row("device", stages=False, is_block=True),
     "inline": Row("pod", stages=False, is_inline=True),
 }
-rows = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-texts = pytest.mark.parametrize("text", [TORN, EMPTY, FOREIGN, GONE], ids=["torn", "empty", "foreign", "gone"])
+rows = each_row("row", ROWS.values(), ids=ROWS, fresh=[world, tools], parts=2)
+texts = each_row("text", [TORN, EMPTY, FOREIGN, GONE], ids=["torn", "empty", "foreign", "gone"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +128,9 @@ async def spoilt(world: VolumesWorld, row: Row, text: str | None) -> Scene:
 async def test_what_a_pod_that_is_gone_has_left_stays_in_use_until_it_is_taken_back(
     world: VolumesWorld, tools: FakeTools, row: Row, text: str | None
 ) -> None:
-    """Whoever forgets it lets it be detached under its mount. Once the record is put right it is taken back, without a restart."""
+    """Whoever forgets it lets it be detached under its mount. Once the record is put right it is taken back, without a
+    restart.
+    """
     scene = await spoilt(world, row, text)
     await world.users.delete(PODS, scene.pod["metadata"]["name"], "default", grace_period_s=0)
     async with world.agent():
@@ -143,7 +151,9 @@ async def test_what_a_pod_that_is_gone_has_left_stays_in_use_until_it_is_taken_b
 async def test_what_a_pod_has_that_can_t_be_looked_at_stays_as_it_is(
     world: VolumesWorld, tools: FakeTools, row: Row, text: str | None
 ) -> None:
-    """The API server does not give the pod's claim at first; then the pod has its volume as before, and gives it back at its end."""
+    """The API server does not give the pod's claim at first; then the pod has its volume as before, and gives it back
+    at its end.
+    """
     scene = await spoilt(world, row, text)
     rule = world.cluster.refuse("get persistentvolumeclaims", times=None, error=ServerError("starting"))
     async with world.agent(is_registered=False):
@@ -158,7 +168,7 @@ async def test_what_a_pod_has_that_can_t_be_looked_at_stays_as_it_is(
         await scene.is_taken_back()
 
 
-@pytest.mark.parametrize("row", [ROWS["file-system"], ROWS["device"]], ids=["file-system", "device"])
+@each_row("row", [ROWS["file-system"], ROWS["device"]], ids=["file-system", "device"], fresh=[world, tools])
 @in_virtual_time
 async def test_a_pod_that_ends_before_it_has_its_volume_again_gives_it_back(
     world: VolumesWorld, tools: FakeTools, row: Row
@@ -220,7 +230,9 @@ async def test_a_pod_s_folder_that_can_t_be_listed_may_have_what_the_pod_wants(
 async def test_a_pod_s_folder_that_can_t_be_listed_may_have_what_was_in_use_once_the_pod_has_gone(
     world: VolumesWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seed 13294 of the node: the pod was deleted already when the agent began. What is found elsewhere is let go all the same."""
+    """Seed 13294 of the node: the pod was deleted already when the agent began. What is found elsewhere is let go all
+    the same.
+    """
     world.driver.able = ()
     async with world.agent():
         volume, other = await world.volume(), await world.volume("other")
@@ -288,7 +300,7 @@ async def test_of_two_records_in_one_pod_s_folder_the_one_that_is_put_right_is_b
         assert [volume.unique] == await world.in_use()
 
 
-@pytest.mark.parametrize("text", [TORN, GONE], ids=["torn", "gone"])
+@each_row("text", [TORN, GONE], ids=["torn", "gone"], fresh=[world, tools])
 @in_virtual_time
 async def test_a_device_that_is_staged_for_no_pod_stays_in_use(
     world: VolumesWorld, tools: FakeTools, text: str | None

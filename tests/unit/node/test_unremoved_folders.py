@@ -1,4 +1,6 @@
-"""Folders that an agent has begun, or not quite removed, when it was killed: the next one removes them, as far as nothing is in them."""
+"""Folders that an agent has begun, or not quite removed, when it was killed: the next one removes them, as far as
+nothing is in them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from mooring.node.volumes.state.folders import LeftOver, VolumeFiles
 from mooring.node.volumes.state.on_disk import remove_unrecorded
 from tests.support.fake_mounts import FakeMounts
 from tests.support.node_habits import LEAVINGS
-from tests.unit.node.volume_world import VolumesWorld
+from tests.support.rows import each_row
+from tests.unit.node.volume_world import VolumesWorld, world
 
 UNFINISHED = ".vol_data.json.tmp"
 
@@ -80,12 +83,23 @@ def test_the_folder_of_a_pod_goes_with_a_record_that_was_not_finished(layout: Ku
     assert not layout.pod("uid").exists()
 
 
-@pytest.mark.parametrize("leaves", LEAVINGS)
+@each_row("leaves", LEAVINGS, fresh=[world, layout])
 def test_what_a_driver_has_left_at_the_target_goes_with_the_folder_of_a_pod(layout: KubeletLayout, leaves: str) -> None:
     """The record was lost, and so the volume was not taken back for the pod."""
     target = layout.target("uid", "v")
     made(target.parent)
     LEAVINGS[leaves](target)
+    remove_pod_folder(layout, "uid")
+    assert not layout.pod("uid").exists()
+
+
+def test_folders_that_are_nested_deeper_than_any_stack_go(layout: KubeletLayout) -> None:
+    """Any pod can make them."""
+    deepest = layout.pod("uid") / "volumes" / "kubernetes.io~empty-dir"
+    made(deepest)
+    for _ in range(1500):
+        deepest /= "d"
+        made(deepest)
     remove_pod_folder(layout, "uid")
     assert not layout.pod("uid").exists()
 
@@ -115,7 +129,7 @@ def test_what_a_kubelet_has_left_beside_the_volumes_goes(layout: KubeletLayout) 
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "place",
     [
         "volumes/kubernetes.io~empty-dir/data/file",
@@ -126,6 +140,7 @@ def test_what_a_kubelet_has_left_beside_the_volumes_goes(layout: KubeletLayout) 
         "containers/c/link",
         "volumeDevices/kubernetes.io~csi/v",
     ],
+    fresh=[world, layout],
 )
 def test_what_may_be_a_user_s_stays_and_is_named(layout: KubeletLayout, place: str) -> None:
     outside = layout.root / "outside"
@@ -161,7 +176,7 @@ def test_a_mount_is_not_looked_into_when_its_volume_is_begun_again(
     touched: list[Path] = []
     for name in ("chmod", "stat"):
         monkeypatch.setattr(Path, name, lambda path, *args, **options: touched.append(path))
-    VolumeFiles(layout.root).begin(staging.parent, folders.staging_record("d1", "v"), staging.name)
+    VolumeFiles(layout).begin(staging.parent, folders.staging_record("d1", "v"), staging.name)
     assert staging not in touched
 
 
@@ -169,7 +184,7 @@ def test_work_that_hangs_does_not_keep_the_process_from_its_end() -> None:
     """In a process of its own: it is the interpreter that would wait."""
     code = """
 import asyncio, time
-from mooring.node.volumes.steps.tools import Threads
+from mooring.node.volumes.steps.threads import Threads
 
 async def main():
     threads = Threads()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mooring.node.plugins.decide import Version, highest_supported
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("versions", "highest"),
     [
         pytest.param([], None, id="REG-8-none"),

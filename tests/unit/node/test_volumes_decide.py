@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,12 +12,14 @@ import pytest
 from mooring.control.decision import Decision
 from mooring.control.result import Because
 from mooring.node.volumes import reasons as why
-from mooring.node.volumes.decide import Action, Await, Do, Facts, Refuse, Step, decide_volume
-from mooring.node.volumes.state.actual import Failure, Publication, Stand, VolumeState
+from mooring.node.volumes.decide import Action, Await, Do, Facts, Refuse, decide_volume, do_of
+from mooring.node.volumes.state.actual import Device, Failure, Publication, Refusal, Stand, Step, VolumeState
 from mooring.node.volumes.state.desired import READ_WRITE_ONCE_POD, Growth, Volume
 from mooring.node.volumes.state.in_use import REPORTED
+from tests.support.rows import each_row
 
 ABSENT, UNCERTAIN, DONE = Stand.ABSENT, Stand.UNCERTAIN, Stand.DONE
+STAGED, UNSURE = Device.STAGED, Device.UNCERTAIN
 VOLUME = Volume("kubernetes.io/csi/d^h", "d", "h", "pv")
 NOW = 100.0
 AWAITS_REPORT = frozenset({REPORTED})
@@ -25,7 +28,7 @@ PAST = Failure("no", 1, NOW - 5)
 
 
 def state(
-    device: Stand = ABSENT,
+    device: Device = Device.ABSENT,
     *,
     volume: Volume = VOLUME,
     attachable: bool = False,
@@ -73,45 +76,45 @@ def decided(
     return Decision(because, (*told, *work, *((waits,) if waits is not None else ())), **more)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "known", "decision"),
     [
         pytest.param(state(), facts("a"), decided(why.Staging(), Step.STAGE, first="a"), id="MNT-1-staged-first"),
         pytest.param(
-            state(DONE), facts("a"), decided(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-1-then-published"
+            state(STAGED), facts("a"), decided(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-1-then-published"
         ),
         pytest.param(
-            state(DONE, a=UNCERTAIN, b=DONE),
+            state(STAGED, a=UNCERTAIN, b=DONE),
             facts(leaving=frozenset("a")),
             decided(why.Unpublishing("b"), Step.UNPUBLISH, "b"),
             id="pods-leave-at-the-same-time",
         ),
         pytest.param(
-            state(DONE, volume=ONE_POD),
+            state(STAGED, volume=ONE_POD),
             facts("a", may_be_unread=True),
             decided(why.Unread(), refused={"a": why.Unread()}),
             id="a-volume-for-one-pod-is-not-given-while-another-may-have-it-unread",
         ),
         pytest.param(
-            state(DONE, volume=ONE_POD, a=UNCERTAIN),
+            state(STAGED, volume=ONE_POD, a=UNCERTAIN),
             facts("a", may_be_unread=True),
             decided(why.Publishing("pod-a"), Step.PUBLISH, "a"),
             id="the-pod-that-has-a-volume-for-one-pod-gets-it-again",
         ),
         pytest.param(
-            state(DONE, a=UNCERTAIN),
+            state(STAGED, a=UNCERTAIN),
             facts("c", leaving=frozenset("a")),
             decided(why.Unpublishing("a")),
             id="nothing-is-given-while-a-pod-leaves",
         ),
         pytest.param(
-            state(DONE, a=UNCERTAIN),
+            state(STAGED, a=UNCERTAIN),
             facts(leaving=frozenset("a")),
             decided(why.Unpublishing("a")),
             id="not-unstaged-while-a-pod-leaves",
         ),
         pytest.param(
-            state(DONE), facts(may_be_unread=True), decided(why.Unread()), id="not-unstaged-while-a-record-is-unread"
+            state(STAGED), facts(may_be_unread=True), decided(why.Unread()), id="not-unstaged-while-a-record-is-unread"
         ),
         pytest.param(
             state(), facts(may_be_unread=True), decided(why.Unread()), id="not-forgotten-while-a-record-is-unread"
@@ -120,37 +123,37 @@ def decided(
             state(), facts("a", has_slot=False), decided(why.ManyMounts("d"), waits=Await.SLOT), id="waits-for-its-turn"
         ),
         pytest.param(
-            state(DONE, b=DONE),
+            state(STAGED, b=DONE),
             facts(has_slot=False),
             decided(why.Unpublishing("b"), Step.UNPUBLISH, "b"),
             id="what-goes-waits-for-none",
         ),
         pytest.param(
-            state(DONE, b=DONE),
+            state(STAGED, b=DONE),
             facts("a", labels={"a": "l"}),
             decided(why.Unpublishing("b"), Step.UNPUBLISH, "b"),
             id="another-label-after-the-pod-that-is-gone",
         ),
         pytest.param(
-            state(DONE, b=DONE),
+            state(STAGED, b=DONE),
             facts("a", "b", labels={"a": "l"}),
             decided(why.LabelledOtherwise("pv"), refused={"a": why.LabelledOtherwise("pv")}),
             id="another-label-while-a-pod-has-it",
         ),
         pytest.param(
-            state(DONE),
+            state(STAGED),
             facts("a", labels={"a": "l"}),
             decided(why.LabelledOtherwise("pv"), Step.UNSTAGE, refused={"a": why.LabelledOtherwise("pv")}),
             id="another-label-leaves-the-node-first",
         ),
         pytest.param(
-            state(UNCERTAIN, b=UNCERTAIN),
+            state(UNSURE, b=UNCERTAIN),
             facts("a", "b", labels={"a": "l"}),
             decided(why.Staging(), Step.STAGE, first="b", refused={"a": why.LabelledOtherwise("pv")}),
             id="staged-again-as-it-is-here",
         ),
         pytest.param(
-            state(DONE, b=DONE),
+            state(STAGED, b=DONE),
             facts("a", "b", "c", labels={"a": "l"}),
             decided(why.Publishing("pod-c"), Step.PUBLISH, "c", refused={"a": why.LabelledOtherwise("pv")}),
             id="the-pod-of-the-same-label-goes-on",
@@ -161,7 +164,7 @@ def decided(
             decided(why.OutOfReach(), refused={"a": why.OutOfReach()}, refused_at="NodeAffinity check"),
             id="out-of-the-nodes-reach",
         ),
-        pytest.param(state(DONE, a=DONE), facts("a"), decided(why.Settled()), id="all-have-it"),
+        pytest.param(state(STAGED, a=DONE), facts("a"), decided(why.Settled()), id="all-have-it"),
         pytest.param(
             state(volume=INLINE),
             facts("a"),
@@ -192,41 +195,46 @@ def decided(
             decided(why.NoDriver("d"), refused={"a": why.NoDriver("d")}),
             id="MNT-12-mount",
         ),
-        pytest.param(state(DONE, a=DONE), facts(has_driver=False), decided(why.NoDriver("d")), id="MNT-12-unpublish"),
+        pytest.param(state(STAGED, a=DONE), facts(has_driver=False), decided(why.NoDriver("d")), id="MNT-12-unpublish"),
         pytest.param(
-            msgspec.structs.replace(state(DONE), may_be_staged=True),
+            state(STAGED),
             facts(has_driver=False),
             decided(why.NoDriver("d")),
             id="MNT-12-unstage",
         ),
         pytest.param(
-            state(DONE), facts(has_driver=False), decided(why.Unstaging(), Step.UNSTAGE), id="UNM-4-never-staged"
+            state(Device.READY),
+            facts(has_driver=False),
+            decided(why.Unstaging(), Step.UNSTAGE),
+            id="UNM-4-never-staged",
         ),
         pytest.param(
-            state(DONE, a=DONE),
+            state(STAGED, a=DONE),
             facts("a", "b"),
             decided(why.Publishing("pod-b"), Step.PUBLISH, "b"),
             id="MNT-11-the-second-pod",
         ),
         pytest.param(
-            state(DONE, a=DONE, b=DONE),
+            state(STAGED, a=DONE, b=DONE),
             facts("b"),
             decided(why.Unpublishing("a"), Step.UNPUBLISH, "a"),
             id="MNT-11-the-first-goes",
         ),
-        pytest.param(state(DONE, b=DONE), facts("b"), decided(why.Settled()), id="MNT-11-no-unstage-while-one-is-left"),
-        pytest.param(state(DONE), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-11-unstaged-after-the-last"),
         pytest.param(
-            state(UNCERTAIN), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-6-may-have-been-staged"
+            state(STAGED, b=DONE), facts("b"), decided(why.Settled()), id="MNT-11-no-unstage-while-one-is-left"
         ),
         pytest.param(
-            state(DONE, a=UNCERTAIN),
+            state(STAGED), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-11-unstaged-after-the-last"
+        ),
+        pytest.param(state(UNSURE), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-6-may-have-been-staged"),
+        pytest.param(
+            state(STAGED, a=UNCERTAIN),
             facts(),
             decided(why.Unpublishing("a"), Step.UNPUBLISH, "a"),
             id="MNT-8-may-have-been-published",
         ),
         pytest.param(
-            state(DONE, a=ABSENT), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-9-was-not-published"
+            state(STAGED, a=ABSENT), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-9-was-not-published"
         ),
         pytest.param(state(), facts(), decided(why.Forgotten(), Step.FORGET), id="nothing-is-left"),
         pytest.param(state(failure=LATER), facts("a"), decided(why.Failing("no"), after_s=5.0), id="the-device-rests"),
@@ -234,124 +242,124 @@ def decided(
             state(failure=PAST), facts("a"), decided(why.Staging(), Step.STAGE, first="a"), id="the-device-is-due"
         ),
         pytest.param(
-            state(DONE, a=Publication("pv", ABSENT, failure=LATER)),
+            state(STAGED, a=Publication("pv", ABSENT, failure=LATER)),
             facts("a", "b"),
             decided(why.Publishing("pod-b"), Step.PUBLISH, "b"),
             id="one-pod-rests-the-other-does-not-wait",
         ),
         pytest.param(
-            state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            state(STAGED, a=Publication("pv", UNCERTAIN, failure=LATER)),
             facts(),
             decided(why.Failing("no"), after_s=5.0),
             id="UNM-3-rests",
         ),
         pytest.param(
-            state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            state(STAGED, a=Publication("pv", UNCERTAIN, failure=LATER)),
             facts("b"),
             decided(why.Publishing("pod-b"), Step.PUBLISH, "b", after_s=5.0),
             id="UNM-3-a-new-pod-does-not-wait-for-it",
         ),
         pytest.param(
-            state(DONE, a=Publication("pv", DONE, is_outdated=True)),
+            state(STAGED, a=Publication("pv", Stand.OUTDATED)),
             facts("a"),
             decided(why.Publishing("pod-a"), Step.PUBLISH, "a"),
             id="VM-6-published-again",
         ),
         pytest.param(
-            state(DONE, volume=ONE_POD, a=DONE),
+            state(STAGED, volume=ONE_POD, a=DONE),
             facts("a", "b"),
             decided(why.TakenByAnotherPod(), refused={"b": why.TakenByAnotherPod()}),
             id="MNT-21",
         ),
         pytest.param(
-            state(UNCERTAIN, volume=ONE_POD, a=UNCERTAIN),
+            state(UNSURE, volume=ONE_POD, a=UNCERTAIN),
             facts("a", "b"),
             decided(why.Staging(), Step.STAGE, first="a", refused={"b": why.TakenByAnotherPod()}),
             id="MNT-21-the-pod-that-may-have-it-goes-on",
         ),
         pytest.param(
-            state(DONE, volume=ONE_POD, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            state(STAGED, volume=ONE_POD, a=Publication("pv", UNCERTAIN, failure=LATER)),
             facts("a", "b"),
             decided(why.Failing("no"), after_s=5.0, refused={"b": why.TakenByAnotherPod()}),
             id="MNT-21-the-pod-that-may-have-it-is-tried-again",
         ),
         pytest.param(
-            state(DONE, volume=ONE_POD, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            state(STAGED, volume=ONE_POD, a=Publication("pv", UNCERTAIN, failure=LATER)),
             facts("b"),
             decided(why.TakenByAnotherPod(), after_s=5.0, refused={"b": why.TakenByAnotherPod()}),
             id="MNT-21-the-pod-that-is-gone-is-tried-again",
         ),
         pytest.param(
-            state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER), b=DONE),
+            state(STAGED, a=Publication("pv", UNCERTAIN, failure=LATER), b=DONE),
             facts("b"),
             decided(why.Settled(), after_s=5.0),
             id="UNM-3-is-tried-again-while-another-pod-has-the-volume",
         ),
         pytest.param(
-            state(DONE, attachable=True, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            state(STAGED, attachable=True, a=Publication("pv", UNCERTAIN, failure=LATER)),
             facts("b", attached=False),
             decided(why.NotAttached(), waits=Await.ATTACHMENT, after_s=5.0),
             id="UNM-3-is-tried-again-while-another-pod-waits-for-the-attachment",
         ),
         pytest.param(
-            state(DONE, a=UNCERTAIN),
+            state(STAGED, a=UNCERTAIN),
             facts(unsure=frozenset({"a"})),
             decided(why.PodsUnknown()),
             id="RST-1-not-yet-known",
         ),
         pytest.param(
-            state(UNCERTAIN, a=UNCERTAIN),
+            state(UNSURE, a=UNCERTAIN),
             facts("a"),
             decided(why.Staging(), Step.STAGE, first="a"),
             id="RST-1-staged-again",
         ),
         pytest.param(
-            state(DONE, a=UNCERTAIN),
+            state(STAGED, a=UNCERTAIN),
             facts("a"),
             decided(why.Publishing("pod-a"), Step.PUBLISH, "a"),
             id="RST-1-published-again",
         ),
         pytest.param(
-            state(DONE, a=DONE), facts(may_take_away=False), decided(why.PodsUnknown()), id="RST-2-waits-for-all-pods"
+            state(STAGED, a=DONE), facts(may_take_away=False), decided(why.PodsUnknown()), id="RST-2-waits-for-all-pods"
         ),
         pytest.param(
-            state(DONE), facts(may_take_away=False), decided(why.PodsUnknown()), id="RST-2-the-device-waits-too"
+            state(STAGED), facts(may_take_away=False), decided(why.PodsUnknown()), id="RST-2-the-device-waits-too"
         ),
         pytest.param(
-            state(DONE, volume=GROWING, a=DONE), facts("a"), decided(why.Growing("2Gi"), Step.EXPAND, "a"), id="EXP-1"
+            state(STAGED, volume=GROWING, a=DONE), facts("a"), decided(why.Growing("2Gi"), Step.EXPAND, "a"), id="EXP-1"
         ),
         pytest.param(
-            state(DONE, volume=GROWING, a=DONE),
+            state(STAGED, volume=GROWING, a=DONE),
             facts("a", "b"),
             decided(why.Growing("2Gi"), Step.EXPAND, "a"),
             id="who-waits-for-its-size-waits-for-no-other-pod",
         ),
         pytest.param(
-            state(DONE, volume=GROWING, a=Publication("pv", DONE, is_held=True)),
+            state(STAGED, volume=GROWING, a=Publication("pv", DONE, is_held=True)),
             facts("a", has_driver=False),
             decided(why.NoDriver("d"), refused={"a": why.NoDriver("d")}),
             id="held-while-the-driver-is-away",
         ),
         pytest.param(
-            msgspec.structs.replace(state(DONE, volume=ELSEWHERE, a=DONE), size_bytes=1 << 30),
+            msgspec.structs.replace(state(STAGED, volume=ELSEWHERE, a=DONE), size_bytes=1 << 30),
             facts("a"),
             decided(why.Growing("2Gi"), Step.EXPAND, "a"),
             id="grown-on-another-node",
         ),
         pytest.param(
-            msgspec.structs.replace(state(DONE, volume=ELSEWHERE, a=DONE), size_bytes=2 << 30),
+            msgspec.structs.replace(state(STAGED, volume=ELSEWHERE, a=DONE), size_bytes=2 << 30),
             facts("a"),
             decided(why.Settled()),
             id="grown-on-another-node-and-mounted-since",
         ),
         pytest.param(
-            state(DONE, volume=GROWING, a=DONE),
+            state(STAGED, volume=GROWING, a=DONE),
             facts("a", readers=frozenset({"a"})),
             decided(why.OnlyRead("2Gi"), Step.EXPAND, "a"),
             id="EXP-readers-are-told",
         ),
         pytest.param(
-            state(DONE, volume=GROWING, a=Publication("pv", DONE, told_size="2Gi")),
+            state(STAGED, volume=GROWING, a=Publication("pv", DONE, told_size="2Gi")),
             facts("a", readers=frozenset({"a"})),
             decided(why.Settled()),
             id="EXP-not-for-readers",
@@ -362,9 +370,9 @@ def test_a_volume_s_next_step(before: VolumeState, known: Facts, decision: Decis
     assert decision == decide_volume(before, known)
 
 
-@pytest.mark.parametrize("changes", [{"grown": "7"}, {"may_not_grow": True}], ids=["EXP-2-done-with", "EXP-4-in-use"])
+@each_row("changes", [{"grown": "7"}, {"growth_refusal": Refusal.IN_USE}], ids=["EXP-2-done-with", "EXP-4-in-use"])
 def test_a_growth_that_is_done_with_is_not_tried_again(changes: dict[str, Any]) -> None:
-    before = msgspec.structs.replace(state(DONE, volume=GROWING, a=DONE), **changes)
+    before = msgspec.structs.replace(state(STAGED, volume=GROWING, a=DONE), **changes)
     assert decided(why.Settled()) == decide_volume(before, facts("a"))
 
 
@@ -388,3 +396,37 @@ def test_reasons_are_sentences() -> None:
     ]
     shown += [why.PodGone(), why.PodLeaves(), why.PodFinished(), why.PodRuns(), why.PodWaits()]
     assert len({str(reason) for reason in shown}) == len(shown)
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "node-agent.md"
+SITUATIONS: Mapping[str, Facts] = {
+    "a pod wants it": facts("a"),
+    "it is not attached": facts("a", attached=False),
+    "its driver is away": facts("a", has_driver=False),
+    "no pod wants it": facts(),
+    "no pod wants it, its driver is away": facts(has_driver=False),
+    "not all pods are known yet": facts(may_take_away=False),
+}
+
+
+def drawn() -> list[tuple[Device, Stand, str, str]]:
+    """The page's table of a volume's life: its stages, the situation, and the word for what comes next."""
+    lines = PAGE.read_text().partition("## A volume's life")[2].partition("## ")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    head, *stages = [row for row in rows if len(row) == 2 + len(SITUATIONS)]
+    return [
+        (Device(row[0]), Stand(row[1]), situation, word)
+        for row in stages[1:]
+        for situation, word in zip(head[2:], row[2:], strict=True)
+    ]
+
+
+def test_the_page_draws_the_life_as_it_is_decided() -> None:
+    assert {device for device, *_ in drawn()} == set(Device)
+    assert {stand for _, stand, *_ in drawn()} == set(Stand)
+    for device, stand, situation, word in drawn():
+        pods = {"a": stand} if stand is not ABSENT else {}
+        decision = decide_volume(state(device, attachable=True, **pods), SITUATIONS[situation])
+        do = do_of(decision)
+        found = do.step.value if do is not None else "settled" if decision.because == why.Settled() else "wait"
+        assert found == word, (device, stand, situation)

@@ -1,4 +1,6 @@
-"""Requests to a driver's node service, fsGroup, growth and usage: tables of what is asked and what is made of answers."""
+"""Requests to a driver's node service, fsGroup, growth and usage: tables of what is asked and what is made of
+answers.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,15 @@ import pytest
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.mounts.fs_group import Walk
 from mooring.node.volumes.state.desired import Growth, PodUse, Volume, decide_growth
 from mooring.node.volumes.stats import NoStats, VolumeUsage, usage_of
 from mooring.node.volumes.steps import requests
-from mooring.node.volumes.steps.fs_group import Walk
 from mooring.node.volumes.steps.growth import INFEASIBLE, refused_patch
 from mooring.node.volumes.steps.requests import MOUNT_GROUP, MULTI_WRITER, sets_group
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import typed
+from tests.support.rows import each_row
 
 Mode = csi.VolumeCapability.AccessMode
 VOLUME = Volume("u", "d", "h", "pv", attributes={"foo": "bar"}, mount_options=("a", "b"), fs_type="ext4")
@@ -29,7 +32,7 @@ def volume(**changes: Any) -> Volume:
     return msgspec.structs.replace(VOLUME, **changes)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mode", "plain", "telling"),
     [
         ("ReadWriteOnce", Mode.SINGLE_NODE_WRITER, Mode.SINGLE_NODE_MULTI_WRITER),
@@ -51,7 +54,7 @@ def test_MNT14_mount_options_and_the_file_system_go_along() -> None:
     assert (["a", "b"], "ext4", "") == (list(mount.mount_flags), mount.fs_type, mount.volume_mount_group)
 
 
-@pytest.mark.parametrize(("able", "group"), [((), ""), ((MOUNT_GROUP,), "3000")])
+@each_row(("able", "group"), [((), ""), ((MOUNT_GROUP,), "3000")])
 def test_MNT23_the_group_goes_to_drivers_that_set_it(able: tuple[int, ...], group: str) -> None:
     assert group == requests.capability(VOLUME, able, 3000).mount.volume_mount_group
 
@@ -65,7 +68,7 @@ def test_MNT16_what_is_injected_is_in_no_other_call() -> None:
     assert {"foo": "bar"} == dict(requests.stage(VOLUME, Path("/s"), (), None, {}, {}).volume_context)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("policy", "changes", "use", "able", "sets"),
     [
         pytest.param("File", {}, {"fs_group": None}, (), False, id="unset"),
@@ -130,7 +133,7 @@ def a_volume(size: str, mode: str = "ReadWriteOnce") -> PersistentVolume:
     return typed({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": spec})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "pv", "growth"),
     [
         pytest.param(
@@ -162,14 +165,14 @@ def test_growth_that_is_due(claim: PersistentVolumeClaim, pv: str, growth: Growt
     assert growth == decide_growth(claim, a_volume(pv))
 
 
-@pytest.mark.parametrize("mode", ["ReadWriteMany", "ReadWriteOnce", "ReadOnlyMany"])
+@each_row("mode", ["ReadWriteMany", "ReadWriteOnce", "ReadOnlyMany"])
 def test_growth_that_another_node_has_written(mode: str) -> None:
     """Due for volumes that several nodes mount alone; whether it is due here, the size that the node knows says."""
     growth = Growth("ns", "c", "7", "2Gi", is_written=True, requested="2Gi") if mode == "ReadWriteMany" else None
     assert growth == decide_growth(a_claim("2Gi", allocated="2Gi"), a_volume("2Gi", mode))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "requested", "failed_before", "infeasible"),
     [
         (Code.OUT_OF_RANGE, "2Gi", False, True),

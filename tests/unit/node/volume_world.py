@@ -22,6 +22,7 @@ from mooring.control.manager import Manager
 from mooring.control.slim import always
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.wire_driver import WireDriver
+from mooring.mounts import targets
 from mooring.node import drivers as plugin_drivers
 from mooring.node.drivers import Drivers
 from mooring.node.layout import KubeletLayout
@@ -46,6 +47,9 @@ class RegisteredDriver(InProcessDriver):
     async def close(self) -> None:
         pass
 
+    async def close_after_calls(self) -> None:
+        await self.close()
+
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
@@ -65,7 +69,9 @@ class Bound:
 
 
 class VolumesWorld(ClusterWorld):
-    """root: the node's root folder. driver: `d1`, registered at the start. node: what is tested, while an agent runs."""
+    """root: the node's root folder. driver: `d1`, registered at the start. node: what is tested, while an agent
+    runs.
+    """
 
     node: NodeVolumes
 
@@ -123,10 +129,10 @@ class VolumesWorld(ClusterWorld):
                 await self.register()
             yield
 
-    async def register(self, driver: NodeDriver | None = None) -> None:
+    async def register(self, driver: NodeDriver | None = None, client: RegisteredDriver | None = None) -> None:
         driver = driver or self.driver
-        client = cast(WireDriver, RegisteredDriver(driver, clock=self.clock))
-        await self.drivers.put(plugin_drivers.RegisteredDriver(driver.name, Path("/s"), "/e", (1, 0, 0), client))
+        wire = cast(WireDriver, client or RegisteredDriver(driver, clock=self.clock))
+        await self.drivers.put(plugin_drivers.RegisteredDriver(driver.name, Path("/s"), "/e", (1, 0, 0), wire))
 
     # -- what users and controllers do
 
@@ -270,5 +276,5 @@ def _is_frame(path: Path) -> bool:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> VolumesWorld:
     """Its mount table is a fake one."""
     mounts = FakeMounts(tmp_path / "mountinfo")
-    monkeypatch.setattr(folders, "_MOUNTINFO", mounts.file)
+    monkeypatch.setattr(targets, "MOUNTINFO", mounts.file)
     return VolumesWorld(tmp_path, mounts)

@@ -1,4 +1,5 @@
-"""From the death of a node to the release of its volume, by rule alone: node health and the attach/detach controller on one cluster.
+"""From the death of a node to the release of its volume, by rule alone: node health and the attach/detach controller on
+one cluster.
 
 The test plays kubelets, attacher and the administrator; nobody tells one controller about the other.
 """
@@ -24,7 +25,9 @@ HOUR_S = 3600.0
 
 
 class Plane(NodeTenant):
-    """Two nodes, "n" and "other", and a running pod on "n" whose volume is attached there; `next` on "other" waits for the volume."""
+    """Two nodes, "n" and "other", and a running pod on "n" whose volume is attached there; `next` on "other" waits for
+    the volume.
+    """
 
     def __init__(self) -> None:
         self.world = AttachDetachWorld()
@@ -118,7 +121,9 @@ async def test_without_a_word_the_volume_stays() -> None:
 
 
 async def test_six_minutes_after_a_pod_whose_containers_do_not_run() -> None:
-    """Its deletion is all that its node still had to do: the volume is taken by force, though the pod is still there."""
+    """Its deletion is all that its node still had to do: the volume is taken by force, though the pod is still
+    there.
+    """
     async with a_plane(container=None) as plane:
         await plane.die()
         leaving = plane.now()

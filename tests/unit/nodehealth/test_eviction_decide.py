@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mooring.api.core import Taint
 from mooring.api.matching import tolerates
 from mooring.api.pods import Toleration
 from mooring.cluster.nodehealth.eviction.decide import Action, Cancel, Evict, Stay, decide_eviction
 from mooring.control.decision import Decision
 from tests.support.builders import Json, a_pod, a_ready_node, typed
+from tests.support.rows import each_row
 
 GONE, HERE = "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"
 NOW = 1000.0
@@ -76,7 +75,7 @@ ROWS: dict[str, tuple[Any, Any, float | None, tuple[bool, float | None, float | 
 }
 
 
-@pytest.mark.parametrize(("pod", "node", "since", "expected"), ROWS.values(), ids=ROWS)
+@each_row(("pod", "node", "since", "expected"), ROWS.values(), ids=ROWS)
 def test_pods(
     pod: Any, node: Any, since: float | None, expected: tuple[bool, float | None, float | None, bool]
 ) -> None:
@@ -116,7 +115,7 @@ def test_the_reason_says_how_long() -> None:
 TAINT = Taint(key="k", value="v", effect="NoExecute")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "expected"),
     [
         ({"operator": "Exists"}, True),

@@ -11,7 +11,7 @@ from mooring.api.pods import PODS
 from mooring.apiserver.local import ServerFaults
 from mooring.kube.cluster import Verb
 from mooring.kube.errors import ServerError
-from tests.support.cluster_world import LateWatch, metric
+from tests.support.cluster_world import HeldWatch, LateWatch, metric
 from tests.support.health import OUT_OF_SERVICE, UNREACHABLE, HealthWorld
 from tests.support.virtual_loop import in_virtual_time
 
@@ -32,6 +32,24 @@ async def test_PG1_a_node_that_was_gone_once_is_asked_for_again() -> None:
         await world.add_pod("young")
         await asyncio.sleep(500)
         assert "deletionTimestamp" not in (await world.get(PODS, "young"))["metadata"]
+
+
+async def test_PG2_a_pod_on_a_node_that_is_in_service_again_is_left_to_its_kubelet() -> None:
+    watch = HeldWatch("nodes")
+    async with HealthWorld(watch).working() as world:
+        await world.add_node()
+        await world.add_pod(terminationGracePeriodSeconds=600, tolerations=[{"operator": "Exists"}])
+        await world.silence()
+        await world.until_ready_is("Unknown")
+        await world.taint("n", {**OUT_OF_SERVICE, "effect": "NoSchedule"})
+        await asyncio.sleep(5)
+        watch.hold()
+        await world.revive()
+        await world.post_status()
+        await world.untaint(OUT_OF_SERVICE["key"], "n")
+        await world.users.delete(PODS, "pod", "default", grace_period_s=600)
+        await asyncio.sleep(100)
+        assert "Running" == (await world.get(PODS, "pod"))["status"]["phase"]
 
 
 async def test_NL10_a_pod_that_its_kubelet_reports_meanwhile_stays_ready() -> None:

@@ -251,6 +251,33 @@ async def test_TE2_pods_leave_after_the_default_five_minutes() -> None:
         assert 1.0 == metric(world.ours.metrics, "taint_eviction_controller_pod_deletions_total")
 
 
+async def test_TE2_pods_leave_in_time_though_no_process_lives_that_long() -> None:
+    world = HealthWorld()
+
+    async def is_leaving(pod: str) -> bool:
+        return "deletionTimestamp" in (await world.get(PODS, pod))["metadata"]
+
+    async def lives_s(seconds: float) -> None:
+        async with world.ours.running(NodeHealth(world.ours.runtime, options=options.NodeHealthOptions()).run()):
+            await asyncio.sleep(seconds)
+
+    await world.add_node("other")
+    await world.add_node()
+    await world.add_pod()
+    await world.silence()
+    await lives_s(100)
+    await world.add_pod("late")
+    begins_s = world.now() - 50
+    while not await is_leaving("pod"):
+        await lives_s(5)
+    assert 295 <= world.now() - begins_s <= 306
+    assert not await is_leaving("late"), "it came later"
+    while not await is_leaving("late"):
+        await lives_s(5)
+    assert 345 <= world.now() - begins_s <= 356
+    await world.end()
+
+
 async def test_TE4_a_node_that_comes_back_keeps_its_pods() -> None:
     async with HealthWorld().working() as world:
         await world.add_node("other")
@@ -289,7 +316,9 @@ async def test_TE1_an_eviction_that_fails_is_tried_again_and_told_once() -> None
 
 
 async def test_a_pod_stays_where_the_node_is_well_by_now_and_the_watch_is_behind() -> None:
-    """Seed 733 of the plane: each pod that was made in place of an evicted one was evicted at once, for as long as the watch was behind."""
+    """Seed 733 of the plane: each pod that was made in place of an evicted one was evicted at once, for as long as the
+    watch was behind.
+    """
     watch = HeldWatch("nodes")
     async with HealthWorld(watch).working() as world:
         await world.add_node()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from mooring.api.core import Taint
 from mooring.cluster.nodehealth.lifecycle.decide import (
     Action,
     ChangeTaints,
     LastHeartbeat,
     MarkUnready,
     SetLabels,
+    TaintId,
     TurnUnknown,
     decide_node,
     decide_pod,
@@ -22,6 +20,7 @@ from mooring.cluster.nodehealth.lifecycle.decide import (
 from mooring.cluster.nodehealth.options import NodeHealthOptions
 from mooring.control.decision import Decision
 from tests.support.builders import Json, a_lease, a_node, a_pod, typed
+from tests.support.rows import each_row
 
 CREATED = "2026-01-01T00:00:00Z"
 BEATS = "2026-01-01T00:00:10Z"
@@ -58,8 +57,8 @@ def taints_of(decision: Decision[Action]) -> ChangeTaints:
     return next((one for one in decision.actions if isinstance(one, ChangeTaints)), ChangeTaints(node()))
 
 
-def shown(taints: tuple[Taint, ...]) -> set[tuple[str, str]]:
-    return {(one.key.removeprefix("node.kubernetes.io/"), one.effect) for one in taints}
+def shown(taints: tuple[TaintId, ...]) -> set[tuple[str, str]]:
+    return {(key.removeprefix("node.kubernetes.io/"), effect) for key, effect in taints}
 
 
 # -- silence
@@ -162,17 +161,17 @@ ROWS: dict[str, tuple[Any, set[tuple[str, str]], set[tuple[str, str]], str]] = {
 }
 
 
-@pytest.mark.parametrize(("given", "added", "removed", "evicting"), ROWS.values(), ids=ROWS)
+@each_row(("given", "added", "removed", "evicting"), ROWS.values(), ids=ROWS)
 def test_taints(given: Any, added: set[tuple[str, str]], removed: set[tuple[str, str]], evicting: str) -> None:
     """evicting: the key of the NoExecute taint that has to wait for its zone's turn, and takes it."""
     waits, goes = taints_of(decided(given, turn_s=9.0)), taints_of(decided(given))
     turn = {(evicting, "NoExecute")} if evicting else set()
-    assert (added, removed, None) == (shown(waits.added), shown(waits.removed), waits.evicting)
+    assert (added, removed, False) == (shown(waits.added), shown(waits.removed), waits.takes_turn)
     assert (added | turn, removed) == (shown(goes.added), shown(goes.removed))
-    assert turn == shown((goes.evicting,) if goes.evicting else ())
+    assert bool(evicting) is goes.takes_turn
 
 
-@pytest.mark.parametrize(("turn_s", "after_s"), [(9.0, 9.0), (90.0, 49.0), (float("inf"), 49.0)])
+@each_row(("turn_s", "after_s"), [(9.0, 9.0), (90.0, 49.0), (float("inf"), 49.0)])
 def test_NL3_a_node_that_waits_for_its_zones_turn_is_looked_at_then_and_when_it_would_be_silent(
     turn_s: float, after_s: float
 ) -> None:
@@ -187,11 +186,11 @@ def test_NL7_no_evicting_taints_while_no_node_is_ready() -> None:
     )
     change = taints_of(decision)
     assert {("unreachable", "NoExecute")} == shown(change.removed)
-    assert ((), None) == (change.added, change.evicting)
+    assert ((), False) == (change.added, change.takes_turn)
     assert "no node of any zone is ready" in str(decision.because)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("labels", "expected"),
     [
         (
@@ -247,7 +246,7 @@ def test_NL2_a_node_without_a_status_counts_from_its_creation() -> None:
 # -- pods
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pod_ready", "node_ready", "expected"),
     [
         ("True", "Unknown", True),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from mooring.cluster.nodehealth.podgc.decide import Absence, AskForNode, Cause, Remove, decide_pod, decide_terminated
+from mooring.cluster.nodehealth.podgc.decide import Cause, Remove, decide_pod, decide_terminated
 from tests.support.builders import Json, a_pod, a_ready_node, typed
+from tests.support.rows import each_row
 
 NOW, QUARANTINE_S = 1000.0, 40.0
 OUT = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
@@ -19,48 +18,45 @@ def a_node(*, ready: bool | None = False, taints: tuple[Json, ...] = (OUT,)) -> 
     return typed(a_ready_node(ready=ready, taints=taints))
 
 
-# pod, node, its absence → remove, asks, after_s
-ROWS: dict[str, tuple[Any, Any, Absence | None, tuple[Cause | None, bool, float | None]]] = {
-    "PG1-missing-since-now": (STAYING, None, Absence(NOW), (None, False, 40.0)),
-    "PG1-missing-for-a-while": (STAYING, None, Absence(NOW - 30), (None, False, 10.0)),
-    "PG1-asks-after-quarantine": (STAYING, None, Absence(NOW - 40), (None, True, None)),
-    "PG1-gone": (STAYING, None, Absence(NOW - 40, frozenset({"stays"})), (Cause.ORPHANED, False, None)),
-    "PG1-gone-and-leaving": (LEAVING, None, Absence(NOW - 40, frozenset({"leaves"})), (Cause.ORPHANED, False, None)),
-    "PG1-came-after-the-question": (STAYING, None, Absence(NOW - 40, frozenset({"leaves"})), (None, True, None)),
-    "PG2-out-of-service": (LEAVING, a_node(), None, (Cause.OUT_OF_SERVICE, False, None)),
-    "PG2-no-status": (LEAVING, a_node(ready=None), None, (Cause.OUT_OF_SERVICE, False, None)),
+# pod, node, since when it is missing → remove, after_s
+ROWS: dict[str, tuple[Any, Any, float, tuple[Cause | None, float | None]]] = {
+    "PG1-missing-since-now": (STAYING, None, NOW, (None, 40.0)),
+    "PG1-missing-for-a-while": (STAYING, None, NOW - 30, (None, 10.0)),
+    "PG1-gone": (STAYING, None, NOW - 40, (Cause.ORPHANED, None)),
+    "PG1-gone-and-leaving": (LEAVING, None, NOW - 40, (Cause.ORPHANED, None)),
+    "PG2-out-of-service": (LEAVING, a_node(), NOW, (Cause.OUT_OF_SERVICE, None)),
+    "PG2-no-status": (LEAVING, a_node(ready=None), NOW, (Cause.OUT_OF_SERVICE, None)),
     "PG2-any-effect": (
         LEAVING,
         a_node(taints=({**OUT, "effect": "NoSchedule"},)),
-        None,
-        (Cause.OUT_OF_SERVICE, False, None),
+        NOW,
+        (Cause.OUT_OF_SERVICE, None),
     ),
-    "PG2-ready": (LEAVING, a_node(ready=True), None, (None, False, None)),
-    "PG2-in-service": (LEAVING, a_node(taints=()), None, (None, False, None)),
-    "PG2-not-leaving": (STAYING, a_node(), None, (None, False, None)),
-    "PG3-never-on-a-node": (typed(a_pod(deleting=True)), None, None, (Cause.UNSCHEDULED, False, None)),
-    "PG3-waits-for-a-node": (typed(a_pod()), None, None, (None, False, None)),
+    "PG2-ready": (LEAVING, a_node(ready=True), NOW, (None, None)),
+    "PG2-in-service": (LEAVING, a_node(taints=()), NOW, (None, None)),
+    "PG2-not-leaving": (STAYING, a_node(), NOW, (None, None)),
+    "PG3-never-on-a-node": (typed(a_pod(deleting=True)), None, NOW, (Cause.UNSCHEDULED, None)),
+    "PG3-waits-for-a-node": (typed(a_pod()), None, NOW, (None, None)),
     "PG4-finalizers": (
         typed(a_pod(phase="Failed", deleting=True, deletionGracePeriodSeconds=0, finalizers=["kit/hold"])),
         None,
-        None,
-        (None, False, None),
+        NOW,
+        (None, None),
     ),
     "PG4-removed-but-not-failed-yet": (
         typed(a_pod(phase="Pending", deleting=True, deletionGracePeriodSeconds=0, finalizers=["kit/hold"])),
         None,
-        None,
-        (Cause.UNSCHEDULED, False, None),
+        NOW,
+        (Cause.UNSCHEDULED, None),
     ),
 }
 
 
-@pytest.mark.parametrize(("pod", "node", "absence", "expected"), ROWS.values(), ids=ROWS)
-def test_pods(pod: Any, node: Any, absence: Absence | None, expected: tuple[Cause | None, bool, float | None]) -> None:
-    decision = decide_pod(pod, node, absence, NOW, QUARANTINE_S)
+@each_row(("pod", "node", "missing_since", "expected"), ROWS.values(), ids=ROWS)
+def test_pods(pod: Any, node: Any, missing_since: float, expected: tuple[Cause | None, float | None]) -> None:
+    decision = decide_pod(pod, node, missing_since, NOW, QUARANTINE_S)
     removed = [one.cause for one in decision.actions if isinstance(one, Remove)]
-    asks = any(isinstance(one, AskForNode) for one in decision.actions)
-    assert expected == (next(iter(removed), None), asks, decision.after_s)
+    assert expected == (next(iter(removed), None), decision.after_s)
 
 
 def ended(name: str, minute: int, phase: str = "Succeeded", reason: str = "") -> Any:

@@ -1,4 +1,6 @@
-"""Writes from a cache that is behind: they touch the very object, and taint, that was decided about; a refusal for good is told."""
+"""Writes from a cache that is behind: they touch the very object, and taint, that was decided about; a refusal for good
+is told.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,22 @@ from typing import Any
 
 import pytest
 
-from mooring.api.core import NODES, Node, Taint
+from mooring.api.core import NODES, Node
 from mooring.api.meta import Key
 from mooring.api.pods import PODS
-from mooring.cluster.nodehealth.writes import FAILED, pod_patch, taints_patch
+from mooring.cluster.nodehealth.lifecycle.controller import taints_patch
+from mooring.cluster.nodehealth.lifecycle.decide import TaintId
 from mooring.control.caches import Caches
 from mooring.control.decision import Failed
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError, Forbidden, Invalid, ServerError
-from mooring.kube.patch import merge_patch
+from mooring.kube.patch import merge_patch, strategic_patch
 from tests.support.builders import a_node, a_pod
 from tests.support.cluster_world import ClusterWorld
 from tests.support.health import HealthWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -29,6 +33,10 @@ OURS = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
 SAME_KEY = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
 SAME_EFFECT = {"key": "a/other", "effect": "NoExecute"}
 LAST = {"key": "b/stays", "effect": "NoSchedule"}
+
+
+def named(taint: dict[str, str]) -> TaintId:
+    return taint["key"], taint["effect"]
 
 
 async def seen(world: ClusterWorld, taints: list[dict[str, str]] | None) -> tuple[Informer[Node], Node]:
@@ -44,7 +52,7 @@ async def seen(world: ClusterWorld, taints: list[dict[str, str]] | None) -> tupl
 
 
 async def edit_taints(
-    world: ClusterWorld, nodes: Informer[Node], node: Node, added: tuple[Taint, ...], removed: tuple[Taint, ...]
+    world: ClusterWorld, nodes: Informer[Node], node: Node, added: tuple[TaintId, ...], removed: tuple[TaintId, ...]
 ) -> None:
     await ObjectWriter(world.cluster, NODES, nodes).patch(
         node, taints_patch(node, added, removed, "2026-01-01T00:00:00Z")
@@ -68,7 +76,7 @@ MOVED = {
 }
 
 
-@pytest.mark.parametrize(("then", "now"), MOVED.values(), ids=MOVED)
+@each_row(("then", "now"), MOVED.values(), ids=MOVED)
 async def test_a_taint_that_does_not_stand_where_it_stood_takes_no_other_with_it(
     then: list[Any], now: list[Any]
 ) -> None:
@@ -76,7 +84,7 @@ async def test_a_taint_that_does_not_stand_where_it_stood_takes_no_other_with_it
     nodes, node = await seen(world, then)
     await world.patch(NODES, "n", {"spec": {"taints": now}})
     with pytest.raises(Stale):
-        await edit_taints(world, nodes, node, (), (Taint(**OURS),))
+        await edit_taints(world, nodes, node, (), (named(OURS),))
     assert now == await taints(world)
 
 
@@ -84,7 +92,7 @@ async def test_taints_that_stand_where_they_stood_are_removed_whatever_came_behi
     world = ClusterWorld()
     nodes, node = await seen(world, [SAME_KEY, OURS, SAME_EFFECT])
     await world.patch(NODES, "n", {"spec": {"taints": [SAME_KEY, OURS, SAME_EFFECT, LAST]}})
-    await edit_taints(world, nodes, node, (), (Taint(**SAME_KEY), Taint(**SAME_EFFECT)))
+    await edit_taints(world, nodes, node, (), (named(SAME_KEY), named(SAME_EFFECT)))
     assert [OURS, LAST] == await taints(world)
 
 
@@ -95,7 +103,7 @@ async def test_the_taints_of_another_node_of_that_name_stay() -> None:
     await world.create(a_node("n"))
     await world.patch(NODES, "n", {"spec": {"taints": [OURS, LAST]}})
     with pytest.raises(Stale):
-        await edit_taints(world, nodes, node, (Taint(**SAME_EFFECT),), (Taint(**OURS),))
+        await edit_taints(world, nodes, node, (named(SAME_EFFECT),), (named(OURS),))
     assert [OURS, LAST] == await taints(world)
 
 
@@ -104,7 +112,7 @@ async def test_a_first_taint_does_not_take_the_place_of_others_that_came_meanwhi
     nodes, node = await seen(world, [])
     await world.patch(NODES, "n", {"spec": {"taints": [LAST]}})
     with pytest.raises(Stale):
-        await edit_taints(world, nodes, node, (Taint(**OURS),), ())
+        await edit_taints(world, nodes, node, (named(OURS),), ())
     assert [LAST] == await taints(world)
 
 
@@ -127,7 +135,7 @@ async def test_another_pod_of_that_name_is_neither_written_to_nor_deleted() -> N
     await world.create(a_pod("p", node="n"))
     writer = ObjectWriter(world.cluster, PODS, Caches(world.runtime).of(PODS), keeps_answers=False)
     with pytest.raises(Stale):
-        await writer.patch(pod, pod_patch(pod, {"phase": FAILED}), "status")
+        await writer.patch(pod, strategic_patch({"status": {"phase": "Failed"}}, of=pod), "status")
     await writer.delete(pod, grace_period_s=0)
     assert "Pending" == (await world.get(PODS, "p"))["status"]["phase"]
 
@@ -143,7 +151,7 @@ async def test_a_node_that_is_refused_for_good_is_told_and_its_refusal_is_no_sta
     nodes, node = await seen(world, [OURS])
     world.cluster.refuse("patch nodes", error=NO)
     with pytest.raises(Failed, match="the rule says no"):
-        await edit_taints(world, nodes, node, (), (Taint(**OURS),))
+        await edit_taints(world, nodes, node, (), (named(OURS),))
 
 
 async def test_a_refusal_of_a_node_that_has_moved_shows_the_cache_what_it_is_by_now() -> None:
@@ -151,23 +159,23 @@ async def test_a_refusal_of_a_node_that_has_moved_shows_the_cache_what_it_is_by_
     nodes, node = await seen(world, [OURS])
     await world.patch(NODES, "n", {"spec": {"taints": [LAST]}})
     with pytest.raises(Stale):
-        await edit_taints(world, nodes, node, (), (Taint(**OURS),))
+        await edit_taints(world, nodes, node, (), (named(OURS),))
     now = nodes.store.get(Key("", "n"))
     assert now is not None
     assert [LAST["key"]] == [one.key for one in now.spec.taints or ()]
 
 
-@pytest.mark.parametrize("error", [Forbidden("no"), ServerError("not now")])
+@each_row("error", [Forbidden("no"), ServerError("not now")])
 async def test_a_refusal_is_told_where_nobody_can_say_whether_the_node_has_moved(error: ApiError) -> None:
     world = ClusterWorld()
     nodes, node = await seen(world, [OURS])
     world.cluster.refuse("patch nodes", error=NO)
     world.cluster.refuse("get nodes", error=error)
     with pytest.raises(Failed, match=f"Node n could not be saved: {NO}; it could not be read anew: {error}"):
-        await edit_taints(world, nodes, node, (), (Taint(**OURS),))
+        await edit_taints(world, nodes, node, (), (named(OURS),))
 
 
-@pytest.mark.parametrize("write", ["patch nodes/status", "patch nodes", "patch pods/status"])
+@each_row("write", ["patch nodes/status", "patch nodes", "patch pods/status"])
 async def test_who_is_refused_for_good_is_told_each_time_and_tried_ever_more_slowly(
     write: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,7 +192,7 @@ async def test_who_is_refused_for_good_is_told_each_time_and_tried_ever_more_slo
         assert all("retry_in_s" in line for line in told)
 
 
-@pytest.mark.parametrize("of", ["eviction", "podgc"])
+@each_row("of", ["eviction", "podgc"])
 async def test_a_deletion_that_is_refused_behind_a_write_of_our_own_is_told(
     of: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,9 +222,9 @@ async def test_an_ended_pod_that_can_not_be_removed_holds_up_no_other() -> None:
         assert ["pod0", "pod3", "pod4"] == sorted(pod["metadata"]["name"] for pod in await world.list(PODS))
 
 
-@pytest.mark.parametrize("empty", [[], None], ids=["empty", "none"])
+@each_row("empty", [[], None], ids=["empty", "none"])
 async def test_a_node_whose_list_of_taints_is_written_as_empty_gets_its_first_one(empty: list[Any] | None) -> None:
     world = ClusterWorld()
     nodes, node = await seen(world, empty)
-    await edit_taints(world, nodes, node, (Taint(**OURS),), ())
+    await edit_taints(world, nodes, node, (named(OURS),), ())
     assert [OURS] == await taints(world)

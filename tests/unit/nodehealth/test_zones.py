@@ -43,7 +43,7 @@ def test_NL12_a_zone_that_is_disrupted_in_part_is_slow_or_stops() -> None:
     assert 0.0 == zones.wait_s("/a", 0.0)
     zones.take("/a", 0.0)
     assert 100.0 == zones.wait_s("/a", 0.0), "a large one goes on, slowly"
-    assert 0.0 == zones_with(a=(0, 2), b=(1, 0)).wait_s("/a", 0.0), "one that is down as a whole goes on: others are up"
+    assert 0.0 == zones_with(a=(0, 3), b=(1, 0)).wait_s("/a", 0.0), "one that is down as a whole goes on: others are up"
     assert 0.0 == zones_with(a=(1, 2)).wait_s("/a", 0.0), "two nodes are no disruption"
     assert 0.0 == zones_with(a=(3, 3)).wait_s("/a", 0.0), "below the threshold"
 
@@ -86,3 +86,12 @@ def test_a_limiter_with_a_token_has_one_at_another_rate() -> None:
     limiter.take(0.0)
     limiter.set_rate(0.1, 50.0)
     assert 10.0 == limiter.wait_s(50.0)
+
+
+def test_NL11_a_zone_whose_nodes_do_not_count_keeps_its_turn_while_others_change() -> None:
+    zones = zones_with(a=(2, 0))
+    assert 0.0 == zones.wait_s("/left-out", 0.0)
+    zones.take("/left-out", 0.0)
+    zones.moved(None, a_member("a"))
+    zones.refresh(1.0)
+    assert 9.0 == zones.wait_s("/left-out", 1.0)

@@ -35,6 +35,7 @@ from mooring.sidecars.provisioner.options import CapacityOptions, NodeOptions, P
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import WFFC, a_capacity, a_class, a_csi_node, a_node, a_pod, a_pv, typed
 from tests.support.cluster_world import ClusterWorld, metric
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC, Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import CAPACITY, GiB, VolumeDriver
@@ -259,7 +260,7 @@ async def test_P83_zero_and_the_largest_volume_are_published():
         assert all("maximumVolumeSize" not in obj for obj in await world.objects())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("obj", "room", "same"),
     [
         ({"capacity": "1Gi"}, Capacity("1073741824"), True),
@@ -309,10 +310,9 @@ async def test_P83_a_slow_driver_is_not_asked_twice_at_once():
     assert all(before.ended_s <= after.started_s for before, after in itertools.pairwise(calls))
 
 
-@pytest.mark.parametrize(
-    ("class_name", "zone"), [("one", "a"), ("one", "z"), ("gone", "a")], ids=["duplicate", "place", "class"]
-)
-async def test_P84_what_should_not_be_there_is_deleted(world: CapacityWorld, class_name: str, zone: str):
+@each_row(("class_name", "zone"), [("one", "a"), ("one", "z"), ("gone", "a")], ids=["duplicate", "place", "class"])
+async def test_P84_what_should_not_be_there_is_deleted(class_name: str, zone: str):
+    world = await CapacityWorld().base()
     first = await world.stored("one", "a")
     await world.stored(class_name, zone)
     async with world.publishing():
@@ -340,7 +340,7 @@ async def test_P85_what_others_manage_is_left_alone(world: CapacityWorld):
     assert 3 == len(await world.objects())
 
 
-@pytest.mark.parametrize(("for_immediate", "expected"), [(False, []), (True, [("one", "a")])])
+@each_row(("for_immediate", "expected"), [(False, []), (True, [("one", "a")])])
 async def test_P86_classes_with_immediate_binding(for_immediate: bool, expected: list[tuple[str, str]]):
     world = CapacityWorld(for_immediate_binding=for_immediate)
     await world.node("n1", "a")
@@ -416,8 +416,8 @@ async def test_P84_what_somebody_deletes_or_changes_is_made_right(world: Capacit
     assert [PUT, POST, POST] == world.writes()
 
 
-@pytest.mark.parametrize("error", [ServerError("busy"), Conflict("newer", reason="Conflict"), Unreachable("cut")])
-@pytest.mark.parametrize("verb", [POST, PUT, DELETE])
+@each_row("error", [ServerError("busy"), Conflict("newer", reason="Conflict"), Unreachable("cut")])
+@each_row("verb", [POST, PUT, DELETE])
 async def test_P83_a_write_that_fails_is_made_again(verb: str, error: ApiError):
     world = CapacityWorld()
     await world.node("n1", "a")
@@ -508,7 +508,7 @@ def test_P83_only_plain_places_are_places():
 
 async def test_P83_the_drivers_return_ends_the_back_off():
     world = await CapacityWorld(retry_s=200.0).base()
-    world.driver.script(CAPACITY, Fail(Code.UNAVAILABLE))
+    world.driver.script(CAPACITY, Fail(Code.UNAVAILABLE, unsent=True))
     async with world.publishing() as capacity:
         await world.settle(1)
         capacity.driver_returned()
@@ -558,7 +558,7 @@ async def test_P88_a_nodes_instance_publishes_its_own_place():
     assert {"external-provisioner-n1", "external-provisioner-n2"} == managers
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("node", "manager"),
     [
         ("", "external-provisioner"),

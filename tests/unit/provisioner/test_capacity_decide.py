@@ -26,6 +26,7 @@ from mooring.sidecars.provisioner.capacity.decide import (
 from mooring.sidecars.provisioner.capacity.view import CAPACITY_INDEXES, Capacity, Item, View
 from mooring.sidecars.provisioner.model.topology import Segment
 from tests.support.builders import WFFC, a_capacity, a_class, typed
+from tests.support.rows import each_row
 from tests.support.stores import store_of
 
 HERE: Segment = (("zone", "a"),)
@@ -80,7 +81,7 @@ def test_P84_of_several_objects_that_say_the_same_the_first_stays():
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("storage_class", "more"),
     [
         pytest.param(None, {}, id="P84-no-class"),
@@ -102,7 +103,7 @@ def test_P86_a_class_with_immediate_binding_counts_with_the_flag():
     assert (Ask(asks()),) == decide_item(a_view((), class_with("Immediate"), immediate_too=True), ITEM).actions
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("objects", "owner", "capacity", "expected"),
     [
         pytest.param((), None, Capacity("1Gi"), Decision(why.News("1Gi"), (Create(Capacity("1Gi")),)), id="P82-new"),
@@ -141,7 +142,7 @@ def test_what_the_drivers_answer_leads_to(
     assert expected == decide_write(a_view(objects, class_with(), owner=owner), ITEM, capacity)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("objects", "storage_class", "written", "expected"),
     [
         ((FIRST,), class_with(), {ITEM: Capacity("1Gi")}, False),

@@ -1,10 +1,10 @@
-"""Claims and classes that change while a volume may exist that was asked for as they were: in process, in virtual time."""
+"""Claims and classes that change while a volume may exist that was asked for as they were: in process, in virtual
+time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import pytest
 
 from mooring.api.core import SECRETS
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
@@ -15,6 +15,7 @@ from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import an_attributes_class
 from tests.support.provisioning import CREATE, PROVISIONING, AnsweringDriver, ProvisioningWorld
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC, Fail, Lose, Step
 from tests.support.virtual_loop import in_virtual_time
 
@@ -181,7 +182,7 @@ async def test_requests_that_may_have_made_a_volume_are_asked_for_by_turns():
         await world.volume(name)
 
 
-@pytest.mark.parametrize("class_is", ["the same", "another"])
+@each_row("class_is", ["the same", "another"])
 async def test_another_secret_is_taken_where_the_former_one_is_gone(class_is: str):
     world = await of_team_a()
     async with world.provisioning(calls=1):

@@ -1,4 +1,6 @@
-"""Which claims get a volume, and under which name: from the first event to the last write, in process, in virtual time."""
+"""Which claims get a volume, and under which name: from the first event to the last write, in process, in virtual
+time.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +32,7 @@ from tests.support.provisioning import (
     ProvisioningWorld,
 )
 from tests.support.recording import RecordingCluster
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC, Fail
 from tests.support.virtual_loop import in_virtual_time
 
@@ -89,7 +92,7 @@ async def test_P02_the_beta_annotation_asks_too():
         await world.provisioned()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "claim",
     [
         pytest.param(
@@ -108,7 +111,7 @@ async def test_claims_of_no_business(claim):
     assert [] == await world.told_of()
 
 
-@pytest.mark.parametrize("node", [None, ""])
+@each_row("node", [None, ""])
 async def test_P06_a_claim_waits_for_its_node(node):
     world = ProvisioningWorld()
     await world.make_class(binding="WaitForFirstConsumer")
@@ -339,7 +342,7 @@ async def test_creations_and_deletions_are_counted_apart():
 
 async def test_the_drivers_return_ends_the_wait():
     world = await ProvisioningWorld(retry_interval_start_s=600.0, retry_interval_max_s=600.0).base()
-    world.driver.script(CREATE, Fail(Code.UNAVAILABLE, "away"))
+    world.driver.script(CREATE, Fail(Code.UNAVAILABLE, "away", unsent=True))
     async with world.provisioning() as provisioner:
         await world.failed("away")
         provisioner.driver_returned()
@@ -356,7 +359,7 @@ async def test_an_end_in_good_order_lets_the_call_end_and_stores_its_volume():
     assert 1 == len(await world.list(PVS)) == len(world.driver.volumes)
 
 
-@pytest.mark.parametrize("error", [None, ServerError("lost", code=500)], ids=["stored", "stored, the answer is lost"])
+@each_row("error", [None, ServerError("lost", code=500)], ids=["stored", "stored, the answer is lost"])
 async def test_a_class_of_an_in_tree_plugin_gets_an_in_tree_volume(error: ApiError | None):
     driver = AnsweringDriver("ebs.csi.aws.com")
     world = ProvisioningWorld(driver)
@@ -386,7 +389,9 @@ async def test_a_volume_that_has_no_in_tree_form_is_deleted():
 
 
 async def test_P49_a_claim_that_a_populator_fills_is_told_so_and_left_alone():
-    """Two sources of events in one instant of virtual time give them one name, so the second event is looked for among the requests."""
+    """Two sources of events in one instant of virtual time give them one name, so the second event is looked for among
+    the requests.
+    """
     world = await ProvisioningWorld(resync_s=0.0).base(dataSourceRef={"apiGroup": "x.io", "kind": "Foo", "name": "f"})
     async with world.provisioning():
         await world.settle(2000)

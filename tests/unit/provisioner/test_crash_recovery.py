@@ -1,7 +1,9 @@
-"""The process dies at every turn of the loop between a claim and its bound volume, and each time nothing is left behind.
+"""The process dies at every turn of the loop between a claim and its bound volume, and each time nothing is left
+behind.
 
-A turn is as fine as it gets: no await is resumed between two of them. Each death is tried with a claim that stays, one that is deleted
-while nobody is there, and one that is deleted at some moment before; with class and secret going with it, too.
+A turn is as fine as it gets: no await is resumed between two of them. Each death is tried with a claim that stays, one
+that is deleted while nobody is there, and one that is deleted at some moment before; with class and secret going with
+it, too.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from mooring.sidecars.provisioner.options import ProvisionerOptions
 from tests.support.builders import a_claim, a_class, a_secret
 from tests.support.cluster_world import ClusterWorld
 from tests.support.killing import ActingLoop, Backend, Life, MortalCluster, MortalDriver
-from tests.support.seeds import chunks
+from tests.support.rows import each_row
 
 RPC = csi.ControllerServiceCapability.RPC
 INFO = DriverInfo(
@@ -60,7 +62,9 @@ FATES = (["ok"], ["lost"], ["slow"], ["refused", "lost"], ["lost", "slow"])
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One run. deletes: None, "while it is down", or the turn at which the claim goes. kill_at: the turn, None for no death."""
+    """One run. deletes: None, "while it is down", or the turn at which the claim goes. kill_at: the turn, None for no
+    death.
+    """
 
     seed: int
     fates: list[str]
@@ -208,8 +212,17 @@ def stories(seed: int) -> list[Run]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", chunks(10, 1, quick=2))
+@each_row("seed", [0, 1], parts=2)
 def test_a_death_at_any_await_leaves_no_volume_behind(seed: int):
+    for story in stories(seed):
+        _, wrong = live(story)
+        assert wrong == "", f"{story}: {wrong}"
+
+
+@pytest.mark.long
+@pytest.mark.in_turns
+@each_row("seed", range(2, 10), parts=8)
+def test_and_in_more_courses(seed: int):
     for story in stories(seed):
         _, wrong = live(story)
         assert wrong == "", f"{story}: {wrong}"

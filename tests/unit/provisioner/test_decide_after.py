@@ -32,16 +32,17 @@ from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Failure, Save, State
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_claim, typed
+from tests.support.rows import each_row
 
 WANTED = "as the claim is now"
-ODD = Failure("odd", State.BACKGROUND, from_driver=True)
+ODD = Failure("odd", State.BACKGROUND)
 GONE = {"state": State.FINISHED, "proves_absent": True}
 
 
 def an_order(*, policy: str = "Delete", unattended: bool = False, former: bool = False, node: str = "") -> Order:
     volume = f'{{"spec":{{"persistentVolumeReclaimPolicy":"{policy}"}}}}'
-    intent = Intent("u", "ns", "c", "pvc-u", "{}", volume, node_name=node, unattended=unattended)
-    return Order(intent, csi.CreateVolumeRequest(), fingerprint=None if former else WANTED)
+    intent = Intent("u", "ns", "c", "pvc-u", "{}", volume, node_name=node)
+    return Order(intent, csi.CreateVolumeRequest(), fingerprint=None if former else WANTED, is_retained=unattended)
 
 
 def chosen_for(*, volume: str = "", node: str = "n1") -> PersistentVolumeClaim:
@@ -59,7 +60,7 @@ ORDER, FORMER, KEPT, UNATTENDED = (
 # -- a volume that can't be used, or whose object is refused
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("order", "owner", "verdict"),
     [
         pytest.param(ORDER, Save.REFUSED, Verdict(Fate.DELETED, ODD), id="P36-P55-no-object-names-it"),
@@ -92,7 +93,7 @@ UNCLAIMED = f"{REFUSED}. Volume pvc-u is left alone: its claim may be gone, and 
 MAY_BE_KEPT = f"{REFUSED}. Volume pvc-u is left alone: it may have been kept on purpose"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("order", "saved", "is_awaited", "fate", "state", "error"),
     [
         pytest.param(ORDER, Save.REFUSED, True, Fate.DELETED, State.FINISHED, REFUSED, id="P46-refused-for-good"),
@@ -121,9 +122,7 @@ def test_a_volume_whose_object_is_refused(
     assert (fate is Fate.DELETED) == verdict.failure.infeasible
 
 
-@pytest.mark.parametrize(
-    ("order", "depends"), [(ORDER, False), (KEPT, True), (an_order(policy="Retain", unattended=True), False)]
-)
+@each_row(("order", "depends"), [(ORDER, False), (KEPT, True), (an_order(policy="Retain", unattended=True), False)])
 def test_whether_the_claim_is_gone_matters_for_volumes_that_are_retained(order: Order, depends: bool):
     refused = [
         decide_volume_after_pv_refused(order, Save.REFUSED, "why", claim) for claim in (Holder.WAITS, Holder.GONE)
@@ -131,8 +130,8 @@ def test_whether_the_claim_is_gone_matters_for_volumes_that_are_retained(order: 
     assert depends == (refused[0] != refused[1])
 
 
-@pytest.mark.parametrize("order", [ORDER, KEPT])
-@pytest.mark.parametrize("claim", [Holder.BOUND, Holder.UNKNOWN])
+@each_row("order", [ORDER, KEPT])
+@each_row("claim", [Holder.BOUND, Holder.UNKNOWN])
 def test_a_volume_whose_claim_is_bound_to_it_or_cannot_be_looked_up_is_left_alone(order: Order, claim: Holder):
     """Its object was stored before, and was forced away: there may be data in it."""
     verdict = decide_volume_after_pv_refused(order, Save.REFUSED, "why", claim)
@@ -141,7 +140,7 @@ def test_a_volume_whose_claim_is_bound_to_it_or_cannot_be_looked_up_is_left_alon
 
 
 def test_a_volume_that_was_deleted_is_ruled_out():
-    assert Failure("odd", from_driver=True, **GONE) == after_deletion(ORDER, Verdict(Fate.DELETED, ODD), None)
+    assert Failure("odd", **GONE) == after_deletion(ORDER, Verdict(Fate.DELETED, ODD), None)
 
 
 def test_users_learn_whether_a_volume_was_deleted_whose_object_was_refused():
@@ -158,7 +157,7 @@ def test_a_volume_that_could_not_be_deleted_may_be_there():
     assert failure.error.startswith("odd. Cleanup of volume pvc-u failed, volume is orphaned: ")
 
 
-@pytest.mark.parametrize("saved", [Save.STORED, Save.REFUSED, Save.TAKEN])
+@each_row("saved", [Save.STORED, Save.REFUSED, Save.TAKEN])
 def test_the_reason_that_nothing_is_left_to_store_says_whether_the_object_is_stored(saved: Save):
     because = ending("pvc-u", saved, "why")
     assert (why.Provisioned("pvc-u") if saved is Save.STORED else why.NotStorable("pvc-u", "why")) == because
@@ -227,7 +226,7 @@ RESCHEDULED = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "after"), [pytest.param(*row, id=name) for name, row in {**AWAITED, **UNAWAITED, **RESCHEDULED}.items()]
 )
 def test_when_a_claim_comes_again(answer: Attempted, after: After):
@@ -255,7 +254,7 @@ ALL = tuple(
 )
 
 
-@pytest.mark.parametrize("answer", ALL)
+@each_row("answer", ALL)
 def test_nothing_that_may_exist_is_forgotten_and_no_source_of_it_released_while_it_is_waited_for(answer: Attempted):
     after = decide_claim_after_failure(answer)
     if answer.is_open or not answer.failure.is_over or answer.claim is WAITS:

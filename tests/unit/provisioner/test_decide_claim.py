@@ -17,8 +17,7 @@ from mooring.kube.cache.store import Store
 from mooring.kube.errors import Forbidden, NotFound
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims import reasons as why
-from mooring.sidecars.provisioner.claims.decide import decide_claim, fingerprint
-from mooring.sidecars.provisioner.claims.decision import (
+from mooring.sidecars.provisioner.claims.decide import (
     Action,
     Begin,
     CloseIntent,
@@ -28,17 +27,20 @@ from mooring.sidecars.provisioner.claims.decision import (
     LeaveToPopulator,
     LookUp,
     ReleaseSource,
+    decide_claim,
+    fingerprint,
 )
 from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
-from mooring.sidecars.provisioner.intents.states import IntentState
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, PendingVolume, Rest
 from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent, IntentState, OwnVolume
 from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Failure, State
 from mooring.sidecars.provisioner.model.topology import ClusterTopology
 from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import DRIVER, Json, a_claim, a_class, a_pv, typed
+from tests.support.intents import an_entry
+from tests.support.rows import each_row
 from tests.support.stores import store_of
 
 UID, NAME = "u", "pvc-u"
@@ -72,18 +74,16 @@ def a_view(
     claim: PersistentVolumeClaim | None = None,
     storage_class: StorageClass | None = None,
     *volumes: PersistentVolume,
-    intent: Intent | None = None,
+    intent: Intent | ClaimIntents | None = None,
     driver: DriverCapabilities | None = None,
     rules: Rules | None = None,
     node_name: str = "",
     **remembered: Any,
 ) -> View:
-    """remembered: fields of the claim's record; an intent is open unless they say otherwise."""
+    """intent: one that is unknown, or the claim's entry. remembered: fields of the claim's record."""
     csi_nodes: Store[CSINode] = store_of()
     records = ClaimRecords()
-    if intent is not None:
-        remembered.setdefault("state", IntentState.OPEN)
-        remembered.setdefault("unknown", [intent])
+    entry = an_entry(intent) if isinstance(intent, Intent) else intent
     for field, value in remembered.items():
         setattr(records.of(UID), field, value)
     return View(
@@ -96,7 +96,7 @@ def a_view(
         nodes=store_of(),
         grants=store_of(),
         places=ClusterTopology(csi_nodes, store_of()),
-        intents={} if intent is None else {UID: intent},
+        intents={} if entry is None else {UID: entry},
         records=records,
         node_name=node_name,
     )
@@ -183,7 +183,7 @@ NOTHING_TO_TRY = {
 }
 
 
-@pytest.mark.parametrize(("view", "decision"), [pytest.param(*row, id=name) for name, row in NOTHING_TO_TRY.items()])
+@each_row(("view", "decision"), [pytest.param(*row, id=name) for name, row in NOTHING_TO_TRY.items()])
 def test_nothing_is_tried(view: View, decision: Decision[Action]):
     assert decision == decided(view)
 
@@ -191,7 +191,7 @@ def test_nothing_is_tried(view: View, decision: Decision[Action]):
 # -- attempts
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "view"),
     [
         pytest.param(asking(), {}, id="P01"),
@@ -203,7 +203,7 @@ def test_a_volume_is_asked_for(claim: PersistentVolumeClaim, view: Json):
     decision = decided(a_view(claim, class_with(), **view))
     order = order_of(decision)
     assert (NAME, False, False) == (order.request.name, order.is_former, order.is_retained)
-    assert Decision(why.Creating(NAME), (Begin(), Create(order, "sc", ""))) == decision
+    assert Decision(why.Creating(NAME), (Begin(), Create(order))) == decision
 
 
 def test_P10_the_name_is_made_by_the_flags():
@@ -234,9 +234,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("view", "spec", "text", "state"), [pytest.param(*row, id=name) for name, row in FAILURES.items()]
-)
+@each_row(("view", "spec", "text", "state"), [pytest.param(*row, id=name) for name, row in FAILURES.items()])
 def test_an_attempt_that_fails_before_the_driver_is_asked(view: Json, spec: Json, text: str, state: State):
     looked = Looked({Wanted(VOLUME_ATTRIBUTES_CLASSES, "gold"): NotFound("no such class")})
     failure = failure_of(decided(a_view(asking(**spec), class_with(), **view), looked))
@@ -272,7 +270,7 @@ def resting(claim: PersistentVolumeClaim, storage_class: StorageClass, until: fl
     return Rest(until, fingerprint(a_view(), claim, storage_class, Looked()), "bad")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rest", "rests"),
     [
         pytest.param(resting(asking(), class_with()), True, id="P45-as-it-was"),
@@ -294,6 +292,7 @@ def test_an_infeasible_claim_rests_until_it_or_its_class_changes(rest: Rest, res
 # -- open intents
 
 OPEN = an_intent()
+REFUSED = an_entry(OPEN, state=IntentState.REFUSED)
 BIGGER = an_intent(asking(size="2Gi"))
 
 
@@ -303,7 +302,7 @@ def is_asked_as(decision: Decision[Action], intent: Intent, *, former: bool) -> 
     return (intent.request, former, again) == (order.intent.request, order.is_former, decision.because)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("view", "former"),
     [
         pytest.param(a_view(asking(), class_with(), intent=OPEN), False, id="P40-as-it-is-wanted"),
@@ -317,11 +316,9 @@ def is_asked_as(decision: Decision[Action], intent: Intent, *, former: bool) -> 
         pytest.param(
             a_view(asking(volumeName="other"), class_with(), intent=OPEN), True, id="P42-it-has-another-volume"
         ),
+        pytest.param(a_view(None, None, intent=REFUSED), True, id="P42-refused-and-the-claim-is-gone"),
         pytest.param(
-            a_view(None, None, intent=OPEN, state=IntentState.UNRESOLVED), True, id="P42-refused-and-the-claim-is-gone"
-        ),
-        pytest.param(
-            a_view(asking(volumeName="other"), class_with(), intent=OPEN, state=IntentState.UNRESOLVED),
+            a_view(asking(volumeName="other"), class_with(), intent=REFUSED),
             True,
             id="P42-refused-and-it-has-another-volume",
         ),
@@ -331,31 +328,31 @@ def test_what_may_exist_is_asked_for_as_it_was(view: View, former: bool):
     assert is_asked_as(decided(view), OPEN, former=former)
 
 
-@pytest.mark.parametrize("handle", ["h", ""], ids=["there", "deleted by a former process, perhaps asked for again"])
-@pytest.mark.parametrize(("phase", "waits"), [("Released", True), ("Bound", False)])
-def test_a_second_volume_is_not_asked_for_while_the_claims_own_is_deleted(phase: str, waits: bool, handle: str):
+@each_row("owned", list(OwnVolume)[1:], ids=["there", "deleted by a former process, perhaps asked for again"])
+@each_row(("phase", "waits"), [("Released", True), ("Bound", False)])
+def test_a_surplus_volume_is_not_asked_for_while_the_claims_own_is_deleted(phase: str, waits: bool, owned: OwnVolume):
     own: PersistentVolume = typed(a_pv(NAME, "h", phase=phase, persistentVolumeReclaimPolicy="Delete"))
-    second = msgspec.structs.replace(OPEN, stored_handle=handle)
-    decision = decided(a_view(None, None, own, intent=second, state=IntentState.UNRESOLVED))
+    surplus = an_entry(OPEN, state=IntentState.REFUSED, own=owned)
+    decision = decided(a_view(None, None, own, intent=surplus))
     assert (decision == Decision(why.WaitsForDeletion(NAME))) is waits
     assert creates(decision) is not waits
 
 
 def test_P42_what_was_refused_is_asked_for_as_it_is_wanted_by_now():
-    decision = decided(a_view(asking(size="2Gi"), class_with(), intent=OPEN, state=IntentState.UNRESOLVED))
+    decision = decided(a_view(asking(size="2Gi"), class_with(), intent=REFUSED))
     assert is_asked_as(decision, BIGGER, former=False)
 
 
 def test_P42_what_nobody_waits_for_any_more_is_asked_for_seldom():
     rest = Rest(NOW + 5, None, "no")
-    view = a_view(None, None, intent=OPEN, state=IntentState.UNRESOLVED, rest=rest)
+    view = a_view(None, None, intent=REFUSED, rest=rest)
     assert Decision(why.NotRuledOut("no", 5.0), after_s=5.0) == decided(view)
     assert is_asked_as(decided(a_view(None, None, intent=OPEN, rest=rest)), OPEN, former=True), (
         "but what is not refused at once"
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "decision"),
     [
         pytest.param(None, Decision(why.Provisioned(NAME), (CloseIntent(), ReleaseSource())), id="gone"),
@@ -371,15 +368,15 @@ def test_P47_an_intent_whose_volume_is_stored_is_closed(
     assert decision == decided(a_view(claim, class_with(), pv_for(), intent=OPEN))
 
 
-@pytest.mark.parametrize("claim", [None, asking(), asking(size="2Gi")])
+@each_row("claim", [None, asking(), asking(size="2Gi")])
 def test_P46_a_volume_that_is_to_be_stored_is_not_asked_for(claim: PersistentVolumeClaim | None):
     pending = PendingVolume(Order(OPEN, csi.CreateVolumeRequest()), "vol", {}, NOW)
     assert Decision(why.Saving(NAME)) == decided(
-        a_view(claim, class_with(), intent=OPEN, state=IntentState.PENDING, pending=pending)
+        a_view(claim, class_with(), intent=an_entry(OPEN, state=IntentState.MADE), pending=pending)
     )
 
 
-UNATTENDED = msgspec.structs.replace(OPEN, unattended=True)
+UNATTENDED = an_entry(OPEN, unattended=True)
 
 
 def test_a_volume_that_may_have_been_kept_is_retained_once_its_claim_is_gone():
@@ -394,7 +391,7 @@ def test_a_volume_that_may_have_been_kept_is_retained_once_its_claim_is_gone():
 WITH_SECRET = an_intent(None, SECRET, with_secret({"user": "me"}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("orphaned_at", "found", "is_lost"),
     [
         pytest.param(NOW, GONE, True, id="P44-gone-for-good"),

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
-import pytest
 
 from mooring.api.classes import CLASS_BETA
 from mooring.api.core import PersistentVolume, SecretReference
@@ -21,6 +20,7 @@ from mooring.sidecars.provisioner.deletion.decide import (
     DeleteObject,
     DeleteVolume,
     Hold,
+    LeaveVolume,
     LoadSecret,
     Obstacle,
     Progress,
@@ -40,6 +40,7 @@ from mooring.sidecars.provisioner.model.cached import (
     keeps_attachment,
 )
 from tests.support.builders import a_class, a_node, a_pv, a_va, typed
+from tests.support.rows import each_row
 from tests.support.stores import store_of
 
 DRIVER = "d"
@@ -119,7 +120,7 @@ def test_P74_nothing_to_do_for_what_is_gone():
     assert Decision(why.Gone("pv1")) == decided(None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotations", "csi", "is_ours"),
     [
         (OURS, None, True),
@@ -139,7 +140,7 @@ def test_P74_whose_volume_it_is(annotations: dict[str, str], csi: dict[str, str]
     assert is_ours == is_provisioned_by(driver, pv_with(annotations=annotations, csi=csi))
 
 
-@pytest.mark.parametrize("phase", ["", "Available", "Pending", "Bound", "Failed"])
+@each_row("phase", ["", "Available", "Pending", "Bound", "Failed"])
 def test_P74_only_released_is_enough(phase: str):
     assert Decision(why.InUse(phase)) == decided(pv_with(phase=phase))
 
@@ -169,18 +170,28 @@ def another(*, policy: str = "Retain", phase: str = "Available", **csi: Any) -> 
     return typed(a_pv("imported", source=source, phase=phase, resourceVersion="2", **spec))
 
 
-@pytest.mark.parametrize(
-    ("policy", "phase"), [("Retain", "Available"), ("Retain", "Released"), ("Delete", "Bound"), ("Delete", "")]
-)
+@each_row(("policy", "phase"), [("Retain", "Available"), ("Retain", "Released"), ("Delete", "Bound"), ("Delete", "")])
 def test_a_volume_that_another_object_keeps_or_uses_is_not_deleted(policy: str, phase: str):
     decision = decided(pv_with(), others=[another(policy=policy, phase=phase)])
-    assert decision.problem == decision.because == why.NamedByOthers("pv1", ("imported",))
-    assert (TellObstacle(Obstacle.NAMED),) == decision.actions
-    assert 'is not deleted, its volume is that of PersistentVolume "imported", too' in decision.problem.error
-    assert {object_changed("pv1"), object_changed("imported")} == decision.waits_for
+    assert why.LeftToOthers(("imported",)) == decision.because
+    assert (LeaveVolume(("imported",)), DeleteObject(), Release()) == decision.actions
 
 
-@pytest.mark.parametrize(
+@each_row("handle", ["HANDLE1", "Handle1"])
+def test_a_volume_that_another_object_names_in_other_letters_is_not_deleted(handle: str):
+    """Azure's ids are the same in any letters."""
+    assert why.LeftToOthers(("imported",)) == decided(pv_with(), others=[another(volumeHandle=handle)]).because
+
+
+def test_a_volume_that_is_attached_for_another_object_is_not_deleted():
+    """That one, which is to be deleted with it, too, waits for the detach."""
+    attachment = ATTACHMENT.of(typed(a_va("va", pv="imported", node="n1", attacher=DRIVER)))
+    attached = store_of(attachment, indexes=ATTACHMENT_INDEXES)
+    view = a_view(pv_with(), others=[another(policy="Delete", phase="Released")], attachments=attached)
+    assert why.LeftToOthers(("imported",)) == decide_deletion(view, "pv1").because
+
+
+@each_row(
     "other", [another(policy="Delete", phase="Released"), another(driver="other"), another(volumeHandle="handle2")]
 )
 def test_objects_that_do_not_keep_this_volume_do_not_hold_it_back(other: PersistentVolume):
@@ -192,7 +203,7 @@ def test_P77_the_noted_secret_is_used():
     assert (LoadSecret(SecretReference("s", "ns")), *DELETE) == decided(pv_with(annotations=notes)).actions
 
 
-@pytest.mark.parametrize("noted", [("", ""), ("s", ""), ("", "ns")])
+@each_row("noted", [("", ""), ("s", ""), ("", "ns")])
 def test_P78_an_empty_note_means_no_secret_whatever_the_class_says(noted: tuple[str, str]):
     notes = {**OURS, names.DELETION_SECRET_NAME: noted[0], names.DELETION_SECRET_NAMESPACE: noted[1]}
     assert DELETE == decided(pv_with(annotations=notes), parameters=SECRET_PARAMETERS).actions
@@ -272,7 +283,7 @@ def test_P80_a_bound_volume_that_a_user_deletes_waits_for_its_release():
     assert Decision(why.WithoutFinalizer()) == decided(pv_with(deleting=True, finalizers=()))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("facts", "what"),
     [({"has_controller": False}, "plugin CONTROLLER_SERVICE"), ({"creates": False}, "controller CREATE_DELETE_VOLUME")],
 )
@@ -307,7 +318,7 @@ def test_P81_an_in_tree_volume_is_deleted_under_its_drivers_handle():
     assert problem is None or problem.error.startswith("failed to translate")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("affinity", "is_here"),
     [
         (None, True),

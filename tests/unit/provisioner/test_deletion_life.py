@@ -28,15 +28,18 @@ from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.intent import STILL_OPEN
 from mooring.sidecars.provisioner.options import NodeOptions, ProvisionerOptions
 from mooring.wire.grpc.codes import Code
-from tests.support.builders import a_class, a_held_pv, a_secret, a_va
-from tests.support.cluster_world import ClusterWorld, metric
+from tests.support.builders import a_class, a_held_pv, a_pv, a_secret, a_va
+from tests.support.cluster_world import ClusterWorld, HeldWatch, metric
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC, Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import DELETE, VolumeDriver
 
 pytestmark = in_virtual_time
 DELETE_PV, PATCH_PV, GET_SECRET = "delete persistentvolumes", "patch persistentvolumes", "get secrets"
-WHOLE = [DELETE, DELETE_PV, PATCH_PV]
+GET_PV = "get persistentvolumes"
+STEPS = [DELETE, DELETE_PV, PATCH_PV]
+WHOLE = [GET_PV, *STEPS]
 DRIVER = "csi.test"
 
 
@@ -137,22 +140,34 @@ async def test_P74_the_volume_then_the_object_then_the_finalizer(world: Deletion
     assert 1 == metric(world.metrics, "controller_persistentvolume_delete_duration_seconds_count", **{"class": "sc"})
 
 
-async def test_a_volume_that_another_object_keeps_is_deleted_when_that_object_is_gone(world: DeletionWorld):
-    """Somebody has imported it a second time, to keep its data whatever becomes of the claim."""
-    await world.create(
-        a_held_pv("imported", source={"csi": {"driver": DRIVER, "volumeHandle": "handle1"}}, phase="Available")
-    )
+async def test_a_volume_that_two_objects_name_is_deleted_with_the_last_of_them(world: DeletionWorld):
+    """Each object goes with its claim; the driver has given both of them one volume."""
+    await world.released("pv2", phase="Bound")
     async with world.deleting():
+        await world.only_protection_left()
         await world.settle(7200)
-        assert [] == world.story
-        assert 'is that of PersistentVolume "imported", too' in (await world.failures())[0]
+        assert [] == world.driver.made(DELETE)
+        await world.to_phase("Released", "pv2")
+        await world.only_protection_left("pv2")
+    assert {} == world.driver.volumes
+
+
+async def test_a_volume_whose_other_object_is_gone_by_now_is_deleted():
+    """The watch hangs, and shows that one still."""
+    watch = HeldWatch("persistentvolumes")
+    world = await DeletionWorld(faults=watch).base(phase="Bound")
+    await world.create(a_pv("imported", "handle1", phase="Available", persistentVolumeReclaimPolicy="Retain"))
+    async with world.deleting():
+        await world.settle(1)
+        await world.patch(PERSISTENT_VOLUMES, "pv1", {"status": {"phase": "Released"}}, subresource="status")
+        watch.hold()
         await world.patch(PERSISTENT_VOLUMES, "imported", {"metadata": {"finalizers": None}})
         await world.delete(PERSISTENT_VOLUMES, "imported")
         await world.only_protection_left()
     assert {} == world.driver.volumes
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_row("seed", range(20))
 async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(seed: int):
     """The peer often calls DeleteVolume twice: it sees its own DELETE before its own PATCH."""
 
@@ -172,7 +187,7 @@ async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(s
     async with world.deleting():
         await world.until(lambda: _all_deleted(world))
         await world.settle(5)
-    assert {DELETE: 6, DELETE_PV: 6, PATCH_PV: 4} == {step: world.story.count(step) for step in world.story}
+    assert {GET_PV: 6, DELETE: 6, DELETE_PV: 6, PATCH_PV: 4} == {step: world.story.count(step) for step in world.story}
 
 
 async def _all_deleted(world: DeletionWorld) -> bool:
@@ -241,7 +256,9 @@ async def test_P76_27c2_told_now_and_then_and_woken_by_the_end_of_the_attachment
 
 
 class Deaf(ServerFaults):
-    """Attachments are listed once, and from then on their watch shows nothing until `hears`. refusing: nor can they be listed."""
+    """Attachments are listed once, and from then on their watch shows nothing until `hears`. refusing: nor can they be
+    listed.
+    """
 
     def __init__(self, refusing: ApiError | None = None) -> None:
         self.refusing, self.hears = refusing, asyncio.Event()
@@ -308,7 +325,7 @@ async def test_P77_the_secrets_values_go_to_the_driver():
     await world.released(secret=("s", "ns"))
     async with world.deleting():
         await world.only_protection_left()
-    assert [GET_SECRET, *WHOLE] == world.story
+    assert [GET_PV, GET_SECRET, *STEPS] == world.story
     assert {"a": "b"} == dict(world.driver.made(DELETE)[0].request.secrets)
 
 
@@ -317,13 +334,15 @@ async def test_P77_a_secret_that_is_gone_holds_nothing_up():
     await world.released(secret=("s", "ns"))
     async with world.deleting():
         await world.only_protection_left()
-    assert [GET_SECRET, *WHOLE] == world.story
+    assert [GET_PV, GET_SECRET, *STEPS] == world.story
     assert {} == dict(world.driver.made(DELETE)[0].request.secrets)
 
 
-@pytest.mark.parametrize("error", [ServerError("no"), Forbidden("no", reason="Forbidden")])
+@each_row("error", [ServerError("no"), Forbidden("no", reason="Forbidden")])
 async def test_P77_a_secret_that_can_not_be_read_just_now_is_read_again(error: ApiError):
-    """Differs from the peer, which would then call the driver without credentials: in its own account that finds nothing to be deleted."""
+    """Differs from the peer, which would then call the driver without credentials: in its own account that finds
+    nothing to be deleted.
+    """
     world = DeletionWorld()
     await world.create(a_secret("s", {"a": "Yg=="}, namespace="ns"))
     world.cluster.refuse(GET_SECRET, error=error)
@@ -331,7 +350,7 @@ async def test_P77_a_secret_that_can_not_be_read_just_now_is_read_again(error: A
     async with world.deleting():
         await world.only_protection_left()
         assert ["error getting secret s in namespace ns: no"] == await world.failures()
-    assert [GET_SECRET, GET_SECRET, *WHOLE] == world.story
+    assert [GET_PV, GET_SECRET, GET_PV, GET_SECRET, *STEPS] == world.story
     assert {"a": "b"} == dict(world.driver.made(DELETE)[0].request.secrets)
 
 
@@ -360,7 +379,10 @@ async def test_P81_what_is_not_found_while_nobody_can_say_whether_there_is_a_sec
     async with world.deleting():
         await world.settle(100)
         assert [
-            "rpc error: code = NotFound desc = no such volume; it was called without the class sc, which may name a secret"
+            (
+                "rpc error: code = NotFound desc = no such volume; it was called without the class sc, which may "
+                "name a secret"
+            )
         ] == (await world.failures())
         assert world.driver.volumes
         parameters = {
@@ -422,10 +444,10 @@ async def test_P80_whatever_the_order_of_deletion_the_volume_goes_after_its_rele
         assert [] == world.story
         await world.to_phase("Released")
         await world.only_protection_left()
-    assert [DELETE, PATCH_PV] == world.story, "its deletion has been asked for by the user"
+    assert [GET_PV, DELETE, PATCH_PV] == world.story, "its deletion has been asked for by the user"
 
 
-@pytest.mark.parametrize("code", [code for code in Code if code not in (Code.OK, Code.NOT_FOUND)])
+@each_row("code", [code for code in Code if code not in (Code.OK, Code.NOT_FOUND)])
 async def test_P81_every_code_is_told_and_tried_again_later_and_later(code: Code):
     world = await DeletionWorld(retry_interval_start_s=1.0, retry_interval_max_s=3.0).base()
     world.driver.script(DELETE, *[Fail(code, "busy")] * 4)
@@ -440,12 +462,31 @@ async def test_P81_every_code_is_told_and_tried_again_later_and_later(code: Code
     assert 4 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
 
 
-async def test_P81_not_found_is_done(world: DeletionWorld):
-    """CSI asks for OK there; the peer retries for ever."""
-    world.driver.always(DELETE, Fail(Code.NOT_FOUND))
+@each_row("change", [{"persistentVolumeReclaimPolicy": "Retain"}, {"claimRef": None}])
+async def test_P75_a_volume_that_is_kept_by_now_stays_though_its_watch_hangs(change: dict[str, Any]):
+    watch = HeldWatch("persistentvolumes")
+    world = await DeletionWorld(faults=watch).base()
+    world.driver.script(DELETE, Fail(Code.INTERNAL, "no"))
     async with world.deleting():
+        await world.settle(0.5)
+        assert 1 == len(world.driver.made(DELETE))
+        watch.hold()
+        await world.patch(PERSISTENT_VOLUMES, "pv1", {"spec": change})
+        await world.to_phase("Released" if "claimRef" not in change else "Available")
+        await world.settle(600)
+    assert 1 == len(world.driver.made(DELETE))
+
+
+async def test_P81_not_found_is_an_error(world: DeletionWorld):
+    """CSI asks for OK where the volume is gone: NotFound may be about an account, or an id that does not parse."""
+    world.driver.always(DELETE, Fail(Code.NOT_FOUND, "no such account"))
+    async with world.deleting():
+        await world.settle(100)
+        assert ["rpc error: code = NotFound desc = no such account"] == await world.failures()
+        assert world.driver.volumes
+        world.driver.forget_scripts()
         await world.only_protection_left()
-    assert WHOLE == world.story
+    assert {} == world.driver.volumes
 
 
 async def test_P81_no_answer_in_time_is_a_failure_to_be_tried_again():
@@ -454,7 +495,7 @@ async def test_P81_no_answer_in_time_is_a_failure_to_be_tried_again():
     async with world.deleting():
         await world.only_protection_left()
         assert ["rpc error: code = DeadlineExceeded desc = context deadline exceeded"] == await world.failures()
-    assert [DELETE, *WHOLE] == world.story
+    assert [GET_PV, DELETE, *WHOLE] == world.story
 
 
 async def test_P81_what_is_torn_away_is_let_go(world: DeletionWorld):
@@ -469,7 +510,7 @@ async def test_P81_what_is_torn_away_is_let_go(world: DeletionWorld):
         assert done == len(world.driver.calls)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("short", "error"),
     [
         (DELETE_PV, ServerError("busy")),
@@ -478,10 +519,9 @@ async def test_P81_what_is_torn_away_is_let_go(world: DeletionWorld):
         (PATCH_PV, Unreachable("cut")),
     ],
 )
-@pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
-async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(
-    world: DeletionWorld, short: str, error: Exception, lost: bool
-):
+@each_row("lost", [False, True], ids=["refused", "answer lost"])
+async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short: str, error: Exception, lost: bool):
+    world = await DeletionWorld().base()
     world.cluster.refuse(short, error=error, after=lost)  # type: ignore[arg-type]
     async with world.deleting():
         await world.only_protection_left()
@@ -489,9 +529,9 @@ async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(
     assert 1 == world.story.count(DELETE)
 
 
-@pytest.mark.parametrize("short", [DELETE_PV, PATCH_PV])
-@pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
-@pytest.mark.parametrize("protected", [False, True])
+@each_row("short", [DELETE_PV, PATCH_PV])
+@each_row("lost", [False, True], ids=["refused", "answer lost"])
+@each_row("protected", [False, True])
 async def test_P81_a_volume_counts_as_deleted_once_though_its_object_goes_later(
     short: str, lost: bool, protected: bool
 ):
@@ -507,7 +547,7 @@ async def test_P81_a_volume_counts_as_deleted_once_though_its_object_goes_later(
 CLAIM_REF = {"namespace": "ns", "name": "c", "uid": "u"}
 
 
-@pytest.mark.parametrize("policy", ["Delete", "Retain"])
+@each_row("policy", ["Delete", "Retain"])
 async def test_P74_a_volume_is_let_go_once_its_creation_is_written_off(policy: str):
     world = await DeletionWorld().base(policy=policy, claimRef=CLAIM_REF)
     world.unsettled = [Forbidden("leases are forbidden", reason="Forbidden")]
@@ -522,7 +562,7 @@ async def test_P74_a_volume_is_let_go_once_its_creation_is_written_off(policy: s
     assert {"u"} == set(world.settled_uids)
 
 
-@pytest.mark.parametrize("error", [ServerError("busy"), Unreachable("cut"), Conflict(STILL_OPEN)])
+@each_row("error", [ServerError("busy"), Unreachable("cut"), Conflict(STILL_OPEN)])
 async def test_P81_what_passes_by_itself_is_told_when_it_lasts(error: ApiError):
     world = await DeletionWorld(retry_interval_start_s=1.0, retry_interval_max_s=1.0).base(claimRef=CLAIM_REF)
     world.unsettled = [error] * 10
@@ -605,12 +645,12 @@ async def test_P81_a_volume_that_is_to_be_kept_at_the_last_moment_is_kept():
 
 async def test_P81_the_drivers_return_ends_the_back_off():
     world = await DeletionWorld(retry_interval_start_s=100.0).base()
-    world.driver.script(DELETE, Fail(Code.UNAVAILABLE))
+    world.driver.script(DELETE, Fail(Code.UNAVAILABLE, unsent=True))
     async with world.deleting() as deletion:
         await world.settle(1)
         deletion.driver_returned()
         await world.settle(1)
-    assert [DELETE, *WHOLE] == world.story
+    assert [GET_PV, DELETE, *WHOLE] == world.story
 
 
 async def test_P81_a_driver_that_can_not_delete_is_told_of_once():

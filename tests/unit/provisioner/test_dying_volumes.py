@@ -1,6 +1,7 @@
 """A volume of no use whose deletion was begun is deleted, and never asked for again: in process, in virtual time.
 
-A deletion goes on after its deadline. Until it is over, a driver may answer CreateVolume with the volume that is about to vanish.
+A deletion goes on after its deadline. Until it is over, a driver may answer CreateVolume with the volume that is about
+to vanish.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_pv
 from tests.support.provisioning import CREATE, DELETE, POST_PV, PVS, ProvisioningWorld
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail
 from tests.support.virtual_loop import in_virtual_time
 
@@ -42,7 +44,7 @@ def acts(world: ProvisioningWorld) -> list[str]:
     return [step for number, step in enumerate(found) if number == 0 or found[number - 1] != step]
 
 
-@pytest.mark.parametrize("claim", ["there", "gone"])
+@each_row("claim", ["there", "gone"])
 async def test_it_is_deleted_before_anything_else_is_asked_for(claim: str):
     world = await refused()
     async with world.provisioning():
@@ -61,7 +63,9 @@ async def test_it_is_deleted_before_anything_else_is_asked_for(claim: str):
 
 
 async def test_the_driver_is_given_time_between_the_tries():
-    """CSI asks for a back-off. A driver that says at once that a deletion is at work had five calls of each attempt in one moment."""
+    """CSI asks for a back-off. A driver that says at once that a deletion is at work had five calls of each attempt in
+    one moment.
+    """
     world = await refused()
     world.driver.always(DELETE, Fail(Code.ABORTED, "a deletion is at work"))
     async with world.provisioning():

@@ -6,15 +6,23 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.control.topics import Bus
-from mooring.kube.errors import Unreachable
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.errors import Conflict, Unreachable
 from mooring.sidecars.provisioner.intents.journal import Intents
-from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, IntentTracker
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.intents.tracker import REQUESTS_MAX, ClaimRecords, IntentTracker
+from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent, IntentState, OwnVolume
+from mooring.sidecars.provisioner.model.orders import Order
+from tests.support.intents import an_entry
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
 
-ONE, OTHER = (Intent("u", "ns", "c", "pvc-u", f'{{"name":"{name}"}}', "{}") for name in ("one", "other"))
+
+def an_order(name: str) -> Order:
+    return Order(Intent("u", "ns", "c", "pvc-u", f'{{"name":"{name}"}}', "{}"), csi.CreateVolumeRequest())
+
+
+ONE, OTHER = an_order("one"), an_order("other")
 
 
 class Shaky(Intents):
@@ -22,24 +30,70 @@ class Shaky(Intents):
 
     fails = False
 
-    async def begin(self, intent: Intent) -> None:
+    async def write(self, entry: ClaimIntents) -> None:
         if self.fails:
             raise Unreachable("connection reset")
-        await super().begin(intent)
+        await super().write(entry)
 
 
-async def test_a_stored_volume_that_could_not_be_written_down_is_before_it_is_released() -> None:
-    """Else its deletion would wait for the second volume to be asked for, and that for the deletion."""
-    intents = Shaky()
-    tracker = IntentTracker(intents, ClaimRecords(), LoopClock(), Bus())
+@pytest.fixture
+def intents() -> Shaky:
+    return Shaky()
+
+
+@pytest.fixture
+async def tracker(intents: Shaky) -> IntentTracker:
+    return IntentTracker(intents, ClaimRecords(), LoopClock(), Bus())
+
+
+async def test_a_stored_volume_that_could_not_be_written_down_is_before_it_is_released(
+    intents: Shaky, tracker: IntentTracker
+) -> None:
+    """Else its deletion would wait for the surplus volume to be asked for, and that for the deletion."""
     await tracker.begin(ONE)
-    tracker.mark_unknown(ONE)
+    tracker.mark_unknown(ONE.intent)
     await tracker.begin(OTHER)
     intents.fails = True
-    await tracker.store("u", "handle")
-    assert intents.open()["u"].stored_handle is None
+    await tracker.store(OTHER.intent, "handle")
+    assert OwnVolume.NONE is intents.open()["u"].own
     with pytest.raises(Unreachable):
         await tracker.wait_for_end("u")
     intents.fails = False
     await tracker.wait_for_end("u")
-    assert (intents.open()["u"].request, intents.open()["u"].stored_handle) == (ONE.request, "handle")
+    stored = an_entry(ONE.intent, state=IntentState.REFUSED, own=OwnVolume.STORED, own_handle="handle")
+    assert stored == intents.open()["u"] == tracker.open["u"]
+
+
+async def test_a_call_that_could_not_be_written_down_was_never_begun(intents: Shaky, tracker: IntentTracker) -> None:
+    intents.fails = True
+    with pytest.raises(Unreachable):
+        await tracker.begin(ONE)
+    assert ({}, 0) == (tracker.open, tracker.count)
+    intents.fails = False
+    await tracker.begin(ONE)
+    tracker.mark_unknown(ONE.intent)
+    intents.fails = True
+    with pytest.raises(Unreachable):
+        await tracker.condemn(ONE.intent, "handle")
+    assert {"u": an_entry(ONE.intent)} == tracker.open
+
+
+async def test_the_claims_volume_is_not_released_while_one_of_its_requests_may_have_made_it(
+    tracker: IntentTracker,
+) -> None:
+    await tracker.begin(ONE)
+    tracker.mark_unknown(ONE.intent)
+    await tracker.begin(ONE)
+    await tracker.refuse(ONE.intent)
+    with pytest.raises(Conflict):
+        await tracker.wait_for_end("u")
+    await tracker.refuse(ONE.intent, proves_absent=True)
+    await tracker.wait_for_end("u")
+
+
+async def test_of_too_many_requests_the_oldest_is_given_up(tracker: IntentTracker) -> None:
+    orders = [an_order(str(number)) for number in range(REQUESTS_MAX + 1)]
+    for order in orders:
+        await tracker.begin(order)
+        tracker.mark_unknown(order.intent)
+    assert [order.intent.key for order in orders[1:]] == [one.key for one in tracker.open["u"].requests]

@@ -1,4 +1,6 @@
-"""The journal under lost answers, several provisioners at once and deaths: what was begun is found, what was settled is not."""
+"""The journal under lost answers, several provisioners at once and deaths: what was begun is found, what was settled is
+not.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,6 @@ import random
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-import pytest
-
 from mooring.api.coordination import LEASES
 from mooring.kube.cluster import Cluster, Request
 from mooring.kube.errors import ApiError, Unreachable
@@ -16,6 +16,8 @@ from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.model.intent import Intent
 from tests.support.cluster_world import ClusterWorld
+from tests.support.intents import an_entry
+from tests.support.rows import each_row
 from tests.support.virtual_loop import run_virtual
 
 T = TypeVar("T")
@@ -79,7 +81,7 @@ class Processes(ClusterWorld):
     async def _begins(self, journal: Journal, uid: str) -> bool:
         self.settled.discard(uid)
         request = str(self.draw.randint(0, 9)) * self.draw.choice(SIZES)
-        is_begun = await succeeds(journal.begin(Intent(uid, "default", "c", f"pvc-{uid}", request, "{}")))
+        is_begun = await succeeds(journal.write(an_entry(Intent(uid, "default", "c", f"pvc-{uid}", request, "{}"))))
         self.begun |= {uid} if is_begun else set()
         return is_begun
 
@@ -104,7 +106,7 @@ async def succeeds(asked: Awaitable[None]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("first", [*range(0, 40, 5), 2980])
+@each_row("first", [*range(0, 40, 5), 2980])
 def test_what_was_begun_is_found_and_what_was_settled_is_not(first: int):
     for seed in range(first, first + 5):
         run_virtual(lived(seed))

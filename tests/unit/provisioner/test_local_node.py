@@ -22,6 +22,7 @@ from tests.support.builders import a_pv, a_reference
 from tests.support.cluster_world import metric
 from tests.support.provisioning import DRIVER, POST_PV, PUT_CLAIM, ProvisioningWorld
 from tests.support.recording import RecordingCluster
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC, Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import CAPACITY, CREATE, DELETE, GiB, VolumeDriver
@@ -110,11 +111,10 @@ async def test_P88_a_driver_that_does_not_tell_its_place_ends_it(world: Provisio
             await world.settle()
 
 
-@pytest.mark.parametrize("selected_when", ["before the answer", "after it"])
-async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_node_made(
-    world: ProvisioningWorld, selected_when: str
-):
+@each_row("selected_when", ["before the answer", "after it"])
+async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_node_made(selected_when: str):
     """The answer was lost, the scheduler chose another node, and that was quicker."""
+    world = a_world()
     await world.make_class(binding=WFFC)
     uid = (await world.make_claim(node=NODE))["metadata"]["uid"]
     world.driver.script(CREATE, Wait(5.0, Lose()) if selected_when.startswith("before") else Lose())
@@ -195,9 +195,10 @@ async def test_P89_a_deletion_here_makes_room(world: ProvisioningWorld):
         assert NODE == await selected(world, "second")
 
 
-@pytest.mark.parametrize("step", [Fail(Code.INTERNAL), Fail(Code.UNIMPLEMENTED), Wait(100)])
-async def test_P89_a_driver_that_can_not_say_is_given_the_claim(world: ProvisioningWorld, step: Fail | Wait):
+@each_row("step", [Fail(Code.INTERNAL), Fail(Code.UNIMPLEMENTED), Wait(100)])
+async def test_P89_a_driver_that_can_not_say_is_given_the_claim(step: Fail | Wait):
     """So that provisioning can tell the user."""
+    world = a_world()
     world.driver.always(CAPACITY, step)
     await world.base()
     async with world.provisioning():
@@ -226,7 +227,7 @@ async def test_P89_a_secret_that_the_class_names_is_looked_up_for_the_question(w
     assert 1 == len(world.driver.made(CAPACITY))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "binding", "claim"),
     [
         ({"immediate_binding": False}, "Immediate", {}),
@@ -255,7 +256,7 @@ async def test_P89_a_class_that_comes_late_wakes_its_claims(world: ProvisioningW
         await one_volume(world, 30)
 
 
-@pytest.mark.parametrize("strict", [False, True])
+@each_row("strict", [False, True])
 async def test_P89_a_class_that_does_not_allow_the_node_gets_no_bid(strict: bool):
     world = a_world(Rules(strict_topology=strict))
     await world.make_class(allowedTopologies=[{"matchLabelExpressions": [{"key": HOST, "values": ["elsewhere"]}]}])

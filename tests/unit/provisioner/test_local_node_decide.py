@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from mooring.api.core import SECRETS, Node, PersistentVolumeClaim
 from mooring.api.storage import CSINode
 from mooring.control.decision import Decision
@@ -29,6 +27,7 @@ from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES
 from mooring.sidecars.provisioner.model.topology import ClusterTopology
 from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import a_claim, a_class, a_csi_node, a_node, typed
+from tests.support.rows import each_row
 from tests.support.stores import store_of
 
 GiB = 1 << 30
@@ -80,7 +79,7 @@ def asks(decision: Decision[Action]) -> AskForRoom:
     return action
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "of_class", "because"),
     [
         (None, {}, why.NotFree("it does not exist")),
@@ -122,7 +121,7 @@ def test_P89_without_topology_there_is_one_request_about_anywhere():
     assert [False] == [request.HasField("accessible_topology") for request in requests]
 
 
-@pytest.mark.parametrize(("capacity", "is_enough"), [(GiB - 1, False), (GiB, True), (GiB + 1, True)])
+@each_row(("capacity", "is_enough"), [(GiB - 1, False), (GiB, True), (GiB + 1, True)])
 def test_P89_room_is_what_the_claim_requests(capacity: int, is_enough: bool):
     assert is_enough == AskForRoom(GiB, ()).is_enough(csi.GetCapacityResponse(available_capacity=capacity))
 

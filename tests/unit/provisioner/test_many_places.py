@@ -23,7 +23,9 @@ from mooring.sidecars.provisioner.model.topology import ClusterTopology
 from mooring.sidecars.provisioner.options import Rules
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import DRIVER, Json, a_claim, a_class, a_csi_node, a_node, typed
+from tests.support.intents import an_entry
 from tests.support.provisioning import ProvisioningWorld
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail, Lose
 from tests.support.stores import store_of
 from tests.support.virtual_loop import in_virtual_time
@@ -73,14 +75,13 @@ def preferred(order: Order) -> list[str]:
     return [one.segments["zone"] for one in order.whole({}).accessibility_requirements.preferred]
 
 
-@pytest.mark.parametrize(
-    "count", [PLACES_STORED_MAX, PLACES_STORED_MAX + 1, pytest.param(3000, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@each_row("count", [PLACES_STORED_MAX, PLACES_STORED_MAX + 1, 3000])
 def test_an_intent_stays_small_and_is_repeated_as_it_was(count: int):
     view = in_a_cluster_of(*named(count))
     order = an_order(view)
     assert (count > PLACES_STORED_MAX) == order.intent.places_omitted
-    assert len(encoded(order.intent)) < 4096
+    assert len(encoded(an_entry(order.intent))) < 4096
     assert order.whole({}) == prepared_again(view, order.intent).whole({})
     assert named(count) == sorted(preferred(order))
 
@@ -137,7 +138,9 @@ async def test_a_claim_of_a_large_cluster_is_rescheduled_while_an_earlier_reques
 
 @in_virtual_time
 async def test_of_many_large_requests_one_takes_a_turn_of_the_loop():
-    """One write of the journal lets a hundred claims call at once: a millisecond for each message, and the Lease has to be renewed."""
+    """One write of the journal lets a hundred claims call at once: a millisecond for each message, and the Lease has to
+    be renewed.
+    """
     turns, turn = [], itertools.count()
     now = next(turn)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.claims.decide_after import Owner, owner_of
 from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Save
 from tests.support.builders import Json, typed
+from tests.support.rows import each_row
 
-INTENT = Intent("u", "ns", "c", "pvc-u", "{}", "{}")
+ORDER = Order(Intent("u", "ns", "c", "pvc-u", "{}", "{}"), csi.CreateVolumeRequest())
 OTHER = 'PersistentVolume "pvc-u" is there already, and is about another volume'
 TAKEN = 'PersistentVolume "pvc-u" belongs to claim "ns/d" already'
 EBS = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
@@ -42,27 +43,25 @@ ROWS: dict[str, tuple[Json | None, Owner]] = {
 }
 
 
-@pytest.mark.parametrize(("found", "owner"), ROWS.values(), ids=ROWS)
+@each_row(("found", "owner"), ROWS.values(), ids=ROWS)
 def test_the_owner_of_an_object_that_is_there(found: Json | None, owner: Owner):
-    assert owner == owner_of(None if found is None else typed(found), INTENT, "id", driver_name="csi.test")
+    assert owner == owner_of(None if found is None else typed(found), ORDER, "id", driver_name="csi.test")
 
 
 def test_an_in_tree_object_is_its_csi_drivers():
-    assert Owner(Save.STORED) == owner_of(typed(an_object(source=EBS)), INTENT, "id", driver_name="ebs.csi.aws.com")
+    assert Owner(Save.STORED) == owner_of(typed(an_object(source=EBS)), ORDER, "id", driver_name="ebs.csi.aws.com")
 
 
 def test_a_volume_of_the_same_name_on_another_node_is_no_second_one():
     assert Owner(Save.REFUSED, OTHER) == owner_of(
-        typed(an_object(handle="other")), INTENT, "id", driver_name="csi.test", per_node=True
+        typed(an_object(handle="other")), ORDER, "id", driver_name="csi.test", per_node=True
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("found", "owner"),
     [(None, Owner(Save.REFUSED, "no")), (an_object(), Owner(Save.STORED))],
     ids=["refused", "an-earlier-try-was-taken"],
 )
 def test_a_refused_object_that_is_there_all_the_same(found: Json | None, owner: Owner):
-    assert owner == owner_of(
-        None if found is None else typed(found), INTENT, "id", driver_name="csi.test", refused="no"
-    )
+    assert owner == owner_of(None if found is None else typed(found), ORDER, "id", driver_name="csi.test", refused="no")

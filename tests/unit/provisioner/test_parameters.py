@@ -16,6 +16,7 @@ from mooring.sidecars.provisioner.model.volumes import (
     fs_type,
     secret_of,
 )
+from tests.support.rows import each_row
 
 PLACES = TemplateValues("pvc-u", "ns", "c", {"team": "a"})
 REFS = [kind for kind in SecretKind if kind is not SecretKind.DEFAULT]
@@ -43,14 +44,14 @@ def test_P14_our_key_is_honoured_and_kept_back():
     assert {} == for_driver({"csi.storage.k8s.io/fstype": "xfs"})
 
 
-@pytest.mark.parametrize("other", ["fstype", "FSType"])
+@each_row("other", ["fstype", "FSType"])
 def test_P15_both_keys_are_refused(other):
     with pytest.raises(ParameterError) as caught:
         fs_type({"csi.storage.k8s.io/fstype": "xfs", other: "xfs"}, "")
     assert 'fstype specified in parameters with both "fstype" and "csi.storage.k8s.io/fstype" keys' == str(caught.value)
 
 
-@pytest.mark.parametrize("parameters", [{}, {"fstype": ""}])
+@each_row("parameters", [{}, {"fstype": ""}])
 def test_P16_without_one_the_default_counts(parameters):
     assert ("ext4", "") == (fs_type(parameters, "ext4"), fs_type(parameters, ""))
 
@@ -149,7 +150,7 @@ def test_at_deletion_the_claim_is_not_known():
 # -- templates
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("template", "result"),
     [
         ("plain", "plain"),
@@ -169,9 +170,7 @@ def test_templates_expand_as_in_go(template, result):
     assert result == expanded(template, {"name": "X", "$": "P", "-": "D"})
 
 
-@pytest.mark.parametrize(
-    ("template", "tokens"), [("$$", '"$"'), ("$b$a$b", '"a" "b"'), ('${a"b}', '"a\\"b"'), ("$12", '"1"')]
-)
+@each_row(("template", "tokens"), [("$$", '"$"'), ("$b$a$b", '"a" "b"'), ('${a"b}', '"a\\"b"'), ("$12", '"1"')])
 def test_unknown_tokens_are_all_named(template, tokens):
     with pytest.raises(InvalidTokens) as caught:
         expanded(template, {})

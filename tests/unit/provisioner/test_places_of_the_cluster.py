@@ -1,13 +1,14 @@
-"""Which places a claim's request names, in clusters whose nodes differ, and where it names none. Issue 27, A12: items of the documents."""
+"""Which places a claim's request names, in clusters whose nodes differ, and where it names none. Issue 27, A12: items
+of the documents.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mooring.sidecars.provisioner.options import Rules
 from tests.support.provisioning import AnsweringDriver, ProvisioningWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -59,7 +60,7 @@ async def test_a_driver_whose_volumes_are_everywhere_is_told_of_no_place():
     assert not (await asked(world, "n1")).HasField("accessibility_requirements")
 
 
-@pytest.mark.parametrize(("node", "told"), [(None, False), ("n2", True)])
+@each_row(("node", "told"), [(None, False), ("n2", True)])
 async def test_without_immediate_topology_only_a_selected_node_counts(node: str | None, told: bool):
     world = await two_zones(rules=Rules(immediate_topology=False))
     assert told == (await asked(world, node)).HasField("accessibility_requirements")

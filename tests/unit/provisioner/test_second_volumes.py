@@ -1,20 +1,23 @@
 """A claim that has its volume, and may have made another one before: in process, in virtual time.
 
-An answer from zone a was lost, then there was no room, and another node was selected, in zone b: that makes the claim's volume.
+An answer from zone a was lost, then there was no room, and another node was selected, in zone b: that makes the claim's
+volume.
 """
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
 
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ServerError
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.sidecars.provisioner.model.cached import may_be_same_handle
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_pv
 from tests.support.provisioning import CREATE, DELETE, FAILED, POST_PV, PVS, ProvisioningWorld
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail, Lose, Step, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import VolumeDriver, ZonalDriver
@@ -112,7 +115,7 @@ async def test_what_could_not_be_written_down_is_known_from_the_request_of_the_c
         assert {} == world.intents.open()
 
 
-@pytest.mark.parametrize("driver", [ZonalDriver, VolumeDriver])
+@each_row("driver", [ZonalDriver, VolumeDriver])
 async def test_the_claims_volume_goes_though_there_may_be_a_second_one(driver: type[VolumeDriver]):
     """And what the former request makes then, perhaps under the handle that the claim's had, goes as well."""
     world = await torn(driver(topology={"zone": "b"}))
@@ -132,7 +135,9 @@ async def test_the_claims_volume_goes_though_there_may_be_a_second_one(driver: t
 
 
 async def test_that_the_claims_volume_is_gone_is_known_also_where_its_object_was_never_held():
-    """It was to be retained, until its claim was deleted: what the former request makes then has its handle, and is another volume."""
+    """It was to be retained, until its claim was deleted: what the former request makes then has its handle, and is
+    another volume.
+    """
     world = await torn(VolumeDriver(topology={"zone": "b"}))
     async with world.provisioning():
         await served(world)
@@ -150,7 +155,7 @@ async def test_that_the_claims_volume_is_gone_is_known_also_where_its_object_was
         assert {} == world.driver.volumes == world.intents.open()
 
 
-@pytest.mark.parametrize("answer", [None, Fail(Code.ALREADY_EXISTS, "in another zone")], ids=["it", "refused"])
+@each_row("answer", [None, Fail(Code.ALREADY_EXISTS, "in another zone")], ids=["it", "refused"])
 async def test_a_driver_whose_names_are_unique_has_the_claims_volume_alone(answer: Step):
     world = await torn(VolumeDriver(topology={"zone": "b"}))
     async with world.provisioning():
@@ -194,7 +199,9 @@ async def test_a_claim_whose_object_is_gone_gets_what_its_former_request_has_mad
 
 
 async def test_the_claims_volume_is_not_deleted_while_a_second_one_is_asked_for_nor_the_reverse():
-    """A driver whose names are unique could make the claim's volume again, under its handle, and nobody would know it for a new one."""
+    """A driver whose names are unique could make the claim's volume again, under its handle, and nobody would know it
+    for a new one.
+    """
     world = await torn(VolumeDriver(topology={"zone": "b"}))
     async with world.provisioning():
         await served(world)
@@ -212,3 +219,59 @@ async def test_the_claims_volume_is_not_deleted_while_a_second_one_is_asked_for_
         await world.settle(600)
         assert {} == world.driver.volumes == world.intents.open()
     assert [] == world.driver.overlaps
+
+
+class Spelling(VolumeDriver):
+    """One volume a name; it spells its id in its own way, which changes. It knows all of its spellings."""
+
+    spelled: Callable[[str], str] = staticmethod(lambda handle: handle)
+
+    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+        answer = await super().create_volume(request)
+        answer.volume.volume_id = self.spelled(answer.volume.volume_id)
+        return answer
+
+    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
+        known = (one for one in self.volumes if one.lower() in request.volume_id.lower())
+        request.volume_id = next(known, request.volume_id)
+        return await super().delete_volume(request)
+
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "azure: other letters": str.upper,
+    "ibm vpc: a name around the id": lambda handle: f"crn:v1:x:public:is:eu:a/acc::volume:{handle}",
+    "ibm block: a type before the id": lambda handle: f"SVC:12;{handle}",
+    "powerscale: places after the id": lambda handle: f"{handle}=_=_=cluster1=_=_=System",
+    "scaleway: a zone before the id": lambda handle: f"fr-par-1/{handle}",
+    "without its dashes": lambda handle: handle.replace("-", ""),
+}
+
+
+@each_row("spelled", SPELLINGS.values(), ids=SPELLINGS)
+async def test_zoo_1_the_claims_own_volume_in_another_spelling_is_no_surplus_one(spelled: Callable[[str], str]):
+    driver = Spelling(topology={"zone": "b"})
+    world = await torn(driver)
+    async with world.provisioning():
+        handle = await served(world)
+        await world.settle(10)
+        driver.spelled = spelled
+        driver.forget_scripts()
+        await world.settle(600)
+        assert [handle] == list(driver.volumes)
+        assert {} == world.intents.open()
+    assert DELETE not in world.told
+
+
+@each_row(
+    ("one", "other", "may_be"),
+    [
+        ("vol-1", "VOL-1", True),
+        ("b/pvc-1", "a/pvc-1", False),
+        ("pvc-1", "pvc-2", False),
+        ("vol", "", False),
+        ("---", "///", False),
+        ("projects/UNSPECIFIED/zones/z/disks/d", "projects/p/zones/z/disks/d", True),
+    ],
+)
+async def test_which_handles_may_mean_one_volume(one: str, other: str, may_be: bool):
+    assert may_be is may_be_same_handle(one, other) is may_be_same_handle(other, one)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mooring.api.core import NODES
 from tests.support.builders import DRIVER, Json, a_csi_node, a_node
 from tests.support.provisioning import CREATE, PROVISIONING, SUCCEEDED, AnsweringDriver, ProvisioningWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
 SILENT = "NodeNotReady"
@@ -34,20 +33,21 @@ async def warnings(world: ProvisioningWorld) -> list[str]:
     return [text for reason, text in await world.told_of() if reason == SILENT]
 
 
-@pytest.mark.parametrize("status", ["False", "Unknown"])
+@each_row("status", ["False", "Unknown"])
 @in_virtual_time
 async def test_P94_a_claim_hears_that_its_selected_node_is_not_ready(status: str) -> None:
     world = await a_world("n1", n1=status, n2="True")
     async with world.provisioning():
         await world.provisioned()
     assert [
-        f'A volume is provisioned although the selected node "n1" is not ready (Ready is {status}): what its CSINode tells of driver '
+        f'A volume is provisioned although the selected node "n1" is not ready (Ready is {status}): what its '
+        "CSINode tells of driver "
         f"{DRIVER} may be out of date, and the volume may be made where its pod can't reach it"
     ] == await warnings(world)
     assert 1 == world.told.count(CREATE)
 
 
-@pytest.mark.parametrize("status", ["True", None])
+@each_row("status", ["True", None])
 @in_virtual_time
 async def test_a_node_that_is_ready_or_never_said_so_is_believed(status: str | None) -> None:
     world = await a_world("n1", n1=status, n2="Unknown")
@@ -56,9 +56,7 @@ async def test_a_node_that_is_ready_or_never_said_so_is_believed(status: str | N
     assert [PROVISIONING, SUCCEEDED] == [reason for reason, _ in await world.told_of()]
 
 
-@pytest.mark.parametrize(
-    ("n1", "n2", "is_told"), [("False", "False", True), ("True", "True", False), (None, None, False)]
-)
+@each_row(("n1", "n2", "is_told"), [("False", "False", True), ("True", "True", False), (None, None, False)])
 @in_virtual_time
 async def test_P94_a_claim_without_a_node_hears_that_all_nodes_of_its_place_are_silent(
     n1: Any, n2: Any, is_told: bool

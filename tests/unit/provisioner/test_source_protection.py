@@ -17,7 +17,7 @@ from mooring.control.secrets import SecretCache
 from mooring.control.topics import Bus
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.in_process import InProcessDriver
-from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
+from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError, Unreachable
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.environment import Environment, ProvisionerCaches
 from mooring.sidecars.provisioner.model import topics
@@ -26,6 +26,7 @@ from mooring.sidecars.provisioner.options import ProvisionerOptions
 from mooring.sidecars.provisioner.source_protection.controller import SourceProtection
 from tests.support.builders import a_claim, a_content, a_pv, a_snapshot
 from tests.support.cluster_world import ClusterWorld
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import VolumeDriver
 
@@ -45,6 +46,7 @@ class ProtectionWorld(ClusterWorld):
         self.due: set[str] = set()
         self.bus = Bus()
         self.facts = DriverCapabilities("csi.test", snapshots=True, clones=True)
+        self.journal_says: Callable[[SourceProtection], None] | None = lambda protection: None  # None: it can't be read
         self.options = ProvisionerOptions(**{"snapshot_orphan_sweep_interval_s": INTERVAL_S, **options})
 
     @contextlib.asynccontextmanager
@@ -54,7 +56,13 @@ class ProtectionWorld(ClusterWorld):
         caches = ProvisionerCaches(self.runtime, self.facts, self.options)
         port, secrets = InProcessDriver(VolumeDriver(), clock=self.clock), SecretCache(self.cluster, self.clock)
         env = Environment(self.runtime, port, self.facts, self.options, caches, self.recorder, secrets, self.bus)
-        protection = SourceProtection(env, lambda claim: claim.metadata.uid in self.due)
+
+        async def journal_read() -> None:
+            if self.journal_says is None:
+                raise Unreachable("connection reset")
+            self.journal_says(protection)
+
+        protection = SourceProtection(env, lambda claim: claim.metadata.uid in self.due, journal_read)
         caches.snapshots.on_change(lambda change: on_snapshot(str(change.key)) if concerns_claims(change) else None)
 
         async def work() -> None:
@@ -141,8 +149,9 @@ async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after(world: Pro
     assert [PUT_SNAPSHOT, PUT_SNAPSHOT] == world.puts()
 
 
-@pytest.mark.parametrize("first", ["bound", "waits to be bound"])
-async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(world: ProtectionWorld, first: str):
+@each_row("first", ["bound", "waits to be bound"])
+async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(first: str):
+    world = await with_snapshot()
     one, two = [await world.claim(name, from_snapshot()) for name in ("one", "two")]
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, one)
@@ -277,16 +286,18 @@ async def test_P50_without_the_right_to_hold_a_snapshot_it_goes_on(world: Protec
         await protection.hold(SNAPSHOT, "uid")
 
 
-@pytest.mark.parametrize("error", [NotFound("gone", reason="NotFound"), ServerError("busy")])
-async def test_P50_what_keeps_a_source_from_being_held_is_told(world: ProtectionWorld, error: ApiError):
+@each_row("error", [NotFound("gone", reason="NotFound"), ServerError("busy")])
+async def test_P50_what_keeps_a_source_from_being_held_is_told(error: ApiError):
+    world = await with_snapshot()
     world.cluster.refuse("get volumesnapshots", error=error)
     async with world.protecting() as protection:
         with pytest.raises(type(error)):
             await protection.hold(SNAPSHOT, "uid")
 
 
-@pytest.mark.parametrize(("conflicts", "is_held"), [(4, True), (5, False)])
-async def test_P50_who_was_slower_tries_again(world: ProtectionWorld, conflicts: int, is_held: bool):
+@each_row(("conflicts", "is_held"), [(4, True), (5, False)])
+async def test_P50_who_was_slower_tries_again(conflicts: int, is_held: bool):
+    world = await with_snapshot()
     world.cluster.refuse(PUT_SNAPSHOT, times=conflicts, error=Conflict("newer", reason="Conflict"))
     async with world.protecting() as protection:
         with contextlib.nullcontext() if is_held else pytest.raises(Conflict):
@@ -403,9 +414,7 @@ async def test_P50_a_source_whose_kind_has_gone_is_not_let_go_of_for_ever():
         assert 1 == asked.count - before
 
 
-@pytest.mark.parametrize(
-    ("error", "sweeps"), [(Forbidden("no", reason="Forbidden"), False), (ServerError("busy"), True)]
-)
+@each_row(("error", "sweeps"), [(Forbidden("no", reason="Forbidden"), False), (ServerError("busy"), True)])
 async def test_P53_without_the_right_to_list_there_is_no_sweep(error: ApiError, sweeps: bool):
     class Refuses(ServerFaults):
         hits = 0
@@ -468,6 +477,24 @@ async def test_P61_the_peers_finalizer_without_clones_goes_at_once():
         await world.gone(PERSISTENT_VOLUME_CLAIMS, "source", "ns", wait_s=0.2)
 
 
+async def test_P61_no_finalizer_goes_before_the_journal_has_told_who_was_making_a_clone():
+    """The claim of that clone may be gone."""
+    world = ProtectionWorld()
+    await world.claim("source", phase="Bound")
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "source", {"metadata": {"finalizers": [names.CLONE_FINALIZER]}}, "ns")
+    await world.delete(PERSISTENT_VOLUME_CLAIMS, "source", "ns")
+    world.journal_says = None
+    async with world.protecting():
+        await world.settle(100)
+        assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM)
+        world.journal_says = lambda protection: protection.adopt(CLAIM, "uid-of-the-clone")
+        await world.settle(1000)
+        assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM)
+        world.journal_says = lambda protection: None
+        world.bus.tell(topics.SOURCE_DONE, CLAIM, "uid-of-the-clone")
+        await world.gone(PERSISTENT_VOLUME_CLAIMS, "source", "ns", wait_s=0.2)
+
+
 async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
     world = ProtectionWorld()
     await world.claim("source", phase="Bound")
@@ -482,7 +509,7 @@ async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
         await world.gone(PERSISTENT_VOLUME_CLAIMS, "source", "ns", wait_s=0.2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("driver", "clones", "is_ours"), [("csi.test", True, True), ("other.csi", True, False), ("csi.test", False, False)]
 )
 async def test_P61_the_finalizer_of_another_drivers_clones_is_its_provisioners(

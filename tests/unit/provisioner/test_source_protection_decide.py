@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import pytest
-
 from mooring.api.meta import ObjectMeta
 from mooring.api.snapshot import GROUP, VolumeSnapshot
 from mooring.control.decision import Decision
@@ -19,6 +17,7 @@ from mooring.sidecars.provisioner.source_protection import reasons as why
 from mooring.sidecars.provisioner.source_protection.decide import Action, LookUp, NoteUnused, TakeOff, decide_origin
 from mooring.sidecars.provisioner.source_protection.view import View, origin_of
 from tests.support.builders import a_claim, a_pv, a_snapshot, typed
+from tests.support.rows import each_row
 
 SNAPSHOT_SOURCE = Source("VolumeSnapshot", GROUP, "ns", "source")
 CLAIM_SOURCE = Source("PersistentVolumeClaim", "", "ns", "source")
@@ -84,7 +83,7 @@ def deleted_source(**spec: Any) -> dict[str, Any]:
 # -- clones
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("objects", "more", "expected"),
     [
         ([], {}, Decision(why.NotProtected())),
@@ -118,7 +117,9 @@ def test_P61_a_claim_keeps_the_finalizer_while_it_is_cloned(
 
 
 def test_P61_a_clone_of_another_namespaces_claim_counts_where_it_says_so():
-    """`dataSource` is of the clone's own namespace, `dataSourceRef` may name another. The peer looks at the former alone."""
+    """`dataSource` is of the clone's own namespace, `dataSourceRef` may name another. The peer looks at the former
+    alone.
+    """
     namesake = claim_in_ns("namesake", namespace="elsewhere", dataSource=OF_CLAIM)
     far = claim_in_ns("far", namespace="elsewhere", dataSourceRef={**OF_CLAIM, "namespace": "ns"})
     assert (TakeOff(),) == decided(CLAIM_SOURCE, deleted_source(), namesake).actions
@@ -128,7 +129,7 @@ def test_P61_a_clone_of_another_namespaces_claim_counts_where_it_says_so():
 # -- snapshots
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("objects", "more", "expected"),
     [
         ([source_snapshot()], {}, Decision(why.NotProtected())),
@@ -159,7 +160,7 @@ STRAY = source_snapshot(names.SNAPSHOT_FINALIZER, content="content")
 NO_CONTENT = source_snapshot(names.SNAPSHOT_FINALIZER)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("snapshot", "more", "expected"),
     [
         (STRAY, {}, Decision(why.Stray(GRACE_S), (NoteUnused(NOW),), after_s=GRACE_S)),

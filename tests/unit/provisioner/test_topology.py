@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.sidecars.provisioner.model import topology as t
+from tests.support.rows import each_row
 
 ZONE, RACK = "zone", "rack"
 A, B, C = ({ZONE: name} for name in "abc")
@@ -53,7 +54,7 @@ def test_no_place_is_no_requirement():
 # -- names
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "hashed", "index", "starts"),
     [
         ("testpvcA-testset-1", 1633848515, 1, [0, 0, 0, 1]),
@@ -171,7 +172,7 @@ def test_P73_each_place_of_the_answer_is_a_term():
     assert [{"key": ZONE, "operator": "In", "values": ["b"]}] == second["matchExpressions"]
 
 
-@pytest.mark.parametrize("accessible", [[], [{}], [{}, {}]])
+@each_row("accessible", [[], [{}], [{}, {}]])
 def test_an_answer_without_places_is_no_affinity(accessible):
     """external-provisioner writes an affinity without terms for empty ones, which the API server refuses."""
     assert t.node_affinity(accessible) is None

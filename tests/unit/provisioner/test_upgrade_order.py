@@ -1,4 +1,6 @@
-"""Issue 27, A.4: that a driver's controller runs before its nodes are upgraded is told at the start, where it can be seen."""
+"""Issue 27, A.4: that a driver's controller runs before its nodes are upgraded is told at the start, where it can be
+seen.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from mooring.sidecars.provisioner.model.topology import unlike_nodes
 from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import a_csi_node, typed
 from tests.support.provisioning import DRIVER, AnsweringDriver, ProvisioningWorld
+from tests.support.rows import each_row
 
 TOLD = "upgrade a driver on the nodes first, then its controller"
 
@@ -22,7 +25,7 @@ def a_node(name: str, *keys: str, driver: str = DRIVER) -> CSINode:
     return node
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("nodes", "told"),
     [
         ((), ""),
@@ -51,9 +54,10 @@ def logged() -> Iterator[io.StringIO]:
 
 
 @pytest.mark.virtual_time
-@pytest.mark.parametrize(
+@each_row(
     ("topology", "rules", "is_told"),
     [({"zone": "a"}, Rules(), True), (None, Rules(), False), ({"zone": "a"}, Rules(topology=False), False)],
+    fresh=[logged],
 )
 async def test_the_start_tells_of_it_where_volumes_have_places(
     logged: io.StringIO, topology: dict[str, str] | None, rules: Rules, is_told: bool

@@ -1,4 +1,6 @@
-"""Registrar and agent together: readiness means that CSINode names the driver, and a refusal is explained with what was seen."""
+"""Registrar and agent together: readiness means that CSINode names the driver, and a refusal is explained with what was
+seen.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from mooring.kube.errors import Forbidden
 from mooring.node.csinode.decide import NODE_IDS
 from mooring.sidecars.registrar.registrar import Registrar
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.unit.node.plugin_world import NodePlugin, RegistryWorld, real_time, registry_world
 
 
@@ -48,7 +51,9 @@ async def registrar(world: RegistryWorld, refusals: list[str] | None = None) -> 
 
 @real_time
 async def test_readiness_means_that_csinode_names_the_driver() -> None:
-    """Seen before each of its steps: nobody asks, then NodeGetInfo runs, and only after CSINode was written it is ready."""
+    """Seen before each of its steps: nobody asks, then NodeGetInfo runs, and only after CSINode was written it is
+    ready.
+    """
     async with registry_world(start=False) as world, registrar(world) as made:
         driver = GatedPlugin("d1")
         async with serving(driver, str(world.endpoint("d1")), grace_s=0.0):
@@ -89,7 +94,7 @@ async def _another_registrar(world: RegistryWorld) -> None:
     await world.until_names("d1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("trouble", "error", "node_id", "seen", "cause"),
     [
         pytest.param(

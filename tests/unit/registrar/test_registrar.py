@@ -1,4 +1,6 @@
-"""The registration socket and its health, on real sockets; and the causes that are named for the words of a kubelet that refuses."""
+"""The registration socket and its health, on real sockets; and the causes that are named for the words of a kubelet
+that refuses.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi.registration import Registration
 from mooring.sidecars.registrar.registrar import Registrar, likely_cause
+from tests.support.rows import each_row
 from tests.unit.node.plugin_world import PluginServer, real_time
 
 ENDPOINT = "/var/lib/kubelet/plugins/d1/csi.sock"
@@ -92,7 +95,7 @@ async def test_NDR6_health_is_that_of_the_socket() -> None:
         world.registrar.socket.unlink()
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+@each_row("kind", ["file", "folder", "link"])
 def test_NDR3_what_is_no_socket_stays_and_is_named(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "d1-reg.sock"
     match kind:
@@ -124,24 +127,26 @@ async def test_NDR3_a_left_over_socket_is_replaced() -> None:
 
 HOST_SOCKET = "/var/lib/kubelet/plugins/csi.test/csi.sock"
 PREFIX = "RegisterPlugin error -- plugin registration failed with err: "
-NODE = (
-    PREFIX
-    + "error updating Node object with CSI driver node info: error updating node: timed out waiting for the condition; caused by: "
+NODE = PREFIX + (
+    "error updating Node object with CSI driver node info: error updating node: timed out waiting for the "
+    "condition; caused by: "
 )
-CSINODE = (
-    PREFIX
-    + "error updating CSINode object with CSI driver node info: error updating CSINode: timed out waiting for the condition; "
+CSINODE = PREFIX + (
+    "error updating CSINode object with CSI driver node info: error updating CSINode: timed out waiting for "
+    "the condition; "
 )
 CSINODE += 'caused by: CSINode.storage.k8s.io "n" is invalid: '
 
 
 # As kubelet 1.36.3 said them, but for names; those of our own agent are in test_readiness.py.
-@pytest.mark.parametrize(
+@each_row(
     ("error", "cause"),
     [
         pytest.param(
-            "RegisterPlugin error -- plugin validation failed with err: validation failed for CSI Driver d at endpoint /d/csi.sock: "
-            'kubernetes.io/csi: ValidatePlugin for CSI driver "d" failed. Another driver with the same name is already registered with a '
+            "RegisterPlugin error -- plugin validation failed with err: validation failed for CSI Driver d at "
+            "endpoint /d/csi.sock: "
+            'kubernetes.io/csi: ValidatePlugin for CSI driver "d" failed. Another driver with the same name is '
+            "already registered with a "
             'higher supported version: "1.0.0"',
             "another registrar has registered a driver of this name",
             id="registered-already",
@@ -153,13 +158,16 @@ CSINODE += 'caused by: CSINode.storage.k8s.io "n" is invalid: '
         ),
         pytest.param(
             CSINODE
-            + 'spec.drivers: Invalid value: {"Name":"d","NodeID":"another","TopologyKeys":null,"Allocatable":null}: field is immutable',
+            + (
+                "spec.drivers: Invalid value: "
+                '{"Name":"d","NodeID":"another","TopologyKeys":null,"Allocatable":null}: field is immutable'
+            ),
             "former node id",
             id="another-node-id",
         ),
         pytest.param(
-            NODE
-            + 'failed to patch status "{\\"metadata\\":{\\"annotations\\":{\\"csi.volume.kubernetes.io/nodeid\\":\\"{}\\"},\\"labels\\":'
+            NODE + "failed to patch status "
+            '"{\\"metadata\\":{\\"annotations\\":{\\"csi.volume.kubernetes.io/nodeid\\":\\"{}\\"},\\"labels\\":'
             '{\\"bad key!\\":\\"x\\"}}}" for node "n": Node "n" is invalid: metadata.labels: Invalid value: "bad key!"',
             "no valid labels",
             id="topology-no-label",
@@ -175,8 +183,8 @@ CSINODE += 'caused by: CSINode.storage.k8s.io "n" is invalid: '
             id="too-slow",
         ),
         pytest.param(
-            PREFIX
-            + 'rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix '
+            PREFIX + 'rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: '
+            "dial unix "
             '/nowhere/csi.sock: connect: connection refused"',
             HOST_SOCKET,
             id="unreachable",
@@ -194,7 +202,10 @@ CSINODE += 'caused by: CSINode.storage.k8s.io "n" is invalid: '
         ),
         pytest.param(
             NODE
-            + 'failed to parse node\'s "csi.volume.kubernetes.io/nodeid" annotation value ("{") err=unexpected end of JSON input',
+            + (
+                'failed to parse node\'s "csi.volume.kubernetes.io/nodeid" annotation value ("{") err=unexpected '
+                "end of JSON input"
+            ),
             "remove or mend it",
             id="annotation",
         ),

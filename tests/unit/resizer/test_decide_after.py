@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.pods import Pod
 from mooring.api.storage import VolumeAttributesClass
 from mooring.control.slim import check
 from mooring.csi.errors import NON_FINAL, DriverError
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.resizer import view
 from mooring.sidecars.resizer.expansion import decide as expansion
 from mooring.sidecars.resizer.modification import decide as modification
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 from tests.support.volume_driver import GiB
 
 CODES = [code for code in Code if code is not Code.OK]
 
 
-@pytest.mark.parametrize("code", CODES)
+@each_row("code", CODES)
 def test_R18_R19_the_class_of_an_error_of_growing(code):
     after = expansion.decide_after(GiB, DriverError(code, "no"))
     assert (code not in NON_FINAL, code in (Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND)) == (
@@ -28,7 +28,7 @@ def test_R18_R19_the_class_of_an_error_of_growing(code):
     assert ("", after.is_final) == (after.size, view.is_final_code(after.reason))
 
 
-@pytest.mark.parametrize("code", CODES)
+@each_row("code", CODES)
 def test_M3_M5_the_class_of_an_error_of_modifying(code):
     after = modification.decide_after("gold", DriverError(code, "no"))
     assert (code is Code.INVALID_ARGUMENT) is after.is_infeasible
@@ -40,17 +40,18 @@ def test_no_error_known_is_not_final():
     assert not view.is_final_code("")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answered", "size"), [(2 * GiB, "2Gi"), (2 * GiB + 1, str(2 * GiB + 1)), (2 * GiB - 1, ""), (0, ""), (-1, "")]
 )
 def test_an_answer_is_at_least_what_was_asked_for(answered, size):
-    after = expansion.decide_after(2 * GiB, expansion.Expanded(answered, node_required=True))
+    answer = csi.ControllerExpandVolumeResponse(capacity_bytes=answered, node_expansion_required=True)
+    after = expansion.decide_after(2 * GiB, answer)
     assert (size, bool(size), not size) == (after.size, after.on_node, bool(after.error))
     assert (expansion.TOO_SMALL if not size else "") == after.reason
     assert not after.is_infeasible
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mask", "struct"),
     [
         (view.CLAIM, PersistentVolumeClaim),

@@ -10,11 +10,13 @@ from mooring.api.core import SecretReference
 from mooring.control.call_slots import call_over
 from mooring.control.decision import Decision
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.resizer import decision as both
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.decision import PODS_KNOWN, LoadSecret, LookAtSecret, WatchPods, unused, volume_changed
-from mooring.sidecars.resizer.expansion import reasons as why
+from mooring.sidecars.resizer.expansion import decide as why
 from mooring.sidecars.resizer.expansion.decide import DropPreResize, Expand, ExpandOnNode, Mark, decide_expansion
 from tests.support.resizing import INFEASIBLE, NODE_INFEASIBLE, NODE_PENDING, NODE_PROGRESS, PROGRESS, condition
+from tests.support.rows import each_row
 from tests.support.volume_driver import GiB
 from tests.unit.resizer.views import KEY, KnownPods, a_view, claim_body, facts, pv_body
 
@@ -49,23 +51,23 @@ def order_of(decision: Decision) -> Any:
 # -- nothing to do
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "pv", "because"),
     [
         pytest.param(claim_body(1, 1), pv_body(), why.Served("1Gi", "1Gi"), id="R3"),
-        pytest.param(claim_body(2, 1, phase="Pending"), pv_body(), why.NotBound("Pending"), id="R4"),
-        pytest.param(claim_body(2, 1, phase="Lost"), pv_body(), why.NotBound("Lost"), id="R4-lost"),
-        pytest.param(claim_body(2, 1), pv_body(csi={"driver": "other"}), why.Foreign("csi.test"), id="R6"),
+        pytest.param(claim_body(2, 1, phase="Pending"), pv_body(), both.NotBound("Pending"), id="R4"),
+        pytest.param(claim_body(2, 1, phase="Lost"), pv_body(), both.NotBound("Lost"), id="R4-lost"),
+        pytest.param(claim_body(2, 1), pv_body(csi={"driver": "other"}), both.Foreign("csi.test"), id="R6"),
         pytest.param(
             claim_body(2, 1, annotations={names.RESIZER: "csi.test"}),
             pv_body(csi={"driver": "other"}),
-            why.Foreign("csi.test"),
+            both.Foreign("csi.test"),
             id="R6-annotated",
         ),
         pytest.param(
-            claim_body(2, 1), pv_body(source={"hostPath": {"path": "/x"}}), why.Foreign("csi.test"), id="R6-no-csi"
+            claim_body(2, 1), pv_body(source={"hostPath": {"path": "/x"}}), both.Foreign("csi.test"), id="R6-no-csi"
         ),
-        pytest.param(claim_body(2, 1, volume=None), pv_body(), why.NoVolume(), id="no-volume"),
+        pytest.param(claim_body(2, 1, volume=None), pv_body(), both.NoVolume(), id="no-volume"),
         pytest.param(
             claim_body(1, 1, 1, NODE_PENDING), pv_body(), why.Served("1Gi", "1Gi"), id="served-while-the-node-is-asked"
         ),
@@ -81,10 +83,10 @@ def test_nothing_is_to_be_done(claim, pv, because):
 
 
 def test_a_claim_that_is_gone():
-    assert Decision(why.Gone(KEY)) == decide_expansion(a_view(None, None), KEY, NOW)
+    assert Decision(both.Gone(KEY)) == decide_expansion(a_view(None, None), KEY, NOW)
 
 
-@pytest.mark.parametrize("ref", [{"uid": "another"}, {"namespace": "elsewhere"}], ids=["uid", "namespace"])
+@each_row("ref", [{"uid": "another"}, {"namespace": "elsewhere"}], ids=["uid", "namespace"])
 def test_R5_a_volume_of_another_claim_is_waited_for(ref):
     assert Decision(why.NotItsVolume("pv"), waits_for=VOLUME) == decided(pv=pv_body(claim_ref=ref))
 
@@ -94,7 +96,7 @@ def test_R5_a_volume_of_no_claim_is_waited_for():
 
 
 def test_R7_a_missing_volume_is_waited_for():
-    assert Decision(why.VolumeMissing("pv"), waits_for=VOLUME) == decided(pv={})
+    assert Decision(both.VolumeMissing("pv"), waits_for=VOLUME) == decided(pv={})
 
 
 # -- the call
@@ -113,7 +115,7 @@ def test_R1_the_claim_is_marked_and_the_driver_asked():
     assert (why.Growing("2Gi"), "handle") == (decision.because, order_of(decision).handle)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "pv", "remembered", "mark", "gib"),
     [
         pytest.param(claim_body(5, 3, 10, INFEASIBLE), pv_body(3), {}, Mark("5Gi", anew=True), 5, id="R8"),
@@ -200,9 +202,7 @@ def test_R16_a_node_only_driver_is_not_called():
     assert not any(isinstance(action, Expand) for action in decision.actions)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "sent"), [("1500M", 1_500_000_000), ("1.5Gi", 1_610_612_736), ("2000000000001m", 2_000_000_001)]
-)
+@each_row(("wanted", "sent"), [("1500M", 1_500_000_000), ("1.5Gi", 1_610_612_736), ("2000000000001m", 2_000_000_001)])
 def test_sizes_are_rounded_up_to_bytes(wanted, sent):
     assert sent == order_of(decided(claim_body(wanted, 1))).size_bytes
 
@@ -214,7 +214,7 @@ def test_R23_R24_the_use_of_the_volume():
     assert (wanted, MODE.MULTI_NODE_MULTI_WRITER) == (use.mount, use.access_mode.mode)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("capable", "mode"),
     [(False, MODE.SINGLE_NODE_WRITER), (True, MODE.SINGLE_NODE_MULTI_WRITER)],
     ids=["plain", "capable"],
@@ -229,12 +229,15 @@ def test_R25_the_secret_is_loaded_after_the_mark():
     assert SecretReference("s", "ns") == order_of(decision).secret
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pv", "error"),
     [
         (
             pv_body(modes=["ReadOnlyMany", "ReadWriteOnce"]),
-            "failed to get capabilities of volume pv with CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume",
+            (
+                "failed to get capabilities of volume pv with CSI does not support ReadOnlyMany and ReadWriteOnce "
+                "on the same PersistentVolume"
+            ),
         ),
         (pv_body(csi={"volumeHandle": ""}), "empty volume handle"),
     ],
@@ -255,7 +258,7 @@ def test_a_size_beyond_64_bits_is_told_and_not_marked():
 def test_R28_an_in_tree_volume_is_translated_where_the_claim_leaves_it_to_the_driver():
     disk = pv_body(source={"gcePersistentDisk": {"pdName": "d"}}, labels={"topology.kubernetes.io/zone": "z"})
     name = "pd.csi.storage.gke.io"
-    assert why.Foreign(name) == decided(pv=disk, driver=facts(name=name)).because
+    assert both.Foreign(name) == decided(pv=disk, driver=facts(name=name)).because
     order = order_of(decided(claim_body(2, 1, annotations={names.RESIZER: name}), disk, driver=facts(name=name)))
     assert ("projects/UNSPECIFIED/zones/z/disks/d", True) == (order.handle, order.migrated)
 
@@ -276,7 +279,7 @@ def test_an_in_tree_volume_that_can_not_be_translated_is_told_after_the_mark():
 def test_a_call_for_the_volume_is_waited_for():
     decision = decided(in_flight={"handle": "the modify of default/claim"})
     assert (
-        Decision(why.CallInFlight("the modify of default/claim"), waits_for=frozenset({call_over("handle")}))
+        Decision(both.CallInFlight("the modify of default/claim"), waits_for=frozenset({call_over("handle")}))
         == decision
     )
 
@@ -290,7 +293,7 @@ def test_R19_an_infeasible_size_waits():
     assert Decision(why.Infeasible("10Gi", "OutOfRange", 200.0), waits_for=VOLUME, after_s=200.0) == decision
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "remembered"),
     [
         pytest.param(claim_body(5, 3, 10, INFEASIBLE), SLOW, id="R20-smaller"),
@@ -303,7 +306,7 @@ def test_an_infeasible_size_waits_no_longer(claim, remembered):
     assert [Mark, Expand] == steps(decided(claim, pv_body(3), remembered=remembered))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("looked_ago_s", "actions", "after_s"), [(0, (), 30.0), (30, (LookAtSecret(SecretReference("s", "ns")),), 0.0)]
 )
 def test_the_secret_of_an_infeasible_size_is_looked_at_now_and_then(looked_ago_s, actions, after_s):
@@ -324,11 +327,14 @@ def test_R21_the_users_of_a_volume_are_waited_for():
     decision = decided(claim_body(2, 1, 2, PROGRESS, conditions=[IN_USE]), pods=KnownPods(("user",)))
     problem = why.InUse(KEY, "csi.test", ("user",))
     assert Decision(problem, problem=problem, waits_for=frozenset({unused(KEY)})) == decision
-    text = "Unable to expand default/claim because CSI driver csi.test only supports offline expansion and volume is currently in-use"
+    text = (
+        "Unable to expand default/claim because CSI driver csi.test only supports offline expansion and volume is "
+        "currently in-use"
+    )
     assert text == problem.error
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pods", "options", "remembered"),
     [
         pytest.param(KnownPods(()), {}, MARKED, id="R21-no-pod"),
@@ -342,7 +348,7 @@ def test_the_users_of_a_volume_are_not_waited_for(pods, options, remembered):
     assert [Expand] == steps(decided(claim, pods=pods, options=options, remembered=remembered))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("remembered", "options", "marks"),
     [
         pytest.param({}, {}, [Mark("2Gi", anew=False)], id="another-process-has-marked-it"),
@@ -377,7 +383,7 @@ NOTED = {"annotations": {names.PRE_RESIZE: "1Gi"}}
 ANNOTATE = {"options": {"annotate": True}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "pv", "options", "dropped"),
     [
         pytest.param(claim_body(2, 2), pv_body(2, **NOTED), ANNOTATE, True, id="R27"),
@@ -397,7 +403,7 @@ def test_the_size_before_is_dropped(claim, pv, options, dropped):
 LEGACY = {"options": {"recover": False}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "pv", "expected"),
     [
         (claim_body(2, 1), pv_body(), [Mark, Expand]),

@@ -9,12 +9,14 @@ import pytest
 from mooring.api.core import SecretReference
 from mooring.control.call_slots import call_over
 from mooring.control.decision import Decision
+from mooring.sidecars.resizer import decision as both
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.decision import LoadSecret, LookAtSecret, class_changed, volume_changed
-from mooring.sidecars.resizer.modification import reasons as why
+from mooring.sidecars.resizer.modification import decide as why
 from mooring.sidecars.resizer.modification.decide import Cancel, Mark, MarkPending, Modify, decide_modification
 from tests.support.builders import an_attributes_class
 from tests.support.resizing import condition
+from tests.support.rows import each_row
 from tests.unit.resizer.views import KEY, a_view, claim_body, pv_body
 
 NOW = 1000.0
@@ -32,7 +34,9 @@ MARKED = {"marked_from": "0"}
 
 
 def decided(claim: Any = None, pv: Any = None, **view: Any) -> Decision:
-    """A claim on class a that asks for b, unless said otherwise. vac: its wish; current: what it has; ms and target: under way."""
+    """A claim on class a that asks for b, unless said otherwise. vac: its wish; current: what it has; ms and target:
+    under way.
+    """
     claim = claim_body(vac="b", current="a") if claim is None else claim
     pv = pv_body() if pv is None else pv
     return decide_modification(a_view(claim, pv or None, **{"classes": CLASSES, **view}), KEY, NOW)
@@ -61,16 +65,16 @@ def test_M1_the_claim_is_marked_and_the_driver_asked():
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "pv", "because"),
     [
         pytest.param(claim_body(vac="a", current="a"), pv_body(), why.Applied("a"), id="same-class"),
         pytest.param(claim_body(), pv_body(), why.Applied(""), id="no-class"),
-        pytest.param(claim_body(vac="b", volume=None), pv_body(), why.NoVolume(), id="M11-no-volume"),
-        pytest.param(claim_body(vac="b", phase="Pending"), pv_body(), why.NotBound("Pending"), id="M11-unbound"),
-        pytest.param(claim_body(vac="b"), pv_body(csi={"driver": "other"}), why.Foreign("csi.test"), id="M11-driver"),
+        pytest.param(claim_body(vac="b", volume=None), pv_body(), both.NoVolume(), id="M11-no-volume"),
+        pytest.param(claim_body(vac="b", phase="Pending"), pv_body(), both.NotBound("Pending"), id="M11-unbound"),
+        pytest.param(claim_body(vac="b"), pv_body(csi={"driver": "other"}), both.Foreign("csi.test"), id="M11-driver"),
         pytest.param(
-            claim_body(vac="b"), pv_body(source={"hostPath": {"path": "/x"}}), why.Foreign("csi.test"), id="M11-no-csi"
+            claim_body(vac="b"), pv_body(source={"hostPath": {"path": "/x"}}), both.Foreign("csi.test"), id="M11-no-csi"
         ),
         pytest.param(claim_body(ms="Infeasible", target="b"), pv_body(), why.TakenBack(), id="M8-cancelled-before"),
         pytest.param(claim_body(ms="Pending", target="b"), pv_body(), why.TakenBack(), id="taken-back-while-pending"),
@@ -81,14 +85,14 @@ def test_nothing_is_to_be_done(claim, pv, because):
 
 
 def test_M11_a_claim_that_is_gone():
-    assert Decision(why.Gone(KEY)) == decide_modification(a_view(None, None), KEY, NOW)
+    assert Decision(both.Gone(KEY)) == decide_modification(a_view(None, None), KEY, NOW)
 
 
 def test_a_missing_volume_is_waited_for():
-    assert Decision(why.VolumeMissing("pv"), waits_for=frozenset({volume_changed("pv")})) == decided(pv={})
+    assert Decision(both.VolumeMissing("pv"), waits_for=frozenset({volume_changed("pv")})) == decided(pv={})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "remembered", "target", "is_marked"),
     [
         pytest.param(
@@ -167,7 +171,7 @@ def test_M2_a_missing_class_is_pending():
     assert [MarkPending] == steps(decided(claim_body(vac="gone", current="a")))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "claim",
     [claim_body(vac="gone", ms="Pending"), claim_body(ms="InProgress", target="gone")],
     ids=["M2-pending", "M7-in-progress"],
@@ -220,7 +224,7 @@ def test_the_secret_of_an_infeasible_class_is_looked_at_now_and_then():
 def test_a_call_for_the_volume_is_waited_for():
     decision = decided(in_flight={"handle": "the grow of default/claim"})
     assert (
-        Decision(why.CallInFlight("the grow of default/claim"), waits_for=frozenset({call_over("handle")})) == decision
+        Decision(both.CallInFlight("the grow of default/claim"), waits_for=frozenset({call_over("handle")})) == decision
     )
 
 

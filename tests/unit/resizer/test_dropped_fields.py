@@ -17,6 +17,7 @@ from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Informer
 from mooring.sidecars.resizer.expansion.decide import Mark
 from mooring.sidecars.resizer.expansion.reconcile import Reconciler
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster
 from tests.unit.resizer.views import a_view
@@ -24,7 +25,7 @@ from tests.unit.resizer.views import a_view
 pytestmark = in_virtual_time
 
 
-@pytest.mark.parametrize("drops", [True, False], ids=["a server of before 1.32", "a later one"])
+@each_row("drops", [True, False], ids=["a server of before 1.32", "a later one"])
 async def test_a_field_that_the_server_drops_is_told_once(drops: bool, caplog: pytest.LogCaptureFixture) -> None:
     """Issue 27, C6: without it a growth that fails can't be taken back."""
     cluster = FakeCluster()

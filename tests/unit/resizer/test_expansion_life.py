@@ -28,6 +28,7 @@ from tests.support.resizing import (
     ResizingDriver,
     condition,
 )
+from tests.support.rows import each_row
 from tests.support.scripted_driver import RPC, Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import GiB
@@ -64,7 +65,9 @@ async def test_R1_a_failure_is_not_told_of_a_claim_that_has_its_size(world):
 
 
 async def test_R1_a_failure_takes_no_volume_from_its_node(world):
-    """An answer was lost, the call is made once more and fails, and meanwhile the claim says that it is the node's turn."""
+    """An answer was lost, the call is made once more and fails, and meanwhile the claim says that it is the node's
+    turn.
+    """
     world.driver.script(EXPAND, Wait(2.0, Fail(Code.INVALID_ARGUMENT)))
     async with world.resizing():
         await world.called(EXPAND)
@@ -75,7 +78,7 @@ async def test_R1_a_failure_takes_no_volume_from_its_node(world):
         assert names.CONTROLLER_ERROR not in await world.conditions()
 
 
-@pytest.mark.parametrize("is_read", [True, False])
+@each_row("is_read", [True, False])
 async def test_a_growth_that_was_saved_is_not_made_again_where_the_answer_was_lost(is_read):
     """is_read: the API server answers the first time that the claim is looked at."""
     world = await ResizerWorld(faults=LateWatch(CLAIMS.plural, seconds=60.0)).volume(2, 1)
@@ -103,7 +106,7 @@ async def test_a_volume_that_the_cache_alone_says_to_have_grown_is_written():
     assert [MARK, EXPAND, GET_PV, SAVE_PV, MARK] == world.story
 
 
-@pytest.mark.parametrize("annotate", [False, True])
+@each_row("annotate", [False, True])
 async def test_R1_the_driver_grows_it_and_the_node_goes_on(annotate):
     world = await ResizerWorld(annotate=annotate).volume(2, 1)
     async with world.resizing():
@@ -164,7 +167,7 @@ async def test_R2_without_a_node_step_the_claim_has_its_size():
     assert STD_EXPAND * 3 == world.story
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         pytest.param({"spec": 1, "cap": 1}, id="R3"),
@@ -205,7 +208,7 @@ async def test_R5_a_volume_that_becomes_the_claims_wakes_it():
         await world.state_is(1, 2, NODE_PENDING, 2, wait_s=0.5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "checked"),
     [
         pytest.param({"of_pv": {"volumeMode": "Block"}}, lambda use: use.HasField("block"), id="R23"),
@@ -290,8 +293,8 @@ async def test_another_wish_before_the_first_write_counts():
     assert [MARK, GET_CLAIM, *STD_EXPAND] == world.story
 
 
-@pytest.mark.parametrize("is_late", [True, False])
-@pytest.mark.parametrize("answer", [None, Fail(Code.INTERNAL), Fail(Code.OUT_OF_RANGE)])
+@each_row("is_late", [True, False])
+@each_row("answer", [None, Fail(Code.INTERNAL), Fail(Code.OUT_OF_RANGE)])
 async def test_a_claim_that_was_made_anew_during_the_call_is_not_written(answer, is_late):
     """is_late: the cache does not show it yet."""
     world = await ResizerWorld(
@@ -324,7 +327,7 @@ async def test_R27_the_size_before_goes_once_the_node_is_done():
     assert [*STD_EXPAND, SAVE_PV] == world.story
 
 
-@pytest.mark.parametrize(("annotate", "wanted"), [(True, [SAVE_PV]), (False, [])])
+@each_row(("annotate", "wanted"), [(True, [SAVE_PV]), (False, [])])
 async def test_R27_at_the_start(annotate, wanted):
     world = await ResizerWorld(annotate=annotate).volume(
         2, 2, pv=2, of_pv={"annotations": {names.PRE_RESIZE: "1Gi", "other": "kept"}}
@@ -404,9 +407,7 @@ async def test_a_volume_of_a_node_only_driver_grows_for_no_claim_that_the_cache_
     assert [GET_CLAIM] == world.story
 
 
-@pytest.mark.parametrize(
-    ("answer", "shown"), [(3 * GiB, "3Gi"), (2 * GiB + 1, str(2 * GiB + 1)), (2 * GiB + (1 << 20), "2049Mi")]
-)
+@each_row(("answer", "shown"), [(3 * GiB, "3Gi"), (2 * GiB + 1, str(2 * GiB + 1)), (2 * GiB + (1 << 20), "2049Mi")])
 async def test_the_driver_may_give_more(answer, shown):
     world = await ResizerWorld(ResizingDriver(node_step=False)).volume(2, 1)
     world.driver.answers = [answer]
@@ -414,7 +415,7 @@ async def test_the_driver_may_give_more(answer, shown):
         await world.state_is(shown, 2, None, shown)
 
 
-@pytest.mark.parametrize("answer", [0, GiB // 2, GiB, -GiB])
+@each_row("answer", [0, GiB // 2, GiB, -GiB])
 async def test_an_answer_smaller_than_asked_is_refused(answer):
     world = await ResizerWorld(ResizingDriver(node_step=False)).volume(2, 1)
     world.driver.answers = [answer] * 20
@@ -428,9 +429,7 @@ async def test_an_answer_smaller_than_asked_is_refused(answer):
         assert "CapacityTooSmall" == (await world.conditions())[names.CONTROLLER_ERROR]["reason"]
 
 
-@pytest.mark.parametrize(
-    "expansion", [csi.PluginCapability.VolumeExpansion.ONLINE, csi.PluginCapability.VolumeExpansion.OFFLINE]
-)
+@each_row("expansion", [csi.PluginCapability.VolumeExpansion.ONLINE, csi.PluginCapability.VolumeExpansion.OFFLINE])
 async def test_the_message_of_the_pending_condition_is_true_to_the_driver(expansion):
     world = await ResizerWorld(ResizingDriver(expansion=[expansion])).volume(2, 1)
     async with world.resizing():
@@ -458,7 +457,7 @@ async def test_access_modes_that_csi_does_not_know_are_told():
     assert [MARK] == world.story
 
 
-@pytest.mark.parametrize("node_step", [True, False])
+@each_row("node_step", [True, False])
 async def test_without_the_gate_of_recovery_there_are_conditions_alone(node_step):
     world = await ResizerWorld(ResizingDriver(node_step=node_step), recover=False).volume(2, 1)
     world.driver.script(EXPAND, Fail(Code.OUT_OF_RANGE))

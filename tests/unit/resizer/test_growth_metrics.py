@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.metrics import CONTROLLER, NODE, USER, waits_for
 from tests.support.resizing import INFEASIBLE, NODE_INFEASIBLE, NODE_PENDING, NODE_PROGRESS, PROGRESS, condition
+from tests.support.rows import each_row
 from tests.unit.resizer.views import KEY, a_view, claim_body, pv_body
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "pv", "move"),
     [
         (claim_body(1, 1), pv_body(1), ""),

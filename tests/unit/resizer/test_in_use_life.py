@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.apiserver.local import ServerFaults
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden
 from mooring.sidecars.resizer import names
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_pod, an_ephemeral_volume
 from tests.support.cluster_world import without
 from tests.support.resizing import EXPAND, MARK, NODE_PENDING, PROGRESS, ResizerWorld
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail
 from tests.support.staying_visible import stays_visible
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
-OFFLINE = "Unable to expand default/claim because CSI driver csi.test only supports offline expansion and volume is currently in-use"
+ONLINE = csi.PluginCapability.VolumeExpansion.ONLINE
+OFFLINE = (
+    "Unable to expand default/claim because CSI driver csi.test only supports offline expansion and volume is "
+    "currently in-use"
+)
 
 
 async def in_use(*pods: Any, **options: Any) -> ResizerWorld:
@@ -43,7 +47,7 @@ async def test_R21_the_driver_is_not_asked_again_while_a_pod_uses_the_claim():
     assert 1 == [message for _, _, message in await world.told()].count(OFFLINE)
 
 
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+@each_row("phase", ["Succeeded", "Failed"])
 async def test_R21_a_pod_that_ends_uses_nothing(phase):
     world = await in_use()
     async with world.resizing():
@@ -84,9 +88,7 @@ async def test_R21_each_of_two_pods_counts():
         await world.state_is(1, 2, NODE_PENDING, 2, wait_s=0.5)
 
 
-@pytest.mark.parametrize(
-    "pod", [a_pod("user", "another"), a_pod("user", "claim", phase="Succeeded")], ids=["another-claim", "ended"]
-)
+@each_row("pod", [a_pod("user", "another"), a_pod("user", "claim", phase="Succeeded")], ids=["another-claim", "ended"])
 async def test_R21_other_pods_do_not_count(pod):
     world = await in_use(pod)
     async with world.resizing():
@@ -114,6 +116,30 @@ async def test_R21_a_restart_knows_that_the_volume_must_not_be_in_use():
         await world.state_is(1, 2, NODE_PENDING, 2, wait_s=0.5)
 
 
+async def test_R21_a_driver_that_grows_volumes_in_use_is_called_once_after_a_restart():
+    """Another release of it may have refused: one that grows volumes offline alone."""
+    world = await in_use()
+    async with world.resizing():
+        await world.event("VolumeResizeFailed", "offline")
+    world.driver.expansion = (ONLINE,)
+    world.driver.script(EXPAND, Fail(Code.FAILED_PRECONDITION))
+    async with world.resizing() as resizer:
+        await world.settle(1000)
+        assert [2, 2] == world.asked
+        resizer.driver_returned()
+        await world.state_is(1, 2, NODE_PENDING, 2, wait_s=0.5)
+    assert [2, 2, 2] == world.asked
+
+
+async def test_R21_a_driver_that_grows_volumes_offline_is_not_called_after_its_own_restart_either():
+    world = await in_use()
+    async with world.resizing() as resizer:
+        await world.event("VolumeResizeFailed", "offline")
+        resizer.driver_returned()
+        await world.settle(1000)
+        assert [2] == world.asked
+
+
 async def test_R21_another_size_waits_for_the_pod_too():
     world = await in_use()
     async with world.resizing():
@@ -125,7 +151,7 @@ async def test_R21_another_size_waits_for_the_pod_too():
         await world.state_is(1, 3, NODE_PENDING, 3, wait_s=0.5)
 
 
-@pytest.mark.parametrize("is_restarted", [False, True])
+@each_row("is_restarted", [False, True])
 async def test_R21_the_claim_says_at_once_which_size_it_is_to_get_when_the_pod_lets_go(is_restarted):
     world = await ResizerWorld().volume(10, 3, pv=3)
     await world.create(a_pod("user", "claim", node="n", phase="Running"))
@@ -190,7 +216,7 @@ async def test_27c2_a_growth_that_pods_keep_from_being_made_stays_visible():
         assert [2] == world.asked
 
 
-@pytest.mark.parametrize("code", [Code.INTERNAL, Code.OUT_OF_RANGE])
+@each_row("code", [Code.INTERNAL, Code.OUT_OF_RANGE])
 async def test_27c2_a_growth_that_the_driver_refuses_stays_visible(code):
     world = await ResizerWorld(resync_s=0.0).volume(2, 1)
     world.driver.always(EXPAND, Fail(code))

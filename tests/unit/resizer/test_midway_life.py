@@ -25,6 +25,7 @@ from tests.support.resizing import (
     ResizerWorld,
     ResizingDriver,
 )
+from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import GiB
@@ -115,9 +116,7 @@ async def test_M3_an_infeasible_class_is_tried_at_once_when_the_wish_comes_back_
     assert ["b", "b"] == world.classes
 
 
-@pytest.mark.parametrize(
-    ("wish", "applied"), [("b", ["b"]), (None, ["b"]), ("c", ["b", "c"])], ids=["wanted", "M7", "M13"]
-)
+@each_row(("wish", "applied"), [("b", ["b"]), (None, ["b"]), ("c", ["b", "c"])], ids=["wanted", "M7", "M13"])
 async def test_R34_a_class_that_another_process_has_begun_is_marked_once_more(wish, applied):
     world = await with_classes(vac=wish, ms="InProgress", target="b")
     async with world.resizing():
@@ -134,8 +133,8 @@ LATE: dict[str, Json] = {
 """The status of a mark for another size or class."""
 
 
-@pytest.mark.parametrize("dead_for_s", [0.0, 5.0])
-@pytest.mark.parametrize("method", [EXPAND, MODIFY])
+@each_row("dead_for_s", [0.0, 5.0])
+@each_row("method", [EXPAND, MODIFY])
 async def test_R34_a_mark_that_a_dead_process_has_sent_is_not_written_after_the_next_call(method, dead_for_s):
     world = await (with_classes(vac="b") if method == MODIFY else ResizerWorld().volume(10, 3, pv=3))
     gate = world.driver.gate(method)
@@ -170,7 +169,7 @@ async def test_R34_a_process_marks_once():
 # -- growing
 
 
-@pytest.mark.parametrize(("recover", "stays"), [(True, False), (False, True)])
+@each_row(("recover", "stays"), [(True, False), (False, True)])
 async def test_R32_without_the_gate_of_recovery_the_nodes_annotation_is_not_touched(recover, stays):
     world = await ResizerWorld(ResizingDriver(), recover=recover).volume(2, 1, annotations={names.NOT_REQUIRED: "true"})
     async with world.resizing():
@@ -182,7 +181,9 @@ async def test_R32_without_the_gate_of_recovery_the_nodes_annotation_is_not_touc
 
 
 async def test_a_write_to_the_volume_is_of_the_volume_as_it_was_read():
-    """One that its sender gave up may be carried out when the volume shows a later size or class, which it must not undo."""
+    """One that its sender gave up may be carried out when the volume shows a later size or class, which it must not
+    undo.
+    """
     world = await ResizerWorld().volume(2, 1)
     async with world.resizing():
         await world.state_is(1, 2, NODE_PENDING, 2)

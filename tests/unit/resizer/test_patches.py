@@ -8,13 +8,14 @@ import pytest
 
 from mooring.csi.errors import DriverError
 from mooring.sidecars.resizer import names
-from mooring.sidecars.resizer.expansion import patches as growth
-from mooring.sidecars.resizer.expansion.decide import After
-from mooring.sidecars.resizer.modification import patches as classes
+from mooring.sidecars.resizer.expansion import reconcile as growth
+from mooring.sidecars.resizer.expansion.decide import After, Mark
+from mooring.sidecars.resizer.modification import reconcile as classes
 from mooring.sidecars.resizer.modification.decide import decide_after
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import typed
 from tests.support.resizing import INFEASIBLE, NODE_PENDING, PROGRESS, condition
+from tests.support.rows import each_row
 from tests.unit.resizer.views import claim_body, facts, pv_body
 
 NOW = "2026-01-01T00:00:00Z"
@@ -43,14 +44,14 @@ def test_a_size_that_is_asked_for_anew_is_written_also_over_an_old_claim():
     """Strictly: where the claim is infeasible by now, nothing is asked for."""
     claim = typed(claim_body(10, 3, 10, PROGRESS, conditions=[resizing("10Gi")]))
     status = {"allocatedResourceStatuses": {"storage": PROGRESS}, "conditions": [LOOKED_AT]}
-    assert status == growth.marked(claim, "10Gi", NOW, anew=True, recover=True)["status"]
+    assert status == growth.marked(claim, Mark("10Gi", anew=True), NOW, recover=True)["status"]
 
 
-@pytest.mark.parametrize("looked_at", [None, "2025-12-31T23:59:59Z", NOW], ids=["never", "before", "in-this-second"])
+@each_row("looked_at", [None, "2025-12-31T23:59:59Z", NOW], ids=["never", "before", "in-this-second"])
 def test_R34_a_mark_always_changes_the_claim(looked_at):
     claim = typed(claim_body(2, 1, 2, PROGRESS, conditions=[{**RESIZING, "lastProbeTime": looked_at}]))
     changed = {"type": names.RESIZING, "lastProbeTime": None if looked_at == NOW else NOW}
-    assert {"status": {"conditions": [changed]}} == growth.marked(claim, "2Gi", NOW, anew=False, recover=True)
+    assert {"status": {"conditions": [changed]}} == growth.marked(claim, Mark("2Gi", anew=False), NOW, recover=True)
     shown = condition(names.MODIFYING, message='Modifying volume to "b" is in progress.', lastProbeTime=looked_at)
     claim = typed(claim_body(vac="b", ms="InProgress", target="b", conditions=[shown]))
     assert [{**changed, "type": names.MODIFYING}] == classes.marked(claim, "b", NOW)["status"]["conditions"]
@@ -62,22 +63,22 @@ def test_a_mark_says_size_step_and_condition():
         "allocatedResourceStatuses": {"storage": PROGRESS},
         "conditions": [{"type": names.RESIZING, "status": "True", **STARTED, "lastTransitionTime": NOW}],
     }
-    assert {"status": status} == growth.marked(a_claim(2, 1), "2Gi", NOW, anew=True, recover=True)
+    assert {"status": status} == growth.marked(a_claim(2, 1), Mark("2Gi", anew=True), NOW, recover=True)
 
 
 def test_27c2_what_a_former_process_or_the_go_peer_said_of_resizing_is_brought_up_to_date():
-    (said,) = growth.marked(a_claim(2, 1, conditions=[resizing("5Gi")]), "2Gi", NOW, anew=False, recover=True)[
+    (said,) = growth.marked(a_claim(2, 1, conditions=[resizing("5Gi")]), Mark("2Gi", anew=False), NOW, recover=True)[
         "status"
     ]["conditions"]
     assert {"type": names.RESIZING, "status": "True", **STARTED} == said, "it has been so since then"
     bare = a_claim(2, 1, conditions=[condition(names.RESIZING)])
-    (said,) = growth.marked(bare, "2Gi", NOW, anew=False, recover=True)["status"]["conditions"]
+    (said,) = growth.marked(bare, Mark("2Gi", anew=False), NOW, recover=True)["status"]["conditions"]
     assert {"type": names.RESIZING, "status": "True", **STARTED, "lastTransitionTime": NOW} == said
 
 
 def test_R20_a_mark_for_another_size_drops_what_was_told_of_the_former_one():
     claim = a_claim(5, 3, 10, INFEASIBLE, conditions=[resizing("5Gi"), ERROR])
-    body = growth.marked(claim, "5Gi", NOW, anew=True, recover=True)
+    body = growth.marked(claim, Mark("5Gi", anew=True), NOW, recover=True)
     assert [LOOKED_AT, gone(names.CONTROLLER_ERROR)] == body["status"]["conditions"], (
         "Resizing is as it was, with its time"
     )
@@ -90,13 +91,13 @@ def test_R21_a_mark_that_only_says_the_size_keeps_why_it_waits():
         "allocatedResourceStatuses": {"storage": PROGRESS},
         "conditions": [LOOKED_AT],
     }
-    assert {"status": status} == growth.marked(claim, "5Gi", NOW, anew=True, recover=True, keeps_error=True)
+    assert {"status": status} == growth.marked(claim, Mark("5Gi", anew=True, keeps_error=True), NOW, recover=True)
 
 
-@pytest.mark.parametrize("recover", [True, False])
+@each_row("recover", [True, False])
 def test_R32_a_mark_of_what_is_marked_drops_the_annotation_and_without_recovery_leaves_it(recover):
     claim = a_claim(2, 1, 2, PROGRESS, conditions=[resizing("2048Mi")], annotations={names.NOT_REQUIRED: "true"})
-    body = growth.marked(claim, "2048Mi", NOW, anew=False, recover=recover)
+    body = growth.marked(claim, Mark("2048Mi", anew=False), NOW, recover=recover)
     note = {"metadata": {"annotations": {names.NOT_REQUIRED: None}}} if recover else {}
     assert {**note, "status": {"conditions": [LOOKED_AT]}} == body
 
@@ -108,24 +109,26 @@ def test_R1_the_nodes_turn_is_told_beside_resizing_and_ends_the_error():
         "allocatedResourceStatuses": {"storage": NODE_PENDING},
         "conditions": [pending, gone(names.CONTROLLER_ERROR)],
     }
-    assert {"status": status} == growth.node_next(claim, "2Gi", "m", NOW, recover=True)
+    assert {"status": status} == growth.node_next(claim, "2Gi", "2Gi", "m", NOW, recover=True)
 
 
 def test_the_nodes_turn_comes_with_the_size_on_a_claim_that_does_not_say_it():
-    """An API server was set back during the call: the node's turn without a size would be for the one that the claim asks for by now."""
-    body = growth.node_next(a_claim(5, 1), "2Gi", "m", NOW, recover=True)
+    """An API server was set back during the call: the node's turn without a size would be for the one that the claim
+    asks for by now.
+    """
+    body = growth.node_next(a_claim(5, 1), "2Gi", "2Gi", "m", NOW, recover=True)
     assert {"storage": "2Gi"} == body["status"]["allocatedResources"]
-    assert "allocatedResources" not in growth.node_next(a_claim(5, 1), "2Gi", "m", NOW, recover=False)["status"]
-    assert "allocatedResources" not in growth.node_next(a_claim(5, 1, 3), "2Gi", "m", NOW, recover=True)["status"], (
-        "never down again"
-    )
+    assert "allocatedResources" not in growth.node_next(a_claim(5, 1), "2Gi", "2Gi", "m", NOW, recover=False)["status"]
+    assert (
+        "allocatedResources" not in growth.node_next(a_claim(5, 1, 3), "2Gi", "2Gi", "m", NOW, recover=True)["status"]
+    ), "never down again"
 
 
 def test_without_recovery_the_nodes_turn_replaces_resizing():
     claim = a_claim(2, 1, conditions=[RESIZING])
     pending = {"type": names.FS_PENDING, "status": "True", "message": "m", "lastTransitionTime": NOW}
     assert {"status": {"conditions": [pending, gone(names.RESIZING)]}} == growth.node_next(
-        claim, "2Gi", "m", NOW, recover=False
+        claim, "2Gi", "2Gi", "m", NOW, recover=False
     )
 
 
@@ -148,7 +151,7 @@ def test_M1_the_end_of_a_modification_has_no_condition():
     assert {"status": {**status, **left}} == classes.done("gold")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("conditions", "after", "expected"),
     [
         pytest.param([RESIZING], INTERNAL, [{**TOLD, "lastTransitionTime": NOW}], id="first"),
@@ -174,7 +177,7 @@ def test_R11_an_infeasible_request_has_its_step():
     assert {"storage": INFEASIBLE} == body["status"]["allocatedResourceStatuses"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pv", "size", "before", "expected"),
     [
         pytest.param(pv_body(1), "2Gi", "", {"spec": {"capacity": {"storage": "2Gi"}}}, id="size"),

@@ -1,4 +1,6 @@
-"""Failures of growing, what may be changed after them, and when they are tried again: lines of docs/behaviours/resizer.md."""
+"""Failures of growing, what may be changed after them, and when they are tried again: lines of
+docs/behaviours/resizer.md.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ from tests.support.resizing import (
     ResizingDriver,
     condition,
 )
-from tests.support.scripted_driver import Fail, Lose, Wait
+from tests.support.rows import each_row
+from tests.support.scripted_driver import RPC, Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import GiB
 
@@ -57,7 +60,7 @@ async def a_failure(code: Code, **options: Any) -> ResizerWorld:
 # -- uncertain
 
 
-@pytest.mark.parametrize("code", NON_FINAL)
+@each_row("code", NON_FINAL)
 async def test_R18_while_the_driver_may_be_at_work_the_size_stays(code):
     world = await a_failure(code)
     async with world.resizing():
@@ -81,9 +84,7 @@ async def test_R18_a_call_past_its_deadline_may_have_grown_the_volume():
         await world.state_is(3, 10, NODE_PENDING, 10)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "wanted"), [(Code.INTERNAL, Code.ABORTED, 10), (Code.ABORTED, Code.INTERNAL, 5)]
-)
+@each_row(("first", "second", "wanted"), [(Code.INTERNAL, Code.ABORTED, 10), (Code.ABORTED, Code.INTERNAL, 5)])
 async def test_R18_the_last_answer_counts(first, second, wanted):
     world = await a_failure(first)
     async with world.resizing():
@@ -112,7 +113,7 @@ async def test_an_uncertain_error_takes_the_place_of_a_final_one_on_the_claim():
 # -- final
 
 
-@pytest.mark.parametrize("code", FINAL)
+@each_row("code", FINAL)
 async def test_a_final_error_is_on_the_claim_and_tried_again(code):
     world = await a_failure(code)
     async with world.resizing():
@@ -127,7 +128,7 @@ async def test_a_final_error_is_on_the_claim_and_tried_again(code):
         assert {names.RESIZING, names.FS_PENDING} == set(await world.conditions())
 
 
-@pytest.mark.parametrize("is_restarted", [False, True])
+@each_row("is_restarted", [False, True])
 async def test_R10_after_a_final_error_the_size_may_be_lowered(is_restarted):
     world = await a_failure(Code.INTERNAL)
     async with world.resizing():
@@ -148,9 +149,11 @@ async def _lowered(world: ResizerWorld) -> None:
     await world.state_is(3, 5, NODE_PENDING, 5)
 
 
-@pytest.mark.parametrize("code", [Code.INTERNAL, Code.OUT_OF_RANGE])
+@each_row("code", [Code.INTERNAL, Code.OUT_OF_RANGE])
 async def test_a_size_that_is_refused_once_more_after_a_restart_does_not_hold_up_the_lowered_one(code):
-    """A call may have been under way when the process died, so it is repeated; its refusal frees the driver, slow retries or not."""
+    """A call may have been under way when the process died, so it is repeated; its refusal frees the driver, slow
+    retries or not.
+    """
     world = await a_failure(Code.INTERNAL, retry_interval_start_s=600.0, retry_interval_max_s=600.0)
     async with world.resizing():
         await world.has_condition(names.CONTROLLER_ERROR)
@@ -161,7 +164,7 @@ async def test_a_size_that_is_refused_once_more_after_a_restart_does_not_hold_up
     assert [10, 10, 5] == world.asked
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "step"), [(Code.INVALID_ARGUMENT, INFEASIBLE), (Code.FAILED_PRECONDITION, PROGRESS)], ids=["R11", "R12"]
 )
 async def test_the_lowered_size_is_refused_too(code, step):
@@ -183,7 +186,7 @@ async def test_a_failure_that_stays_is_written_and_told_once():
     assert 1 == [reason for _, reason, _ in await world.told()].count("VolumeResizeFailed")
 
 
-@pytest.mark.parametrize("takes_s", [0.0, 1.5])
+@each_row("takes_s", [0.0, 1.5])
 async def test_the_back_off_holds_from_the_first_failure(takes_s):
     world = await ResizerWorld().volume(10, 3, pv=3)
     world.driver.always(EXPAND, Wait(takes_s, Fail(Code.INTERNAL)))
@@ -215,7 +218,7 @@ async def test_a_failure_that_could_not_be_saved_is_told_all_the_same():
 # -- infeasible
 
 
-@pytest.mark.parametrize("code", INFEASIBLE_CODES)
+@each_row("code", INFEASIBLE_CODES)
 async def test_R19_an_infeasible_size_waits_long(code):
     world = await a_failure(code, retry_interval_max_s=300.0)
     async with world.resizing():
@@ -246,7 +249,7 @@ async def test_an_infeasible_size_counts_as_in_progress_while_it_is_tried_again(
         await world.state_is(3, 10, NODE_PENDING, 10)
 
 
-@pytest.mark.parametrize("amount", [5, 12])
+@each_row("amount", [5, 12])
 async def test_R20_another_size_is_tried_at_once(amount):
     world = await ResizerWorld().volume(10, 3, pv=3)
     world.driver.always(
@@ -290,7 +293,7 @@ async def test_the_return_of_the_driver_ends_the_wait():
         await world.state_is(3, 10, NODE_PENDING, 10, wait_s=1)
 
 
-@pytest.mark.parametrize("is_changed", [True, False])
+@each_row("is_changed", [True, False])
 async def test_another_secret_ends_the_wait(is_changed):
     world = await ResizerWorld().volume(10, 3, pv=3, csi_fields=SECRET)
     await world.create(a_secret(data={"a": "b25l"}))
@@ -310,7 +313,7 @@ async def test_another_secret_ends_the_wait(is_changed):
 # -- the node
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "cap", "alloc", "step", "pv"),
     [
         pytest.param(1, "512Mi", 1, NODE_PENDING, 1, id="R13"),
@@ -345,12 +348,50 @@ async def test_R16_a_node_only_driver_can_go_down():
     assert [MARK, SAVE_PV, MARK] == world.story
 
 
-@pytest.mark.parametrize("is_pending", [True, False])
+@each_row("on_node", [True, False])
+async def test_R15_a_size_that_a_claim_has_and_a_node_refused_is_handed_over_again_before_a_larger_one(on_node):
+    """A ReadWriteMany volume grows on each of its nodes: one of them refuses what another one has made."""
+    driver = ResizingDriver(() if on_node else (RPC.EXPAND_VOLUME,), on_node=on_node)
+    world = await ResizerWorld(driver).volume(5, 2, 2, NODE_INFEASIBLE, 2)
+    async with world.resizing():
+        await world.state_is(2, 2, NODE_PENDING, 2, wait_s=0.5)
+        await world.settle(100)
+        assert ([] if on_node else [2]) == world.asked
+        await world.node_done(2)
+        await world.state_is(2, 5, NODE_PENDING, 5)
+
+
+async def test_R15_a_size_that_a_claim_has_and_whose_step_was_left_behind_is_handed_over_once():
+    world = await ResizerWorld().volume(8, 6, 6, PROGRESS, 9)
+    world.driver.answers.append(6 * GiB)
+    async with world.resizing():
+        await world.state_is(6, 6, NODE_PENDING, 6, wait_s=0.5)
+        await world.settle(100)
+    assert [6] == world.asked
+
+
+@each_row("is_pending", [True, False])
 async def test_R17_a_claim_without_the_fields_of_recovery_waits_for_the_node(is_pending):
     world = await ResizerWorld().volume(1, "512Mi", conditions=[condition(names.FS_PENDING)] if is_pending else [])
     async with world.resizing():
         await world.settle(50)
     assert ([] if is_pending else [1]) == world.asked
+
+
+async def test_R3_a_refusal_is_not_written_to_a_claim_that_asks_for_nothing_any_more():
+    world = await ResizerWorld().volume(3, 1)
+    gate = world.driver.gate(EXPAND)
+    world.driver.script(EXPAND, Fail(Code.OUT_OF_RANGE))
+    async with world.resizing():
+        await world.called()
+        await world.ask(2)
+        await world.set_status({"capacity": {"storage": "2Gi"}, "allocatedResourceStatuses": None, "conditions": None})
+        gate.set()
+        await world.event("VolumeResizeFailed")
+        await world.settle(5)
+        assert ("2Gi", "3Gi", None, "1Gi") == await world.state()
+        assert {} == await world.conditions()
+    assert [3] == world.asked
 
 
 # -- crashes
@@ -388,8 +429,8 @@ class UnansweredWrite(ServerFaults):
             await asyncio.get_running_loop().create_future()
 
 
-@pytest.mark.parametrize("node_step", [True, False])
-@pytest.mark.parametrize("number", [1, 2, 3])
+@each_row("node_step", [True, False])
+@each_row("number", [1, 2, 3])
 async def test_a_crash_at_each_write_loses_nothing(number, node_step):
     world = await ResizerWorld(ResizingDriver(node_step=node_step), UnansweredWrite(number)).volume(10, 3, pv=3)
     async with world.resizing():
@@ -465,8 +506,8 @@ async def test_the_memory_ends_with_the_claim():
         await world.event("VolumeResizeFailed")
         await world.tear_away(CLAIMS, "claim")
         await world.settle(700)
-        (expansion, _), *_ = resizer._parts
-        assert 0 == len(expansion._memory)
+        expansion, *_ = resizer._parts
+        assert 0 == len(expansion._view.memory)
 
 
 async def test_that_a_write_was_not_answered_is_forgotten_with_the_claim():
@@ -477,7 +518,7 @@ async def test_that_a_write_was_not_answered_is_forgotten_with_the_claim():
         world.cluster.refuse(MARK, times=1, error=Unreachable("reset"), after=True)
         gate.set()
         await world.settle(0.2)
-        (expansion, _), *_ = resizer._parts
+        expansion, *_ = resizer._parts
         unsure = expansion._reconciler._claims._unanswered
         assert 1 == len(unsure)
         world.cluster.refuse("get persistentvolumeclaims", error=Unreachable("reset"))

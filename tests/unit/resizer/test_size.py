@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import pytest
 
 from mooring.sidecars.resizer import names
-from mooring.sidecars.resizer.requests import size_to_ask
+from mooring.sidecars.resizer.expansion.decide import size_to_ask
 from mooring.sidecars.resizer.view import Sizes, quantity
+from tests.support.rows import each_row
 
 PENDING, AT_WORK, ON_NODE = names.NODE_PENDING, names.NODE_IN_PROGRESS, names.NODE_INFEASIBLE
 PROGRESS, INFEASIBLE = names.CONTROLLER_IN_PROGRESS, names.CONTROLLER_INFEASIBLE
@@ -49,11 +53,32 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "allocated", "step", "volume", "more", "size"), ROWS)
-def test_the_size_to_ask_for(wanted, allocated, step, volume, more, size):
-    def of(amount: int | None):
-        return None if amount is None else quantity(f"{amount}Gi")
+def of(amount: int | None) -> Any:
+    return None if amount is None else quantity(f"{amount}Gi")
 
+
+def test_in_every_state_it_is_the_wish_or_what_was_begun_and_nothing_in_the_nodes_turn_alone():
+    """The product of the table's axes: a claim asks for 4 GiB; the volume is smaller, as large, or larger."""
+    steps = ("", PROGRESS, INFEASIBLE, PENDING, AT_WORK, ON_NODE, "SomethingNew")
+    flags = itertools.product((True, False), repeat=3)
+    for step, allocated, volume, asked in itertools.product(steps, (None, 2, 4, 6), (1, 2, 4, 6), flags):
+        is_final, on_controller, node_pending = asked
+        sizes = Sizes(of(4), of(1), of(volume), of(allocated), step)
+        size = size_to_ask(sizes, is_final=is_final, on_controller=on_controller, node_pending=node_pending)
+        state = (step, allocated, volume, asked)
+        assert size in (sizes.wanted, sizes.begun, None), state
+        if size is None:
+            assert step in (PENDING, AT_WORK) or (step, allocated, node_pending) == ("", None, True), state
+        if step in (PENDING, AT_WORK) and sizes.is_made:
+            assert size is None, f"the node may be at work: {state}"
+        if step == PROGRESS and not is_final:
+            assert size == sizes.begun, f"the driver may be at work: {state}"
+        if size is not None and on_controller and sizes.is_made:
+            assert size.value >= sizes.begun.value, f"the volume would shrink: {state}"
+
+
+@each_row(("wanted", "allocated", "step", "volume", "more", "size"), ROWS)
+def test_the_size_to_ask_for(wanted, allocated, step, volume, more, size):
     sizes = Sizes(of(wanted), quantity("512Mi"), of(volume), of(allocated), step)
     found = size_to_ask(sizes, **{"is_final": False, "on_controller": True, "node_pending": False, **more})
     assert (None if size is None else f"{size}Gi") == (None if found is None else str(found))

@@ -1,4 +1,6 @@
-"""A view made of objects, for tables of (situation, decision). Sizes are GiB, written as in docs/behaviours/resizer.md."""
+"""A view made of objects, for tables of (situation, decision). Sizes are GiB, written as in
+docs/behaviours/resizer.md.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,8 @@ from mooring.api.meta import Key
 from mooring.base.clock import Instant
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
-from mooring.sidecars.resizer.memory import Memory
 from mooring.sidecars.resizer.options import ResizerOptions
-from mooring.sidecars.resizer.view import CLAIM_INDEXES, View
+from mooring.sidecars.resizer.view import CLAIM_INDEXES, Memory, View
 from tests.support.builders import DRIVER, Json, a_claim, a_pv, a_reference, typed
 from tests.support.resizing import claim_status, size_of
 

@@ -1,4 +1,6 @@
-"""Views made of objects, for tables of (situation, decision). Snapshot `snap` is of claim `claim`, whose volume `pv` has handle `vol`."""
+"""Views made of objects, for tables of (situation, decision). Snapshot `snap` is of claim `claim`, whose volume `pv`
+has handle `vol`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mooring.api.meta import Key
+from mooring.api.snapshot_kinds import SINGLES
 from mooring.cluster.snapshots.decide import decide_snapshot
 from mooring.cluster.snapshots.decision import Action, Failure
-from mooring.cluster.snapshots.kinds import SINGLES
 from mooring.cluster.snapshots.view import (
     CLAIM_INDEXES,
     CONTENT_INDEXES,
@@ -26,6 +28,13 @@ from tests.support.constant_store import ConstantStore
 SNAP = Key(NS, "snap")
 CLAIM = Key(NS, "claim")
 CONTENT = "snapcontent-uid-snap"
+OWNER = {
+    "apiVersion": "groupsnapshot.storage.k8s.io/v1",
+    "kind": "VolumeGroupSnapshot",
+    "name": "group",
+    "uid": "uid-group",
+}
+"""The group, as its members name it."""
 
 
 def a_view(

@@ -31,9 +31,9 @@ from mooring.cluster.snapshots.decision import (
     SaveStatus,
     Tell,
 )
-from mooring.cluster.snapshots.kinds import STATUS_DELAY_S
 from mooring.control.decision import TELL_S, Decision
 from tests.support.builders import DELETED, DRIVER, a_bound_claim, a_claim, a_group_content, a_node, a_snapshot_class
+from tests.support.rows import each_row
 from tests.unit.snapshots.situations import (
     CONTENT,
     a_snap,
@@ -96,22 +96,19 @@ def test_S1_a_content_that_stays_needs_no_second_finalizer():
     ).finalizers
 
 
-def test_S1_the_bound_name_waits_a_moment_for_what_the_driver_says():
-    """A fast driver saves the write."""
-    young = decided(a_snap(**HELD), its_content(), waited_s=0.1)
-    assert ((), STATUS_DELAY_S - 0.1) == (young.actions, young.after_s)
-    later = decided(a_snap(**HELD), its_content(), waited_s=STATUS_DELAY_S)
-    assert {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": False} == the(later, SaveStatus).status
+def test_S1_the_bound_name_is_written_before_the_driver_says_anything():
+    young = decided(a_snap(**HELD), its_content())
+    assert {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": False} == the(young, SaveStatus).status
 
 
 def test_an_error_of_ours_goes_at_once_with_the_bound_name():
     snapshot = with_status(a_snap(**HELD), {"readyToUse": False, "error": ERROR})
     assert {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": False} == the(
-        decided(snapshot, its_content(), waited_s=0.0), SaveStatus
+        decided(snapshot, its_content()), SaveStatus
     ).status
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "namespace", "resolved"),
     [
         ("a", "b", ("a", "b")),
@@ -157,7 +154,7 @@ def test_S5_the_default_class_goes_with_the_finalizers():
     assert "snapclass" == created(decision)["spec"]["volumeSnapshotClassName"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("classes", "text"),
     [
         pytest.param(
@@ -173,7 +170,7 @@ def test_S6_S7_a_class_has_to_be_the_only_default(classes, text):
     assert expected == refusal(decided(a_snap(snapshot_class=None), classes=classes))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("view", "text"),
     [
         pytest.param({"claims": []}, "cannot get claim from snapshot", id="S8"),
@@ -225,13 +222,13 @@ def test_S10_a_claim_that_is_held_already_may_be_going():
     assert CreateContent in steps(decided(a_snap(), claims=[claim]))
 
 
-@pytest.mark.parametrize(("keeps", "expected"), [(True, "Block"), (False, None)])
+@each_row(("keeps", "expected"), [(True, "Block"), (False, None)])
 def test_S12_the_volume_mode_goes_with_the_content(keeps, expected):
     body = created(decided(a_snap(), volumes=[a_volume(volumeMode="Block")], keeps_mode=keeps))
     assert expected == body["spec"].get("sourceVolumeMode")
 
 
-@pytest.mark.parametrize(("wanted", "label"), [("n2", {MANAGED_BY: "n2"}), ("nowhere", None)])
+@each_row(("wanted", "label"), [("n2", {MANAGED_BY: "n2"}), ("nowhere", None)])
 def test_S58_the_first_node_that_reaches_the_volume_is_named(wanted, label):
     nodes = [a_node(name, labels={"host": name}) for name in ("n1", "n2", "n3")]
     body = created(decided(a_snap(), volumes=[a_volume(affinity={"host": wanted})], nodes=nodes, distributed=True))
@@ -254,9 +251,7 @@ def test_S13_cut_first_ready_later():
     assert False is the(decision, SaveStatus).status["readyToUse"]
 
 
-@pytest.mark.parametrize(
-    ("before", "said", "after"), [("0", 5 << 30, "5Gi"), ("5Gi", 6 << 30, "5Gi"), (None, 0, "0"), ("0", 0, "0")]
-)
+@each_row(("before", "said", "after"), [("0", 5 << 30, "5Gi"), ("5Gi", 6 << 30, "5Gi"), (None, 0, "0"), ("0", 0, "0")])
 def test_S13_a_size_above_zero_stays(before, said, after):
     old = {
         "boundVolumeSnapshotContentName": CONTENT,
@@ -310,7 +305,7 @@ def test_S17_an_error_without_a_message_is_borne():
     assert "SnapshotContentMissing" == refusal(decided(snapshot))[0]
 
 
-@pytest.mark.parametrize("source", [{}, {"persistentVolumeClaimName": "a", "volumeSnapshotContentName": "b"}])
+@each_row("source", [{}, {"persistentVolumeClaimName": "a", "volumeSnapshotContentName": "b"}])
 def test_S18_one_source_and_not_two(source):
     snapshot = a_snap()
     snapshot["spec"]["source"] = source
@@ -362,7 +357,7 @@ def test_S20_a_static_content_that_is_missing():
     assert [LookUp] == steps(decided(static(**HELD)))
 
 
-@pytest.mark.parametrize("ref", [{"name": "another"}, {"namespace": "another"}, {"uid": "another"}])
+@each_row("ref", [{"name": "another"}, {"namespace": "another"}, {"uid": "another"}])
 def test_S21_a_content_of_another_snapshot(ref):
     content = imported()
     content["spec"]["volumeSnapshotRef"].update(ref)
@@ -411,9 +406,7 @@ def test_S24_a_bound_content_gets_our_finalizer():
     assert Decision(why.ContentDeleting()) == content_decision(its_content(deletionTimestamp=DELETED))
 
 
-@pytest.mark.parametrize(
-    "snapshot", [None, {"uid": "another"}, {"deletionTimestamp": DELETED, "finalizers": ("others",)}]
-)
+@each_row("snapshot", [None, {"uid": "another"}, {"deletionTimestamp": DELETED, "finalizers": ("others",)}])
 def test_S25_a_content_that_was_deleted_after_its_snapshot_says_what_to_do(snapshot):
     going = its_content(deletionTimestamp=DELETED, finalizers=(CONTENT_FINALIZER,))
     view = a_view(contents=[going], snapshots=[] if snapshot is None else [a_snap(**snapshot)])
@@ -421,13 +414,13 @@ def test_S25_a_content_that_was_deleted_after_its_snapshot_says_what_to_do(snaps
     assert ("SnapshotContentDeletePending", True) == (tell.reason, f"annotate it {BEING_DELETED}=yes" in tell.message)
 
 
-@pytest.mark.parametrize("content", [{"annotations": {BEING_DELETED: "yes"}}, {"finalizers": ("others",)}])
+@each_row("content", [{"annotations": {BEING_DELETED: "yes"}}, {"finalizers": ("others",)}])
 def test_S25_one_that_the_drivers_side_looks_after_says_nothing(content):
     going = its_content(**{"deletionTimestamp": DELETED, "finalizers": (CONTENT_FINALIZER,), **content})
     assert () == decide_content(a_view(contents=[going]), CONTENT).actions
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("snapshots", "says"),
     [
         pytest.param([a_snap()], "together with VolumeSnapshot default/snap, which is there", id="alive"),
@@ -451,7 +444,7 @@ def test_S25_a_content_whose_snapshot_is_missing_stays_as_it_is():
     assert () == content_decision(its_content(finalizers=(CONTENT_FINALIZER,))).actions
 
 
-@pytest.mark.parametrize("source", [{}, {"volumeHandle": "a", "snapshotHandle": "b"}])
+@each_row("source", [{}, {"volumeHandle": "a", "snapshotHandle": "b"}])
 def test_S18_a_content_has_one_source_and_not_two(source):
     content = its_content()
     content["spec"]["source"] = source
@@ -513,8 +506,8 @@ def test_S18_an_empty_name_is_none():
 OTHERS = a_snapshot_class("others", driver="other.csi")
 
 
-@pytest.mark.parametrize("more", [{"snapshot_class": "others"}, {}], ids=["the snapshot's", "the content's"])
-@pytest.mark.parametrize("uid", [None, "uid-snap"], ids=["unbound", "bound"])
+@each_row("more", [{"snapshot_class": "others"}, {}], ids=["the snapshot's", "the content's"])
+@each_row("uid", [None, "uid-snap"], ids=["unbound", "bound"])
 def test_S44_a_class_of_another_driver_than_the_contents_is_refused(more, uid):
     """One that is bound already is protected, so that its content goes with it."""
     content = imported(ref_uid=uid, **({} if more else {"volumeSnapshotClassName": "others"}))

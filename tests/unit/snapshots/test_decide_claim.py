@@ -21,7 +21,8 @@ from mooring.cluster.snapshots.decide_protection import CLAIM_GRACE_S, decide_cl
 from mooring.cluster.snapshots.decision import Action, ReleaseClaim
 from mooring.control.decision import Decision
 from tests.support.builders import APP, DELETED, Json, a_bound_claim, a_group_content, a_group_snapshot
-from tests.unit.snapshots.situations import CLAIM, a_snap, a_view, its_content, steps, with_status
+from tests.support.rows import each_row
+from tests.unit.snapshots.situations import CLAIM, OWNER, a_snap, a_view, its_content, steps, with_status
 
 READY = {"readyToUse": True, "boundVolumeSnapshotContentName": "snapcontent-uid-snap"}
 CUT = {"snapshotHandle": "h", "readyToUse": True}
@@ -59,14 +60,15 @@ def test_S14_a_snapshot_that_is_being_deleted_needs_it_until_its_content_was_loo
     first, later = [AS_SOURCE_FINALIZER, BOUND_FINALIZER], [BOUND_FINALIZER]
     assert Decision(why.ClaimNeeded('snapshot "snap"')) == decided(snapshots=[a_snap(**GOING, finalizers=first)])
     assert [ReleaseClaim] == steps(decided(snapshots=[a_snap(**GOING, finalizers=later)]))
-    member = a_snap(**GOING, finalizers=[*first, IN_GROUP_FINALIZER])
+    member = a_snap(**GOING, finalizers=[*first, IN_GROUP_FINALIZER], ownerReferences=[OWNER])
     assert [ReleaseClaim] == steps(decided(snapshots=[member])), (
         "its group is made as a whole, and it stays as long as that"
     )
 
 
 def test_S14_a_member_that_was_deleted_before_it_got_ready_does_not_hold_it_as_long_as_its_group_stays():
-    members = [a_snap(**GOING, finalizers=[AS_SOURCE_FINALIZER, BOUND_FINALIZER, IN_GROUP_FINALIZER])]
+    held = [AS_SOURCE_FINALIZER, BOUND_FINALIZER, IN_GROUP_FINALIZER]
+    members = [a_snap(**GOING, finalizers=held, ownerReferences=[OWNER])]
     made = of_group({"volumeGroupSnapshotHandle": "g", "readyToUse": True})
     assert [ReleaseClaim] == steps(decided(snapshots=members, group_contents=[made]))
     assert Decision(why.ClaimNeeded('content "groupcontent"')) == decided(
@@ -74,7 +76,7 @@ def test_S14_a_member_that_was_deleted_before_it_got_ready_does_not_hold_it_as_l
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         pytest.param(its_content(), id="nothing is known"),
@@ -87,7 +89,7 @@ def test_S14_a_content_whose_snapshot_may_be_in_the_making_needs_it(content):
     assert Decision(why.ClaimNeeded('content "snapcontent-uid-snap"')) == decided(contents=[content])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         pytest.param(its_content(status=CUT), id="ready"),
@@ -108,7 +110,7 @@ def of_group(status: Json | None = None, **more: Any) -> Json:
     return a_group_content(volumes=["vol"], **({"status": status} if status else {}), **more)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [of_group(), of_group({"volumeGroupSnapshotHandle": "g", "readyToUse": False}), of_group(**GOING, **GROUP_HELD)],
     ids=["nothing is known", "not ready", "the outcome may be open"],
@@ -117,7 +119,7 @@ def test_S14_the_content_of_a_group_needs_all_its_claims(content):
     assert Decision(why.ClaimNeeded('content "groupcontent"')) == decided(group_contents=[content])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         of_group({"volumeGroupSnapshotHandle": "g", "readyToUse": True}),

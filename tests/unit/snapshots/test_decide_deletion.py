@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mooring.api.snapshot_names import AS_SOURCE_FINALIZER, BEING_DELETED, BOUND_FINALIZER, IN_GROUP_FINALIZER
 from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decide_deletion import WAITS_S
 from mooring.cluster.snapshots.decision import DeleteContent, LookUp, MarkDeleted, Release
 from mooring.control.decision import Decision
 from tests.support.builders import DELETED, a_claim
-from tests.unit.snapshots.situations import CONTENT, a_snap, decided, its_content, refusal, steps, the, with_status
+from tests.support.rows import each_row
+from tests.unit.snapshots.situations import (
+    CONTENT,
+    OWNER,
+    a_snap,
+    decided,
+    its_content,
+    refusal,
+    steps,
+    the,
+    with_status,
+)
 
 GOING: dict[str, Any] = {"deletionTimestamp": DELETED, "finalizers": [AS_SOURCE_FINALIZER, BOUND_FINALIZER]}
 MARKED = {"annotations": {BEING_DELETED: "yes"}}
-OWNER = {
-    "apiVersion": "groupsnapshot.storage.k8s.io/v1",
-    "kind": "VolumeGroupSnapshot",
-    "name": "group",
-    "uid": "uid-group",
-}
 GROUP = {"kind": "VolumeGroupSnapshot", "metadata": {"name": "group", "uid": "uid-group"}}
 
 
@@ -73,7 +76,7 @@ def test_S28_an_import_that_is_not_seen_bound_is_looked_at_first():
     assert [Release] == steps(decided(snapshot, its_content(handle="h", ref_uid=None, snapshot="another")))
 
 
-@pytest.mark.parametrize("ref", [{"name": "another"}, {"namespace": "another"}, {"uid": "another"}])
+@each_row("ref", [{"name": "another"}, {"namespace": "another"}, {"uid": "another"}])
 def test_S29_the_content_of_another_is_left_alone(ref):
     content = its_content()
     content["spec"]["volumeSnapshotRef"].update(ref)
@@ -93,9 +96,7 @@ def test_S30_a_claim_that_restores_from_it_holds_it():
     )
 
 
-@pytest.mark.parametrize(
-    "claim", [restoring("Bound"), restoring(name="other"), restoring(kind="PersistentVolumeClaim")]
-)
+@each_row("claim", [restoring("Bound"), restoring(name="other"), restoring(kind="PersistentVolumeClaim")])
 def test_S30_other_claims_do_not(claim):
     assert decided(a_snap(**GOING), its_content(), claims=[claim]).problem is None
 
@@ -139,8 +140,13 @@ def test_S60_a_later_group_of_the_name_of_its_own_holds_it_not():
 
 def test_S60_unknown_counts_as_belonging():
     """With groups switched off nobody can say whether the group is still there."""
-    member = a_snap(**{**GOING, "finalizers": [IN_GROUP_FINALIZER]})
+    member = a_snap(**{**GOING, "finalizers": [IN_GROUP_FINALIZER]}, ownerReferences=[OWNER])
     assert "SnapshotDeletePending" == refusal(decided(member))[0]
+
+
+def test_S60_a_finalizer_without_an_owner_holds_nothing():
+    """As on the manifest of a former member, which a backup tool brings back."""
+    assert Release in steps(decided(a_snap(**{**GOING, "finalizers": [IN_GROUP_FINALIZER]})))
 
 
 def test_nothing_of_ours_holds_it():

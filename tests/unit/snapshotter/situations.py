@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mooring.api.snapshot_kinds import GROUPS, SINGLES
 from mooring.api.snapshot_names import CONTENT_FINALIZER
 from mooring.control.decision import Decision
 from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.sidecars.snapshotter.creation import Memory
 from mooring.sidecars.snapshotter.decide import decide_content
 from mooring.sidecars.snapshotter.decision import Action, NoteClass
-from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES
-from mooring.sidecars.snapshotter.memory import Memory
 from mooring.sidecars.snapshotter.options import SnapshotterOptions
 from mooring.sidecars.snapshotter.view import CONTENT_INDEXES, View
 from tests.support.builders import DRIVER, Json, a_new_content, a_snapshot_class, typed

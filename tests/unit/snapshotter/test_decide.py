@@ -17,6 +17,8 @@ from mooring.api.snapshot_names import (
 )
 from mooring.control.decision import Decision
 from mooring.sidecars.snapshotter import reasons as why
+from mooring.sidecars.snapshotter.creation import FOREIGN_S, SECRET_GRACE_S, Event, Memory
+from mooring.sidecars.snapshotter.decide_deletion import LINGER_S
 from mooring.sidecars.snapshotter.decision import (
     Action,
     Ask,
@@ -25,7 +27,6 @@ from mooring.sidecars.snapshotter.decision import (
     Delete,
     Failure,
     LoadSecret,
-    LookFor,
     LookUpClass,
     Mark,
     Release,
@@ -33,10 +34,9 @@ from mooring.sidecars.snapshotter.decision import (
     Unmark,
     Way,
 )
-from mooring.sidecars.snapshotter.kinds import LINGER_S
-from mooring.sidecars.snapshotter.memory import FOREIGN_S, SECRET_GRACE_S, SETTLE_S, Memory
 from mooring.sidecars.snapshotter.requests import CreateOrder, Made, snapshot_name
 from tests.support.builders import DELETED, a_group_content, a_snapshot_class
+from tests.support.rows import each_row
 from tests.unit.snapshotter.situations import CUT, UNREADY, a_made_content, decided, steps, the
 
 SECRET = {SECRET_NAME: "s", SECRET_NAMESPACE: "ns"}
@@ -73,7 +73,7 @@ def test_S34_a_snapshot_that_is_not_ready_is_asked_for_by_the_same_name():
     assert [Create] == steps(decided(a_made_content(status=UNREADY)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("able", "way"),
     [(["lists"], Way.LIST), (["gets"], Way.GET), (["gets", "lists"], Way.GET)],
 )
@@ -87,7 +87,7 @@ def test_S34_or_by_a_question_where_the_driver_has_one(able, way):
 
 def test_S34_a_snapshot_that_is_not_in_the_list_is_asked_for_by_its_name_again():
     memory = Memory()
-    memory.change("content-uid", unlisted=True)
+    memory.change("content-uid", by_name=True)
     assert [Create] == steps(decided(a_made_content(status=UNREADY), lists_snapshots=True, memory=memory))
 
 
@@ -97,7 +97,7 @@ def test_S35_the_secret_is_read_before_the_mark():
     assert SecretReference(name="s", namespace="ns") == the(decision, LoadSecret).ref
 
 
-@pytest.mark.parametrize("notes", [{SECRET_NAME: "", SECRET_NAMESPACE: "ns"}, {SECRET_NAME: "s", SECRET_NAMESPACE: ""}])
+@each_row("notes", [{SECRET_NAME: "", SECRET_NAMESPACE: "ns"}, {SECRET_NAME: "s", SECRET_NAMESPACE: ""}])
 def test_S35_an_empty_annotation_is_an_error(notes):
     event, text = error_of(decided(a_made_content(annotations=notes)))
     assert ("SnapshotCreationFailed", True) == (
@@ -116,7 +116,7 @@ def test_a_missing_class_is_looked_up_and_told_without_a_mark():
     assert 'volumesnapshotclass.snapshot.storage.k8s.io "snapclass" not found' in error_of(decision)[1]
 
 
-@pytest.mark.parametrize("more", [{}, {"status": UNREADY}], ids=["nothing is known", "not ready"])
+@each_row("more", [{}, {"status": UNREADY}], ids=["nothing is known", "not ready"])
 def test_a_content_of_no_snapshot_is_told_without_a_call(more):
     event, text = error_of(decided(a_made_content(ref_uid=None, **more)))
     assert ("SnapshotCreationFailed", True) == (
@@ -176,7 +176,7 @@ def test_S48_the_names_of_the_objects_go_to_the_driver_on_request():
     assert {f"{PREFIX}{key}": value for key, value in expected.items()} == parameters
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("length", "name"), [(-1, "p-01234567-89ab"), (8, "p-01234567"), (10, "p-0123456789"), (99, "p-0123456789ab")]
 )
 def test_S49_the_name_has_as_much_of_the_uid_as_is_wanted(length, name):
@@ -201,7 +201,7 @@ def imported(**more: Any) -> Any:
     return a_made_content(**{"handle": "h", "volumeSnapshotClassName": None, **more})
 
 
-@pytest.mark.parametrize(("able", "way"), [({}, Way.NONE), ({"lists_snapshots": True}, Way.LIST)])
+@each_row(("able", "way"), [({}, Way.NONE), ({"lists_snapshots": True}, Way.LIST)])
 def test_S45_S46_an_imported_snapshot_is_asked_for_as_far_as_the_driver_can(able, way):
     """And its capabilities are read anew each time."""
     assert (Ask(Made("h"), way, learn=True),) == decided(imported(), **able).actions
@@ -237,7 +237,7 @@ def going(**more: Any) -> Any:
 def let_go(content: Any, waited_s: float = LINGER_S) -> Decision[Action]:
     """The decision so long after the driver has deleted the snapshot."""
     memory = Memory()
-    memory.change("content-uid", deleted_at=100.0)
+    memory.advance("content-uid", Event.DELETED, 100.0)
     return decided(content, memory=memory, now=100.0 + waited_s)
 
 
@@ -260,7 +260,7 @@ def test_S39_secret_and_no_class():
     assert [LoadSecret, Delete] == steps(decision)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         pytest.param(going(policy="Retain"), id="S40-retain"),
@@ -308,7 +308,7 @@ def test_S38_an_open_outcome_is_found_out_before_the_end():
 
 def test_S38_what_was_deleted_by_a_handle_that_could_not_be_saved_is_not_made_again():
     content, memory = going(status=None, annotations={BEING_CREATED: "yes"}), Memory()
-    memory.change("content-uid", deleted_at=100.0)
+    memory.advance("content-uid", Event.DELETED, 100.0)
     assert [Unmark] == steps(decided(content, memory=memory))
     alive = a_made_content(annotations={BEING_CREATED: "yes"})
     assert [Create] == steps(decided(alive, memory=memory)), "its API server was set back, and it is wanted again"
@@ -317,9 +317,9 @@ def test_S38_what_was_deleted_by_a_handle_that_could_not_be_saved_is_not_made_ag
 def test_S39_a_snapshot_that_was_made_once_more_is_deleted_once_more():
     """As after a set-back of the API server: what was deleted in the driver before is another one."""
     content, memory = going(), Memory()
-    memory.change("content-uid", deleted_at=100.0)
-    memory.creation_begins("content-uid", {})
-    memory.creation_ended("content-uid", nothing_made=False)
+    memory.advance("content-uid", Event.DELETED, 100.0)
+    memory.advance("content-uid", Event.SENT, 100.0, {})
+    memory.advance("content-uid", Event.ANSWERED, 100.0)
     assert [Delete] == steps(decided(content, memory=memory, now=200.0))
 
 
@@ -340,41 +340,9 @@ def test_S38_and_the_secret_after_a_while():
 
 def test_S38_what_was_sent_is_sent_again_when_the_class_is_gone():
     content, memory = going(status=None, annotations={BEING_CREATED: "yes"}), Memory()
-    memory.creation_begins("content-uid", {"colour": "red"})
+    memory.advance("content-uid", Event.SENT, 0.0, {"colour": "red"})
     assert {"colour": "red"} == the(decided(content, classes=[], memory=memory), Create).order.parameters
     assert {} == the(decided(content, memory=memory), Create).order.parameters, "the class may have been put right"
-
-
-def test_S38_a_creation_that_is_refused_for_long_is_looked_for_in_the_list():
-    content, memory = going(status=None, annotations={BEING_CREATED: "yes"}), Memory()
-    for now in (0.0, SETTLE_S):
-        assert [Create] == steps(decided(content, memory=memory, lists_snapshots=True))
-        memory.creation_is_open("content-uid", now, refused=True)
-    assert [LookFor] == steps(decided(content, memory=memory, lists_snapshots=True))
-    assert [Create] == steps(decided(content, memory=memory)), "it can't list"
-    assert [Create] == steps(decided(content, memory=memory, classes=[], lists_snapshots=True)), (
-        "nobody knows its secret"
-    )
-    alive = a_made_content(annotations={BEING_CREATED: "yes"})
-    assert [Create] == steps(decided(alive, memory=memory, lists_snapshots=True)), "a request may still be taken"
-    memory.creation_is_open("content-uid", SETTLE_S, refused=False)
-    memory.creation_is_open("content-uid", SETTLE_S + 1.0, refused=True)
-    assert [Create] == steps(decided(content, memory=memory, lists_snapshots=True)), "it was at work a second ago"
-
-
-def test_S38_the_list_is_asked_with_its_own_secret():
-    secret = {f"{PREFIX}snapshotter-list-secret-name": "lister", f"{PREFIX}snapshotter-list-secret-namespace": "ns"}
-    content, memory = going(status=None, annotations={BEING_CREATED: "yes", **SECRET}), Memory()
-    memory.change("content-uid", to_list=True)
-    decision = decided(content, memory=memory, classes=[a_snapshot_class(parameters=secret)], lists_snapshots=True)
-    assert SecretReference(name="lister", namespace="ns") == the(decision, LookFor).secret.ref
-
-
-def test_S38_a_list_without_the_secret_of_the_creation_proves_nothing():
-    """A driver may tell tenants apart by their Secrets, and list nothing to a stranger."""
-    content, memory = going(status=None, annotations={BEING_CREATED: "yes", **SECRET}), Memory()
-    memory.change("content-uid", to_list=True)
-    assert [LoadSecret, Create] == steps(decided(content, memory=memory, lists_snapshots=True))
 
 
 def test_S43_a_known_handle_needs_no_finding_out():
@@ -385,7 +353,7 @@ def test_a_member_of_a_group_is_never_made_alone():
     assert why.Member() == decided(a_made_content(annotations={GROUP_HANDLE: "g"})).because
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("shown", "expected"),
     [
         pytest.param([], why.Member(), id="not in the cache yet"),

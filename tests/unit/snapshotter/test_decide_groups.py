@@ -1,15 +1,16 @@
-"""The judgement about group contents, and what follows from the driver's answers, as tables. Ids: docs/behaviours/snapshotter.md."""
+"""The judgement about group contents, and what follows from the driver's answers, as tables. Ids:
+docs/behaviours/snapshotter.md.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mooring.api.snapshot_names import GROUP_BEING_CREATED, GROUP_BEING_DELETED, GROUP_CONTENT_FINALIZER
 from mooring.control.decision import Decision
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter import reasons as why
+from mooring.sidecars.snapshotter.creation import Event, Memory
 from mooring.sidecars.snapshotter.decide_after import after_unsaved, as_json
 from mooring.sidecars.snapshotter.decide_after_group import Matching, after_answered, matched
 from mooring.sidecars.snapshotter.decision import (
@@ -25,8 +26,8 @@ from mooring.sidecars.snapshotter.decision import (
     Unmark,
     Way,
 )
-from mooring.sidecars.snapshotter.memory import Memory
 from tests.support.builders import DELETED, Json, a_group_class, a_group_content, typed
+from tests.support.rows import each_row
 from tests.unit.snapshotter.situations import group_decided, steps, the
 
 IMPORTED = {"groupSnapshotHandles": {"volumeGroupSnapshotHandle": "g", "volumeSnapshotHandles": ["h"]}}
@@ -46,9 +47,7 @@ def refusal(decision: Decision[Action]) -> tuple[str, str]:
 def answered(content: Json, **group: Any) -> Any:
     told, wanted = csi.VolumeGroupSnapshot(**group), typed(content).spec.source.volume_handles
     matching = Matching(tuple(one.source_volume_id for one in told.snapshots))
-    return after_answered(
-        typed(content), told, matching if wanted is None else matched(wanted, told.snapshots, lambda name: False), 42
-    )
+    return after_answered(typed(content), told, matching if wanted is None else matched(wanted, told.snapshots), 42)
 
 
 def test_a_group_content_of_no_group_is_told_without_a_call():
@@ -64,7 +63,7 @@ def test_S34_an_unready_group_is_asked_for_and_made_again_where_the_driver_does_
     content = a_group_content(uid="uid", status=UNREADY)
     assert [Ask] == steps(decided(content))
     memory = Memory()
-    memory.change("uid", unlisted=True)
+    memory.change("uid", by_name=True)
     again = decided(content, memory=memory)
     assert ([Create], "groupsnapshot-uid-group") == (steps(again), the(again, Create).order.name)
     imported = a_group_content(uid="uid", source=IMPORTED)
@@ -108,7 +107,7 @@ def test_S44_a_group_content_with_a_class_of_another_driver_can_be_deleted_and_n
     deleted = a_group_content(uid="uid", **going, annotations=marked, status=UNREADY)
     assert [Delete] == steps(decided(deleted, classes=others))
     memory = Memory()
-    memory.change("uid", deleted_at=0.0)
+    memory.advance("uid", Event.DELETED, 0.0)
     assert [Release] == steps(decided(deleted, classes=others, memory=memory))
     lost = decided(a_group_content(**going, annotations={**marked, GROUP_BEING_CREATED: "yes"}), classes=others)
     assert {} == the(lost, Create).order.parameters
@@ -134,21 +133,28 @@ def test_a_group_whose_snapshots_can_not_be_told_apart_is_kept_to_be_deleted():
     )
 
 
-@pytest.mark.parametrize("status", [None, UNREADY])
-def test_a_group_of_other_volumes_is_not_taken(status):
-    after = answered(a_group_content(status=status), group_snapshot_id="g", snapshots=snapshots("vol-a", "elsewhere"))
-    assert "volumeGroupSnapshotHandle" not in (as_json(after.status) or {})
-    assert (True, True, True) == (after.unmarks, after.nothing_made, '"g" is left alone' in after.failure.error)
-
-
-def test_a_second_handle_does_not_take_the_place_of_the_first():
-    after = answered(
-        a_group_content(status=UNREADY), group_snapshot_id="another", snapshots=snapshots("vol-a", "vol-b")
+def test_a_driver_may_answer_again_in_another_spelling_and_the_first_handle_stays():
+    told = {"group_snapshot_id": "G", "snapshots": snapshots("vol-a", "vol-b"), "ready_to_use": True}
+    after = answered(a_group_content(status=UNREADY), **told)
+    assert (None, "g", True) == (
+        after.failure,
+        after.status.volume_group_snapshot_handle,
+        after.status.ready_to_use,
     )
-    assert (None, True) == (after.status, 'had answered with "g"' in after.failure.error)
 
 
-@pytest.mark.parametrize(
+@each_row("later", [[], [("h-0", "")], [("h-1", "vol-a"), ("h-0", "")], [("another", "vol-a")]])
+def test_members_that_were_told_once_stay_whatever_a_later_answer_lacks(later):
+    first = answered(a_group_content(), group_snapshot_id="g", snapshots=snapshots("vol-a", "vol-b"))
+    unready = as_json(first.status)
+    members = [csi.Snapshot(snapshot_id=handle, source_volume_id=volume) for handle, volume in later]
+    after = answered(a_group_content(status=unready), group_snapshot_id="g", snapshots=members, ready_to_use=True)
+    told = [(one["snapshotHandle"], one["volumeHandle"]) for one in as_json(after.status)["volumeSnapshotInfoList"]]
+    assert ([("h-0", "vol-a"), ("h-1", "vol-b")], True, None) == (told, after.status.ready_to_use, after.failure)
+    assert all(one["readyToUse"] for one in as_json(after.status)["volumeSnapshotInfoList"])
+
+
+@each_row(
     ("content", "event"),
     [
         (a_group_content(), "GroupSnapshotCreationFailed"),
@@ -181,8 +187,11 @@ def test_S52_the_mark_of_a_group_goes_whatever_has_become_of_the_class():
 
 def test_S35_an_error_about_a_group_names_content_and_class():
     text = refusal(decided(a_group_content(), classes=()))[1]
-    missing = 'failed to get group snapshot class groupclass: volumegroupsnapshotclass.groupsnapshot.storage.k8s.io "groupclass" not found'
-    assert (
-        f"Failed to create group snapshot: failed to get input parameters to create group snapshot for content groupcontent: {missing}"
-        == text
+    missing = (
+        "failed to get group snapshot class groupclass: volumegroupsnapshotclass.groupsnapshot.storage.k8s.io "
+        '"groupclass" not found'
     )
+    assert (
+        "Failed to create group snapshot: failed to get input parameters to create group snapshot for content "
+        f"groupcontent: {missing}"
+    ) == text

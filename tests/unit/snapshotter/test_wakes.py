@@ -10,6 +10,7 @@ from mooring.api.snapshot_names import BEING_CREATED, BEING_DELETED
 from mooring.kube.cache.informer import Cause, Change
 from mooring.sidecars.snapshotter.controller import is_news
 from tests.support.builders import DELETED, typed
+from tests.support.rows import each_row
 from tests.unit.snapshotter.situations import CUT, UNREADY, a_made_content
 
 BEFORE = {"resourceVersion": "1", "status": UNREADY}
@@ -21,7 +22,7 @@ def news(before: dict[str, Any] | None = None, cause: Cause = Cause.WATCH, **aft
     return is_news(Change(old, new, cause))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "after",
     [
         pytest.param({"status": {**UNREADY, "restoreSize": 7}}, id="status"),
@@ -34,7 +35,7 @@ def test_S50_quiet_changes(after):
     assert not news(**after)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "after",
     [
         pytest.param({"annotations": {BEING_DELETED: "yes"}}, id="deletion mark"),
@@ -50,14 +51,14 @@ def test_S51_loud_changes(after):
     assert news(**after)
 
 
-@pytest.mark.parametrize("version", ["0", "2"], ids=["older", "newer"])
+@each_row("version", ["0", "2"], ids=["older", "newer"])
 def test_S51_a_set_back_of_the_server_wakes_what_is_unready_again(version):
     """Its list may be of a newer version by then."""
     assert news({"status": CUT}, status=UNREADY, resourceVersion=version)
     assert news({"status": UNREADY}, status=None, resourceVersion=version)
 
 
-@pytest.mark.parametrize("cause", list(Cause))
+@each_row("cause", list(Cause))
 def test_S51_an_older_version_is_always_news(cause):
     assert news(cause=cause, annotations={BEING_CREATED: "yes"}, resourceVersion="0")
 

@@ -68,7 +68,8 @@ def test_uv_trusts_the_system_and_a_failed_download_says_what_helps(
     pip.mkdir()
     (pip / "__main__.py").write_text("print('pip')")
     uv.write_text(
-        f'#!/bin/sh\n[ "$1" != --version ] || {{ echo "uv {pinned}"; exit; }}\necho "certs $UV_SYSTEM_CERTS" >&2; exit 2\n'
+        f'#!/bin/sh\n[ "$1" != --version ] || {{ echo "uv {pinned}"; exit; }}\necho "certs $UV_SYSTEM_CERTS" '
+        ">&2; exit 2\n"
     )
     uv.chmod(0o755)
     bare = {name: value for name, value in os.environ.items() if name not in ("UV_SYSTEM_CERTS", "PYTHON")}

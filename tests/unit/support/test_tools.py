@@ -1,4 +1,6 @@
-"""hack/tools/build: where a tool is, what it says of one that it does not know, and that the one built is the one pinned."""
+"""hack/tools/build: where a tool is, what it says of one that it does not know, and that the one built is the one
+pinned.
+"""
 
 from __future__ import annotations
 

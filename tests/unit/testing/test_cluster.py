@@ -17,6 +17,7 @@ from mooring.driver.sdk import Plugin
 from mooring.testing.opening import ClusterOfTest, a_cluster
 from mooring.testing.waiting import NotYet
 from mooring.wire.grpc.codes import Code
+from tests.support.rows import each_row
 
 
 class Shelf(Plugin):
@@ -186,21 +187,22 @@ LIMITED: list[tuple[str, Callable[[ClusterOfTest], object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "wait"), LIMITED, ids=[what for what, _ in LIMITED])
 def test_each_wait_takes_a_limit_and_says_what_it_waits_for(
-    mooring_cluster: ClusterOfTest, what: str, wait: Callable[[ClusterOfTest], object]
+    mooring_cluster: ClusterOfTest, subtests: pytest.Subtests
 ) -> None:
     """Of the cluster's time: a quarter of an hour is minutes where the driver is a command."""
     mooring_cluster.faults.fail("CreateVolume", "INTERNAL", "the shelf is full", times=1000)
     mooring_cluster.claim("data")
     clock = mooring_cluster.aio.plane.ports.clock
-    began_s = mooring_cluster.run(now(clock))
-    with pytest.raises(NotYet) as failure:
-        wait(mooring_cluster)
-    assert 60 == pytest.approx(mooring_cluster.run(now(clock)) - began_s, abs=1)
-    first, _, answer = str(failure.value).partition("\n\n")
-    assert f"{what} has not come true within 1m0s of the cluster's time" == first
-    assert answer.strip()
+    for what, wait in LIMITED:
+        with subtests.test(what):
+            began_s = mooring_cluster.run(now(clock))
+            with pytest.raises(NotYet) as failure:
+                wait(mooring_cluster)
+            assert 60 == pytest.approx(mooring_cluster.run(now(clock)) - began_s, abs=1)
+            first, _, answer = str(failure.value).partition("\n\n")
+            assert f"{what} has not come true within 1m0s of the cluster's time" == first
+            assert answer.strip()
 
 
 async def now(clock: Clock) -> float:
@@ -336,3 +338,25 @@ def test_a_paused_controller_can_be_killed_and_starts_unpaused(mooring_cluster: 
     mooring_cluster.passes(minutes=1)
     mooring_cluster.restart("provisioner")
     claim.bound()
+
+
+@each_row("serves", [False, True])
+def test_what_an_owner_or_a_namespace_leaves_behind_is_collected(*, serves: bool) -> None:
+    with a_cluster(nodes=1, serves=serves) as cluster:
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": cluster.aio.storage_class,
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
+        pod = cluster.pod("job", volumes=[scratch], containers=[{"name": "main", "image": "none"}]).running()
+        pod.delete().gone()
+        cluster.claim_named("job-scratch").gone()
+        cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+        claim = cluster.claim("data", namespace="team").bound()
+        cluster.delete("namespaces", "team")
+        claim.gone()
+        cluster.until(
+            lambda: "team" not in [one["metadata"]["name"] for one in cluster.objects("namespaces")],
+            "the namespace is gone",
+        )

@@ -1,11 +1,13 @@
-"""A driver that is a command, or one behind a socket: processes of their own, and a clock that leaps only while nobody is called."""
+"""A driver that is a command, or one behind a socket: processes of their own, and a clock that leaps only while nobody
+is called.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import selectors
-import sys
+import shlex
 import threading
 import time
 from collections.abc import Iterator
@@ -19,12 +21,15 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.sdk import Plugin
 from mooring.testing.opening import ClusterOfTest, a_cluster
 from mooring.testing.shelf import SHELF, CantHappen
-from tests.support.programs import Program
+from tests.support.programs import PYTHON, Program
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
-HOSTPATH = f"{sys.executable} -m mooring.cli.mooring driver hostpath --endpoint unix://{{socket}} --node-id {{node}} --state STATE --mounts link"
+HOSTPATH = (
+    f"{PYTHON} -m mooring.cli.mooring driver hostpath --endpoint unix://{{socket}} --node-id {{node}} "
+    "--state STATE --mounts link"
+)
 
 
 class Twin(Plugin):
@@ -52,7 +57,7 @@ def command(folder: Path) -> str:
 def socket(tmp_path: Path) -> Iterator[Path]:
     """Of a driver that somebody else runs."""
     path = tmp_path / "csi.sock"
-    words = command(tmp_path / "state").format(socket=path, node="n1").split()
+    words = shlex.split(command(tmp_path / "state").format(socket=path, node="n1"))
     program = Program(words, tmp_path / "log")
     eventually(path.exists, 20, "the driver serves")
     yield path
@@ -104,6 +109,7 @@ def test_a_quarter_of_an_hour_waits_for_calls_alone(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.long
+@pytest.mark.in_turns
 @pytest.mark.mooring_cluster(nodes=1)
 def test_a_volume_of_a_process_lives_on_with_each_fault(mooring_each_fault: ClusterOfTest) -> None:
     began = time.monotonic()
@@ -134,7 +140,9 @@ def test_a_node_returns_whose_driver_takes_its_time_to_serve(tmp_path: Path) -> 
 
 
 def test_a_command_is_restarted_and_each_of_its_nodes_has_its_own(tmp_path: Path) -> None:
-    words = f"{sys.executable} -m mooring.cli.mooring driver run tests.unit.testing.test_command:Twin --option folder={tmp_path}"
+    words = (
+        f"{PYTHON} -m mooring.cli.mooring driver run tests.unit.testing.test_command:Twin --option folder={tmp_path}"
+    )
     with a_cluster(f"{words} --option node_id={{node}} --endpoint unix://{{socket}}", nodes=2) as cluster:
         assert ["n1", "n2"] == sorted(path.name for path in tmp_path.iterdir())
         first = {path.name: path.read_text() for path in tmp_path.iterdir()}
@@ -147,7 +155,9 @@ def test_a_command_is_restarted_and_each_of_its_nodes_has_its_own(tmp_path: Path
 @pytest.mark.long
 def test_restarts_at_the_same_time_come_one_after_the_other(tmp_path: Path) -> None:
     """As where two calls are the first of their kind. A node without power gets no driver by them."""
-    words = f"{sys.executable} -m mooring.cli.mooring driver run tests.unit.testing.test_command:Twin --option folder={tmp_path}"
+    words = (
+        f"{PYTHON} -m mooring.cli.mooring driver run tests.unit.testing.test_command:Twin --option folder={tmp_path}"
+    )
     with a_cluster(f"{words} --option node_id={{node}} --endpoint unix://{{socket}}", nodes=2) as cluster:
 
         async def twice() -> None:

@@ -1,4 +1,6 @@
-"""Growth, snapshots, clones and groups on the whole plane: sizes that come back, groups of one moment, and drivers without either."""
+"""Growth, snapshots, clones and groups on the whole plane: sizes that come back, groups of one moment, and drivers
+without either.
+"""
 
 from __future__ import annotations
 

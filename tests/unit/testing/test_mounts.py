@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from mooring.testing import opening
 from mooring.testing.opening import BY_UNSHARE, a_cluster
 from tests.support.layers import REAL_MOUNTS, not_tested
 from tests.support.mooring_dev import needs_mounts
+from tests.support.rows import each_row
 
 pytestmark = pytest.mark.slow
 
@@ -21,6 +24,7 @@ ROOT = Path(__file__).parents[3]
 
 TESTS = """
 import os
+import shlex
 import sys
 import pytest
 from mooring.mounts.targets import mount_table
@@ -54,7 +58,8 @@ def test_a_dead_node_has_nothing_mounted(mooring_cluster):
     node.returns()
     mooring_cluster.until(lambda: at(folder) is not None, "it is mounted again")
 
-COMMAND = f"{sys.executable} -m mooring.cli.mooring driver hostpath --endpoint unix://{{socket}} --node-id {{node}} --mounts mount --state "
+COMMAND = f"{shlex.quote(sys.executable)} -m mooring.cli.mooring driver hostpath --endpoint unix://{{socket}} "
+COMMAND += "--node-id {node} --mounts mount --state "
 
 def test_a_command_mounts(tmp_path):
     from mooring.testing.opening import a_cluster
@@ -65,13 +70,13 @@ def test_a_command_mounts(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("way", ["as root", "as everybody"])
+@each_row("way", ["as root", "as everybody"])
 def test_volumes_are_mounted_and_nothing_is_left(tmp_path: Path, way: str) -> None:
     needs_mounts()
     if way == "as root" and os.geteuid() != 0:
         not_tested(REAL_MOUNTS, "not root")
     (tmp_path / "test_x.py").write_text(TESTS)
-    (tmp_path / "tmp").mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="m-", dir="/tmp"))  # short: drivers' sockets stand in it
     unshare = ["unshare", "--mount"] if way == "as root" else BY_UNSHARE.split()[:-1]
     words = [
         *unshare,
@@ -84,13 +89,14 @@ def test_volumes_are_mounted_and_nothing_is_left(tmp_path: Path, way: str) -> No
         f"--rootdir={tmp_path}",
         str(tmp_path),
     ]
-    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    environment = {**os.environ, "TMPDIR": str(folder)}
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "12 passed" in done.stdout
-    assert [] == [path.name for path in (tmp_path / "tmp").iterdir() if path.name.startswith("mooring-")], (
+    assert [] == [path.name for path in folder.iterdir() if path.name.startswith("mooring-")], (
         "what is mounted keeps its folder"
     )
+    shutil.rmtree(folder)
 
 
 def test_who_may_not_mount_is_told_how_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.mooring_dev import needs_mounts
 from tests.support.pages import blocks
 from tests.support.plugin_methods import table
+from tests.support.rows import each_row
 
 pytestmark = pytest.mark.slow
 
@@ -75,19 +80,25 @@ def test_a_test_fails_whose_driver_breaks_a_rule_that_it_may_not_break(tmp_path:
     assert "CSI → driver" in done.stdout, "a failed test shows its cluster's story"
 
 
-@pytest.mark.parametrize("node", ["n1", "n2"])
-def test_the_page_s_twenty_lines_pass_with_a_command_on_each_node(tmp_path: Path, node: str) -> None:
+def test_the_page_s_twenty_lines_pass_with_a_command_on_each_node(tmp_path: Path) -> None:
     """Any node may die: the process of none answers the controller's calls."""
-    words = f"mooring driver run shelf:Shelf --option shelf={tmp_path}/shelf --option nodes={{node}},n1,n2"
-    driver = f"{Path(sys.executable).parent}/{words} --endpoint unix://{{socket}}"
+    words = f"driver run shelf:Shelf --option shelf={tmp_path}/shelf --option nodes={{node}},n1,n2"
+    driver = f"{shlex.quote(str(Path(sys.executable).parent / 'mooring'))} {words} --endpoint unix://{{socket}}"
     (tmp_path / "shelf.py").write_text(blocks("driver.md")[0])
     fixture = f"import pytest\n\n@pytest.fixture\ndef mooring_driver():\n    return {driver!r}\n\n"
-    lines = blocks("testing.md")[0].replace('cluster.pod("web", claim)', f'cluster.pod("web", claim, node={node!r})')
-    assert node in lines
-    (tmp_path / "test_it.py").write_text(fixture + lines)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    for node in "n1", "n2":
+        pod = 'cluster.pod("web", claim'
+        lines = blocks("testing.md")[0].replace(f"{pod})", f"{pod}, node={node!r})")
+        assert node in lines
+        (tmp_path / f"test_{node}.py").write_text(fixture + lines)
+    aside = []
+    if os.geteuid() != 0:  # the driver's process mounts
+        needs_mounts()
+        aside = ["unshare", "--user", "--map-root-user", "--mount"]
+    command = [*aside, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
 
 
 def test_the_page_lists_all_methods_with_their_docstrings() -> None:
@@ -96,7 +107,7 @@ def test_the_page_lists_all_methods_with_their_docstrings() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mark", "reason"),
     [
         ('driver="false {socket}"', "driver: false ended with exit code 1 before it answered; it said nothing"),
@@ -113,3 +124,52 @@ def test_a_driver_that_can_t_be_used_is_told_in_a_few_lines(tmp_path: Path, mark
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert reason in done.stdout
     assert len(done.stdout.splitlines()) <= 12, done.stdout
+
+
+def run(folder: Path, text: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_x.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *flags, str(folder)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_failing_test_shows_its_own_lines_and_none_of_ours(tmp_path: Path) -> None:
+    text = """
+import pytest
+
+def waits(cluster):
+    cluster.claim("data", storage_class="none").bound(wait_s=5)
+
+def test_wait(mooring_cluster):
+    waits(mooring_cluster)
+
+def test_config(mooring_cluster):
+    mooring_cluster.node("n9")
+
+def test_refused(mooring_cluster):
+    mooring_cluster.claim("data")
+    mooring_cluster.claim("data")
+
+def test_check(mooring_cluster):
+    mooring_cluster.until(lambda: {}["mine"], "it is there")
+
+async def test_coroutine(mooring_cluster):
+    await mooring_cluster.aio.claim_named("data").bound(5)
+
+@pytest.mark.mooring_cluster(serves=True)
+def test_served(mooring_cluster):
+    mooring_cluster.claim_named("data").bound(5)
+
+@pytest.fixture
+def claim(mooring_cluster):
+    return mooring_cluster.claim_named("data").bound(5)
+
+def test_fixture(claim):
+    pass
+"""
+    done = run(tmp_path, text, "--show-capture=no")
+    assert 1 == done.returncode
+    places = [line for line in done.stdout.splitlines() if re.match(r"\S+\.py:\d+: ", line)]
+    assert {"test_x.py"} == {Path(line.partition(":")[0]).name for line in places}, done.stdout
+    assert 9 == len(places)
+    assert 'its StorageClass "none" does not exist' in done.stdout
+    assert "waiting.py" in run(tmp_path, text, "--full-trace", "-k", "test_wait").stdout

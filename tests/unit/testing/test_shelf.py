@@ -116,5 +116,6 @@ def test_the_plug_in_has_a_fixture_for_each_with_the_same_words() -> None:
     assert tuple(SHELF) == pytest_plugin.FAULTS
     for name, fault in SHELF.items():
         fixture = getattr(pytest_plugin, f"mooring_{name}")
-        words = inspect.getdoc(fixture) or inspect.getdoc(inspect.unwrap(fixture))
-        assert words == (inspect.getdoc(fault) or "").removesuffix(" Raises CantHappen.")
+        words = inspect.getdoc(fixture) or inspect.getdoc(inspect.unwrap(fixture)) or ""
+        of_fault = " ".join((inspect.getdoc(fault) or "").split()).removesuffix(" Raises CantHappen.")
+        assert " ".join(words.split()) == of_fault

@@ -1,4 +1,6 @@
-"""A driver that asks for tokens of service accounts (`tokenRequests` of its CSIDriver) gets real ones of the pod's account."""
+"""A driver that asks for tokens of service accounts (`tokenRequests` of its CSIDriver) gets real ones of the pod's
+account.
+"""
 
 from __future__ import annotations
 

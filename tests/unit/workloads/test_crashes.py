@@ -1,4 +1,6 @@
-"""The program of the workloads dies at each of its writes, which take effect, and another one goes on from what there is."""
+"""The program of the workloads dies at each of its writes, which take effect, and another one goes on from what there
+is.
+"""
 
 from __future__ import annotations
 

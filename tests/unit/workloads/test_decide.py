@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import msgspec
-import pytest
 
 from mooring.api.meta import Condition
 from mooring.api.pods import Pod
@@ -35,6 +34,7 @@ from mooring.cluster.workloads.statefulsets import decide as statefulsets
 from mooring.cluster.workloads.statefulsets import identity
 from mooring.control.decision import Decision
 from tests.support.builders import APP, Json, a_claim, a_job, a_pod, a_template, a_workload, typed
+from tests.support.rows import each_row
 
 A = TypeVar("A")
 
@@ -69,7 +69,7 @@ def actions_of(decision: Decision[Any], kind: type[A]) -> list[A]:
 # -- pods
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         (the_pod("no-node", node=""), the_pod("b")),
@@ -91,7 +91,7 @@ def test_a_crowded_node_loses_a_pod_first() -> None:
     assert lone not in first_to_go((lone, one, two), 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pod", "min_ready_s", "wait_s"),
     [
         (the_pod("ready"), 0, 0.0),
@@ -113,7 +113,9 @@ BEHIND = NOW - 7200.0
 
 
 def test_a_clock_that_is_behind_makes_nobody_wait_for_longer_than_it_takes() -> None:
-    """The wait was as long as the clock was behind, also once that was right again: nothing else wakes a workload that waits for time."""
+    """The wait was as long as the clock was behind, also once that was right again: nothing else wakes a workload that
+    waits for time.
+    """
     assert 45.0 == available_in_s(the_pod("for 30 s"), 45, BEHIND)
     ended, late = (
         the_job(ENDED, ttlSecondsAfterFinished=100),
@@ -153,7 +155,7 @@ def deleted_by(decision: Decision[Any]) -> list[Pod]:
     return [action.pod for action in actions_of(decision, DeletePod)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("replicas", "pods", "going", "create", "delete"),
     [
         (2, [the_pod("a")], (), 1, 0),
@@ -232,7 +234,7 @@ def sizes_in(decision: Decision[Any]) -> dict[str, int]:
     return {scale.replica_set.metadata.uid: scale.replicas for scale in scales}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("surge", "unavailable", "replicas", "bounds"),
     [
         ("25%", "25%", 4, (1, 1)),
@@ -253,7 +255,7 @@ def test_the_bounds_of_a_rollout(
 NEW = {"template": a_template(image="example.com/image:2")}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "scales"),
     [
         ((4, 4), None, "makes one of 1"),
@@ -277,7 +279,7 @@ def test_a_rolling_update_step_by_step(
     assert str(decision.because)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sets", "old_running", "outcome"),
     [
         ([a_set("1", 4)], (), {"1": 0}),
@@ -299,7 +301,7 @@ def test_recreate_sizes_the_old_anew() -> None:
     assert [{DESIRED: "4", MAX: "4"}] == [action.sized for action in actions_of(decision, deployments.Resize)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("replicas", "sizes", "shares"),
     [
         (10, (8, 2), {"1": 16, "2": 4}),
@@ -317,7 +319,7 @@ def test_a_scaling_in_the_midst_of_a_rollout_keeps_the_proportions(
     assert shares == sizes_in(decision)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sets", "scales"),
     [
         ([a_set("1", 3), a_set("2", 3)], {"1": 3, "2": 3}),
@@ -375,7 +377,7 @@ def test_unhealthy_old_replicas_go_first() -> None:
     assert {"3": 0} == {one.replica_set.metadata.uid: one.replicas for one in scales}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "after_s"),
     [("ReplicaSetUpdated", 31.0), ("NewReplicaSetAvailable", None), ("ProgressDeadlineExceeded", None)],
 )
@@ -410,7 +412,7 @@ def numbered(number: int, revision: str = "new", **more: Any) -> Pod:
     return the_pod(f"web-{number}", labels={**APP, identity.REVISION: revision}, **more)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "ordinal"),
     [("web-7", 7), ("web-2147483647", 2147483647), ("web-20260101120000", None), ("web-a", None), ("web-db-1", None)],
 )
@@ -424,7 +426,7 @@ PARTED = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partiti
 AT_ONCE = {"podManagementPolicy": "Parallel"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pods", "fields", "create", "delete"),
     [
         ([], {}, ["web-0"], []),
@@ -470,14 +472,14 @@ def test_a_pod_gets_its_labels_back_before_the_next_one_is_made() -> None:
     assert [statefulsets.Label, statefulsets.CreatePod] == [type(action) for action in decision.actions]
 
 
-@pytest.mark.parametrize(("ordinal", "revision"), [(0, "old"), (1, "old"), (2, "new")])
+@each_row(("ordinal", "revision"), [(0, "old"), (1, "old"), (2, "new")])
 def test_below_the_partition_a_pod_is_made_of_the_former_template(ordinal: int, revision: str) -> None:
     pods = [numbered(number) for number in range(3) if number != ordinal]
     [made] = actions_of(statefulsets.decide(a_view(pods, **PARTED)), statefulsets.CreatePod)
     assert revision == made.pod["metadata"]["labels"][identity.REVISION]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("deleted", "scaled", "number", "owners"),
     [
         ("Retain", "Retain", 0, None),
@@ -534,7 +536,7 @@ def end_of(decision: Decision[Any]) -> jobs.End | None:
 TWO = {"completions": 3, "parallelism": 2}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "status", "pods", "waits_s", "outcome"),
     [
         (TWO, {}, [], 0.0, (2, 0, 0, "")),
@@ -594,7 +596,7 @@ def test_a_job_that_has_failed_and_is_suspended_then_has_failed_all_the_same() -
 ENDED = {"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": CREATED}]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ttl_s", "remove", "after_s"), [(None, False, None), (3601, False, 1.0), (3600, True, None), (0, True, None)]
 )
 def test_a_job_that_is_over_goes_when_its_time_is_up(ttl_s: int | None, remove: bool, after_s: float | None) -> None:
@@ -635,7 +637,7 @@ def test_the_back_off_follows_the_failures_since_the_last_success() -> None:
     assert 3 == after(None, 1, 3, 0.0).in_a_row, "a start of this program knows no more than the counters"
 
 
-@pytest.mark.parametrize(("failures", "seconds"), [(0, 0.0), (1, 10.0), (2, 20.0), (3, 40.0), (7, 600.0), (50, 600.0)])
+@each_row(("failures", "seconds"), [(0, 0.0), (1, 10.0), (2, 20.0), (3, 40.0), (7, 600.0), (50, 600.0)])
 def test_the_backoff_doubles(failures: int, seconds: float) -> None:
     assert seconds == tallies.backoff_s(failures)
 
@@ -650,7 +652,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     assert "t2" == conditions.put(before, Condition("A", "False", "Two", "", "t2"))[-1].last_transition_time
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("share", "up", "number"), [(3, True, 3), ("25%", True, 2), ("25%", False, 1), ("0%", True, 0), (None, True, 0)]
 )
 def test_shares(share: int | str | None, up: bool, number: int) -> None:

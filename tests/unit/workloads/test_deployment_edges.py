@@ -1,4 +1,6 @@
-"""Deployments that change in other ways than by their template: the minimum of readiness, pauses in the midst of a rollout, failures."""
+"""Deployments that change in other ways than by their template: the minimum of readiness, pauses in the midst of a
+rollout, failures.
+"""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from mooring.cluster.workloads.controller import Workloads
 from mooring.control.runtime import Runtime
 from tests.support.builders import Json, a_job, a_workload
 from tests.support.cluster_world import LateWatch
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.workload_world import WorkloadWorld, condition
 
@@ -38,7 +39,7 @@ async def all_ready(world: WorkloadWorld, count: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "kind", "name"),
     [
         (a_workload("ReplicaSet", replicas=2), REPLICA_SETS, "web"),
@@ -79,7 +80,7 @@ async def test_pods_that_are_adopted_are_not_made_beside() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("late_s", [0.0, 1.0])
+@each_row("late_s", [0.0, 1.0])
 async def test_two_programs_at_once_count_each_pod_once(late_s: float) -> None:
     world = WorkloadWorld(FarServer())
     late = FarServer("pods", "jobs", "replicasets", seconds=late_s)

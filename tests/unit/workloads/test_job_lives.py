@@ -9,6 +9,7 @@ import pytest
 from mooring.api.pods import PODS
 from mooring.api.workloads import JOBS
 from tests.support.builders import Json, a_job
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.workload_world import WorkloadWorld, condition
 
@@ -121,10 +122,9 @@ async def test_a_suspended_job_runs_nothing_until_it_is_resumed(world: WorkloadW
         assert ("False", "JobResumed") == condition(await over(world), "Suspended")
 
 
-@pytest.mark.parametrize("policy", ["Background", ""])
-async def test_a_deleted_job_takes_its_pods_with_it_where_the_deletion_says_so(
-    world: WorkloadWorld, policy: str
-) -> None:
+@each_row("policy", ["Background", ""])
+async def test_a_deleted_job_takes_its_pods_with_it_where_the_deletion_says_so(policy: str) -> None:
+    world = WorkloadWorld()
     async with world.living():
         await world.create(a_job(parallelism=2, completions=4))
         await world.until(lambda: some_running(world, 2))

@@ -56,7 +56,9 @@ async def test_a_set_and_a_job_come_out_right() -> None:
 
 
 async def test_what_a_set_was_refused_for_is_read_and_not_tried_again() -> None:
-    """The set is deleted and made anew, and its watch is late: its pods and its revision would be collected as fast as they are made."""
+    """The set is deleted and made anew, and its watch is late: its pods and its revision would be collected as fast as
+    they are made.
+    """
     async with (world := WorkloadWorld(LateWatch("statefulsets", seconds=LATE_S))).living():
         await world.create(a_workload("StatefulSet", replicas=1))
         await world.rolled_out(STATEFUL_SETS)

@@ -122,7 +122,10 @@ async def test_a_claim_of_another_controller_is_let_be_and_told(world: WorkloadW
         await world.rolled_out(STATEFUL_SETS)
         found = await world.get(PERSISTENT_VOLUME_CLAIMS, "data-web-0")
         assert ["other"] == [one["name"] for one in found["metadata"]["ownerReferences"]]
-        text = "has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
+        text = (
+            "has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored "
+            "for this claim"
+        )
         assert ("ConflictingController", f"PersistentVolumeClaim data-web-0 {text}") in await told(world)
 
 

@@ -11,6 +11,7 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.pods import PODS
 from mooring.api.workloads import CONTROLLER_REVISIONS, STATEFUL_SETS
 from tests.support.builders import APP, Json, a_claim, a_template, a_workload
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.workload_world import READY_S, WorkloadWorld
 
@@ -155,7 +156,7 @@ async def test_a_former_template_is_a_former_revision(world: WorkloadWorld) -> N
         assert [2, 3] == sorted(one["revision"] for one in await world.list(CONTROLLER_REVISIONS))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("deleted", "scaled", "owner", "after_scaling", "after_deletion"),
     [
         ("Retain", "Retain", [], 3, 3),
@@ -165,8 +166,9 @@ async def test_a_former_template_is_a_former_revision(world: WorkloadWorld) -> N
     ],
 )
 async def test_claims_follow_the_retention_policy(
-    world: WorkloadWorld, deleted: str, scaled: str, owner: list[str], after_scaling: int, after_deletion: int
+    deleted: str, scaled: str, owner: list[str], after_scaling: int, after_deletion: int
 ) -> None:
+    world = WorkloadWorld()
     async with world.living():
         await world.create(a_set(replicas=3, **retention(deleted, scaled)))
         await world.rolled_out(STATEFUL_SETS)

@@ -1,7 +1,8 @@
-"""Bodies into objects: bounded JSON values, decoded by the kind's shape. Unknown fields are dropped, reported or refused.
+"""Bodies into objects: bounded JSON values, decoded by the kind's shape. Unknown fields are dropped, reported or
+refused.
 
-The bounds keep one request from blocking the server. kube-apiserver bounds bytes, patch operations and what they copy, and takes a
-depth of 10,000; it has many threads, this server one.
+The bounds keep one request from blocking the server. kube-apiserver bounds bytes, patch operations and what they copy,
+and takes a depth of 10,000; it has many threads, this server one.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.jsonbody import TOLD_MAX
+from mooring.apiserver.codecs.jsonbody import DEPTH_MAX, TOLD_MAX
 from mooring.apiserver.codecs.scalars import WrongType, refuse_huge
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply.managed import is_cleared
 
-DEPTH_MAX: Final = 128
 VALUES_MAX: Final = 50_000
 """Four times what the largest definition in use has."""
 PATHS_LETTERS_MAX: Final = 16 * 1024 * 1024
@@ -31,7 +31,8 @@ TOO_DEEP: Final = f"exceeded max depth: the body is nested deeper than {DEPTH_MA
 
 
 def check_bounds(value: Any, size: int | None = None) -> None:
-    """Raises BadRequest for a JSON value that is nested too deeply, TooLarge for one with too many values in it, or too long paths.
+    """Raises BadRequest for a JSON value that is nested too deeply, TooLarge for one with too many values in it, or too
+    long paths.
 
     size: of its text, where that is known.
     """
@@ -53,8 +54,8 @@ def check_bounds(value: Any, size: int | None = None) -> None:
 
 
 def is_within_bounds(body: bytes) -> bool:
-    """True for a JSON text that is too small to be over any of them."""
-    return len(body) <= _SMALL_BYTES and body.count(b"{") + body.count(b"[") <= DEPTH_MAX
+    """True for a parsed JSON text that is too small to be over any of them."""
+    return len(body) <= _SMALL_BYTES
 
 
 def _letters_of_paths(value: Any) -> int:
@@ -99,7 +100,9 @@ class UnknownFields(ValueError):
 def decode_object(
     resource: Resource, value: Any, validation: FieldValidation, problems: list[str]
 ) -> tuple[Json, tuple[str, ...]]:
-    """The object and its warnings. problems: the parser's (duplicate fields). Raises BadRequest (kind, version, types), UnknownFields."""
+    """The object and its warnings. problems: the parser's (duplicate fields). Raises BadRequest (kind, version, types),
+    UnknownFields.
+    """
     if value is None and resource.custom is None:
         value = {}
     if not isinstance(value, dict):

@@ -1,8 +1,9 @@
-"""Applying patches: JSON patch and merge patch here, strategic merge in `strategic.py`; what comes out is decoded like any body.
+"""Applying patches: JSON patch and merge patch here, strategic merge in `strategic.py`; what comes out is decoded like
+any body.
 
-JSON patch follows RFC 6902 with the API server's ways: `test` for null holds where nothing is, `replace` of a map's missing key
-adds it. A patch that can't be applied is one 422 without details; one that is no patch at all is a 400. Its operations are counted,
-and so are the bytes that they copy: a short patch could double an object again and again.
+JSON patch follows RFC 6902 with the API server's ways: `test` for null holds where nothing is, `replace` of a map's
+missing key adds it. A patch that can't be applied is one 422 without details; one that is no patch at all is a 400. Its
+operations are counted, and so are the bytes that they copy: a short patch could double an object again and again.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ def change_of(
 ) -> Callable[[Json], Json]:
     """The patch as a function from the stored object to the new, decoded one.
 
-    patch: the body's JSON value, or a function that gives it, with its duplicate fields, once there is an object to patch. warnings:
-    receives texts for the Warning header.
-    The function raises BadRequest for a malformed patch, Invalid for one that can't be applied or that makes the object unreadable.
+    patch: the body's JSON value, or a function that gives it, with its duplicate fields, once there is an object to
+    patch. warnings: receives texts for the Warning header.
+    The function raises BadRequest for a malformed patch, Invalid for one that can't be applied or that makes the object
+    unreadable.
     """
 
     def change(stored: Json) -> Json:
@@ -68,10 +70,12 @@ def applied_change(
     validation: FieldValidation,
     warnings: list[str],
 ) -> Callable[[Json], Json]:
-    """An apply as such a function. applied: what it makes of the live object, which is {} where there is none. twice: said in the config.
+    """An apply as such a function. applied: what it makes of the live object, which is {} where there is none. twice:
+    said in the config.
 
-    The function raises ServerError (500), as kube-apiserver answers, for what can't be decoded, but Invalid for numbers that are too large;
-    for custom kinds what patches raise. It reports duplicates once the change has been carried out: it raises BadRequest for them, too.
+    The function raises ServerError (500), as kube-apiserver answers, for what can't be decoded, but Invalid for numbers
+    that are too large; for custom kinds what patches raise. It reports duplicates once the change has been carried out:
+    it raises BadRequest for them, too.
     """
 
     def change(stored: Json) -> Json:
@@ -93,7 +97,9 @@ def applied_change(
 
 
 def _without_unreadable_metadata(merged: Json) -> Json:
-    """Without the metadata that can't be read: numbers that are none of the field's, and other values where a time belongs."""
+    """Without the metadata that can't be read: numbers that are none of the field's, and other values where a time
+    belongs.
+    """
     metadata = merged.get("metadata")
     if not isinstance(metadata, dict):
         return merged
@@ -119,7 +125,10 @@ def _decoded_applied(resource: Resource, merged: Json, config: Json) -> Json:
             and _is_whole(error.__cause__.found)
         ):
             raise _unusable(str(error)) from error  # (kube-apiserver takes the lowest bits of what is too large)
-        what = f"failed to convert new object ({place_of(config)}) to proper version: unable to convert unstructured object"
+        what = (
+            f"failed to convert new object ({place_of(config)}) to proper version: unable to convert unstructured "
+            "object"
+        )
         raise ServerError(f"{what} to {kind_of(config)}: {error.__cause__ or error}", code=500) from error
 
 
@@ -155,7 +164,8 @@ def apply_json(document: Any, patch: list[Any]) -> Any:
 def apply_merge(document: Any, patch: Any) -> Any:
     """The document after a merge patch; the given one is left alone.
 
-    As RFC 7386 has it, but for maps within lists: like kube-apiserver it also takes their nulls, unless a map was in the list's place.
+    As RFC 7386 has it, but for maps within lists: like kube-apiserver it also takes their nulls, unless a map was in
+    the list's place.
     """
     if not isinstance(patch, Mapping):
         return _fresh(patch) if isinstance(document, Mapping) else _without_nulls(patch)
@@ -169,7 +179,8 @@ def apply_merge(document: Any, patch: Any) -> Any:
 
 
 def _read_typed(kind: PatchType, patch: Any, twice: list[str]) -> list[str]:
-    """Gives what is there twice, and members that no operation has. Raises BadRequest for a patch that Go's types have no room for.
+    """Gives what is there twice, and members that no operation has. Raises BadRequest for a patch that Go's types have
+    no room for.
 
     kube-apiserver looks at this before it applies the patch, unless fields are not validated.
     """
@@ -239,7 +250,9 @@ def _decoded(
 
 
 def _unusable(why: str) -> ApiError:
-    """Names no object, like the real one. Differs from it: that one shows the patched object with all that is secret in it."""
+    """Names no object, like the real one. Differs from it: that one shows the patched object with all that is secret in
+    it.
+    """
     cause = field_errors.invalid("patch", "", why)
     return Invalid(f' "" is invalid: {cause}', reason="Invalid", details={"causes": [cause.to_json()]})
 

@@ -1,7 +1,8 @@
 """Strategic merge patch: maps merge, null deletes, and lists whose kind declares a merge key are joined item by item.
 
 Directives, in the patch: `$patch` (merge, replace, delete) in a map or an item, `$retainKeys`, and for a list beside it
-`$deleteFromPrimitiveList/<list>` and `$setElementOrder/<list>`. Which lists have keys is part of a message's shape (`schema.py`).
+`$deleteFromPrimitiveList/<list>` and `$setElementOrder/<list>`. Which lists have keys is part of a message's shape
+(`schema.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _ORDER: Final = "$setElementOrder/"
 
 
 def merge_strategic(message: Message | None, original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """A merged copy. message: None where none is declared (lists are replaced). Raises BadRequest for directives and missing keys."""
+    """A merged copy. message: None where none is declared (lists are replaced). Raises BadRequest for directives and
+    missing keys.
+    """
     directive = patch.get(_PATCH)
     if directive == "delete":
         return {}
@@ -119,7 +122,9 @@ def _merge_item(
 
 
 def _ordered(joined: list[Any], old: list[Any], order: list[Any], key: str | None) -> list[Any]:
-    """The named items in their order; the others keep their place before their old successors. Without an order the patch's list is it."""
+    """The named items in their order; the others keep their place before their old successors. Without an order the
+    patch's list is it.
+    """
     was = {_identity(item, key): number for number, item in enumerate(old)}
     rank = {_identity(item, key): number for number, item in enumerate(order)}
     unnamed = [item for item in joined if _identity(item, key) not in rank and _identity(item, key) not in was]

@@ -1,9 +1,9 @@
 """Untrusted YAML, parsed into JSON values within bounds.
 
-The C parser builds nested values by recursion on the C stack; hostile depth overflows it, which is a crash, not an error. So the
-events are examined first, without recursion: depth and count are bounded before anything is built, and aliases, by which a small text
-grows into a huge value, are refused. Numbers and words are read as Go's parser reads them: it knows no base 60, in which a long
-number takes minutes.
+The C parser builds nested values by recursion on the C stack; hostile depth overflows it, which is a crash, not an
+error. So the events are examined first, without recursion: depth and count are bounded before anything is built, and
+aliases, by which a small text grows into a huge value, are refused. Numbers and words are read as Go's parser reads
+them: it knows no base 60, in which a long number takes minutes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from mooring.apiserver.bodies.objects import DEPTH_MAX, TOO_DEEP, VALUES_MAX
-from mooring.apiserver.codecs.jsonbody import TOLD_MAX
+from mooring.apiserver.bodies.objects import TOO_DEEP, VALUES_MAX
+from mooring.apiserver.codecs.jsonbody import DEPTH_MAX, TOLD_MAX
 
 BYTES_MAX: Final = 1024 * 1024
 _EVENTS_MAX: Final = 3 * VALUES_MAX
@@ -157,7 +157,8 @@ def _check_bounds(body: bytes) -> None:
 
 
 def duplicate_keys(body: bytes) -> list[str]:
-    """One `line 7: key "x" already set in map` for each, the inner ones first, as Go's parser tells them; of very many the first.
+    """One `line 7: key "x" already set in map` for each, the inner ones first, as Go's parser tells them; of very many
+    the first.
 
     body: what `parse_yaml` takes.
     """

@@ -1,4 +1,6 @@
-"""Checks a rule against a schema as far as its types are known. An unknown type fits everything, and evaluation decides."""
+"""Checks a rule against a schema as far as its types are known. An unknown type fits everything, and evaluation
+decides.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A CEL tree into a Python function. Work is counted: a rule that takes too long ends with an error, like any that fails."""
+"""A CEL tree into a Python function. Work is counted: a rule that takes too long ends with an error, like any that
+fails.
+"""
 
 from __future__ import annotations
 

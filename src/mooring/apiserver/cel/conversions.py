@@ -12,11 +12,9 @@ import msgspec
 
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver.cel.values import CelError, no_overload
+from mooring.base.units import parse_duration_s
 
 _TIMESTAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
-_DURATION: Final = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|[-+]?0", re.ASCII)
-_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _INT_LIMIT: Final = 2**63
 
 
@@ -112,13 +110,12 @@ def to_timestamp(value: Any) -> datetime.datetime:
 def to_duration(value: Any) -> datetime.timedelta:
     if isinstance(value, datetime.timedelta):
         return value
-    if not isinstance(value, str) or _DURATION.fullmatch(value) is None:
-        raise CelError(f"cannot parse {value!r} as a duration")
-    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(value))
+    if not isinstance(value, str):
+        raise no_overload()
     try:
-        return datetime.timedelta(seconds=-seconds if value.startswith("-") else seconds)
-    except OverflowError:
-        raise CelError("duration overflow") from None
+        return datetime.timedelta(seconds=parse_duration_s(value))
+    except ValueError:
+        raise CelError(f"cannot parse {value!r} as a duration") from None
 
 
 def to_quantity(value: Any) -> Amount:

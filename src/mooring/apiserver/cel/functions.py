@@ -1,4 +1,6 @@
-"""CEL's functions and methods by name, with the types of arguments ("dyn": any) and results. A method's target is its first argument."""
+"""CEL's functions and methods by name, with the types of arguments ("dyn": any) and results. A method's target is its
+first argument.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ _BINARY: Final = {
     **dict.fromkeys(("*", "/", "%"), 5),
 }
 MACROS: Final = {"all": 2, "exists": 2, "exists_one": 2, "existsOne": 2, "filter": 2, "map": 2}
-"""Comprehensions, and how many arguments they have at least; one more where there is a second variable or a condition."""
+"""Comprehensions, and how many arguments they have at least; one more where there is a second variable or a
+condition.
+"""
 
 
 class Literal(msgspec.Struct, frozen=True):

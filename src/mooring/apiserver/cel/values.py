@@ -1,4 +1,6 @@
-"""CEL's values on Python's: equality, order, arithmetic. Timestamps are datetimes, durations timedeltas; others stand for themselves."""
+"""CEL's values on Python's: equality, order, arithmetic. Timestamps are datetimes, durations timedeltas; others stand
+for themselves.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The cost of an evaluation, known before it runs, in steps of about a third of a microsecond.
 
-Differs from kube-apiserver, which also estimates the worst case when a definition is made, and refuses one that could cost too much.
+Differs from kube-apiserver, which also estimates the worst case when a definition is made, and refuses one that could
+cost too much.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def of_sides(left: Any, right: Any, _most: int) -> int:
 
 
 def of_arguments(args: Sequence[Any]) -> int:
-    """A function that goes through each of its arguments once; and through each list for every item of the one before."""
+    """A function that goes through each of its arguments once; and through each list for every item of the one
+    before.
+    """
     found, items = 0, 1
     for arg in args:
         if isinstance(arg, str | bytes):

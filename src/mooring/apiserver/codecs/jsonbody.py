@@ -1,4 +1,6 @@
-"""JSON bodies. A number that no float holds keeps its text: for some fields it is a value, for the others the text of the refusal."""
+"""JSON bodies. A number that no float holds keeps its text: for some fields it is a value, for the others the text of
+the refusal.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ import re
 from typing import Any, Final
 
 import msgspec
+
+from mooring.base.json_text import check_depth
 
 
 class Huge(float):
@@ -24,13 +28,17 @@ class Huge(float):
         return self.text
 
 
+DEPTH_MAX: Final = 128
+"""Half of what our client reads: a stored object gains levels in lists, in watches, and in the record of its managers.
+"""
 _DIGITS: Final = 309
 """A whole number of fewer is one that a float holds."""
 _FOUR_DIGITS: Final = re.compile(rb"[0-9]{4}")
 
 
 def parse_json(body: bytes) -> Any:
-    """Raises ValueError for what is no JSON, RecursionError for what is nested too deeply."""
+    """Raises ValueError for what is no JSON, TooDeep for what is nested too deeply."""
+    check_depth(body, DEPTH_MAX)
     try:
         value = msgspec.json.decode(body)
     except msgspec.DecodeError as error:

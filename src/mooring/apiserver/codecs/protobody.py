@@ -1,7 +1,7 @@
 """Protobuf bodies of Go clients into JSON values.
 
-A body is four bytes of magic and an envelope: apiVersion, kind, and the object's message. The declarations of `schema.py` give the
-numbers their meaning. The result is decoded and validated like a JSON body.
+A body is four bytes of magic and an envelope: apiVersion, kind, and the object's message. The declarations of
+`schema.py` give the numbers their meaning. The result is decoded and validated like a JSON body.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def is_protobuf(body: bytes) -> bool:
 
 
 def parse_protobuf(body: bytes, message: Message) -> dict[str, Any]:
-    """The JSON value of a body, with apiVersion and kind. message: the type of the object in the envelope. Raises ValueError."""
+    """The JSON value of a body, with apiVersion and kind. message: the type of the object in the envelope. Raises
+    ValueError.
+    """
     if not is_protobuf(body):
         raise ValueError("the protobuf body does not start with the four bytes 'k8s\\0'")
     if len(body) == len(_MAGIC):
@@ -151,7 +153,7 @@ def _message_reader(field: Field, inner: Message) -> _Reader:
 
 def _map_reader(message: Message, field: Field) -> _Reader:
     """Maps are lists of entries {1 key, 2 value}; the last of a key counts."""
-    name, entry_field = field.name, Field(2, "value", "", field.type, False, False, None)
+    name, entry_field = field.name, Field(2, "value", "", field.type)
     value = _scalar_reader(entry_field, strings) if field.type == "any" else _reader_of(message, entry_field)
     empty: Any = {} if field.type not in SCALARS else EMPTY.get(field.type, "")
 

@@ -1,8 +1,8 @@
 """The protobuf wire format: bytes into numbered fields, and single values into JSON. No message is known here.
 
-Everything is bounded, so that hostile input costs no more than its length: fields are read in one pass as slices by position, never
-copies of the rest; varints end after ten bytes; groups are skipped without recursion. Some values are messages themselves (a time, a
-quantity), whose few fields are read by number.
+Everything is bounded, so that hostile input costs no more than its length: fields are read in one pass as slices by
+position, never copies of the rest; varints end after ten bytes; groups are skipped without recursion. Some values are
+messages themselves (a time, a quantity), whose few fields are read by number.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import datetime
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
-
-import msgspec
 
 from mooring.apiserver.codecs.jsonbody import parse_json
 
@@ -128,7 +126,9 @@ def expect(wire: int, wanted: int) -> None:
 
 
 def text(data: bytes, wire: int, begin: int, end: int) -> str:
-    """Bytes that are no UTF-8 are replaced, as Go does when it writes JSON: clients cut messages in the middle of letters."""
+    """Bytes that are no UTF-8 are replaced, as Go does when it writes JSON: clients cut messages in the middle of
+    letters.
+    """
     expect(wire, BYTES)
     return data[begin:end].decode("utf-8", "replace")
 
@@ -224,12 +224,14 @@ def _raw_json(data: bytes, wire: int, begin: int, end: int) -> Any:
     raw = _Parts(data, wire, begin, end).raw(1)
     try:
         return parse_json(raw) if raw else None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"no JSON: {error}") from None
 
 
 def strings(data: bytes, wire: int, begin: int, end: int) -> list[str]:
-    """The value of a map of lists of strings, which is declared as a map of anything: protobuf wants a message around each list."""
+    """The value of a map of lists of strings, which is declared as a map of anything: protobuf wants a message around
+    each list.
+    """
     expect(wire, BYTES)
     return [text(data, inner, start, stop) for number, inner, start, stop in fields(data, begin, end) if number == 1]
 

@@ -43,7 +43,9 @@ _GO_TYPES: Final = {"boolean": "bool", "integer": "number"}
 
 
 class WrongType(ValueError):
-    """A value of another JSON type than the field's, or a whole number that it has no room for; reads like encoding/json's error."""
+    """A value of another JSON type than the field's, or a whole number that it has no room for; reads like
+    encoding/json's error.
+    """
 
     def __init__(self, wanted: str, found: Any, path: str) -> None:
         self.wanted, self.found = wanted, found

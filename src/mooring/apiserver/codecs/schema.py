@@ -1,19 +1,23 @@
 """The shape of objects, declared as text, and the one decoder that holds bodies against it.
 
-A line is a message; a field is `number name type[mark][@key]`:
+A line is a message; a field is `number name type[mark][@key][~keys]`:
 
     number   its protobuf field
-    type     s b i32 i64 y (base64) time micro (MicroTime) q (Quantity) intstr any, or another message; `*` before it a list,
-             `{...}` a map of it
+    type     s b i32 i64 y (base64) time micro (MicroTime) q (Quantity) intstr any, or another
+             message; `*` before it a list, `{...}` a map of it
     mark     `!` always in the JSON; `?` a pointer: kept when given, also when it is zero; `!?` null when not given;
-             none: dropped when it is zero
+             none: dropped when it is zero; `+`, `-`: OpenAPI calls it required or not, where that does
+             not follow from the others
     @key     strategic merge joins the list's items by that key; a bare `@`: a set of primitives
+    ~keys    server-side apply joins by others: `~port+protocol`; a bare `~`: a set; `~=`: its value
+             has one owner as a whole, as a message has whose name is followed by `=`
     `<>`     in place of a name: the message's fields stand in the JSON of the parent
 
-    VolumeAttachmentStatus: 1 attached b!, 2 attachmentMetadata {s}, 3 attachError VolumeError?, 4 detachError VolumeError?
+    VolumeAttachmentStatus: 1 attached b!, 2 attachmentMetadata {s}, 3 attachError VolumeError?,
+    4 detachError VolumeError?
 
-Decoding drops what is not declared (and says so), refuses wrong types, and gives every object one canonical form, so that
-two bodies that mean the same are equal.
+Decoding drops what is not declared (and says so), refuses wrong types, and gives every object one canonical form, so
+that two bodies that mean the same are equal.
 """
 
 from __future__ import annotations
@@ -32,19 +36,25 @@ from mooring.apiserver.codecs.scalars import WrongType
 _Decoder = Callable[[Any, str, list[str]], Any]
 """A value, its path, where unknown fields go; gives the canonical value."""
 
-_FIELD: Final = re.compile(r"(\d+) (\S+) ([*{]?)([A-Za-z0-9.]+)\}?([!?]*)(?:@(\w*))?")
+_FIELD: Final = re.compile(r"(\d+) (\S+) ([*{]?)([A-Za-z0-9.]+)\}?([!?+-]*)(?:@(\w*))?(?:~(=|[\w+]*))?")
 
 
 class Field(msgspec.Struct, frozen=True):
-    """shape: "" one value, "*" a list, "{" a map. merge_key: None: replaced whole; "": a set of primitives."""
-
     number: int
     name: str
+    #: "" one value, "*" a list, "{" a map.
     shape: str
     type: str
-    always: bool
-    pointer: bool
-    merge_key: str | None
+    always: bool = False
+    pointer: bool = False
+    #: As OpenAPI has it, where the field says so.
+    required: bool | None = None
+    #: By which a strategic merge joins the items of a list. None: replaced whole; "": a set of primitives.
+    merge_key: str | None = None
+    #: By which server-side apply does. None: replaced whole; (): a set.
+    apply_keys: tuple[str, ...] | None = None
+    #: One owner has all of the value.
+    whole: bool = False
 
 
 class _Member(msgspec.Struct, frozen=True):
@@ -63,8 +73,10 @@ class _Member(msgspec.Struct, frozen=True):
 class Message:
     """A declared message: its fields by name, with inlined ones among them."""
 
-    def __init__(self, name: str, fields: tuple[Field, ...], messages: Messages) -> None:
+    def __init__(self, name: str, fields: tuple[Field, ...], messages: Messages, *, whole: bool) -> None:
+        """whole: one owner has all of it."""
         self.name = name
+        self.whole = whole
         self.declared = fields
         self.messages = messages
 
@@ -107,7 +119,9 @@ class Messages(Mapping[str, Message]):
         self._own: dict[str, Message] = {name: message for used in uses for name, message in used.items()}
         for line in text.strip().splitlines():
             name, _, fields = line.strip().partition(": ")
-            self._own[name] = Message(name, tuple(_field(part) for part in fields.split(", ")) if fields else (), self)
+            declared = tuple(_field(part) for part in fields.split(", ")) if fields else ()
+            called = name.removesuffix("=")
+            self._own[called] = Message(called, declared, self, whole=called != name)
 
     def extended(self, text: str) -> Messages:
         """These and the ones that the text declares."""
@@ -130,7 +144,9 @@ _TEXTS: Final = frozenset((str,))
 
 
 def decode(message: Message, value: Any, unknown: list[str]) -> dict[str, Any]:
-    """The canonical form of a value. unknown: gets undeclared fields' paths. Raises WrongType (a ValueError) in encoding/json's words."""
+    """The canonical form of a value. unknown: gets undeclared fields' paths. Raises WrongType (a ValueError) in
+    encoding/json's words.
+    """
     if not isinstance(value, dict):
         raise WrongType("object", value, "")
     return _message(message, value, "", unknown)
@@ -227,5 +243,9 @@ def _zero(message: Message, field: Field) -> Any:
 def _field(text: str) -> Field:
     found = _FIELD.fullmatch(text.strip())
     assert found is not None, f"no field: {text!r}"
-    number, name, shape, kind, mark, key = found.groups()
-    return Field(int(number), name, shape, kind, "!" in mark, "?" in mark, key)
+    number, name, shape, kind, mark, key, apply_key = found.groups()
+    joined = key if apply_key is None else apply_key
+    whole = joined == "="
+    keys = None if joined is None or whole else tuple(joined.split("+")) if joined else ()
+    required = True if "+" in mark else False if "-" in mark else None
+    return Field(int(number), name, shape, kind, "!" in mark, "?" in mark, required, key, keys, whole)

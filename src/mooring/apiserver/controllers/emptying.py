@@ -1,9 +1,9 @@
 """Kubernetes' namespace controller: empties a deleted namespace, then removes its finalizer.
 
-It works in rounds. A round deletes every object of every kind in the namespace, pods first; finalizers and grace periods keep some.
-When nothing is left the finalizer `kubernetes` is removed from the namespace's spec, else its conditions list the rest. The next round
-follows when everything has gone, or a while after a change. Decisions need the objects alone: a new process begins with a round for
-each namespace that is being deleted.
+It works in rounds. A round deletes every object of every kind in the namespace, pods first; finalizers and grace
+periods keep some. When nothing is left the finalizer `kubernetes` is removed from the namespace's spec, else its
+conditions list the rest. The next round follows when everything has gone, or a while after a change. Decisions need the
+objects alone: a new process begins with a round for each namespace that is being deleted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from mooring.api.meta import Key
 from mooring.apiserver.controllers.owners import ObjectPlace, links_of
 from mooring.apiserver.deletion import DeleteOptions, says_who_follows
+from mooring.apiserver.kinds import NAMESPACES
 from mooring.apiserver.portions import Portion
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules.namespace import CONTENT
@@ -65,7 +66,9 @@ class _Remains:
 
 
 def _with_conditions(obj: Json, remains: _Remains, now: float) -> Json:
-    """Writes the conditions after a round. Differs from kube-controller-manager, which does not report pods: here they are as others."""
+    """Writes the conditions after a round. Differs from kube-controller-manager, which does not report pods: here they
+    are as others.
+    """
     found = {**_FINE, **_not_fine(remains)}
     before = {condition["type"]: condition for condition in obj["status"].get("conditions") or []}
     others = [condition for name, condition in before.items() if name not in found]
@@ -106,7 +109,6 @@ def _condition(name: str, new: _Condition, old: Json | None, now: float) -> Json
 ROUND_S: Final = 1.0
 """Between two rounds of a namespace that doesn't get empty."""
 
-_NAMESPACES: Final = ("", "v1", "namespaces")
 _PODS: Final = ("", "v1", "pods")
 _BACKGROUND: Final = DeleteOptions(propagation="Background")
 
@@ -114,8 +116,8 @@ _BACKGROUND: Final = DeleteOptions(propagation="Background")
 class _Emptying:
     """One namespace's.
 
-    steps: of this round; each gives the object that it was about. left: found and not deleted. due: of the next round; None while only a
-    change can cause it.
+    steps: of this round; each gives the object that it was about. left: found and not deleted. due: of the next round;
+    None while only a change can cause it.
     """
 
     def __init__(self) -> None:
@@ -157,8 +159,7 @@ class Emptier:
         self._emptying: dict[str, _Emptying] = {}
         self._now = 0.0
         store.on_change(self._changed)
-        namespaces = store.kinds.get(_NAMESPACES)
-        for stored in store.table(namespaces).items() if namespaces is not None else ():
+        for stored in store.table(store.namespaces).items() if store.namespaces is not None else ():
             self._look_at(stored)
 
     @property
@@ -188,7 +189,7 @@ class Emptier:
         return next((name for name, one in self._emptying.items() if one.is_due(now)), None)
 
     def _changed(self, resource: Resource, change: StoredChange) -> None:
-        if resource.storage == _NAMESPACES:
+        if resource.storage == NAMESPACES:
             if change.new is None:
                 self._emptying.pop(change.key.name, None)
             else:
@@ -245,7 +246,7 @@ class Emptier:
             self._store.delete(resource, stored.key, self._now, _BACKGROUND)
 
     def _write_progress(self, name: str, remains: _Remains) -> None:
-        namespaces = self._store.kinds.get(_NAMESPACES)
+        namespaces = self._store.namespaces
         assert namespaces is not None, "a namespace that is emptied is of a kind"
         key, now = Key("", name), self._now
         if self._store.table(namespaces).get(key) is None:

@@ -2,12 +2,13 @@
 
     an object whose owners are all gone            is deleted
     one that has an owner left                     loses its references to those that are gone
-    an owner that is deleted in the foreground     waits until the dependents that block it are gone; they are deleted meanwhile
+    an owner that is deleted in the foreground     waits until the dependents that block it are gone; they are
+                                                   deleted meanwhile
     an owner that is deleted as `Orphan`           waits until its dependents have lost their references to it
 
-Decisions need the objects alone: examining one twice gives the same result, and a new process examines every object with references.
-References to kinds that are not served, and of cluster-wide objects to namespaced ones, decide nothing: such an object stays as it
-is. Work is done in small portions, since requests wait meanwhile.
+Decisions need the objects alone: examining one twice gives the same result, and a new process examines every object
+with references. References to kinds that are not served, and of cluster-wide objects to namespaced ones, decide
+nothing: such an object stays as it is. Work is done in small portions, since requests wait meanwhile.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from mooring.base.log import logger
 from mooring.kube.errors import ApiError
 
 _EVENTS: Final = ("", "v1", "events")
-_NAMESPACES: Final = ("", "v1", "namespaces")
+"""They may name owners, and don't follow them."""
 _COMPONENT: Final = "garbage-collector-controller"
 _LOOKED_FOR_MAX: Final = 10
 """For an object's owners that are missing in its namespace, in all others."""
@@ -47,11 +48,10 @@ _LOOKS_OF_A_STEP: Final = 200
 
 def _lives_somewhere(store: ObjectStore, kind: Resource, owner: StoredOwner) -> bool:
     """True when the owner is there, in whatever namespace. kind: the one that the reference names."""
-    namespaces = store.kinds.get(_NAMESPACES)
-    if namespaces is None:
+    if store.namespaces is None:
         return False
     table = store.table(kind)
-    found = (table.get(Key(space.key.name, owner.name)) for space in store.table(namespaces).items())
+    found = (table.get(Key(space.key.name, owner.name)) for space in store.table(store.namespaces).items())
     return any(stored is not None and stored.uid == owner.uid for stored in found)
 
 
@@ -87,8 +87,6 @@ def _event(resource: Resource, stored: Stored, owner: StoredOwner, now: float) -
 
 
 _log = logger(__name__)
-
-"""They may name owners, and don't follow them."""
 
 
 class Collector:
@@ -183,7 +181,9 @@ class Collector:
             self._waiting.pop(stored.uid, None)
 
     def _enqueue_waiting(self, owners: tuple[StoredOwner, ...]) -> None:
-        """By their uids, as their dependents are counted: wherever a reference leads, whoever waits for it looks again."""
+        """By their uids, as their dependents are counted: wherever a reference leads, whoever waits for it looks
+        again.
+        """
         for owner in owners:
             if owner.uid in self._waiting:
                 self._enqueue(self._waiting[owner.uid])
@@ -273,8 +273,10 @@ class Collector:
     def _warn(
         self, resource: Resource, stored: Stored, missing: list[StoredOwner], now: float, portion: Portion
     ) -> None:
-        """Logs references that no object can answer to: their owners live in another namespace. The first few are looked for."""
-        spaces = self._store.kinds.get(_NAMESPACES)
+        """Logs references that no object can answer to: their owners live in another namespace. The first few are
+        looked for.
+        """
+        spaces = self._store.namespaces
         for owner in missing[:_LOOKED_FOR_MAX]:
             kind = self._kinds.of(owner)
             portion.spend(steps=1 + (0 if spaces is None else len(self._store.table(spaces)) // _LOOKS_OF_A_STEP))

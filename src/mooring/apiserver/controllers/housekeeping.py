@@ -1,4 +1,6 @@
-"""Runs the server's controllers: a change of the store starts a turn, and one the next while work is left, small enough for requests."""
+"""Runs the server's controllers: a change of the store starts a turn, and one the next while work is left, small enough
+for requests.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _log = logger(__name__)
 
 
 class Housekeeping:
-    """For one store, in one event loop; a store has one at the most. start() may be called before the loop's first turn."""
+    """For one store, in one event loop; a store has one at the most. start() may be called before the loop's first
+    turn.
+    """
 
     def __init__(self, store: ObjectStore, *, clock: Clock) -> None:
         self._store, self._clock = store, clock

@@ -1,4 +1,6 @@
-"""Dependents by their owner's uid, from the store's changes. An object without owners and deletion mark is known by its JSON's text."""
+"""Dependents by their owner's uid, from the store's changes. An object without owners and deletion mark is known by its
+JSON's text.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ import msgspec
 
 from mooring.api.meta import Key
 from mooring.apiserver.deletion import FOREGROUND, ORPHAN
+from mooring.apiserver.kinds import Path
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
-from mooring.apiserver.tables import Path
 
 _OWNERS: Final = b'"ownerReferences"'
 _DELETED: Final = b'"deletionTimestamp"'
@@ -81,7 +83,9 @@ def links_of(stored: Stored | None) -> OwnerLinks:
 
 
 class _Dependents:
-    """The dependents of one owner. blocking_count: those that a deletion in the foreground waits for. is_gone: the owner was seen to go."""
+    """The dependents of one owner. blocking_count: those that a deletion in the foreground waits for. is_gone: the
+    owner was seen to go.
+    """
 
     __slots__ = ("blocking", "blocking_count", "is_gone")
 

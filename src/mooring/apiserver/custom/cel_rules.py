@@ -22,7 +22,9 @@ from mooring.apiserver.resource import Json
 
 
 class CelRule(msgspec.Struct, frozen=True):
-    """spec: as the schema says it. of_change: it speaks of the old value, so it needs one. steps: work of one evaluation, without loops."""
+    """spec: as the schema says it. of_change: it speaks of the old value, so it needs one. steps: work of one
+    evaluation, without loops.
+    """
 
     spec: Json
     program: Program
@@ -159,7 +161,9 @@ class CelRules:
 
 
 def rules_of(structure: Structure, *, root: bool = True) -> CelRules | None:
-    """The compiled rules of a schema; None without any. They have been checked, so one that can't be compiled is an error of the server."""
+    """The compiled rules of a schema; None without any. They have been checked, so one that can't be compiled is an
+    error of the server.
+    """
     below = {
         name: found
         for name, inner in structure.properties.items()

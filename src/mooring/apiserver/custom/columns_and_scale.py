@@ -29,6 +29,13 @@ def scale_of(version: Json) -> ScalePaths | None:
     )
 
 
+def value_at(obj: Any, steps: tuple[str, ...]) -> Any:
+    """The value that such steps lead to; None where the object does not go so far."""
+    for step in steps:
+        obj = obj.get(step) if isinstance(obj, dict) else None
+    return obj
+
+
 def fields_of(version: Json) -> dict[str, Callable[[Json], str]]:
     """The version's selectable fields: by name, what gives the text of each."""
     paths = [field["jsonPath"] for field in version.get("selectableFields") or ()]
@@ -79,7 +86,7 @@ _SELECTABLE: Final = (
 def wrong_columns(version: Json, path: str) -> Iterator[FieldCause]:
     count = len(version.get("additionalPrinterColumns") or ())
     if count > _COLUMNS_MAX:
-        yield FieldCause("FieldValueTooMany", path, f"Too many: {count}: must have at most {_COLUMNS_MAX} items")
+        yield field_errors.too_many_items(path, count, _COLUMNS_MAX)
         return
     for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
         place = f"{path}[{number}]"
@@ -113,7 +120,7 @@ def wrong_selectable(version: Json, path: str) -> Iterator[FieldCause]:
     structure = structure_of((version.get("schema") or {}).get("openAPIV3Schema") or {})
     seen: set[str] = set()
     if len(fields) > _FIELDS_MAX:
-        yield FieldCause("FieldValueTooMany", path, f"Too many: {len(fields)}: must have at most {_FIELDS_MAX} items")
+        yield field_errors.too_many_items(path, len(fields), _FIELDS_MAX)
     for number, field in enumerate(fields):
         place, given = f"{path}[{number}].jsonPath", field["jsonPath"]
         if given in seen:

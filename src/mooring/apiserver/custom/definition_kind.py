@@ -1,4 +1,6 @@
-"""apiextensions.k8s.io/v1 CustomResourceDefinition: its shape and its life. The other files of `custom/` validate it."""
+"""apiextensions.k8s.io/v1 CustomResourceDefinition: its shape and its life. The other files of `custom/` validate
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource, Status
 
 MESSAGES: Final = META_MESSAGES.extended("""
-CustomResourceDefinition: 1 metadata ObjectMeta!, 2 spec CustomResourceDefinitionSpec!, 3 status CustomResourceDefinitionStatus!
-CustomResourceDefinitionSpec: 1 group s!, 3 names CustomResourceDefinitionNames!, 4 scope s!, 7 versions *CustomResourceDefinitionVersion!, 9 conversion CustomResourceConversion?, 10 preserveUnknownFields b
+CustomResourceDefinition: 1 metadata ObjectMeta!, 2 spec CustomResourceDefinitionSpec!+, 3 status CustomResourceDefinitionStatus!
+CustomResourceDefinitionSpec: 1 group s!, 3 names CustomResourceDefinitionNames!+, 4 scope s!, 7 versions *CustomResourceDefinitionVersion!, 9 conversion CustomResourceConversion?, 10 preserveUnknownFields b
 CustomResourceDefinitionNames: 1 plural s!, 2 singular s, 3 shortNames *s, 4 kind s!, 5 listKind s, 6 categories *s
 CustomResourceDefinitionVersion: 1 name s!, 2 served b!, 3 storage b!, 7 deprecated b, 8 deprecationWarning s?, 4 schema CustomResourceValidation?, 5 subresources CustomResourceSubresources?, 6 additionalPrinterColumns *CustomResourceColumnDefinition, 9 selectableFields *SelectableField
 CustomResourceValidation: 1 openAPIV3Schema JSONSchemaProps?
@@ -26,9 +28,9 @@ CustomResourceConversion: 1 strategy s!, 2 webhook WebhookConversion?
 WebhookConversion: 2 clientConfig WebhookClientConfig?, 3 conversionReviewVersions *s!
 WebhookClientConfig: 3 url s?, 1 service ServiceReference?, 2 caBundle y
 ServiceReference: 1 namespace s!, 2 name s!, 3 path s?, 4 port i32?
-CustomResourceDefinitionStatus: 1 conditions *CustomResourceDefinitionCondition!, 2 acceptedNames CustomResourceDefinitionNames!, 3 storedVersions *s!, 4 observedGeneration i64
+CustomResourceDefinitionStatus: 1 conditions *CustomResourceDefinitionCondition!-~type, 2 acceptedNames CustomResourceDefinitionNames!, 3 storedVersions *s!-, 4 observedGeneration i64
 CustomResourceDefinitionCondition: 1 type s!, 2 status s!, 3 lastTransitionTime time, 4 reason s, 5 message s, 6 observedGeneration i64
-JSONSchemaProps: 1 id s, 2 $schema s, 3 $ref s?, 4 description s, 5 type s, 6 format s, 7 title s, 8 default any?, 9 maximum f64?, 10 exclusiveMaximum b, 11 minimum f64?, 12 exclusiveMinimum b, 13 maxLength i64?, 14 minLength i64?, 15 pattern s, 16 maxItems i64?, 17 minItems i64?, 18 uniqueItems b, 19 multipleOf f64?, 20 enum any?, 21 maxProperties i64?, 22 minProperties i64?, 23 required *s, 24 items any?, 25 allOf *JSONSchemaProps, 26 oneOf *JSONSchemaProps, 27 anyOf *JSONSchemaProps, 28 not JSONSchemaProps?, 29 properties {JSONSchemaProps}, 30 additionalProperties any?, 31 patternProperties {JSONSchemaProps}, 32 dependencies {any}, 33 additionalItems any?, 34 definitions {JSONSchemaProps}, 35 externalDocs ExternalDocumentation?, 36 example any?, 37 nullable b, 38 x-kubernetes-preserve-unknown-fields b?, 39 x-kubernetes-embedded-resource b, 40 x-kubernetes-int-or-string b, 41 x-kubernetes-list-map-keys *s, 42 x-kubernetes-list-type s?, 43 x-kubernetes-map-type s?, 44 x-kubernetes-validations *ValidationRule
+JSONSchemaProps: 1 id s, 2 $schema s, 3 $ref s?, 4 description s, 5 type s, 6 format s, 7 title s, 8 default any?, 9 maximum f64?, 10 exclusiveMaximum b, 11 minimum f64?, 12 exclusiveMinimum b, 13 maxLength i64?, 14 minLength i64?, 15 pattern s, 16 maxItems i64?, 17 minItems i64?, 18 uniqueItems b, 19 multipleOf f64?, 20 enum any?, 21 maxProperties i64?, 22 minProperties i64?, 23 required *s, 24 items any?, 25 allOf *JSONSchemaProps, 26 oneOf *JSONSchemaProps, 27 anyOf *JSONSchemaProps, 28 not JSONSchemaProps?, 29 properties {JSONSchemaProps}, 30 additionalProperties any?, 31 patternProperties {JSONSchemaProps}, 32 dependencies {any}, 33 additionalItems any?, 34 definitions {JSONSchemaProps}, 35 externalDocs ExternalDocumentation?, 36 example any?, 37 nullable b, 38 x-kubernetes-preserve-unknown-fields b?, 39 x-kubernetes-embedded-resource b, 40 x-kubernetes-int-or-string b, 41 x-kubernetes-list-map-keys *s, 42 x-kubernetes-list-type s?, 43 x-kubernetes-map-type s?, 44 x-kubernetes-validations *ValidationRule~rule
 ExternalDocumentation: 1 description s, 2 url s
 ValidationRule: 1 rule s!, 2 message s, 3 messageExpression s, 4 reason s?, 5 fieldPath s, 6 optionalOldSelf b?
 """)  # noqa: E501
@@ -59,8 +61,9 @@ def _decode(content: Json, unknown: list[str]) -> Json:
 
 
 def _decode_within(schema: Json, path: str, unknown: list[str], depth: int = 0) -> None:
-    """`items` that are no schema count as none; in an array as an empty list, which is refused. Differs from kube-apiserver: there is a
-    limit to the depth."""
+    """`items` that are no schema count as none; in an array as an empty list, which is refused. Differs from
+    kube-apiserver: there is a limit to the depth.
+    """
     if depth > _DEPTH_MAX:
         raise ValueError(f"a schema of more than {_DEPTH_MAX} levels at {path}")
     schema.update({part: whole_numbers(schema[part]) for part in _VALUES if part in schema})

@@ -32,13 +32,7 @@ _RULE_BYTES: Final = 128
 def validate(new: Json) -> list[FieldCause]:
     spec = new["spec"]
     if len(spec["versions"] or ()) > _VERSIONS_MAX:
-        return [
-            FieldCause(
-                "FieldValueTooMany",
-                "spec.versions",
-                f"Too many: {len(spec['versions'])}: must have at most {_VERSIONS_MAX} items",
-            )
-        ]
+        return [field_errors.too_many_items("spec.versions", len(spec["versions"]), _VERSIONS_MAX)]
     rules_bytes = _rules_bytes(spec)
     if rules_bytes > _RULES_BYTES_MAX:
         return [
@@ -118,10 +112,7 @@ def _names(new: Json) -> Iterator[FieldCause]:
         yield field_errors.invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same")
     for part in ("shortNames", "categories"):
         for number, text in enumerate(given.get(part) or ()):
-            yield from (
-                field_errors.invalid(f"spec.names.{part}[{number}]", text, reason)
-                for reason in rules.dns_1035_label(text)
-            )
+            yield from field_errors.named(text, f"spec.names.{part}[{number}]", rules.dns_1035_label)
 
 
 def _group(new: Json) -> Iterator[FieldCause]:
@@ -129,8 +120,8 @@ def _group(new: Json) -> Iterator[FieldCause]:
     group, scope = spec["group"], spec["scope"]
     if not group:
         yield field_errors.required("spec.group")
-    elif rules.dns_subdomain(group):
-        yield from (field_errors.invalid("spec.group", group, reason) for reason in rules.dns_subdomain(group))
+    elif wrong := field_errors.named(group, "spec.group", rules.dns_subdomain):
+        yield from wrong
     elif "." not in group:
         yield field_errors.invalid("spec.group", group, "should be a domain with at least one dot")
     if not scope:
@@ -168,10 +159,7 @@ def _versions(new: Json) -> Iterator[FieldCause]:
     if len(set(version_names)) < len(version_names):
         yield field_errors.invalid("spec.versions", version_names, "must contain unique version names")
     for number, version in enumerate(versions):
-        reasons = rules.dns_1035_label(version["name"])
-        yield from (
-            field_errors.invalid(f"spec.versions[{number}].name", version["name"], reason) for reason in reasons
-        )
+        yield from field_errors.named(version["name"], f"spec.versions[{number}].name", rules.dns_1035_label)
         yield from _deprecation(version, f"spec.versions[{number}].deprecationWarning")
     if sum(version["storage"] for version in versions) != 1:
         yield field_errors.invalid(
@@ -200,7 +188,8 @@ def _deprecation(version: Json, field: str) -> Iterator[FieldCause]:
 
 def _left_behind(version: str) -> str:
     return (
-        f"missing from spec.versions; {version} was previously a storage version, and must remain in spec.versions until a storage "
+        f"missing from spec.versions; {version} was previously a storage version, and must remain in "
+        "spec.versions until a storage "
         f"migration ensures no data remains persisted in {version} and removes {version} from status.storedVersions"
     )
 

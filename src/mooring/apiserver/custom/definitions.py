@@ -1,7 +1,9 @@
-"""Serves and withdraws the kinds of CustomResourceDefinitions, in the turn of the write: its answer comes when the kind is served.
+"""Serves and withdraws the kinds of CustomResourceDefinitions, in the turn of the write: its answer comes when the kind
+is served.
 
-Parts of a version that take long to make are made where its writer is, beside the loop for a large one, and kept while the definition stays
-the same. The objects of a definition that is deleted go in portions: the first in the turn of the write, the others with the housekeeping.
+Parts of a version that take long to make are made where its writer is, beside the loop for a large one, and kept while
+the definition stays the same. The objects of a definition that is deleted go in portions: the first in the turn of the
+write, the others with the housekeeping.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _RECORD: Final = "managedFields"
 
 
 class DefinitionHead(msgspec.Struct, frozen=True):
-    """The part of a definition that must be at hand with each change of another one: all but its schemas, which may be large.
+    """The part of a definition that must be at hand with each change of another one: all but its schemas, which may be
+    large.
 
     definition: metadata, spec and status as far as `lifecycle.py` reads them. versions: each as its bytes.
     """
@@ -162,7 +165,9 @@ class Definitions:
     # kinds
 
     def _serve(self, head: DefinitionHead) -> None:
-        """Every version that is served is a kind. Objects are there even when none is. Nothing changes where nothing else is said."""
+        """Every version that is served is a kind. Objects are there even when none is. Nothing changes where nothing
+        else is said.
+        """
         definition, name = head.definition, head.definition["metadata"]["name"]
         before, versions = self._served.get(name), {digest(version): version for version in head.versions}
         conditions = [lifecycle.has_condition(definition, kind) for kind in ("Established", "Terminating")]

@@ -2,8 +2,8 @@
 
     .spec.source    ['a.b']    [0]  [-1]    [0:2]    [*]    ..name    [?(@.type=="Ready")]
 
-A path is a chain of steps; each takes the values found so far and gives those one step further. How many values may be looked at is
-bounded: `..a..a..a` would look at some of them again and again.
+A path is a chain of steps; each takes the values found so far and gives those one step further. How many values may be
+looked at is bounded: `..a..a..a` would look at some of them again and again.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ import msgspec
 
 from mooring.apiserver import effort
 from mooring.apiserver.effort import Effort, TooMuch
+from mooring.base.json_text import check_depth
 
 Path = Callable[[Any], list[Any]]
-"""The values at the path, in order; nothing where the object does not go so far, or where to find them is too much work."""
+"""The values at the path, in order; nothing where the object does not go so far, or where to find them is too much
+work.
+"""
 
 _TEXT_MAX: Final = 1024
 _LOOKED_AT_MAX: Final = 5000
@@ -188,6 +191,7 @@ def _literal(text: str) -> Any:
     if len(text) >= 2 and text[0] == text[-1] == "'":
         return re.sub(r"\\(.)", r"\1", text[1:-1])
     try:
+        check_depth(text)
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except ValueError:
         raise ValueError(f"unrecognized value {text!r} in a JSONPath filter") from None

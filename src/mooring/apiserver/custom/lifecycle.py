@@ -1,4 +1,6 @@
-"""The life of a definition: its defaults, the names it is accepted with, its conditions, its endpoints, its storage version."""
+"""The life of a definition: its defaults, the names it is accepted with, its conditions, its endpoints, its storage
+version.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +172,9 @@ def prepare_update(new: Json, old: Json, _now: float) -> None:
 
 
 def delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
-    """A definition is held until its objects are gone. The first deletion marks in a way of its own: without grace period and policy."""
+    """A definition is held until its objects are gone. The first deletion marks in a way of its own: without grace
+    period and policy.
+    """
     meta = obj["metadata"]
     if meta.get("deletionTimestamp"):
         meta.setdefault("deletionGracePeriodSeconds", 0)

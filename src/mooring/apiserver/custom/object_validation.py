@@ -1,4 +1,6 @@
-"""Everything that is wrong with a custom object: its schema first, then lists, then rules, as far as the value can bear them."""
+"""Everything that is wrong with a custom object: its schema first, then lists, then rules, as far as the value can bear
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mooring.api import names
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.codecs.schema import decode
+from mooring.apiserver.custom.columns_and_scale import value_at
 from mooring.apiserver.custom.list_types import duplicates
 from mooring.apiserver.custom.structural_schema import NOTHING, Structure
 from mooring.apiserver.custom.value_validation import check
@@ -105,9 +108,7 @@ class Validator:
         """The value behind the scale sub-resource must be a count."""
         found = []
         for steps in (self._scale.spec_replicas, self._scale.status_replicas) if self._scale is not None else ():
-            value: Any = new
-            for step in steps:
-                value = value.get(step) if isinstance(value, dict) else None
+            value = value_at(new, steps)
             if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= _REPLICAS_MAX:
                 text = "should be a non-negative integer" if value < 0 else "should be less than or equal to 2147483647"
                 found.append(FieldCause("FieldValueInvalid", f".{'.'.join(steps)}", f"Invalid value: {value}: {text}"))

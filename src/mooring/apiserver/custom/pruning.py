@@ -1,4 +1,6 @@
-"""Before validation: unknown fields go, nulls without meaning go, defaults come. All but `whole_numbers` write to their argument."""
+"""Before validation: unknown fields go, nulls without meaning go, defaults come. All but `whole_numbers` write to their
+argument.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def drop_nulls(value: Any, structure: Structure) -> None:
 
 
 def fill(value: Any, structure: Structure) -> bool:
-    """Fills in the defaults of what is absent. False when there are more of them than an object may have values: some are missing then."""
+    """Fills in the defaults of what is absent. False when there are more of them than an object may have values: some
+    are missing then.
+    """
     return _fill(value, structure, VALUES_MAX) >= 0
 
 

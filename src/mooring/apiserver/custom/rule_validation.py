@@ -8,11 +8,10 @@ from typing import Final
 
 from mooring.apiserver import field_errors
 from mooring.apiserver.custom.cel_rules import is_of_change, wrong_message, wrong_rule
-from mooring.apiserver.custom.structural_schema import Structure, structure_of
+from mooring.apiserver.custom.structural_schema import RULES, Structure, structure_of
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 
-_RULES: Final = "x-kubernetes-validations"
 _REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\['([^']*)'\]")
 _MESSAGE_MAX: Final = 2048
@@ -20,16 +19,15 @@ _MESSAGE_MAX: Final = 2048
 
 def wrong_rules(schema: Json, path: str) -> Iterator[FieldCause]:
     """schema: one that is structural."""
-    yield from _wrong_at(structure_of(schema), path, "", root=True)
-    for place, inner in _value_schemas(schema, path):
-        if inner.get(_RULES):
-            yield field_errors.forbidden(f"{place}.{_RULES}", "must be empty to be structural")
+    return _wrong_at(structure_of(schema), path, "", root=True)
 
 
 def _wrong_at(structure: Structure, path: str, loose: str, *, root: bool = False) -> Iterator[FieldCause]:
-    """loose: the place above whose items have no identity, so that an old value can't be found; "" where there is none."""
+    """loose: the place above whose items have no identity, so that an old value can't be found; "" where there is
+    none.
+    """
     for number, spec in enumerate(structure.rules):
-        yield from _wrong_rule(spec, structure, f"{path}.{_RULES}[{number}]", loose, root=root)
+        yield from _wrong_rule(spec, structure, f"{path}.{RULES}[{number}]", loose, root=root)
     for name, inner in structure.properties.items():
         yield from _wrong_at(inner, f"{path}.properties[{name}]", loose)
     if isinstance(structure.additional, Structure):
@@ -87,18 +85,3 @@ def _leads_somewhere(text: str, structure: Structure) -> bool:
             return False
         here, place = here.of_key(step[1] or step[2]), step.end()
     return isinstance(here, Structure)
-
-
-def _value_schemas(schema: Json, path: str) -> Iterator[tuple[str, Json]]:
-    """Every schema below allOf, anyOf, oneOf and not."""
-    for part in ("allOf", "anyOf", "oneOf"):
-        for number, inner in enumerate(schema.get(part) or ()):
-            yield f"{path}.{part}[{number}]", inner
-            yield from _value_schemas(inner, f"{path}.{part}[{number}]")
-    if schema.get("not"):
-        yield f"{path}.not", schema["not"]
-    for name, inner in (schema.get("properties") or {}).items():
-        yield from _value_schemas(inner, f"{path}.properties[{name}]")
-    for part in ("items", "additionalProperties"):
-        if isinstance(schema.get(part), dict):
-            yield from _value_schemas(schema[part], f"{path}.{part}")

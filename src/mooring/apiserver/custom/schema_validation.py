@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.custom.formats import KNOWN
+from mooring.apiserver.custom.formats import is_known
 from mooring.apiserver.custom.list_types import wrong_list, wrong_map
 from mooring.apiserver.custom.object_validation import wrong_embedded
 from mooring.apiserver.custom.pruning import prune
-from mooring.apiserver.custom.structural_schema import NOTHING, has_rules, structure_of
+from mooring.apiserver.custom.structural_schema import NOTHING, RULES, has_rules, structure_of
 from mooring.apiserver.custom.value_validation import check
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.regexp.programs import go_regexp
@@ -48,9 +48,9 @@ def wrong_schema(schema: Json, path: str) -> list[FieldCause]:
 
 
 def unknown_formats(schema: Json) -> Iterator[str]:
-    """Formats in it that are no rule."""
+    """Formats in it that are no rule for their type."""
     name = schema.get("format", "")
-    if name and name.replace("-", "") not in KNOWN and name not in KNOWN:
+    if name and not is_known(name, schema.get("type", "")):
         yield name
     below = [*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties")]
     for inner in below:
@@ -170,6 +170,8 @@ def _wrong_within(schema: Json, path: str) -> Iterator[FieldCause]:
     for part in _EXTENSIONS_WITHIN:
         if schema.get(f"x-kubernetes-{part}"):
             yield field_errors.forbidden(f"{path}.x-kubernetes-{part}", "must be undefined to be structural")
+    if schema.get(RULES):
+        yield field_errors.forbidden(f"{path}.{RULES}", "must be empty to be structural")
     if schema.get("additionalProperties"):
         yield field_errors.forbidden(f"{path}.additionalProperties", "must be undefined to be structural")
     yield from _wrong_values(schema, path)

@@ -1,10 +1,12 @@
-"""A definition into the kinds that the store serves: one for each version, all of the same objects; and the scale of each."""
+"""A definition into the kinds that the store serves: one for each version, all of the same objects; and the scale of
+each.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -13,10 +15,11 @@ from mooring.apiserver.bodies.objects import VALUES_MAX
 from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom import lifecycle
-from mooring.apiserver.custom.columns_and_scale import columns_of, fields_of, scale_of
+from mooring.apiserver.custom.columns_and_scale import columns_of, fields_of, scale_of, value_at
 from mooring.apiserver.custom.object_validation import Validator, decode_embedded
 from mooring.apiserver.custom.pruning import FromFloat, drop_nulls, fill, prune, settle_floats, whole_numbers
 from mooring.apiserver.custom.structural_schema import Structure, has_rules, structure_of
+from mooring.apiserver.kinds import version_order
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import (
     Action,
@@ -29,7 +32,6 @@ from mooring.apiserver.resource import (
     Status,
     StorageVersion,
 )
-from mooring.apiserver.tables import version_order
 from mooring.kube.errors import Forbidden
 
 if TYPE_CHECKING:
@@ -69,10 +71,10 @@ def _scale_version(resource: Resource, paths: ScalePaths) -> StorageVersion:
 
     def decode_stored(stored: Json) -> Json:
         metadata = {name: stored["metadata"][name] for name in _SCALE_METADATA if name in stored["metadata"]}
-        wanted, found = _at(stored, paths.spec_replicas), _at(stored, paths.status_replicas)
+        wanted, found = value_at(stored, paths.spec_replicas), value_at(stored, paths.status_replicas)
         status: Json = {"replicas": found or 0}
-        if paths.selector and _at(stored, paths.selector):
-            status["selector"] = _at(stored, paths.selector)
+        if paths.selector and value_at(stored, paths.selector):
+            status["selector"] = value_at(stored, paths.selector)
         spec = {"replicas": wanted} if wanted else {}
         return {"kind": "Scale", "apiVersion": _SCALE_VERSION, "metadata": metadata, "spec": spec, "status": status}
 
@@ -94,12 +96,6 @@ def _scale_version(resource: Resource, paths: ScalePaths) -> StorageVersion:
     return StorageVersion(resource.storage, decode_stored, encode)
 
 
-def _at(obj: Any, steps: tuple[str, ...]) -> Any:
-    for step in steps:
-        obj = obj.get(step) if isinstance(obj, dict) else None
-    return obj
-
-
 _METADATA: Final = META_MESSAGES.extended("Custom: 1 metadata ObjectMeta!")["Custom"]
 
 
@@ -109,7 +105,9 @@ def storage_of(definition: Json) -> tuple[str, str, str]:
 
 
 class VersionParts(msgspec.Struct, frozen=True, eq=False):
-    """The parts of a definition's version that take long to make, and depend on nothing around it. version: as the definition has it."""
+    """The parts of a definition's version that take long to make, and depend on nothing around it. version: as the
+    definition has it.
+    """
 
     version: Json
     schema: Json
@@ -186,6 +184,7 @@ class CustomKind:
         names = self._definition["status"]["acceptedNames"]
         return Custom(
             definition=self._definition["metadata"]["name"],
+            stored_in=self._storage.version["name"],
             singular=names.get("singular", ""),
             list_kind=names.get("listKind", ""),
             schema=parts.schema,
@@ -205,24 +204,25 @@ class CustomKind:
         return str(version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated{use}")
 
     def _storage_version(self, parts: VersionParts) -> StorageVersion:
-        """Objects are stored as the storage version has them, and may be older than its schema."""
-        group, name, storage_name = (
-            self._definition["spec"]["group"],
-            parts.version["name"],
-            self._storage.version["name"],
-        )
-        is_storage, structure, stored = name == storage_name, parts.structure, self._storage.structure
+        """Objects are pruned and filled by the version that they are stored in, which may not be today's: a field that
+        only an older version knows stays until somebody writes the object. Then they are pruned by the version shown.
+        """
+        group, name = self._definition["spec"]["group"], parts.version["name"]
+        storage_name, today = self._storage.version["name"], self._storage.structure
+        structures = {other.version["name"]: other.structure for other in self._versions}
 
         def decode_stored(obj: Json) -> Json:
+            written_in = obj["apiVersion"].rpartition("/")[2]
+            stored = structures.get(written_in, today)
             prune(obj, stored)
             fill(obj, stored)
-            if not is_storage:
-                prune(obj, structure)
+            if written_in != name:
+                prune(obj, parts.structure)
             return {**obj, "apiVersion": f"{group}/{name}"}
 
         def encode(obj: Json, _old: Json | None) -> Json:
-            if not is_storage:
-                prune(obj, stored)
+            if name != storage_name:
+                prune(obj, today)
             return {**obj, "apiVersion": f"{group}/{storage_name}"}
 
         return StorageVersion(storage_of(self._definition), decode_stored, encode)
@@ -265,7 +265,10 @@ class _Life(msgspec.Struct, frozen=True):
         if not self.ending:
             return
         name, (group, _, plural) = new["metadata"].get("name", ""), self.storage
-        text = f'{plural}.{group} "{name}" is forbidden: create not allowed while custom resource definition is terminating'
+        text = (
+            f'{plural}.{group} "{name}" is forbidden: create not allowed while custom resource definition is '
+            "terminating"
+        )
         raise Forbidden(text, reason="Forbidden", details={"name": name, "group": group, "kind": plural})
 
     def prepare_create(self, new: Json, _now: float) -> None:

@@ -10,6 +10,7 @@ import msgspec
 Json = dict[str, Any]
 
 
+RULES: Final = "x-kubernetes-validations"
 NOTHING: Final = object()
 """No default. (null is one.)"""
 
@@ -17,8 +18,9 @@ NOTHING: Final = object()
 class Structure(msgspec.Struct, frozen=True, eq=False):
     """A node. raw: its JSON schema, for the rules about values (`value_validation.py`).
 
-    additional: of the values of undeclared keys; True: anything, None: there are none. defaults: of its properties. open: unknown fields
-    are kept. embedded: a whole object with metadata; has_embedded: that, or one is below. list_keys: identify a map list's items.
+    additional: of the values of undeclared keys; True: anything, None: there are none. defaults: of its properties.
+    open: unknown fields are kept. embedded: a whole object with metadata; has_embedded: that, or one is below.
+    list_keys: identify a map list's items.
     """
 
     raw: Json
@@ -38,7 +40,7 @@ class Structure(msgspec.Struct, frozen=True, eq=False):
     @property
     def rules(self) -> list[Json]:
         """The CEL rules that stand here."""
-        found: list[Json] = self.raw.get("x-kubernetes-validations") or []
+        found: list[Json] = self.raw.get(RULES) or []
         return found
 
     def children(self) -> Iterator[tuple[str, Structure]]:

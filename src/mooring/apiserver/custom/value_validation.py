@@ -1,4 +1,6 @@
-"""Validates a value by a schema, in the API server's words; unchanged parts are not checked: a schema may be stricter than old objects."""
+"""Validates a value by a schema, in the API server's words; unchanged parts are not checked: a schema may be stricter
+than old objects.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Any, Final
 
 from mooring.apiserver import effort, field_errors
 from mooring.apiserver.codecs.scalars import equal_json, type_of
-from mooring.apiserver.custom.formats import KNOWN, fits
+from mooring.apiserver.custom.formats import fits, is_known
 from mooring.apiserver.custom.list_types import counterparts
 from mooring.apiserver.custom.structural_schema import NOTHING
 from mooring.apiserver.effort import Effort, TooMuch
@@ -20,14 +22,17 @@ _EACH: Final = 15
 _PATTERN: Final = 60
 _LETTERS_A_STEP: Final = 3
 _CAUSE: Final = 30
-_WIDTHS: Final = {"int32": 31, "int64": 63}
+_WIDEST: Final = {"int32": 2**31 - 1, "int64": 2**63 - 1, "float": (2 - 2**-24) * 2.0**127}
+"""The largest value of a number's format; the smallest is as far below zero, one further for a whole number."""
 _NUMBERS: Final = ("integer", "number")
 _FORMATS: Final = {"integer": "int64", "number": "float64"}
 _SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "not")
 
 
 def check(value: Any, schema: Json, path: str = "", old: Any = NOTHING) -> list[FieldCause]:
-    """old: the stored value or NOTHING. Differs from kube-apiserver: a value that is too much work for its schema is refused."""
+    """old: the stored value or NOTHING. Differs from kube-apiserver: a value that is too much work for its schema is
+    refused.
+    """
     try:
         return _check(value, schema, path, old, effort.current())
     except TooMuch:
@@ -55,7 +60,9 @@ def _check(value: Any, schema: Json, path: str, old: Any, work: Effort) -> list[
 
 
 def _type(value: Any, schema: Json, path: str) -> list[FieldCause]:
-    """As kube-apiserver: of a value with a format other than a number's, lists pass; others are told the format, also that of the value."""
+    """As kube-apiserver: of a value with a format other than a number's, lists pass; others are told the format, also
+    that of the value.
+    """
     found, wanted, form = type_of(value), schema.get("type", ""), _known_format(schema)
     if schema.get("x-kubernetes-int-or-string"):
         fine, wanted = found in ("integer", "string"), "integer,string"
@@ -74,7 +81,7 @@ def _type(value: Any, schema: Json, path: str) -> list[FieldCause]:
 
 def _known_format(schema: Json) -> str:
     form: str = schema.get("format", "")
-    return form if form.replace("-", "") in KNOWN else ""
+    return form if is_known(form, schema.get("type", "")) else ""
 
 
 def _wrong_type(path: str, found: str, wanted: str) -> FieldCause:
@@ -108,11 +115,10 @@ def _own(value: Any, schema: Json, path: str, old: Any, work: Effort) -> Iterato
 
 def _number(value: float, schema: Json, path: str) -> Iterator[FieldCause]:
     yield from _bounds(value, schema, path)
-    bits = _WIDTHS.get(schema.get("format", ""))
-    if bits is not None and not -(2**bits) <= value < 2**bits:
-        yield field_errors.invalid(
-            path, value, f"Checked value must be of type integer with format {schema['format']} in {path}"
-        )
+    form, kind = _known_format(schema), schema.get("type", "")
+    most = _WIDEST.get(form)
+    if most is not None and not -most - (kind == "integer") <= value <= most:
+        yield field_errors.invalid(path, value, f"Checked value must be of type {kind} with format {form} in {path}")
 
 
 def _bounds(value: float, schema: Json, path: str) -> Iterator[FieldCause]:
@@ -133,7 +139,8 @@ def _bounds(value: float, schema: Json, path: str) -> Iterator[FieldCause]:
 
 
 def _string(value: str, schema: Json, path: str, work: Effort) -> Iterator[FieldCause]:
-    most, least, pattern, form = (schema.get(part) for part in ("maxLength", "minLength", "pattern", "format"))
+    most, least, pattern = (schema.get(part) for part in ("maxLength", "minLength", "pattern"))
+    form = _known_format(schema)
     if most is not None and len(value) > most:
         yield field_errors.too_long(path, most)
     if least is not None and len(value) < least:
@@ -153,7 +160,7 @@ def _string(value: str, schema: Json, path: str, work: Effort) -> Iterator[Field
 def _list(value: list[Any], schema: Json, path: str, old: Any, work: Effort) -> Iterator[FieldCause]:
     most, least, items = schema.get("maxItems"), schema.get("minItems"), schema.get("items")
     if most is not None and len(value) > most:
-        yield _too_many(path, len(value), most)
+        yield field_errors.too_many_items(path, len(value), most)
     if least is not None and len(value) < least:
         yield _says(path, len(value), f"should have at least {least} items")
     if isinstance(items, dict):
@@ -164,7 +171,7 @@ def _list(value: list[Any], schema: Json, path: str, old: Any, work: Effort) -> 
 def _object(value: Json, schema: Json, path: str, old: Any, work: Effort) -> Iterator[FieldCause]:
     most, least = schema.get("maxProperties"), schema.get("minProperties")
     if most is not None and len(value) > most:
-        yield _too_many(path, len(value), most)
+        yield field_errors.too_many_items(path, len(value), most)
     if least is not None and len(value) < least:
         yield _says(path, len(value), f"should have at least {least} properties")
     work.spend(len(schema.get("required") or ()))
@@ -213,10 +220,6 @@ def _whole(path: str, text: str) -> FieldCause:
 
 def _says(path: str, value: Any, text: str) -> FieldCause:
     return field_errors.invalid(path, value, f"{path} in body {text}")
-
-
-def _too_many(path: str, found: int, most: int) -> FieldCause:
-    return FieldCause("FieldValueTooMany", path, f"Too many: {found}: must have at most {most} items")
 
 
 def _shown(number: float) -> str:

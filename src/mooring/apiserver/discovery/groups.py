@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from hashlib import sha256
 from typing import Any, Final
 
 from mooring.apiserver.resource import Action, Resource, Status
@@ -86,11 +88,21 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
         "singularName": resource.singular,
         "verbs": list(resource.verbs),
         **_aliases(resource),
+        **_storage_hash(resource),
     }
     below = [{**common, "name": f"{resource.plural}/{action.name}", **_action(action)} for action in resource.actions]
     if resource.status is not Status.NONE:
         below.append({**common, "name": f"{resource.plural}/status", "verbs": STATUS_VERBS})
     return [entry, *sorted(below, key=lambda found: str(found["name"]))]
+
+
+def _storage_hash(resource: Resource) -> dict[str, str]:
+    """The kind and version in which the server stores objects, as migrators compare it."""
+    if resource.answer is not None:
+        return {}
+    group, version, _ = resource.storage
+    stored_as = f"{group}/{resource.custom.stored_in if resource.custom is not None else version}/{resource.kind}"
+    return {"storageVersionHash": b64encode(sha256(stored_as.encode()).digest()[:8]).decode()}
 
 
 def _aliases(resource: Resource) -> dict[str, list[str]]:
@@ -114,7 +126,9 @@ _AGGREGATED: Final = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDisc
 
 
 def is_aggregated_wanted(accept: str) -> bool:
-    """True when the client takes this form. The older v2beta1 is not made: such a client gets the plain form, as from a 1.36 server."""
+    """True when the client takes this form. The older v2beta1 is not made: such a client gets the plain form, as from a
+    1.36 server.
+    """
     for clause in accept.split(","):
         media_type, *rest = (part.strip() for part in clause.split(";"))
         given = {name: value for name, _, value in (part.partition("=") for part in rest)}
@@ -151,39 +165,29 @@ def _aggregated_version(version: str, served: list[Resource]) -> dict[str, Any]:
 
 
 def _aggregated_resource(resource: Resource) -> dict[str, Any]:
+    """The same as the plain form says, with the sub-resources inside of their kind."""
+    entry, *below = _entries(resource)
     described: dict[str, Any] = {
-        "resource": resource.plural,
-        "responseKind": _response_kind(resource, resource.kind),
+        "resource": entry["name"],
+        "responseKind": _response_kind(resource, entry),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": resource.singular,
-        "verbs": list(resource.verbs),
+        "singularResource": entry["singularName"],
+        "verbs": entry["verbs"],
         **_aliases(resource),
     }
-    below = [_aggregated_action(resource, action) for action in resource.actions]
-    if resource.status is not Status.NONE:
-        below.append(
-            {"subresource": "status", "responseKind": _response_kind(resource, resource.kind), "verbs": STATUS_VERBS}
-        )
     if below:
-        described["subresources"] = sorted(below, key=lambda found: str(found["subresource"]))
+        described["subresources"] = [
+            {
+                "subresource": each["name"].partition("/")[2],
+                "responseKind": _response_kind(resource, each),
+                "verbs": each["verbs"],
+            }
+            for each in below
+        ]
     return described
 
 
-def _aggregated_action(resource: Resource, action: Action) -> dict[str, Any]:
-    other = action.asks or action.part
-    if other is not None and "/" in other.api_version:
-        group, _, version = other.api_version.partition("/")
-        kind = {"group": group, "version": version, "kind": other.kind}
-    else:
-        kind = _response_kind(resource, action.asks.kind if action.asks is not None else action.kind or resource.kind)
-    return {"subresource": action.name, "responseKind": kind, "verbs": list(action.verbs)}
-
-
-def _response_kind(resource: Resource, kind: str) -> dict[str, str]:
+def _response_kind(resource: Resource, entry: dict[str, Any]) -> dict[str, str]:
     """Group and version stand empty where they are the list's own; for custom kinds they are said all the same."""
-    own = (
-        {"group": resource.group, "version": resource.version}
-        if resource.custom is not None
-        else {"group": "", "version": ""}
-    )
-    return {**own, "kind": kind}
+    group, version = (resource.group, resource.version) if resource.custom is not None else ("", "")
+    return {"group": entry.get("group", group), "version": entry.get("version", version), "kind": entry["kind"]}

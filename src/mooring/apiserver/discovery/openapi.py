@@ -1,8 +1,8 @@
 """OpenAPI v3: a document for each group version, with its kinds' schemas, for kubectl's explain, diff and validation.
 
-And v2, the part that clients still ask for: the kinds that can be patched, and the parameters. kubectl takes a manifest that is a `List`
-only after it has found there that the server validates fields, and it asks for the document as protobuf alone. So v2 has two forms:
-JSON, and the messages of `openapi.v2.Document` with these few fields.
+And v2, the part that clients still ask for: the kinds that can be patched, and the parameters. kubectl takes a manifest
+that is a `List` only after it has found there that the server validates fields, and it asks for the document as
+protobuf alone. So v2 has two forms: JSON, and the messages of `openapi.v2.Document` with these few fields.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def openapi_roots(store: ObjectStore) -> dict[str, list[Resource]]:
 
 
 def openapi_tag(resources: list[Resource]) -> str:
-    """Changes whenever a document of custom kinds does; to make all documents for their hashes would take seconds. "" for built-in ones."""
+    """Changes whenever a document of custom kinds does; to make all documents for their hashes would take seconds. ""
+    for built-in ones.
+    """
     if not any(resource.custom is not None for resource in resources):
         return ""
     tag = hashlib.sha256(f"{mooring.__version__} {VERSION['gitVersion']}".encode())

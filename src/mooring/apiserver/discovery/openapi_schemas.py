@@ -1,4 +1,6 @@
-"""The schemas in OpenAPI documents, made from the declarations of built-in kinds and from the definitions of custom ones."""
+"""The schemas in OpenAPI documents, made from the declarations of built-in kinds and from the definitions of custom
+ones.
+"""
 
 from __future__ import annotations
 
@@ -57,49 +59,6 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
         },
     },
 }
-_REQUIRED: Final = frozenset(
-    [
-        "Binding.target",
-        "CSIDriver.spec",
-        "CSINode.spec",
-        "ContainerRestartRule.action",
-        "ContainerRestartRuleOnExitCodes.operator",
-        "CustomResourceDefinition.spec",
-        "CustomResourceDefinitionSpec.names",
-        "Event.metadata",
-        "Event.involvedObject",
-        "ImageVolumeStatus.imageRef",
-        "LocalSubjectAccessReview.spec",
-        "PersistentVolumeClaimTemplate.spec",
-        "PodCertificateProjection.signerName",
-        "PodCertificateProjection.keyType",
-        "PreferredSchedulingTerm.preference",
-        "ScaleIOPersistentVolumeSource.secretRef",
-        "ScaleIOVolumeSource.secretRef",
-        "SelfSubjectAccessReview.spec",
-        "SelfSubjectRulesReview.spec",
-        "SubjectAccessReview.spec",
-        "TokenReview.spec",
-        "TokenReviewSpec.token",
-        "VolumeAttachment.spec",
-        "VolumeAttachmentSpec.source",
-        "WeightedPodAffinityTerm.podAffinityTerm",
-    ]
-)
-_NOT_REQUIRED: Final = frozenset(
-    [
-        "CSINodeDriver.topologyKeys",
-        "ContainerImage.names",
-        "CustomResourceDefinitionStatus.conditions",
-        "CustomResourceDefinitionStatus.storedVersions",
-        "Event.reportingComponent",
-        "Event.reportingInstance",
-        "NodeRuntimeHandler.name",
-        "ProjectedVolumeSource.sources",
-        "ResourceFieldSelector.divisor",
-    ]
-)
-"""Where whether a field must be given is another question than whether it is always in the JSON."""
 _RETAIN_KEYS: Final = frozenset(("PodSpec.volumes", "PodSpec.resourceClaims", "PodStatus.resourceClaimStatuses"))
 """Lists in whose items a client-side apply leaves nothing but what it says."""
 
@@ -173,7 +132,7 @@ class Schemas:
         schema["properties"] = {
             name: {"description": words[name], **one} if name in words else one for name, one in properties.items()
         }
-        if message.name in shapes.ATOMIC_MESSAGES:
+        if message.whole:
             schema["x-kubernetes-map-type"] = "atomic"
         return schema
 
@@ -181,7 +140,7 @@ class Schemas:
         one, place = self._value(message, field), (message.name, field.name)
         if field.shape == "{":
             schema: Json = {"type": "object", "additionalProperties": one}
-            return {**schema, "x-kubernetes-map-type": "atomic"} if place in shapes.ATOMIC_FIELDS else schema
+            return {**schema, "x-kubernetes-map-type": "atomic"} if field.whole else schema
         if field.shape == "*":
             return {"type": "array", "items": one, **_list_type(message, field)}
         if "$ref" in one:
@@ -231,9 +190,8 @@ def _gvk(resource: Resource, kind: str) -> dict[str, str]:
 
 
 def _is_required(message: Message, field: Field) -> bool:
-    place = f"{message.name}.{field.name}"
-    if place in _REQUIRED or place in _NOT_REQUIRED:
-        return place in _REQUIRED
+    if field.required is not None:
+        return field.required
     return (
         field.always
         and not field.pointer
@@ -243,7 +201,7 @@ def _is_required(message: Message, field: Field) -> bool:
 
 
 def _list_type(message: Message, field: Field) -> Json:
-    keys = shapes.keys_of(message, field)
+    keys = field.apply_keys
     schema: Json = {"x-kubernetes-list-type": "atomic" if keys is None else "map" if keys else "set"}
     if keys:
         schema["x-kubernetes-list-map-keys"] = list(keys)

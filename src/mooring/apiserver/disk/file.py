@@ -4,9 +4,9 @@
     log       what was written since, one row for each commit; so a server that starts knows its recent history, too
     totals    that version, and what the objects add up to
 
-A commit is one INSERT at the log's end: one call into SQLite, few pages, one sync. When the log is long, its oldest rows are folded
-into `objects`, many at a time, where the later change of an object replaces the earlier one. So the file grows with the objects, not
-with the writes.
+A commit is one INSERT at the log's end: one call into SQLite, few pages, one sync. When the log is long, its oldest
+rows are folded into `objects`, many at a time, where the later change of an object replaces the earlier one. So the
+file grows with the objects, not with the writes.
 
 Nothing here knows what an object is. Everything blocks; a file may be used from one thread at a time.
 """
@@ -25,6 +25,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from mooring.apiserver.disk.journal import first_lost, has_unsaved
 from mooring.apiserver.disk.rows import (
     Damaged,
     DiskRow,
@@ -57,14 +58,28 @@ _BUSY_S_MAX: Final = 5.0
 _WRONG: Final = (sqlite3.Error, ValueError, TypeError, struct.error, msgspec.MsgspecError)
 """Errors that reading a damaged file can raise."""
 
+_NEXT: Final = {
+    sqlite3.SQLITE_FULL: "make room there; no object is lost",
+    sqlite3.SQLITE_BUSY: "end the other program that has the file open; no object is lost",
+    sqlite3.SQLITE_READONLY: "give a place that can be written to",
+    sqlite3.SQLITE_CANTOPEN: "look at the rights of the file and its folder, and at the room there",
+    sqlite3.SQLITE_PERM: "look at the rights of the file and its folder",
+    sqlite3.SQLITE_IOERR: "look at the room there, and into the kernel's log",
+    sqlite3.SQLITE_NOMEM: "give the program more memory",
+}
+"""SQLite's codes for what lies outside of the file, each with the next step."""
+
 _SCHEMA: Final = """
 PRAGMA auto_vacuum = INCREMENTAL;
 BEGIN;
-CREATE TABLE totals (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), version INTEGER NOT NULL, count INTEGER NOT NULL,
+CREATE TABLE totals (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), version INTEGER NOT NULL, \
+count INTEGER NOT NULL,
     digest INTEGER NOT NULL, careless INTEGER NOT NULL, checksum INTEGER NOT NULL);
-CREATE TABLE objects (kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, at REAL NOT NULL,
+CREATE TABLE objects (kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, \
+version INTEGER NOT NULL, at REAL NOT NULL,
     body BLOB NOT NULL, checksum INTEGER NOT NULL, UNIQUE (kind, namespace, name));
-CREATE TABLE log (version INTEGER PRIMARY KEY, first INTEGER NOT NULL, changes BLOB NOT NULL, checksum INTEGER NOT NULL);
+CREATE TABLE log (version INTEGER PRIMARY KEY, first INTEGER NOT NULL, changes BLOB NOT NULL, \
+checksum INTEGER NOT NULL);
 COMMIT;
 """
 _TOTALS: Final = "SELECT version, count, digest, careless, checksum FROM totals"
@@ -74,7 +89,10 @@ _OBJECTS: Final = (
 _LOG: Final = "SELECT first, version, changes, checksum FROM log ORDER BY version"
 _SET_TOTALS: Final = "INSERT OR REPLACE INTO totals VALUES (1, ?, ?, ?, ?, ?)"
 _OLDEST: Final = f"{_LOG.removesuffix(' ORDER BY version')} WHERE first <= ? ORDER BY version LIMIT ?"
-_FOUND: Final = "WITH keys (kind, namespace, name) AS (VALUES {}) SELECT {} FROM keys CROSS JOIN objects USING (kind, namespace, name)"
+_FOUND: Final = (
+    "WITH keys (kind, namespace, name) AS (VALUES {}) SELECT {} FROM keys CROSS JOIN objects USING (kind, "
+    "namespace, name)"
+)
 _COUNT: Final = _FOUND.format("{}", "count(*), coalesce(sum(checksum), 0)")
 _DELETE: Final = f"DELETE FROM objects WHERE rowid IN ({_FOUND.format('{}', 'objects.rowid')})"
 _UPSERT: Final = (
@@ -84,12 +102,14 @@ _UPSERT: Final = (
 
 
 def create(path: Path, version: int) -> None:
-    """A file without objects, whose versions go on after this one. Others see it whole or not at all. Raises OSError, StorageFailed."""
+    """A file without objects, whose versions go on after this one. Others see it whole or not at all. Raises OSError,
+    StorageFailed.
+    """
     new = path.with_name(f"{path.name}.new")
     for leftover in (new, new.with_name(f"{new.name}-journal"), new.with_name(f"{new.name}-wal")):
         leftover.unlink(missing_ok=True)
     os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # (the journals take its mode)
-    with closing(_connected(new, "rw")) as database, _file_errors():
+    with _file_errors(), closing(_connected(new, "rw")) as database:
         database.executescript(_SCHEMA)
         _set_totals(database, Totals(version, 0, 0))
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -100,20 +120,36 @@ def create(path: Path, version: int) -> None:
 
 
 def read(path: Path) -> Saved:
-    """Everything that the file holds, each byte of it checked. Nothing is written. Raises Damaged; OSError when it can't be opened."""
-    check_kind(path)
+    """Everything that the file holds, each byte of it checked. No object is written. Raises Damaged; StorageFailed and
+    OSError when it can't be opened, which says nothing about its objects.
+    """
+    page_bytes, journal = check_kind(path), _beside(path, "wal")
+    is_alone = not journal.exists()
     try:
         with closing(_connected(path, "ro")) as database:
             database.execute("BEGIN")
-            return _read(database)
+            saved = _read(database)
     except _WRONG as error:
+        if (words := _of_the_system(error)) is not None:
+            raise StorageFailed(words) from error
+        copied = f"if '{journal}' was left out of a copy, put it back; else " if is_alone else ""
         raise Damaged(
-            f"'{path}' is damaged: {error}; restore a backup, or move the file and its -wal away to begin without objects"
+            f"'{path}' is damaged: {error}; {copied}restore a backup, or move the file and its -wal away to begin "
+            "without objects"
         ) from error
+    # A careless run has not waited for the disk: after a power cut any frame may be missing.
+    if not is_alone and not saved.totals.careless and (bad := first_lost(journal.read_bytes(), page_bytes)) is not None:
+        raise Damaged(
+            f"'{journal}' is damaged at its frame {bad}, and later writes are behind it: put a good copy back, or "
+            f"restore a backup; `mooring apiserver backup` saves the objects as of version {saved.version}"
+        )
+    return saved
 
 
-def check_kind(path: Path) -> None:
-    """Raises Damaged for what is no file of ours, or one that this program is too old for; OSError when it can't be opened."""
+def check_kind(path: Path) -> int:
+    """The bytes of a page. Raises Damaged for what is no file of ours, whose journal is gone, or which this program is
+    too old for; OSError when it can't be opened.
+    """
     with path.open("rb") as file:
         head = file.read(100)
     if len(head) < 100 or not head.startswith(_MAGIC):
@@ -123,17 +159,32 @@ def check_kind(path: Path) -> None:
     found = int.from_bytes(head[60:64], "big")
     if found > FORMAT:
         raise Damaged(
-            f"'{path}' was written by a newer Mooring: its format is {found}, this one reads up to {FORMAT}; run the newer one"
+            f"'{path}' was written by a newer Mooring: its format is {found}, this one reads up to {FORMAT}; "
+            "run the newer one"
         )
     if found < FORMAT:
         raise Damaged(f"'{path}' has format {found}, which no Mooring wrote: restore a backup, or move it away")
+    journal = _beside(path, "wal")
+    if not journal.exists() and has_unsaved(_beside(path, "shm")):
+        raise Damaged(
+            f"'{journal}' is not there, and with it the latest writes: put it back, or restore a backup; "
+            f"'{path}' is one of an earlier moment, once it is moved to another folder"
+        )
+    return int.from_bytes(head[16:18], "big")
+
+
+def _beside(path: Path, ending: str) -> Path:
+    """SQLite's own file beside the database: wal, shm."""
+    return path.with_name(f"{path.name}-{ending}")
 
 
 def copy(path: Path, target: Path) -> None:
-    """A copy as of one moment, while others may write. target: an empty file. Raises Damaged, OSError, StorageFailed."""
+    """A copy as of one moment, while others may write. target: an empty file. Raises Damaged, OSError,
+    StorageFailed.
+    """
     check_kind(path)
-    with closing(_connected(path, "ro")) as database, _file_errors():
-        database.execute("VACUUM INTO ?", (str(target),))
+    with _file_errors(), closing(_connected(path, "ro")) as database:
+        database.execute("VACUUM INTO CAST(? AS TEXT)", (os.fsencode(target),))  # (a path may be no UTF-8)
 
 
 class ObjectFile:
@@ -151,7 +202,8 @@ class ObjectFile:
         with _file_errors():
             self._database = _connected(path, "rw")
             mode = self._one("PRAGMA journal_mode = WAL")[0]
-            assert mode == "wal", f"the journal is {mode}"
+            if mode != "wal":
+                raise ValueError(f"its file system allows no write-ahead log; {_NEXT[sqlite3.SQLITE_IOERR]}")
             self._database.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
             if not careful:
                 self._mark(careless=True)
@@ -159,7 +211,9 @@ class ObjectFile:
             self._log_bytes: int = self._one("SELECT coalesce(sum(length(changes)), 0) FROM log")[0]
 
     def append(self, entries: Sequence[DiskRow]) -> None:
-        """Commits them all or none: on disk when this returns. Raises StorageFailed; then the file must not be used any more."""
+        """Commits them all or none: on disk when this returns. Raises StorageFailed; then the file must not be used any
+        more.
+        """
         first, version = entries[0].version, entries[-1].version
         assert (first, version - first) == (self.version + 1, len(entries) - 1), "no version is left out"
         changes = packed(entries)
@@ -191,7 +245,9 @@ class ObjectFile:
         self._shrink()
 
     def jump(self, beyond: int = 0) -> None:
-        """Raises the version above all that a client may have seen, and above `beyond`: once for a careless run. Raises StorageFailed."""
+        """Raises the version above all that a client may have seen, and above `beyond`: once for a careless run. Raises
+        StorageFailed.
+        """
         while self._log_changes:
             self.fold()
         totals = Totals(max(self.version + JUMP, beyond), self._totals.count, self._totals.digest, not self._careful)
@@ -257,7 +313,8 @@ class ObjectFile:
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
     """mode: ro, rw. Every statement is a transaction of its own, unless it says BEGIN."""
-    uri = f"file:{quote(str(path))}?mode={mode}"
+    whole = quote(os.fsencode(os.path.abspath(path))).lstrip("/")  # (after two slashes SQLite expects a host)
+    uri = f"file:///{whole}?mode={mode}"
     database = sqlite3.connect(
         uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_S_MAX, cached_statements=256
     )
@@ -317,4 +374,12 @@ def _file_errors() -> Iterator[None]:
     try:
         yield
     except _WRONG as error:
-        raise StorageFailed(str(error)) from error
+        raise StorageFailed(_of_the_system(error) or str(error)) from error
+
+
+def _of_the_system(error: Exception) -> str | None:
+    """The words for what the disk or another program refuses; None for an error that lies in the file."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    # Of a full disk SQLite also says that it can't make its shared memory there, a file beside the database.
+    code = sqlite3.SQLITE_FULL if code == sqlite3.SQLITE_IOERR_SHMSIZE else code & 0xFF
+    return f"{error}; {_NEXT[code]}" if code in _NEXT else None

@@ -1,11 +1,11 @@
 """Group commit: writes a store's changes into its file.
 
-The store reports each change at once; one thread writes. The changes of one turn of the loop are committed together: a write and all
-its consequences last, or none. During a commit the next turns gather for the next one: nobody waits for more than the commit in
-flight and his own, and a hundred writers share one sync of the disk.
+The store reports each change at once; one thread writes. The changes of one turn of the loop are committed together: a
+write and all its consequences last, or none. During a commit the next turns gather for the next one: nobody waits for
+more than the commit in flight and his own, and a hundred writers share one sync of the disk.
 
-A refused commit is final: memory is ahead of the file then, and nobody may ever see that. From that moment every answer is the error,
-and the process must end (`failed`). The next start shows the last commit.
+A refused commit is final: memory is ahead of the file then, and nobody may ever see that. From that moment every answer
+is the error, and the process must end (`failed`). The next start shows the last commit.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class Log:
         self._listeners.append(listener)
 
     async def close(self) -> None:
-        """Returns when everything is committed and the file closed. Later writes are refused: close the servers first."""
+        """Returns when everything is committed and the file closed. Later writes are refused: close the servers
+        first.
+        """
         self._hand_over()
         self._changes.put(None)
         await asyncio.shield(self._loop.run_in_executor(None, self._thread.join))

@@ -1,4 +1,6 @@
-"""Rows on disk. Each has a checksum; missing or old rows show in the sum over all objects and in the log's chain of versions."""
+"""Rows on disk. Each has a checksum; missing or old rows show in the sum over all objects and in the log's chain of
+versions.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from mooring.base.errors import ConfigError, MooringError
 
 
 class DiskRow(msgspec.Struct, frozen=True, array_like=True):
-    """An object as of one version. kind: `group/plural`. at: when it was written (epoch seconds). body: JSON, None when it was removed."""
+    """An object as of one version. kind: `group/plural`. at: when it was written (epoch seconds). body: JSON, None when
+    it was removed.
+    """
 
     kind: str
     namespace: str
@@ -57,7 +61,9 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 class StorageFailed(MooringError):
-    """The disk refused a commit, or what it gives back is not what it was given. The process must end; a restart shows what is there."""
+    """The disk refused a commit, or what it gives back is not what it was given. The process must end; a restart shows
+    what is there.
+    """
 
 
 class Damaged(ConfigError):
@@ -92,6 +98,8 @@ def unpacked(first: int, version: int, changes: bytes, checksum: int) -> list[Di
 
 
 def kind_of(resource: Resource) -> str:
-    """The file's name for the place of a kind's objects. It has no version: that may change from one Mooring to the next."""
+    """The file's name for the place of a kind's objects. It has no version: that may change from one Mooring to the
+    next.
+    """
     group, _, plural = resource.storage
     return f"{group}/{plural}"

@@ -2,6 +2,7 @@
 
 FOLDER/objects.db     with its -wal and -shm: the objects
 FOLDER/objects.lock   held while a server runs; the kernel frees it however the server ends
+FOLDER/replaced-TIME/ what a restore has replaced; while it runs, also the file that it makes
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
 from mooring.base import heap
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
-from mooring.base.folders import hold, refusal
+from mooring.base.folders import hold, refusal, sync_folder
 from mooring.base.log import logger
 from mooring.base.randomness import Random
 from mooring.kube.errors import ServerError
@@ -36,6 +37,11 @@ _log = logger(__name__)
 
 NAME: Final = "objects.db"
 _LOCK: Final = "objects.lock"
+REPLACED: Final = "replaced-"
+BEGUN: Final = "begun.db"
+"""The file that a restore is making."""
+RESTORED: Final = "restored.db"
+"""The same when it is whole: from then on the restore goes on, whatever happens."""
 
 
 @contextlib.asynccontextmanager
@@ -48,7 +54,9 @@ async def lasting(
     limits: HistoryLimits = DEFAULT_LIMITS,
     event_ttl_s: float = EVENT_TTL_S,
 ) -> AsyncGenerator[tuple[ObjectStore, Log], None]:
-    """The folder's objects, saved while the block runs. careful: answers wait for the disk. Raises ConfigError, with nothing changed."""
+    """The folder's objects, saved while the block runs. careful: answers wait for the disk. Raises ConfigError, with
+    nothing changed.
+    """
     with held(folder):
         with heap.building():
             store, file = _loaded(
@@ -97,26 +105,40 @@ def saved_in(path: Path) -> Saved | None:
     """The checked content of the file; None when there is none. Raises Damaged, OSError."""
     if path.exists():
         return durable.read(path)
-    if restored_in(path).exists():
-        raise Damaged(
-            f"a restore has not come to its end: '{path}' is not there; run `mooring apiserver restore` again"
-        )
     journal = path.with_name(f"{path.name}-wal")
     if journal.exists():
         raise Damaged(
-            f"'{journal}' is there, and '{path}', which it belongs to, is not: put that back, restore a backup, or move it away"
+            f"'{journal}' is there, and '{path}', which it belongs to, is not: put that back, restore a "
+            "backup, or move it away"
         )
     return None
 
 
-def restored_in(path: Path) -> Path:
-    """Where a restore makes the file that will be at path."""
-    return path.with_name(f"{path.name}.restored")
+def finish_restore(folder: Path) -> None:
+    """Carry a restore on that was cut off once it had made its file; of any other remove what it has begun.
+
+    Its folder REPLACED has that file, and gets those that it replaces. Raises OSError.
+    """
+    for aside in folder.glob(f"{REPLACED}*"):
+        for begun in aside.glob(f"{BEGUN}*"):
+            begun.unlink()
+        if (aside / RESTORED).exists():
+            for name in (NAME, f"{NAME}-wal"):
+                if (folder / name).exists():
+                    (folder / name).replace(aside / name)
+            (folder / f"{NAME}-shm").unlink(missing_ok=True)
+            sync_folder(aside)
+            sync_folder(folder)  # (what is replaced has left before the other comes, also after a power cut)
+            (aside / RESTORED).replace(folder / NAME)
+            sync_folder(folder)
+        with contextlib.suppress(OSError):  # (it keeps what was replaced, if anything was)
+            aside.rmdir()
 
 
 def _loaded(path: Path, careful: bool, made: Callable[[Saved], ObjectStore]) -> tuple[ObjectStore, ObjectFile]:
     """The file is opened for writing once all of it has been understood."""
     with usable(path.parent):
+        finish_restore(path.parent)
         saved = saved_in(path)
         if saved is None:
             durable.create(path, version=1)
@@ -144,7 +166,8 @@ _DEFINITIONS: Final = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 def load(store: ObjectStore, saved: Saved, serve_custom_kinds: Callable[[], None]) -> None:
-    """Fills an empty store, without rules or listeners: of each kind the objects, then the log, which becomes the kind's history.
+    """Fills an empty store, without rules or listeners: of each kind the objects, then the log, which becomes the
+    kind's history.
 
     serve_custom_kinds: called once the definitions are there. Raises Damaged for objects that can't be read.
     """

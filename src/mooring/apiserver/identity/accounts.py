@@ -1,4 +1,6 @@
-"""Service account tokens: signed statements about an account and an object, valid until they expire or one of the two is replaced."""
+"""Service account tokens: signed statements about an account and an object, valid until they expire or one of the two
+is replaced.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The certificates of the server's folder, made: its CA, its own, and those that clients show. This is what needs cryptography."""
+"""The certificates of the server's folder, made: its CA, its own, and those that clients show. This is what needs
+cryptography.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from mooring.apiserver.identity.files import ACCOUNTS_KEY, CA, CA_KEY, CERTIFICATE, KEY, write_private
+from mooring.apiserver.identity.files import ACCOUNTS_KEY, CA, CA_KEY, CERTIFICATE, KEY, RENEWED_BEFORE_S, write_private
 from mooring.apiserver.identity.tokens import TokenKey
 from mooring.base.errors import ConfigError
 
+_RENEWED_BEFORE: Final = datetime.timedelta(seconds=RENEWED_BEFORE_S)
 _CA_LIFE: Final = datetime.timedelta(days=3650)
 _SERVER_LIFE: Final = datetime.timedelta(days=365)
 _SKEW: Final = datetime.timedelta(hours=1)
@@ -25,8 +28,8 @@ _ADDRESSES: Final = ("127.0.0.1", "::1")
 
 
 def complete(folder: Path, now: float, *, renews: bool) -> None:
-    """Makes what is missing; renews: also the server's certificate. Raises ConfigError for a CA, or a key for service accounts' tokens,
-    that can't be used.
+    """Makes what is missing; renews: also the server's certificate. Raises ConfigError for a CA, or a key for service
+    accounts' tokens, that can't be used.
     """
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
     if renews:
@@ -37,7 +40,9 @@ def complete(folder: Path, now: float, *, renews: bool) -> None:
 
 
 def client_login(folder: Path, user: str, groups: Iterable[str], now: float) -> tuple[bytes, bytes]:
-    """A client certificate for a user, valid for a year, and its key, in PEM. folder: as for `tls.identity_in`. Raises ConfigError."""
+    """A client certificate for a user, valid for a year, and its key, in PEM. folder: as for `tls.identity_in`. Raises
+    ConfigError.
+    """
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
     authority, authority_key = _authority(folder, moment)
     parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
@@ -46,27 +51,37 @@ def client_login(folder: Path, user: str, groups: Iterable[str], now: float) -> 
 
 
 def _authority(folder: Path, moment: datetime.datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """The CA, and its key. One that runs out, or is not yet valid, gets a new certificate for its name and key: what
+    it has signed stays good.
+    """
     certificate, key = folder / CA, folder / CA_KEY
-    if not certificate.exists() and not key.exists():
-        made = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mooring-ca")])
-        builder = _builder(name, name, made.public_key(), moment, _CA_LIFE)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(made.public_key()), critical=False)
-        builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
-        write_private(key, _pem(made))
-        write_private(certificate, builder.sign(made, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
     try:
+        if not key.exists():
+            if certificate.exists():
+                raise ValueError("the key is missing")
+            write_private(key, _pem(ec.generate_private_key(ec.SECP256R1())))
         loaded = serialization.load_pem_private_key(key.read_bytes(), None)
-        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
-        found = x509.load_pem_x509_certificate(certificate.read_bytes())
-        if found.public_key() != loaded.public_key():
-            raise ValueError("the key is another one's")
-        return found, loaded
-    except (ValueError, TypeError, AssertionError) as error:
+        if not isinstance(loaded, ec.EllipticCurvePrivateKey):
+            raise ValueError("the key is of another kind")
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mooring-ca")])
+        if certificate.exists():
+            found = x509.load_pem_x509_certificate(certificate.read_bytes())
+            if found.public_key() != loaded.public_key():
+                raise ValueError("the key is another one's")
+            if found.not_valid_before_utc <= moment <= found.not_valid_after_utc - _RENEWED_BEFORE:
+                return found, loaded
+            name = found.subject
+    except (ValueError, TypeError) as error:
         raise ConfigError(
             f"'{certificate}' and '{key}' are no CA of ours: {error}; remove both for new ones"
         ) from error
+    builder = _builder(name, name, loaded.public_key(), moment, _CA_LIFE)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(loaded.public_key()), critical=False)
+    builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+    made = builder.sign(loaded, hashes.SHA256())
+    write_private(certificate, made.public_bytes(serialization.Encoding.PEM))
+    return made, loaded
 
 
 def _make_server_certificate(

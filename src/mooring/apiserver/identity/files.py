@@ -14,12 +14,19 @@ KEY: Final = "server.key"
 ACCOUNTS_KEY: Final = "accounts.key"
 """It signs the tokens of service accounts."""
 TOKEN: Final = "token"
+RENEWED_BEFORE_S: Final = 30 * 86_400.0
+"""How long before its end a certificate is renewed."""
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """A file, whole or not at all, for the owner alone."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:  # (made with mode 0600)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).replace(path)
+    """A file, whole or not at all, for the owner alone. Raises OSError."""
+    descriptor, new = tempfile.mkstemp(dir=path.parent)  # (made with mode 0600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except BaseException:
+        os.unlink(new)  # it may hold a key
+        raise

@@ -27,10 +27,12 @@ class TokenKey:
         """Raises ConfigError for what is no such key."""
         try:
             key = serialization.load_pem_private_key(pem, None)
+            if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+                raise TypeError("another kind of key")
         except (ValueError, TypeError) as error:
-            raise ConfigError(f"the key for service accounts' tokens can't be read: {error}") from error
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-            raise ConfigError("the key for service accounts' tokens is not a P-256 key")
+            raise ConfigError(
+                "the key for service accounts' tokens can't be read: remove accounts.key for a new one"
+            ) from error
         self._key = key
         public = key.public_key().public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo

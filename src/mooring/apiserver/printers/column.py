@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -118,3 +119,26 @@ _CREATED_AT: Final = Column(
 
 DEFAULT: Final = (NAME, _CREATED_AT)
 """The columns of a kind without any of its own."""
+
+_WHOLE: Final = {"Name": NAME, "Age": AGE}
+
+
+def table(text: str, **cells: Cell) -> tuple[Column, ...]:
+    """The columns of a kind, a line for each: its name (`:` and the type, if it is no text; `*` where it is shown only
+    with `-o wide`), its cell, and a description, two blanks apart. A line `Name` or `Age` is that common column.
+
+    A cell is a path into the object, such as `.spec.replicas=0` with the value where there is none, or one of cells.
+    """
+    return tuple(_WHOLE.get(line.strip()) or _column(line, cells) for line in text.strip().splitlines())
+
+
+def _column(line: str, cells: Mapping[str, Cell]) -> Column:
+    called, cell, description = re.split(r"\s{2,}", line.strip())
+    name, _, kind = called.rstrip("*").partition(":")
+    path, _, default = cell.partition("=")
+    show = (
+        at(*path[1:].split("."), default=msgspec.json.decode(default) if default else "")
+        if path[0] == "."
+        else cells[cell]
+    )
+    return Column(name, show, description, type=kind or "string", priority=int(called.endswith("*")))

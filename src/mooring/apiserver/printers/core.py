@@ -1,4 +1,6 @@
-"""Pods (the state of their containers in one word), Nodes, and Events of both groups, which have other names for the same columns."""
+"""Pods (the state of their containers in one word), Nodes, and Events of both groups, which have other names for the
+same columns.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver.printers import column
-from mooring.apiserver.printers.column import AGE, NAME, NONE, UNKNOWN, Cell, Column, at, is_deleted, plain
+from mooring.apiserver.printers.column import NAME, NONE, UNKNOWN, Cell, Column, is_deleted, plain, table
 from mooring.apiserver.resource import Json
 
 _OVER: Final = ("Succeeded", "Failed")
@@ -153,25 +155,25 @@ def row_conditions(pod: Json) -> list[Json]:
     return [{"type": "Completed", "status": "True", "reason": phase, "message": text}]
 
 
-POD: Final = (
-    NAME,
-    Column("Ready", plain(_ready), "How many of its containers are ready."),
-    Column("Status", plain(lambda pod: _summary(pod).reason), "What becomes of its containers."),
-    Column(
-        "Restarts",
-        lambda pod, now: _summary(pod).restarts.shown(now),
-        "How often its containers began anew, and when last.",
-    ),
-    AGE,
-    Column("IP", plain(_ip), "Its address.", priority=1),
-    Column("Node", plain(lambda pod: pod["spec"].get("nodeName") or NONE), "Where it runs.", priority=1),
-    Column(
-        "Nominated Node",
-        plain(lambda pod: pod["status"].get("nominatedNodeName") or NONE),
-        "Where it will run, once others have gone.",
-        priority=1,
-    ),
-    Column("Readiness Gates", plain(_gates), "How many of the conditions that it waits for are true.", priority=1),
+POD: Final = table(
+    """
+    Name
+    Ready             ready      How many of its containers are ready.
+    Status            reason     What becomes of its containers.
+    Restarts          restarts   How often its containers began anew, and when last.
+    Age
+    IP*               ip         Its address.
+    Node*             node       Where it runs.
+    Nominated Node*   nominated  Where it will run, once others have gone.
+    Readiness Gates*  gates      How many of the conditions that it waits for are true.
+    """,
+    ready=plain(_ready),
+    reason=plain(lambda pod: _summary(pod).reason),
+    restarts=lambda pod, now: _summary(pod).restarts.shown(now),
+    ip=plain(_ip),
+    node=plain(lambda pod: pod["spec"].get("nodeName") or NONE),
+    nominated=plain(lambda pod: pod["status"].get("nominatedNodeName") or NONE),
+    gates=plain(_gates),
 )
 
 
@@ -213,17 +215,26 @@ def _kernel(node: Json) -> str:
     return f"{version} ({info['architecture']})" if info["architecture"] else version
 
 
-NODE: Final = (
-    NAME,
-    Column("Status", plain(_status), "Whether the node is ready, and takes pods."),
-    Column("Roles", plain(_roles), "What the node is for."),
-    AGE,
-    Column("Version", plain(lambda node: node["status"]["nodeInfo"]["kubeletVersion"]), "The kubelet's version."),
-    Column("Internal-IP", _address("InternalIP"), "Its address inside of the cluster.", priority=1),
-    Column("External-IP", _address("ExternalIP"), "Its address outside of the cluster.", priority=1),
-    Column("OS-Image", _info("osImage"), "The operating system.", priority=1),
-    Column("Kernel-Version", plain(_kernel), "The kernel, and the machine's architecture.", priority=1),
-    Column("Container-Runtime", _info("containerRuntimeVersion"), "What runs the containers.", priority=1),
+NODE: Final = table(
+    """
+    Name
+    Status              status    Whether the node is ready, and takes pods.
+    Roles               roles     What the node is for.
+    Age
+    Version             .status.nodeInfo.kubeletVersion  The kubelet's version.
+    Internal-IP*        inner     Its address inside of the cluster.
+    External-IP*        outer     Its address outside of the cluster.
+    OS-Image*           system    The operating system.
+    Kernel-Version*     kernel    The kernel, and the machine's architecture.
+    Container-Runtime*  runtime   What runs the containers.
+    """,
+    status=plain(_status),
+    roles=plain(_roles),
+    inner=_address("InternalIP"),
+    outer=_address("ExternalIP"),
+    system=_info("osImage"),
+    kernel=plain(_kernel),
+    runtime=_info("containerRuntimeVersion"),
 )
 
 
@@ -266,15 +277,25 @@ def _columns(
     *, about: str, message: str, source: str, controller: str, first: str, last: str, count: str
 ) -> tuple[Column, ...]:
     return (
-        Column("Last Seen", _last_seen(first, last), "How long ago it happened last."),
-        Column("Type", at("type"), "Normal or Warning."),
-        Column("Reason", at("reason"), "Why, in a word."),
-        Column("Object", plain(_about(about)), "What it is about."),
-        Column("Subobject", at(about, "fieldPath"), "Which part of it.", priority=1),
-        Column("Source", plain(_source(source, controller)), "Who tells.", priority=1),
-        Column("Message", plain(lambda event: event.get(message, "").strip()), "What happened."),
-        Column("First Seen", _first_seen(first), "How long ago it happened first.", priority=1),
-        Column("Count", plain(_count(count)), "How often it happened.", priority=1),
+        *table(
+            f"""
+            Last Seen    last     How long ago it happened last.
+            Type         .type    Normal or Warning.
+            Reason       .reason  Why, in a word.
+            Object       about    What it is about.
+            Subobject*   .{about}.fieldPath  Which part of it.
+            Source*      source   Who tells.
+            Message      message  What happened.
+            First Seen*  first    How long ago it happened first.
+            Count*       count    How often it happened.
+            """,
+            last=_last_seen(first, last),
+            about=plain(_about(about)),
+            source=plain(_source(source, controller)),
+            message=plain(lambda event: event.get(message, "").strip()),
+            first=_first_seen(first),
+            count=plain(_count(count)),
+        ),
         Column("Name", NAME.cell, NAME.description, format="name", priority=1),
     )
 

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from mooring.apiserver.custom.jsonpath import printed
 from mooring.apiserver.printers import column, core, storage, workloads
-from mooring.apiserver.printers.column import AGE, CREATED, DEFAULT, NAME, Cell, Column, at, plain
+from mooring.apiserver.printers.column import AGE, CREATED, DEFAULT, NAME, Cell, Column, plain, table
 from mooring.apiserver.resource import Custom, Json, Resource
+from mooring.apiserver.rules.podtemplate import selector_text
 
 
 def _custom_columns(custom: Custom) -> tuple[Column, ...]:
@@ -64,67 +65,103 @@ def _date(value: Any, now: float) -> str | None:
         return "<invalid>"
 
 
-_NAMESPACE: Final = (NAME, Column("Status", at("status", "phase"), "Whether it is there, or going."), AGE)
-_SECRET: Final = (
-    NAME,
-    Column("Type", at("type"), "What it is for."),
-    Column("Data", plain(lambda secret: len(secret.get("data") or ())), "How many values it holds."),
-    AGE,
+_NAMESPACE: Final = table("""
+    Name
+    Status  .status.phase  Whether it is there, or going.
+    Age
+""")
+_SECRET: Final = table(
+    """
+    Name
+    Type  .type  What it is for.
+    Data  count  How many values it holds.
+    Age
+    """,
+    count=plain(lambda secret: len(secret.get("data") or ())),
 )
-_CONFIG_MAP: Final = (
-    NAME,
-    Column(
-        "Data",
-        plain(lambda found: len(found.get("data") or ()) + len(found.get("binaryData") or ())),
-        "How many values it holds.",
-    ),
-    AGE,
+_CONFIG_MAP: Final = table(
+    """
+    Name
+    Data  count  How many values it holds.
+    Age
+    """,
+    count=plain(lambda found: len(found.get("data") or ()) + len(found.get("binaryData") or ())),
+)
+
+
+def _outer_address(service: Json) -> str:
+    spec = service["spec"]
+    return spec.get("externalName") or ",".join(spec.get("externalIPs") or ()) or column.NONE
+
+
+def _port(port: Json) -> str:
+    on_nodes = f":{port['nodePort']}" if "nodePort" in port else ""
+    return f"{port['port']}{on_nodes}/{port['protocol']}"
+
+
+_SERVICE: Final = table(
+    """
+    Name
+    Type         .spec.type                Where it can be reached.
+    Cluster-IP   .spec.clusterIP="<none>"  Its address inside of the cluster, if a client has set one.
+    External-IP  outer                     Its addresses outside of the cluster.
+    Port(s)      ports                     Its ports, those of the nodes, and their protocols.
+    Age
+    Selector*    selector                  The labels of its pods.
+    """,
+    outer=plain(_outer_address),
+    ports=plain(lambda service: ",".join(map(_port, service["spec"].get("ports") or ())) or column.NONE),
+    selector=plain(lambda service: selector_text({"matchLabels": service["spec"].get("selector")}) or column.NONE),
 )
 _SCALE: Final = (
-    NAME,
-    Column("Desired", at("spec", "replicas", default=0), "How many are wished for.", type="integer"),
-    Column("Available", at("status", "replicas", default=0), "How many there are.", type="integer"),
+    *table("""
+    Name
+    Desired:integer    .spec.replicas=0    How many are wished for.
+    Available:integer  .status.replicas=0  How many there are.
+    """),
     CREATED,
 )
 _SERVICE_ACCOUNT: Final = (NAME, AGE)
-_LEASE: Final = (NAME, Column("Holder", at("spec", "holderIdentity"), "Who holds it."), AGE)
+_LEASE: Final = table("""
+    Name
+    Holder  .spec.holderIdentity  Who holds it.
+    Age
+""")
 
-_COLUMNS: Final[Mapping[tuple[str, str], tuple[Column, ...]]] = {
-    ("", "ConfigMap"): _CONFIG_MAP,
-    ("", "Event"): core.EVENT,
-    ("", "Namespace"): _NAMESPACE,
-    ("", "Node"): core.NODE,
-    ("", "PersistentVolume"): storage.PERSISTENT_VOLUME,
-    ("", "PersistentVolumeClaim"): storage.PERSISTENT_VOLUME_CLAIM,
-    ("", "Pod"): core.POD,
-    ("", "Secret"): _SECRET,
-    ("", "ServiceAccount"): _SERVICE_ACCOUNT,
-    ("apps", "ControllerRevision"): workloads.CONTROLLER_REVISION,
-    ("apps", "Deployment"): workloads.DEPLOYMENT,
-    ("apps", "ReplicaSet"): workloads.REPLICA_SET,
-    ("apps", "StatefulSet"): workloads.STATEFUL_SET,
-    ("batch", "Job"): workloads.JOB,
-    ("coordination.k8s.io", "Lease"): _LEASE,
-    ("events.k8s.io", "Event"): core.NEW_EVENT,
-    ("storage.k8s.io", "CSIDriver"): storage.CSI_DRIVER,
-    ("storage.k8s.io", "CSINode"): storage.CSI_NODE,
-    ("storage.k8s.io", "StorageClass"): storage.STORAGE_CLASS,
-    ("storage.k8s.io", "VolumeAttachment"): storage.VOLUME_ATTACHMENT,
-    ("storage.k8s.io", "VolumeAttributesClass"): storage.VOLUME_ATTRIBUTES_CLASS,
+_COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
+    "configmaps": _CONFIG_MAP,
+    "events": core.EVENT,
+    "namespaces": _NAMESPACE,
+    "nodes": core.NODE,
+    "persistentvolumes": storage.PERSISTENT_VOLUME,
+    "persistentvolumeclaims": storage.PERSISTENT_VOLUME_CLAIM,
+    "pods": core.POD,
+    "secrets": _SECRET,
+    "services": _SERVICE,
+    "serviceaccounts": _SERVICE_ACCOUNT,
+    "controllerrevisions.apps": workloads.CONTROLLER_REVISION,
+    "deployments.apps": workloads.DEPLOYMENT,
+    "replicasets.apps": workloads.REPLICA_SET,
+    "statefulsets.apps": workloads.STATEFUL_SET,
+    "jobs.batch": workloads.JOB,
+    "leases.coordination.k8s.io": _LEASE,
+    "events.events.k8s.io": core.NEW_EVENT,
+    "csidrivers.storage.k8s.io": storage.CSI_DRIVER,
+    "csinodes.storage.k8s.io": storage.CSI_NODE,
+    "storageclasses.storage.k8s.io": storage.STORAGE_CLASS,
+    "volumeattachments.storage.k8s.io": storage.VOLUME_ATTACHMENT,
+    "volumeattributesclasses.storage.k8s.io": storage.VOLUME_ATTRIBUTES_CLASS,
 }
-
-
-_ROW_CONDITIONS: Final[Mapping[tuple[str, str], Callable[[Json], list[Json]]]] = {("", "Pod"): core.row_conditions}
 
 
 def row_conditions_of(resource: Resource) -> Callable[[Json], list[Json]]:
     """The conditions of a kind's rows; most kinds have none."""
-    return _ROW_CONDITIONS.get((resource.group, resource.kind), lambda _obj: [])
+    return core.row_conditions if resource.name == "pods" else lambda _obj: []
 
 
 def empty_rows_of(resource: Resource) -> bytes:
     """The rows of a table without any: null where the real one has no columns of its own for a built-in kind."""
-    return b"[]" if resource.custom is not None or (resource.group, resource.kind) in _COLUMNS else b"null"
+    return b"[]" if resource.custom is not None or resource.name in _COLUMNS else b"null"
 
 
 def columns_of(resource: Resource) -> tuple[Column, ...]:
@@ -132,4 +169,4 @@ def columns_of(resource: Resource) -> tuple[Column, ...]:
         return _SCALE  # (no other form is shown of a custom kind)
     if resource.custom is not None:
         return _custom_columns(resource.custom)
-    return _COLUMNS.get((resource.group, resource.kind), DEFAULT)
+    return _COLUMNS.get(resource.name, DEFAULT)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from mooring.api.binding import IS_DEFAULT
 from mooring.api.classes import CLASS_BETA
-from mooring.apiserver.printers.column import AGE, NAME, UNSET, Cell, Column, at, is_deleted, is_true, plain
+from mooring.apiserver.printers.column import NAME, UNSET, Cell, Column, at, is_deleted, is_true, plain, table
 from mooring.apiserver.resource import Json
 
 _MODES: Final = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -37,60 +38,47 @@ def _of_bound(show: Cell) -> Cell:
     return lambda pvc, now: show(pvc, now) if pvc["spec"].get("volumeName") else ""
 
 
-_STORAGE_CLASS: Final = Column("StorageClass", plain(_class), "The storage class.")
-_ATTRIBUTES: Final = Column(
-    "VolumeAttributesClass", at("spec", "volumeAttributesClassName", default=UNSET), "The attributes class."
+_CELLS: Final = {"phase": plain(_phase), "class": plain(_class)}
+
+PERSISTENT_VOLUME: Final = table(
+    """
+    Name
+    Capacity                .spec.capacity.storage="0"              The size of the volume.
+    Access Modes            modes                                   The ways in which the volume can be mounted.
+    Reclaim Policy          .spec.persistentVolumeReclaimPolicy     What happens to the volume when its claim is gone.
+    Status                  phase                                   Whether the volume is available, bound, or released.
+    Claim                   claim                                   The claim that the volume is bound to.
+    StorageClass            class                                   The storage class.
+    VolumeAttributesClass   .spec.volumeAttributesClassName="<unset>"  The attributes class.
+    Reason                  .status.reason                          What has failed, in a word.
+    Age
+    VolumeMode*             .spec.volumeMode="<unset>"              Filesystem or raw block.
+    """,
+    **_CELLS,
+    modes=plain(lambda pv: _modes(pv["spec"].get("accessModes"))),
+    claim=plain(_claim),
 )
-_MODE: Final = Column("VolumeMode", at("spec", "volumeMode", default=UNSET), "Filesystem or raw block.", priority=1)
-
-PERSISTENT_VOLUME: Final = (
-    NAME,
-    Column("Capacity", at("spec", "capacity", "storage", default="0"), "The size of the volume."),
-    Column(
-        "Access Modes",
-        plain(lambda pv: _modes(pv["spec"].get("accessModes"))),
-        "The ways in which the volume can be mounted.",
-    ),
-    Column(
-        "Reclaim Policy",
-        at("spec", "persistentVolumeReclaimPolicy"),
-        "What happens to the volume when its claim is gone.",
-    ),
-    Column("Status", plain(_phase), "Whether the volume is available, bound, or released."),
-    Column("Claim", plain(_claim), "The claim that the volume is bound to."),
-    _STORAGE_CLASS,
-    _ATTRIBUTES,
-    Column("Reason", at("status", "reason"), "What has failed, in a word."),
-    AGE,
-    _MODE,
-)
-
-PERSISTENT_VOLUME_CLAIM: Final = (
-    NAME,
-    Column("Status", plain(_phase), "Whether the claim has a volume."),
-    Column("Volume", at("spec", "volumeName"), "The volume behind the claim."),
-    Column("Capacity", _of_bound(at("status", "capacity", "storage", default="0")), "The size of the volume."),
-    Column(
-        "Access Modes",
-        _of_bound(plain(lambda pvc: _modes(pvc["status"].get("accessModes")))),
-        "The ways in which the volume can be mounted.",
-    ),
-    _STORAGE_CLASS,
-    _ATTRIBUTES,
-    AGE,
-    _MODE,
-)
-
-
-_DEFAULT_CLASS: Final = (
-    "storageclass.kubernetes.io/is-default-class",
-    "storageclass.beta.kubernetes.io/is-default-class",
+PERSISTENT_VOLUME_CLAIM: Final = table(
+    """
+    Name
+    Status                  phase               Whether the claim has a volume.
+    Volume                  .spec.volumeName    The volume behind the claim.
+    Capacity                capacity            The size of the volume.
+    Access Modes            modes               The ways in which the volume can be mounted.
+    StorageClass            class               The storage class.
+    VolumeAttributesClass   .spec.volumeAttributesClassName="<unset>"  The attributes class.
+    Age
+    VolumeMode*             .spec.volumeMode="<unset>"  Filesystem or raw block.
+    """,
+    **_CELLS,
+    capacity=_of_bound(at("status", "capacity", "storage", default="0")),
+    modes=_of_bound(plain(lambda pvc: _modes(pvc["status"].get("accessModes")))),
 )
 
 
 def _class_name(storage_class: Json) -> str:
     name: str = storage_class["metadata"]["name"]
-    return f"{name} (default)" if is_true(storage_class, *_DEFAULT_CLASS) else name
+    return f"{name} (default)" if is_true(storage_class, *IS_DEFAULT) else name
 
 
 def _audiences(driver: Json) -> str:
@@ -100,66 +88,48 @@ def _audiences(driver: Json) -> str:
 
 STORAGE_CLASS: Final = (
     Column("Name", plain(_class_name), NAME.description, format="name"),
-    Column("Provisioner", at("provisioner"), "Who makes the volumes."),
-    Column("ReclaimPolicy", at("reclaimPolicy", default="Delete"), "What happens to a volume when its claim is gone."),
-    Column("VolumeBindingMode", at("volumeBindingMode", default="Immediate"), "When a claim gets its volume."),
-    Column("AllowVolumeExpansion", at("allowVolumeExpansion", default=False), "Whether claims may grow."),
-    AGE,
+    *table("""
+    Provisioner             .provisioner                    Who makes the volumes.
+    ReclaimPolicy           .reclaimPolicy="Delete"         What happens to a volume when its claim is gone.
+    VolumeBindingMode       .volumeBindingMode="Immediate"  When a claim gets its volume.
+    AllowVolumeExpansion    .allowVolumeExpansion=false     Whether claims may grow.
+    Age
+    """),
 )
-
-VOLUME_ATTRIBUTES_CLASS: Final = (NAME, Column("DriverName", at("driverName"), "The CSI driver."), AGE)
-
+VOLUME_ATTRIBUTES_CLASS: Final = table("""
+    Name
+    DriverName  .driverName  The CSI driver.
+    Age
+""")
 VOLUME_ATTACHMENT: Final = (
     NAME,
     Column("Attacher", at("spec", "attacher"), "The CSI driver that attaches.", format="name"),
-    Column("PV", at("spec", "source", "persistentVolumeName"), "The volume."),
-    Column("Node", at("spec", "nodeName"), "The node that it is attached to."),
-    Column("Attached", at("status", "attached", default=False), "Whether it is attached.", type="boolean"),
-    AGE,
+    *table("""
+    PV                  .spec.source.persistentVolumeName  The volume.
+    Node                .spec.nodeName                     The node that it is attached to.
+    Attached:boolean    .status.attached=false             Whether it is attached.
+    Age
+    """),
 )
-
-CSI_NODE: Final = (
-    NAME,
-    Column(
-        "Drivers",
-        plain(lambda node: len(node["spec"]["drivers"] or ())),
-        "How many drivers the node has.",
-        type="integer",
-    ),
-    AGE,
+CSI_NODE: Final = table(
+    """
+    Name
+    Drivers:integer  drivers  How many drivers the node has.
+    Age
+    """,
+    drivers=plain(lambda node: len(node["spec"]["drivers"] or ())),
 )
-
-CSI_DRIVER: Final = (
-    NAME,
-    Column(
-        "AttachRequired",
-        at("spec", "attachRequired", default=True),
-        "Whether volumes are attached to nodes.",
-        type="boolean",
-    ),
-    Column(
-        "PodInfoOnMount",
-        at("spec", "podInfoOnMount", default=False),
-        "Whether the driver gets the pod's data.",
-        type="boolean",
-    ),
-    Column(
-        "StorageCapacity",
-        at("spec", "storageCapacity", default=False),
-        "Whether the driver tells its capacity.",
-        type="boolean",
-    ),
-    Column("TokenRequests", plain(_audiences), "The audiences of the tokens that the driver wants."),
-    Column(
-        "RequiresRepublish",
-        at("spec", "requiresRepublish", default=False),
-        "Whether volumes are published again.",
-        type="boolean",
-    ),
-    Column(
-        "Modes",
-        plain(lambda driver: ",".join(driver["spec"].get("volumeLifecycleModes") or ())),
-        "The kinds of volumes it can make.",
-    ),
-    AGE,
+CSI_DRIVER: Final = table(
+    """
+    Name
+    AttachRequired:boolean      .spec.attachRequired=true       Whether volumes are attached to nodes.
+    PodInfoOnMount:boolean      .spec.podInfoOnMount=false      Whether the driver gets the pod's data.
+    StorageCapacity:boolean     .spec.storageCapacity=false     Whether the driver tells its capacity.
+    TokenRequests               audiences                       The audiences of the tokens that the driver wants.
+    RequiresRepublish:boolean   .spec.requiresRepublish=false   Whether volumes are published again.
+    Modes                       modes                           The kinds of volumes it can make.
+    Age
+    """,
+    audiences=plain(_audiences),
+    modes=plain(lambda driver: ",".join(driver["spec"].get("volumeLifecycleModes") or ())),
 )

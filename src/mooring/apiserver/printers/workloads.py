@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from mooring.apiserver.printers.column import AGE, NAME, NONE, Column, at, is_deleted, plain, short_age
+from mooring.apiserver.printers.column import NONE, is_deleted, plain, short_age, table
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules.podtemplate import selector_text
 from mooring.base.clock import parse_rfc3339
@@ -22,43 +22,49 @@ def _selector(obj: Json) -> str:
     return selector_text(obj["spec"].get("selector") or {}) or NONE
 
 
-_CONTAINERS: Final = Column("Containers", plain(_containers("name")), "The containers of its pods.", priority=1)
-_IMAGES: Final = Column("Images", plain(_containers("image")), "The images of these.", priority=1)
-_SELECTOR: Final = Column("Selector", plain(_selector), "The labels of its pods.", priority=1)
-
-
 def _ready(obj: Json) -> str:
     return f"{obj['status'].get('readyReplicas', 0)}/{obj['spec'].get('replicas', 0)}"
 
 
-DEPLOYMENT: Final = (
-    NAME,
-    Column("Ready", plain(_ready), "How many pods are ready, of those wished for."),
-    Column("Up-to-date", at("status", "updatedReplicas", default=0), "How many pods have the newest template."),
-    Column("Available", at("status", "availableReplicas", default=0), "How many pods have been ready long enough."),
-    AGE,
-    _CONTAINERS,
-    _IMAGES,
-    _SELECTOR,
-)
+_TEMPLATE: Final = """
+    Containers*  containers  The containers of its pods.
+    Images*      images      The images of these.
+"""
+_SELECTED: Final = f"{_TEMPLATE.rstrip()}\n    Selector*    selector    The labels of its pods."
+_CELLS: Final = {
+    "ready": plain(_ready),
+    "containers": plain(_containers("name")),
+    "images": plain(_containers("image")),
+    "selector": plain(_selector),
+}
 
-REPLICA_SET: Final = (
-    NAME,
-    Column("Desired", at("spec", "replicas", default=0), "How many pods are wished for.", type="integer"),
-    Column("Current", at("status", "replicas", default=0), "How many pods there are.", type="integer"),
-    Column("Ready", at("status", "readyReplicas", default=0), "How many pods are ready.", type="integer"),
-    AGE,
-    _CONTAINERS,
-    _IMAGES,
-    _SELECTOR,
+DEPLOYMENT: Final = table(
+    f"""
+    Name
+    Ready       ready                       How many pods are ready, of those wished for.
+    Up-to-date  .status.updatedReplicas=0   How many pods have the newest template.
+    Available   .status.availableReplicas=0  How many pods have been ready long enough.
+    Age{_SELECTED}
+    """,
+    **_CELLS,
 )
-
-STATEFUL_SET: Final = (
-    NAME,
-    Column("Ready", plain(_ready), "How many pods are ready, of those wished for."),
-    AGE,
-    _CONTAINERS,
-    _IMAGES,
+REPLICA_SET: Final = table(
+    f"""
+    Name
+    Desired:integer  .spec.replicas=0         How many pods are wished for.
+    Current:integer  .status.replicas=0       How many pods there are.
+    Ready:integer    .status.readyReplicas=0  How many pods are ready.
+    Age{_SELECTED}
+    """,
+    **_CELLS,
+)
+STATEFUL_SET: Final = table(
+    f"""
+    Name
+    Ready  ready  How many pods are ready, of those wished for.
+    Age{_TEMPLATE.rstrip()}
+    """,
+    **_CELLS,
 )
 
 
@@ -71,11 +77,14 @@ def _owner(revision: Json) -> str:
     return f"{kind}.{group}/{owners[0]['name']}" if group else f"{kind}/{owners[0]['name']}"
 
 
-CONTROLLER_REVISION: Final = (
-    NAME,
-    Column("Controller", plain(_owner), "Whose state it keeps."),
-    Column("Revision", at("revision", default=0), "Its number."),
-    AGE,
+CONTROLLER_REVISION: Final = table(
+    """
+    Name
+    Controller  owner        Whose state it keeps.
+    Revision    .revision=0  Its number.
+    Age
+    """,
+    owner=plain(_owner),
 )
 
 
@@ -113,13 +122,16 @@ def _duration(job: Json, now: float) -> Any:
     return short_age((parse_rfc3339(end) if end else now) - parse_rfc3339(status["startTime"]))
 
 
-JOB: Final = (
-    NAME,
-    Column("Status", plain(_state), "Whether it runs, or how it ended."),
-    Column("Completions", plain(_completions), "How many pods have succeeded, of those wished for."),
-    Column("Duration", _duration, "How long it has run."),
-    AGE,
-    _CONTAINERS,
-    _IMAGES,
-    _SELECTOR,
+JOB: Final = table(
+    f"""
+    Name
+    Status       state        Whether it runs, or how it ended.
+    Completions  completions  How many pods have succeeded, of those wished for.
+    Duration     duration     How long it has run.
+    Age{_SELECTED}
+    """,
+    **_CELLS,
+    state=plain(_state),
+    completions=plain(_completions),
+    duration=_duration,
 )

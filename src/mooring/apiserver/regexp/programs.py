@@ -1,7 +1,7 @@
 """Go's regular expressions, matched without backtracking: a text is read once, whatever the expression.
 
-Python's own backtrack, so that `(a+)+$` may take for ever. Here all paths through the expression are followed at the same time. The
-set of states after a letter is cached (a lazy DFA), so that most letters cost one look-up in a dict.
+Python's own backtrack, so that `(a+)+$` may take for ever. Here all paths through the expression are followed at the
+same time. The set of states after a letter is cached (a lazy DFA), so that most letters cost one look-up in a dict.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _SIZE_MAX: Final = 10_000
 _NODES_MAX: Final = 100_000
 _REMEMBERED_MAX: Final = 1000
 _REMEMBERED_STEPS_MAX: Final = 20_000
-"""In the states that one expression remembers, so that what it keeps of the texts that it has read stays under a megabyte."""
+"""In the states that one expression remembers, so that what it keeps of the texts that it has read stays under a
+megabyte.
+"""
 _PARSE: Final = 15
 _NEW_STEP: Final = 6
 _READ_STEPS: Final = 10
@@ -40,7 +42,9 @@ class _Step(msgspec.Struct):
 
 
 class _State(msgspec.Struct):
-    """Where all ways stand after a letter, before it is known which places they are at. after: the kind of that letter."""
+    """Where all ways stand after a letter, before it is known which places they are at. after: the kind of that
+    letter.
+    """
 
     at: tuple[int, ...]
     after: str
@@ -101,7 +105,9 @@ class GoRegexp:
         return end
 
     def _read(self, state: _State, letter: str, left: Effort, *, anywhere: bool) -> tuple[_State | None, bool]:
-        """One letter more, "" for the end. Gives the state after it, None when no way is left, and whether there was a match before it."""
+        """One letter more, "" for the end. Gives the state after it, None when no way is left, and whether there was a
+        match before it.
+        """
         reached = self._reached(state, letter)
         left.spend(_READ_STEPS + len(reached))
         self._remember(len(reached))
@@ -214,7 +220,9 @@ def go_regexp(pattern: str) -> GoRegexp:
 
 
 class _Kept:
-    """The expressions that were used last, as many as have so many steps together. For the loop and the threads beside it."""
+    """The expressions that were used last, as many as have so many steps together. For the loop and the threads beside
+    it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -261,7 +269,9 @@ def _may_be_nothing(node: Node) -> bool:
 
 
 def _kind(letter: str) -> str:
-    """The kind of a letter, as far as places depend on it: "" for none, a line break, a letter of a word, or another."""
+    """The kind of a letter, as far as places depend on it: "" for none, a line break, a letter of a word, or
+    another.
+    """
     if letter in ("", "\n"):
         return letter
     return "w" if letter.isascii() and (letter.isalnum() or letter == "_") else "."

@@ -307,7 +307,9 @@ def _one(wanted: str, flags: _Flags) -> Fits:
 
 @functools.cache
 def _within(ranges: str) -> Fits:
-    """ranges: letters, and `a-z` for all from one to another. One function for each class, so that a class that is said twice is one."""
+    """ranges: letters, and `a-z` for all from one to another. One function for each class, so that a class that is said
+    twice is one.
+    """
     return _among([(part[0], part[-1]) for part in _RANGE.findall(ranges)])
 
 

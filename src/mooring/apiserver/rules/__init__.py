@@ -1,4 +1,4 @@
-"""The kinds and their rules: one file each, one line each here."""
+"""The kinds and their rules: each kind is a `Resource`, in a file of its name or of its group, and has a line here."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from mooring.apiserver.rules.pod import PODS
 from mooring.apiserver.rules.podactions import BINDINGS
 from mooring.apiserver.rules.reviews import ACCESS_REVIEWS, IDENTITY_REVIEWS
 from mooring.apiserver.rules.secret import CONFIG_MAPS, SECRETS
+from mooring.apiserver.rules.service import SERVICES
 from mooring.apiserver.rules.serviceaccount import SERVICE_ACCOUNTS
 from mooring.apiserver.rules.statefulset import CONTROLLER_REVISIONS, STATEFUL_SETS
 from mooring.apiserver.rules.volumeattachment import VOLUME_ATTACHMENTS
@@ -44,6 +45,7 @@ RESOURCES: Final[tuple[Resource, ...]] = (
     PODS,
     REPLICA_SETS,
     SECRETS,
+    SERVICES,
     SERVICE_ACCOUNTS,
     STATEFUL_SETS,
     STORAGE_CLASSES,

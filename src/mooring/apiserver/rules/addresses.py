@@ -1,4 +1,4 @@
-"""Addresses of IP, and networks, as fields that are as old as Kubernetes have them: not in one spelling alone."""
+"""Networks of IP, as fields that are as old as Kubernetes have them: not in one spelling alone."""
 
 from __future__ import annotations
 
@@ -9,22 +9,10 @@ from typing import Final
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import FieldCause
 
-_ADDRESS_TEXT: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _NETWORK_TEXT: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _LEADING_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9]+\.)|(?<=\.)0+(?=[0-9])")
 """Those of the parts of an IPv4 address."""
 _LENGTH: Final = re.compile(r"[0-9]{1,9}")
-
-
-def validate(text: str, field: str) -> list[FieldCause]:
-    """text: of one address."""
-    plain = _LEADING_ZEROS.sub("", text)
-    found = _parsed(plain)
-    if found is None:
-        return [field_errors.invalid(field, text, _ADDRESS_TEXT)]
-    if plain != text:
-        return [field_errors.invalid(field, text, "must not have leading 0s")]
-    return [field_errors.invalid(field, text, "must not be an IPv4-mapped IPv6 address")] if _is_mapped(found) else []
 
 
 def validate_network(text: str, field: str) -> list[FieldCause]:

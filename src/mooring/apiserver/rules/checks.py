@@ -14,6 +14,7 @@ from mooring.apiserver.resource import Json, OtherObjects
 DRIVER_NAME_MAX: Final = 63
 _TOKEN_LIFE_S_MIN: Final = 600
 _TOKEN_LIFE_S_MAX: Final = 2**32
+TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
@@ -25,12 +26,8 @@ def driver_name(value: str, field: str) -> list[FieldCause]:
     return found + [field_errors.invalid(field, value, reason) for reason in names.dns_subdomain(value.lower())]
 
 
-def named(value: str, field: str, rule: Callable[[str], list[str]]) -> list[FieldCause]:
-    return [field_errors.invalid(field, value, reason) for reason in rule(value)]
-
-
 def named_once(value: str, field: str, rule: Callable[[str], list[str]]) -> list[FieldCause]:
-    """The same, with all reasons in one cause."""
+    """Like `field_errors.named`, with all reasons in one cause."""
     reasons = rule(value)
     return [field_errors.invalid(field, value, ";".join(reasons))] if reasons else []
 
@@ -88,6 +85,11 @@ def repeated(values: Iterable[Any]) -> set[int]:
 def unchanged(new: Json, old: Json, part: str, field: str) -> list[FieldCause]:
     """part: the member compared; field: how the cause names it."""
     return [] if new.get(part) == old.get(part) else [field_errors.immutable(field, new.get(part))]
+
+
+def all_unchanged(new: Json, old: Json, parts: Iterable[str], place: str = "") -> list[FieldCause]:
+    """place: put before each member's name in its cause."""
+    return [cause for part in parts for cause in unchanged(new, old, part, f"{place}{part}")]
 
 
 _FINEST: Final = -3

@@ -14,10 +14,10 @@ from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, selectors
 
 MESSAGES: Final = META_MESSAGES.extended("""
-PersistentVolumeClaimTemplate: 1 metadata ObjectMeta!, 2 spec PersistentVolumeClaimSpec!
+PersistentVolumeClaimTemplate: 1 metadata ObjectMeta!, 2 spec PersistentVolumeClaimSpec!+
 PersistentVolumeClaimSpec: 1 accessModes *s, 4 selector LabelSelector?, 2 resources VolumeResourceRequirements!, 3 volumeName s, 5 storageClassName s?, 6 volumeMode s?, 7 dataSource TypedLocalObjectReference?, 8 dataSourceRef TypedObjectReference?, 9 volumeAttributesClassName s?
 VolumeResourceRequirements: 1 limits {q}, 2 requests {q}
-TypedLocalObjectReference: 1 apiGroup s!?, 2 kind s!, 3 name s!
+TypedLocalObjectReference=: 1 apiGroup s!?, 2 kind s!, 3 name s!
 TypedObjectReference: 1 apiGroup s!?, 2 kind s!, 3 name s!, 4 namespace s?
 """)  # noqa: E501
 
@@ -31,7 +31,9 @@ def default(spec: Json) -> None:
 
 
 def prepare(spec: Json, old: Json | None = None) -> None:
-    """Drops unsupported sources, and copies one source to the other. old: the spec before an update; what had a source may get any."""
+    """Drops unsupported sources, and copies one source to the other. old: the spec before an update; what had a source
+    may get any.
+    """
     if (spec.get("dataSourceRef") or {}).get("namespace") and "dataSourceRef" not in (old or {}):
         del spec["dataSourceRef"]
     source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
@@ -55,19 +57,21 @@ def warnings(spec: Json, field: str) -> list[str]:
 
 
 def validate(spec: Json, field: str, old: Json | None = None) -> Iterator[FieldCause]:
-    """All problems. old: the spec before an update; if one of its sources names an API group, new groups are not validated."""
+    """All problems. old: the spec before an update; if one of its sources names an API group, new groups are not
+    validated.
+    """
     yield from selectors.validate_labels(spec.get("selector") or {}, f"{field}.selector")
     yield from checks.access_modes(
         spec.get("accessModes") or [], f"{field}.accessModes", "at least 1 access mode is required"
     )
     yield from _validate_request(spec["resources"].get("requests") or {}, f"{field}.resources")
     if spec.get("storageClassName"):
-        yield from checks.named(spec["storageClassName"], f"{field}.storageClassName", names.dns_subdomain)
+        yield from field_errors.named(spec["storageClassName"], f"{field}.storageClassName", names.dns_subdomain)
     yield from checks.one_of(spec["volumeMode"], f"{field}.volumeMode", ("Block", "Filesystem"))
     ratchets = any((old or {}).get(part, {}).get("apiGroup") is not None for part in ("dataSource", "dataSourceRef"))
     yield from _validate_sources(spec, field, ratchets)
     if spec.get("volumeAttributesClassName"):
-        yield from checks.named(
+        yield from field_errors.named(
             spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName", names.dns_subdomain
         )
 
@@ -87,7 +91,7 @@ def _validate_sources(spec: Json, field: str, ratchets: bool) -> Iterator[FieldC
     if ref is not None:
         yield from _validate_source(ref, f"{field}.dataSourceRef", ratchets)
         if ref.get("namespace"):
-            yield from checks.named(ref["namespace"], f"{field}.dataSourceRef.namespace", names.dns_label)
+            yield from field_errors.named(ref["namespace"], f"{field}.dataSourceRef.namespace", names.dns_label)
     if source is not None and ref is not None and ref.get("namespace"):
         yield field_errors.invalid(field, source, "may not be specified when dataSourceRef.namespace is specified")
     elif source is not None and ref is not None and source != _without_namespace(ref):
@@ -104,4 +108,4 @@ def _validate_source(source: Json, field: str, ratchets: bool) -> Iterator[Field
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         yield field_errors.invalid(field, source["kind"], text)
     if source["apiGroup"] and not ratchets:
-        yield from checks.named(source["apiGroup"], f"{field}.apiGroup", names.dns_subdomain)
+        yield from field_errors.named(source["apiGroup"], f"{field}.apiGroup", names.dns_subdomain)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
+from mooring.api.binding import IS_DEFAULT, VAC_PROTECTION
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES, total_bytes
@@ -19,7 +20,7 @@ PARAMETER_BYTES_MAX: Final = 256 * 1024
 
 def _validate_driver(name: str, field: str) -> list[FieldCause]:
     """Laxer than a driver's name elsewhere: a qualified name after lower-casing."""
-    return checks.named(name.lower(), field, names.qualified_name) if name else [field_errors.required(field)]
+    return field_errors.required_name(name.lower(), field, names.qualified_name)
 
 
 def _validate_parameters(given: dict[str, str], *, allow_empty: bool) -> list[FieldCause]:
@@ -36,15 +37,11 @@ def _validate_parameters(given: dict[str, str], *, allow_empty: bool) -> list[Fi
 
 _MESSAGES: Final = META_MESSAGES.extended("""
 StorageClass: 1 metadata ObjectMeta!, 2 provisioner s!, 3 parameters {s}, 4 reclaimPolicy s?, 5 mountOptions *s, 6 allowVolumeExpansion b?, 7 volumeBindingMode s?, 8 allowedTopologies *TopologySelectorTerm
-TopologySelectorTerm: 1 matchLabelExpressions *TopologySelectorLabelRequirement
+TopologySelectorTerm=: 1 matchLabelExpressions *TopologySelectorLabelRequirement
 TopologySelectorLabelRequirement: 1 key s!, 2 values *s!
 VolumeAttributesClass: 1 metadata ObjectMeta!, 2 driverName s!, 3 parameters {s}
 """)  # noqa: E501
 
-_DEFAULT_ANNOTATIONS: Final = (
-    "storageclass.kubernetes.io/is-default-class",
-    "storageclass.beta.kubernetes.io/is-default-class",
-)
 _IMMUTABLE: Final = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
 
 
@@ -85,7 +82,7 @@ def _validate_requirement(requirement: Json, field: str) -> list[FieldCause]:
     found += [
         field_errors.duplicate(f"{field}.values[{index}]", values[index]) for index in sorted(checks.repeated(values))
     ]
-    return found + checks.named(requirement["key"], f"{field}.key", names.qualified_name)
+    return found + field_errors.named(requirement["key"], f"{field}.key", names.qualified_name)
 
 
 def _storage_warnings(new: Json, _old: Json | None) -> list[str]:
@@ -98,10 +95,6 @@ def _storage_warnings(new: Json, _old: Json | None) -> list[str]:
     return [warning for field, key in keys.items() for warning in selectors.outdated(key, field, alone=True)]
 
 
-def _validate_storage_update(new: Json, old: Json) -> list[FieldCause]:
-    return [cause for part in _IMMUTABLE for cause in checks.unchanged(new, old, part, part)]
-
-
 STORAGE_CLASSES: Final = Resource(
     group="storage.k8s.io",
     kind="StorageClass",
@@ -112,7 +105,7 @@ STORAGE_CLASSES: Final = Resource(
     message=_MESSAGES["StorageClass"],
     default=_default_storage,
     validate=_validate_storage,
-    validate_update=_validate_storage_update,
+    validate_update=lambda new, old: checks.all_unchanged(new, old, _IMMUTABLE),
     warnings=_storage_warnings,
 )
 
@@ -123,12 +116,9 @@ def default_class(view: OtherObjects) -> str | None:
     for found in view.all(STORAGE_CLASSES.path, word=b"is-default-class"):  # (by name, so the first of a second stays)
         meta = found["metadata"]
         annotations = meta.get("annotations") or {}
-        if any(annotations.get(name) == "true" for name in _DEFAULT_ANNOTATIONS) and meta["creationTimestamp"] > newest:
+        if any(annotations.get(name) == "true" for name in IS_DEFAULT) and meta["creationTimestamp"] > newest:
             newest, chosen = meta["creationTimestamp"], meta["name"]
     return chosen
-
-
-PROTECTION: Final = "kubernetes.io/vac-protection"
 
 
 def _validate_attributes(new: Json) -> list[FieldCause]:
@@ -150,7 +140,7 @@ VOLUME_ATTRIBUTES_CLASSES: Final = Resource(
     short_names=("vac",),
     beginnings=("",),
     message=_MESSAGES["VolumeAttributesClass"],
-    admit=protected_by(PROTECTION),
+    admit=protected_by(VAC_PROTECTION),
     validate=_validate_attributes,
     validate_update=_validate_attributes_update,
 )

@@ -15,12 +15,12 @@ from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, selectors
 
 _MESSAGES: Final = META_MESSAGES.extended("""
-CSIDriver: 1 metadata ObjectMeta!, 2 spec CSIDriverSpec!
-CSIDriverSpec: 1 attachRequired b?, 2 podInfoOnMount b?, 3 volumeLifecycleModes *s, 4 storageCapacity b?, 5 fsGroupPolicy s?, 6 tokenRequests *TokenRequest, 7 requiresRepublish b?, 8 seLinuxMount b?, 9 nodeAllocatableUpdatePeriodSeconds i64?, 10 serviceAccountTokenInSecrets b?, 11 preventPodSchedulingIfMissing b?
+CSIDriver: 1 metadata ObjectMeta!, 2 spec CSIDriverSpec!+
+CSIDriverSpec: 1 attachRequired b?, 2 podInfoOnMount b?, 3 volumeLifecycleModes *s~, 4 storageCapacity b?, 5 fsGroupPolicy s?, 6 tokenRequests *TokenRequest, 7 requiresRepublish b?, 8 seLinuxMount b?, 9 nodeAllocatableUpdatePeriodSeconds i64?, 10 serviceAccountTokenInSecrets b?, 11 preventPodSchedulingIfMissing b?
 TokenRequest: 1 audience s!, 2 expirationSeconds i64?
-CSINode: 1 metadata ObjectMeta!, 2 spec CSINodeSpec!
+CSINode: 1 metadata ObjectMeta!, 2 spec CSINodeSpec!+
 CSINodeSpec: 1 drivers *CSINodeDriver!@name
-CSINodeDriver: 1 name s!, 2 nodeID s!, 3 topologyKeys *s!, 4 allocatable VolumeNodeResources?
+CSINodeDriver: 1 name s!, 2 nodeID s!, 3 topologyKeys *s!-, 4 allocatable VolumeNodeResources?
 VolumeNodeResources: 1 count i32?
 CSIStorageCapacity: 1 metadata ObjectMeta!, 2 nodeTopology LabelSelector?, 3 storageClassName s!, 4 capacity q?, 5 maximumVolumeSize q?
 """)  # noqa: E501
@@ -36,7 +36,8 @@ _DRIVER_DEFAULTS: Final[dict[str, Any]] = {
 }
 _UPDATE_PERIOD_S_MIN: Final = 10
 _TOKENS_WARNING: Final = (
-    "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens "
+    "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent "
+    "possible logging of tokens "
     "in volume attributes"
 )
 
@@ -134,7 +135,7 @@ def _validate_node_driver(driver: Json, field: str) -> list[FieldCause]:
     for number, key in enumerate(driver["topologyKeys"] or []):
         if number in repeated:
             found.append(field_errors.duplicate(field, key))
-        found += ([] if key else [field_errors.required(field)]) + checks.named(key, field, names.qualified_name)
+        found += ([] if key else [field_errors.required(field)]) + field_errors.named(key, field, names.qualified_name)
     return found + checks.at_least((driver.get("allocatable") or {}).get("count"), f"{field}.allocatable.count", 0)
 
 
@@ -167,13 +168,9 @@ CSI_NODES: Final = Resource(
 
 def _validate_capacity(new: Json) -> Iterator[FieldCause]:
     yield from selectors.validate_labels(new.get("nodeTopology") or {}, "nodeTopology")
-    yield from checks.named(new["storageClassName"], "storageClassName", names.dns_subdomain)
+    yield from field_errors.named(new["storageClassName"], "storageClassName", names.dns_subdomain)
     if "capacity" in new and parse_quantity(new["capacity"]).value < 0:  # (nobody looks at maximumVolumeSize)
         yield field_errors.invalid("capacity", new["capacity"], "must be greater than or equal to 0")
-
-
-def _validate_capacity_update(new: Json, old: Json) -> list[FieldCause]:
-    return [cause for part in ("nodeTopology", "storageClassName") for cause in checks.unchanged(new, old, part, part)]
 
 
 CSI_STORAGE_CAPACITIES: Final = Resource(
@@ -186,5 +183,5 @@ CSI_STORAGE_CAPACITIES: Final = Resource(
     put_without_version=False,
     delete_answers_object=False,
     validate=_validate_capacity,
-    validate_update=_validate_capacity_update,
+    validate_update=lambda new, old: checks.all_unchanged(new, old, ("nodeTopology", "storageClassName")),
 )

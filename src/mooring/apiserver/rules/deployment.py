@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
@@ -152,18 +153,6 @@ def _validate_update(new: Json, old: Json) -> list[FieldCause]:
     return checks.unchanged(new["spec"], old["spec"], "selector", "spec.selector")
 
 
-def _validate_deployment_status(new: Json, old: Json) -> Iterator[FieldCause]:
-    return podtemplate.validate_status(
-        new, old, ("updatedReplicas", "readyReplicas", "availableReplicas"), "readyReplicas"
-    )
-
-
-def _validate_replica_set_status(new: Json, old: Json) -> Iterator[FieldCause]:
-    return podtemplate.validate_status(
-        new, old, ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"), "readyReplicas"
-    )
-
-
 def _replica_fields(obj: Json) -> dict[str, str]:
     return {"status.replicas": str(obj["status"].get("replicas", 0))}
 
@@ -186,7 +175,11 @@ DEPLOYMENTS: Final = podtemplate.with_scale(
         prepare_status=_prepare_status,
         validate=_validate_deployment,
         validate_update=_validate_update,
-        validate_status=_validate_deployment_status,
+        validate_status=partial(
+            podtemplate.validate_status,
+            parts=("updatedReplicas", "readyReplicas", "availableReplicas"),
+            ready="readyReplicas",
+        ),
         warnings=podtemplate.named_warnings,
     )
 )
@@ -207,7 +200,11 @@ REPLICA_SETS: Final = podtemplate.with_scale(
         prepare_update=podtemplate.prepare_update,
         validate=_validate_replica_set,
         validate_update=_validate_update,
-        validate_status=_validate_replica_set_status,
+        validate_status=partial(
+            podtemplate.validate_status,
+            parts=("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+            ready="readyReplicas",
+        ),
         warnings=podtemplate.named_warnings,
         fields=_replica_fields,
         field_names=frozenset({"status.replicas"}),

@@ -1,7 +1,10 @@
-"""core/v1 and events.k8s.io/v1 Event: two views of the same objects, which live an hour. The rules of both run on the shape of core/v1."""
+"""core/v1 and events.k8s.io/v1 Event: two views of the same objects, which live an hour. The rules of both run on the
+shape of core/v1.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -12,7 +15,7 @@ from mooring.apiserver.resource import Json, Resource, StorageVersion
 from mooring.apiserver.rules import checks, volumesources
 
 MESSAGES: Final = volumesources.MESSAGES.extended("""
-Event: 1 metadata ObjectMeta!, 2 involvedObject ObjectReference!, 3 reason s, 4 message s, 5 source EventSource!, 6 firstTimestamp time!, 7 lastTimestamp time!, 8 count i32, 9 type s, 10 eventTime micro!, 11 series EventSeries?, 12 action s, 13 related ObjectReference?, 14 reportingComponent s!, 15 reportingInstance s!
+Event: 1 metadata ObjectMeta!+, 2 involvedObject ObjectReference!+, 3 reason s, 4 message s, 5 source EventSource!, 6 firstTimestamp time!, 7 lastTimestamp time!, 8 count i32, 9 type s, 10 eventTime micro!, 11 series EventSeries?, 12 action s, 13 related ObjectReference?, 14 reportingComponent s!-, 15 reportingInstance s!-
 EventSource: 1 component s, 2 host s
 EventSeries: 1 count i32, 2 lastObservedTime micro!
 """)  # noqa: E501
@@ -61,7 +64,7 @@ def _validate_timed(new: Json, controller: str) -> Iterator[FieldCause]:
     component = new["reportingComponent"]
     if not component:
         yield field_errors.required(controller)
-    yield from checks.named(component, controller, names.qualified_name)
+    yield from field_errors.named(component, controller, names.qualified_name)
     for field in ("reportingInstance", "action", "reason"):
         yield from _short(new.get(field, ""), field)
     if len(new.get("message", "").encode()) > _MESSAGE_MAX:
@@ -111,7 +114,7 @@ EVENTS: Final = Resource(
 
 
 NEW_MESSAGES: Final = MESSAGES.extended("""
-Event: 1 metadata ObjectMeta!, 2 eventTime micro!, 3 series NewEventSeries?, 4 reportingController s, 5 reportingInstance s, 6 action s, 7 reason s, 8 regarding ObjectReference!, 9 related ObjectReference?, 10 note s, 11 type s, 12 deprecatedSource EventSource!, 13 deprecatedFirstTimestamp time!, 14 deprecatedLastTimestamp time!, 15 deprecatedCount i32
+Event: 1 metadata ObjectMeta!+, 2 eventTime micro!, 3 series NewEventSeries?, 4 reportingController s, 5 reportingInstance s-, 6 action s, 7 reason s, 8 regarding ObjectReference!, 9 related ObjectReference?, 10 note s, 11 type s, 12 deprecatedSource EventSource!, 13 deprecatedFirstTimestamp time!, 14 deprecatedLastTimestamp time!, 15 deprecatedCount i32
 NewEventSeries: 1 count i32!, 2 lastObservedTime micro!
 """)  # noqa: E501
 
@@ -162,8 +165,8 @@ def _encode_new(shown: Json, _old: Json | None) -> Json:
 def _validate_new_create(new: Json) -> list[FieldCause]:
     metadata = new["metadata"]
     prefix, rule = metadata.get("generateName", ""), names.prefix_of(names.dns_subdomain)
-    found = checks.named(prefix, "metadata.generateName", rule) if prefix else []
-    found += checks.named(metadata.get("name", ""), "metadata.name", names.dns_subdomain) + _validate_series(new)
+    found = field_errors.named(prefix, "metadata.generateName", rule) if prefix else []
+    found += field_errors.named(metadata.get("name", ""), "metadata.name", names.dns_subdomain) + _validate_series(new)
     if not new.get("eventTime"):
         found.append(field_errors.required("eventTime"))
     if new.get("type") not in ("Normal", "Warning"):
@@ -186,23 +189,14 @@ def _validate_series(new: Json) -> list[FieldCause]:
     return found + ([] if series.get("lastObservedTime") else [field_errors.required("series.lastObservedTime")])
 
 
-NEW_EVENTS: Final = Resource(
+NEW_EVENTS: Final = dataclasses.replace(
+    EVENTS,
     group="events.k8s.io",
-    kind="Event",
-    plural="events",
-    namespaced=True,
-    short_names=("ev",),
     message=NEW_MESSAGES["Event"],
-    put_creates=True,
-    delete_answers_object=False,
-    delete=deletion.alone,
-    ttl_s=TTL_S,
-    cached=False,
-    name_rule=_wrong_with_name,
+    bare_finalizers=False,
     validate=rules("reportingController"),
     validate_create=_validate_new_create,
     validate_update=_validate_new_update,
     field_names=NEW_FIELD_NAMES,
-    fields=EVENTS.fields,
     storage_version=StorageVersion(EVENTS.path, _decode_new, _encode_new),
 )

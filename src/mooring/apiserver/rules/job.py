@@ -25,9 +25,9 @@ PodFailurePolicyOnExitCodesRequirement: 1 containerName s?, 2 operator s!, 3 val
 PodFailurePolicyOnPodConditionsPattern: 1 type s!, 2 status s!
 SuccessPolicy: 1 rules *SuccessPolicyRule!
 SuccessPolicyRule: 1 succeededIndexes s?, 2 succeededCount i32?
-JobStatus: 1 conditions *JobCondition@type, 2 startTime time?, 3 completionTime time?, 4 active i32, 5 succeeded i32, 6 failed i32, 11 terminating i32?, 7 completedIndexes s, 10 failedIndexes s?, 8 uncountedTerminatedPods UncountedTerminatedPods?, 9 ready i32?
+JobStatus: 1 conditions *JobCondition@type~=, 2 startTime time?, 3 completionTime time?, 4 active i32, 5 succeeded i32, 6 failed i32, 11 terminating i32?, 7 completedIndexes s, 10 failedIndexes s?, 8 uncountedTerminatedPods UncountedTerminatedPods?, 9 ready i32?
 JobCondition: 1 type s!, 2 status s!, 3 lastProbeTime time!, 4 lastTransitionTime time!, 5 reason s, 6 message s
-UncountedTerminatedPods: 1 succeeded *s, 2 failed *s
+UncountedTerminatedPods: 1 succeeded *s~, 2 failed *s~
 """)  # noqa: E501
 
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
@@ -36,7 +36,8 @@ _BACKOFF_LIMIT: Final = 6
 _NO_LIMIT: Final = 2**31 - 1
 _POLICIES: Final = ("OnFailure", "Never")
 _MANY: Final = (
-    "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able "
+    "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
+    "Kubernetes might not be able "
     "to track completedIndexes when a big number of indexes fail"
 )
 _FROZEN: Final = (
@@ -48,14 +49,12 @@ _FROZEN: Final = (
     "managedBy",
 )
 _COUNTS: Final = (
-    *(
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-    ),
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
     "maxFailedIndexes",
 )
 
@@ -222,8 +221,7 @@ def _validate_update(new: Json, old: Json) -> Iterator[FieldCause]:
         wanted = {key: value for key, value in wanted.items() if key not in (CONTROLLER_UID, JOB_NAME)}
     yield from _validate_generated(new["spec"], wanted)
     yield from _validate_template(new, old)
-    for part in _FROZEN:
-        yield from checks.unchanged(new["spec"], old["spec"], part, f"spec.{part}")
+    yield from checks.all_unchanged(new["spec"], old["spec"], _FROZEN, "spec.")
     completions = new["spec"].get("completions")
     if completions == old["spec"].get("completions"):
         return
@@ -265,7 +263,8 @@ JOBS: Final = Resource(
     message=MESSAGES["Job"],
     status=Status.WITH_METADATA,
     delete_answers_object=False,
-    orphans="child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    orphans="child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
+    "them or set "
     "propagationPolicy=Orphan to suppress this warning",
     default=_default,
     prepare_create=_prepare_create,

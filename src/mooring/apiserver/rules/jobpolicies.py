@@ -71,7 +71,7 @@ def _validate_manager(manager: str, field: str) -> Iterator[FieldCause]:
     elif not (slash and prefix and path):
         yield field_errors.invalid(field, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')
     else:
-        yield from checks.named(prefix, field, names.dns_subdomain)
+        yield from field_errors.named(prefix, field, names.dns_subdomain)
         if not _PATH.fullmatch(path):
             yield field_errors.invalid(field, path, f"Invalid path (regex used for validation is '{_PATH.pattern}')")
     if len(manager.encode()) > _MANAGER_MAX:
@@ -98,7 +98,7 @@ def _validate_failure(rule: Json, spec: Json, field: str) -> Iterator[FieldCause
         yield field_errors.too_many_items(f"{field}.onPodConditions", len(conditions), _RULES_MAX)
     for number, pattern in enumerate(conditions):
         at = f"{field}.onPodConditions[{number}]"
-        yield from checks.named(pattern["type"], f"{at}.type", names.qualified_name)
+        yield from field_errors.named(pattern["type"], f"{at}.type", names.qualified_name)
         yield from _chosen(pattern["status"], f"{at}.status", _STATUSES)
     if (codes is None) == (not conditions):
         text = (

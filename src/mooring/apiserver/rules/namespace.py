@@ -80,7 +80,9 @@ def _validate_status(new: Json, _old: Json) -> list[FieldCause]:
 
 
 def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
-    """Differs from other kinds: the first deletion always marks, and writes no grace period; the next waits for the content."""
+    """Differs from other kinds: the first deletion always marks, and writes no grace period; the next waits for the
+    content.
+    """
     metadata = obj["metadata"]
     if metadata.get("deletionTimestamp"):
         return obj if obj["spec"].get("finalizers") else deletion.plain(obj, options, now)

@@ -13,6 +13,7 @@ from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, OtherObjects, Resource, Status
 from mooring.apiserver.rules import addresses, checks
+from mooring.apiserver.rules.checks import TAINT_EFFECTS
 
 MESSAGES: Final = META_MESSAGES.extended("""
 Node: 1 metadata ObjectMeta!, 2 spec NodeSpec!, 3 status NodeStatus!
@@ -27,28 +28,30 @@ NodeDaemonEndpoints: 1 kubeletEndpoint DaemonEndpoint!
 DaemonEndpoint: 1 Port i32!
 NodeSystemInfo: 1 machineID s!, 2 systemUUID s!, 3 bootID s!, 4 kernelVersion s!, 5 osImage s!, 6 containerRuntimeVersion s!, 7 kubeletVersion s!, 8 kubeProxyVersion s!, 9 operatingSystem s!, 10 architecture s!, 11 swap NodeSwapStatus?
 NodeSwapStatus: 1 capacity i64?
-ContainerImage: 1 names *s!, 2 sizeBytes i64
+ContainerImage: 1 names *s!-, 2 sizeBytes i64
 AttachedVolume: 1 name s!, 2 devicePath s!
 NodeConfigStatus: 1 assigned NodeConfigSource?, 2 active NodeConfigSource?, 3 lastKnownGood NodeConfigSource?, 4 error s
-NodeRuntimeHandler: 1 name s!, 2 features NodeRuntimeHandlerFeatures?
+NodeRuntimeHandler: 1 name s!-, 2 features NodeRuntimeHandlerFeatures?
 NodeRuntimeHandlerFeatures: 1 recursiveReadOnlyMounts b?, 2 userNamespaces b?
 NodeFeatures: 1 supplementalGroupsPolicy b?
 """)  # noqa: E501
 
 _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _EXTERNAL_ID_WARNING: Final = "spec.externalID: this field is deprecated, and is unused by Kubernetes"
 _FEATURE: Final = re.compile(r"[A-Z][A-Za-z0-9]*(/[A-Za-z][A-Za-z0-9]*)*")
 _FEATURE_MAX: Final = 253
 _FEATURE_RULE: Final = (
-    "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), "
+    "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "
+    "MyFeature/mySubFeature), "
     "and contain only alphanumeric characters and slashes"
 )
 _SET_ONCE: Final = ("podCIDRs", "providerID")
 
 
 class _OnlyShown(dict[str, str]):
-    """The capacity where a client says that nothing of it is allocatable: all of it is shown, but it is not the client's to be checked."""
+    """The capacity where a client says that nothing of it is allocatable: all of it is shown, but it is not the
+    client's to be checked.
+    """
 
 
 def _default(new: Json) -> None:
@@ -78,11 +81,13 @@ def _validate(new: Json) -> Iterator[FieldCause]:
     seen: set[tuple[str, str]] = set()
     for number, taint in enumerate(new["spec"].get("taints") or []):
         field = f"metadata.taints[{number}]"  # (so the real one says)
-        yield from checks.named(taint["key"], f"{field}.key", names.qualified_name)
+        yield from field_errors.named(taint["key"], f"{field}.key", names.qualified_name)
         yield from checks.named_once(taint.get("value", ""), f"{field}.value", names.label_value)
         effect = taint["effect"]
         yield from (
-            checks.one_of(effect, f"{field}.effect", _EFFECTS) if effect else [field_errors.required(f"{field}.effect")]
+            checks.one_of(effect, f"{field}.effect", TAINT_EFFECTS)
+            if effect
+            else [field_errors.required(f"{field}.effect")]
         )
         if (taint["key"], taint["effect"]) in seen:
             yield field_errors.duplicate(field, taint, "taints must be unique by key and effect pair")

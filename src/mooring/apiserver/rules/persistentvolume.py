@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
+from mooring.api.binding import PV_PROTECTION
 from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
@@ -22,10 +23,10 @@ PersistentVolumeStatus: 1 phase s, 2 message s, 3 reason s, 4 lastPhaseTransitio
 VolumeNodeAffinity: 1 required NodeSelector?
 """)  # noqa: E501
 
-PROTECTION: Final = "kubernetes.io/pv-protection"
 _MOUNT_OPTIONS: Final = "volume.beta.kubernetes.io/mount-options"
 _RECYCLE_WARNING: Final = (
-    "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use "
+    "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended "
+    "approach is to use "
     "dynamic provisioning."
 )
 
@@ -65,7 +66,7 @@ def _validate(new: Json) -> Iterator[FieldCause]:
     yield from volumesources.validate(spec, "spec")
     yield from volumesources.validate_paths(spec, "spec")
     if spec.get("storageClassName"):
-        yield from checks.named(spec["storageClassName"], "spec.storageClassName", names.dns_subdomain)
+        yield from field_errors.named(spec["storageClassName"], "spec.storageClassName", names.dns_subdomain)
     yield from checks.one_of(spec["volumeMode"], "spec.volumeMode", ("Block", "Filesystem"))
     yield from _validate_attributes_class(spec)
     yield from _validate_annotations(new)
@@ -96,7 +97,7 @@ def _validate_attributes_class(spec: Json) -> Iterator[FieldCause]:
         return
     name, field = spec["volumeAttributesClassName"], "spec.volumeAttributesClassName"
     yield from (
-        checks.named(name, field, names.dns_subdomain)
+        field_errors.named(name, field, names.dns_subdomain)
         if name
         else [field_errors.required(field, "an empty string is disallowed")]
     )
@@ -162,7 +163,7 @@ PERSISTENT_VOLUMES: Final = Resource(
     message=MESSAGES["PersistentVolume"],
     status=Status.WITH_METADATA,
     default=_default,
-    admit=protected_by(PROTECTION),
+    admit=protected_by(PV_PROTECTION),
     prepare_create=_prepare_create,
     prepare_status=_prepare_status,
     validate=_validate,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
+from mooring.api.binding import PVC_PROTECTION
 from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import api_errors, field_errors
@@ -40,7 +41,7 @@ def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
 
 def _validate_status_resource(resource: str, field: str) -> list[FieldCause]:
     """Names of Kubernetes' own: storage alone. Others have a prefix."""
-    found = checks.named(resource, field, names.qualified_name)
+    found = field_errors.named(resource, field, names.qualified_name)
     if found:
         return found
     prefix = resource.rpartition("/")[0]
@@ -56,8 +57,6 @@ def _validate_status_amounts(amounts: dict[str, str], field: str) -> Iterator[Fi
         if parse_quantity(amount).value < 0
     )
 
-
-"""The old way to name a class; it wins over the field."""
 
 _FROZEN: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -160,11 +159,10 @@ PersistentVolumeClaimCondition: 1 type s!, 2 status s!, 3 lastProbeTime time!, 4
 ModifyVolumeStatus: 1 targetVolumeAttributesClassName s, 2 status s!
 """)  # noqa: E501
 
-PROTECTION: Final = "kubernetes.io/pvc-protection"
 _NOT_EXPANDABLE: Final = (
     "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
 )
-_protect = protected_by(PROTECTION)
+_protect = protected_by(PVC_PROTECTION)
 
 
 def _default(new: Json) -> None:

@@ -48,7 +48,9 @@ _FIELDS: Final = (
 
 
 def _admit(new: Json, view: OtherObjects) -> None:
-    """Priorities, the built-in runtime classes, and the account `default` where there is one. No pod is refused for its account."""
+    """Priorities, the built-in runtime classes, and the account `default` where there is one. No pod is refused for its
+    account.
+    """
     spec, meta = new["spec"], new["metadata"]
     if not spec.get("serviceAccountName") and view.get(_ACCOUNTS, _ACCOUNT, meta["namespace"]) is not None:
         spec["serviceAccountName"] = spec["serviceAccount"] = _ACCOUNT
@@ -56,10 +58,16 @@ def _admit(new: Json, view: OtherObjects) -> None:
     if priority is None:
         raise api_errors.not_admitted(PODS, meta, f"no PriorityClass with name {spec['priorityClassName']} was found")
     if spec.get("priority", priority) != priority:
-        text = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; {_BY_CLASS} {priority} from the given"
+        text = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; {_BY_CLASS} "
+            f"{priority} from the given"
+        )
         raise api_errors.not_admitted(PODS, meta, f"{text} PriorityClass name")
     if spec.get("preemptionPolicy", _PREEMPTION) != _PREEMPTION:
-        text = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; {_BY_CLASS}"
+        text = (
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
+            f"{_BY_CLASS}"
+        )
         raise api_errors.not_admitted(PODS, meta, f"{text} {_PREEMPTION} from the given PriorityClass name")
     spec["priority"], spec["preemptionPolicy"] = priority, _PREEMPTION
     if spec.get("runtimeClassName"):
@@ -128,7 +136,9 @@ def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
 
 
 def _in_64_bits(seconds: int) -> float:
-    """The seconds as a signed 64-bit number of nanoseconds has them: it overflows after 292 years, as in the real server."""
+    """The seconds as a signed 64-bit number of nanoseconds has them: it overflows after 292 years, as in the real
+    server.
+    """
     return ((seconds * 10**9 + 2**63) % 2**64 - 2**63) / 10**9
 
 

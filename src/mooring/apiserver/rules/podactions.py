@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.deletion import options_of
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Action, ApiCall, Json, answered_kind
 from mooring.apiserver.rules import checks, podresources, podspec
@@ -16,7 +18,7 @@ from mooring.base.clock import rfc3339
 from mooring.kube.errors import Conflict, NotFound, ServerError
 
 MESSAGES: Final = SHAPES.extended("""
-Binding: 1 metadata ObjectMeta!, 2 target ObjectReference!
+Binding: 1 metadata ObjectMeta!, 2 target ObjectReference!+
 Eviction: 1 metadata ObjectMeta!, 2 deleteOptions DeleteOptions?
 """)
 
@@ -56,7 +58,8 @@ def _check_bindable(pod: Json, wanted: Json) -> None:
             raise _conflict(
                 "pods",
                 name,
-                f"Precondition failed: {called} in precondition: {wanted[part]}, {called} in object meta: {found[part]}",
+                f"Precondition failed: {called} in precondition: {wanted[part]}, {called} in object meta: "
+                f"{found[part]}",
             )
     if found.get("deletionTimestamp"):
         raise _conflict("pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host")
@@ -88,12 +91,10 @@ def _evict(call: ApiCall) -> Json:
     """A deletion that says what it is. Nobody keeps a disruption budget here."""
     if call.body["metadata"].get("name", "") != call.key.name:
         raise api_errors.bad_request("name in URL does not match name in Eviction object")
-    options = _options(call)
+    options = options_of(call.body.get("deleteOptions") or {}, dry_run=call.dry_run)
     found = call.store.get(call.resource, call.key)
-    dry = DeleteOptions(options.uid, options.resource_version, True, options.grace_s)
-    call.store.delete(
-        call.resource, call.key, call.now, dry
-    )  # (what it would refuse is refused before anything is written)
+    # What it would refuse is refused before anything is written.
+    call.store.delete(call.resource, call.key, call.now, msgspec.structs.replace(options, dry_run=True))
     if not options.dry_run and not found.whole()["metadata"].get("deletionTimestamp"):
         target = {
             "type": "DisruptionTarget",
@@ -102,24 +103,9 @@ def _evict(call: ApiCall) -> Json:
             "message": "Eviction API: evicting",
         }
         call.store.amend(call.resource, call.key, lambda pod: set_condition(pod["status"], target, call.now), call.now)
-        options = DeleteOptions(
-            options.uid, None, False, options.grace_s, options.propagation, options.orphan_dependents
-        )
+        options = msgspec.structs.replace(options, resource_version=None)
     call.store.delete(call.resource, call.key, call.now, options)
     return done()
-
-
-def _options(call: ApiCall) -> DeleteOptions:
-    given: Json = call.body.get("deleteOptions") or {}
-    conditions = given.get("preconditions") or {}
-    return DeleteOptions(
-        conditions.get("uid"),
-        conditions.get("resourceVersion"),
-        call.dry_run or bool(given.get("dryRun")),
-        given.get("gracePeriodSeconds"),
-        given.get("propagationPolicy", ""),
-        given.get("orphanDependents"),
-    )
 
 
 # parts of a pod that are written through an endpoint of their own

@@ -25,7 +25,6 @@ _UNWELL_S: Final = 300
 _UNWELL: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _AGGREGATED: Final = ("cpu", "memory")
-_PAGES: Final = "hugepages-"
 
 
 def default(pod: Json) -> None:
@@ -45,7 +44,9 @@ def default(pod: Json) -> None:
 
 
 def default_spec(spec: Json) -> None:
-    """The defaults that a pod's spec and a template's share, without the field whose feature is off in kube-apiserver."""
+    """The defaults that a pod's spec and a template's share, without the field whose feature is off in
+    kube-apiserver.
+    """
     spec.pop("schedulingGroup", None)
     _fill(spec, _POD)
     spec.setdefault("securityContext", {})
@@ -74,7 +75,8 @@ def _fill(obj: Json, defaults: Json) -> None:
 
 _IMAGE: Final = re.compile(
     r"(?P<name>"
-    r"(?:(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?"
+    r"(?:(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|"
+    r"\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?"
     r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*)"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
     r"(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?"
@@ -137,19 +139,15 @@ def _path_of(name: str) -> str:
 
 
 def _default_pod_resources(spec: Json) -> None:
-    """A pod that names limits as a whole asks for what its containers ask for, or else for its limits. Pages are limited as theirs are."""
+    """A pod that names limits as a whole asks for what its containers ask for, or else for its limits."""
     resources = spec["resources"]
     limits, requests = dict(resources.get("limits") or {}), dict(resources.get("requests") or {})
-    if limits or requests:
-        for name, amount in podresources.aggregated(spec, "limits").items():
-            if name.startswith(_PAGES) and name not in requests:
-                limits.setdefault(name, str(amount))
     if limits:
-        for name, amount in podresources.aggregated(spec, "requests").items():
+        for name, amount in podresources.aggregated(spec).items():
             if name in _AGGREGATED:
                 requests.setdefault(name, str(amount))
         for name, limit in limits.items():
-            if name in _AGGREGATED or name.startswith(_PAGES):
+            if name in _AGGREGATED:
                 requests.setdefault(name, limit)
     resources.update({part: amounts for part, amounts in (("limits", limits), ("requests", requests)) if amounts})
 
@@ -187,7 +185,9 @@ def _default_volume(volume: Json) -> None:
 
 
 def _tolerate(spec: Json) -> None:
-    """For five minutes a pod stays on a node that is unwell, unless it says otherwise (admission DefaultTolerationSeconds)."""
+    """For five minutes a pod stays on a node that is unwell, unless it says otherwise (admission
+    DefaultTolerationSeconds).
+    """
     tolerations = spec.get("tolerations") or []
     for key in _UNWELL:
         if not any(

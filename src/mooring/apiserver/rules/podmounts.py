@@ -77,7 +77,8 @@ def _validate_place(
 def _validate_apart(
     name: str, path: str, others: Sequence[Json], at: str, words: tuple[str, str, str]
 ) -> Iterator[FieldCause]:
-    """A volume is mounted or a device, never both. words: the path's member there and here, and what the others are called.
+    """A volume is mounted or a device, never both. words: the path's member there and here, and what the others are
+    called.
 
     Of several others with one name the last counts.
     """

@@ -1,4 +1,6 @@
-"""Where a pod may run: affinities, tolerations, spread, and the labels of its own that their selectors take up (matchLabelKeys)."""
+"""Where a pod may run: affinities, tolerations, spread, and the labels of its own that their selectors take up
+(matchLabelKeys).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, selectors
+from mooring.apiserver.rules.checks import TAINT_EFFECTS
 
 _COMPARING: Final = ("Lt", "Gt")
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _POLICIES: Final = ("Honor", "Ignore")
@@ -29,7 +31,7 @@ def validate_tolerations(tolerations: Sequence[Json]) -> Iterator[FieldCause]:
     for field, toleration in checks.each(tolerations, "spec.tolerations"):
         key, operator, value = (toleration.get(part, "") for part in ("key", "operator", "value"))
         if key:
-            yield from checks.named(key, f"{field}.key", names.qualified_name)
+            yield from field_errors.named(key, f"{field}.key", names.qualified_name)
         elif operator != "Exists":
             text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             yield field_errors.invalid(f"{field}.operator", operator, text)
@@ -44,7 +46,7 @@ def validate_tolerations(tolerations: Sequence[Json]) -> Iterator[FieldCause]:
             yield field_errors.not_supported(f"{field}.operator", operator, ("Equal", "Exists", *_COMPARING))
         else:
             yield from checks.one_of(operator or "Equal", f"{field}.operator", ("Equal", "Exists"))
-        yield from checks.one_of(toleration.get("effect") or _EFFECTS[0], f"{field}.effect", _EFFECTS)
+        yield from checks.one_of(toleration.get("effect") or TAINT_EFFECTS[0], f"{field}.effect", TAINT_EFFECTS)
 
 
 def _validate_affinity(affinity: Json, field: str) -> Iterator[FieldCause]:
@@ -72,11 +74,11 @@ def _validate_pod_term(term: Json, field: str) -> Iterator[FieldCause]:
     for selector in ("labelSelector", "namespaceSelector"):
         yield from selectors.validate_labels(term.get(selector) or {}, f"{field}.{selector}")
     for namespace in term.get("namespaces") or []:
-        yield from checks.named(namespace, f"{field}.namespace", names.dns_label)
+        yield from field_errors.named(namespace, f"{field}.namespace", names.dns_label)
     yield from _validate_match_keys(term, field)
     if not term["topologyKey"]:
         yield field_errors.required(f"{field}.topologyKey", _EMPTY)
-    yield from checks.named(term["topologyKey"], f"{field}.topologyKey", names.qualified_name)
+    yield from field_errors.named(term["topologyKey"], f"{field}.topologyKey", names.qualified_name)
 
 
 def _validate_spread(constraints: Sequence[Json], field: str) -> Iterator[FieldCause]:
@@ -139,7 +141,7 @@ def _validate_match_keys(owner: Json, field: str) -> Iterator[FieldCause]:
             yield field_errors.forbidden(f"{field}.{part}", "must not be specified when labelSelector is not set")
             continue
         for number, key in enumerate(keys):
-            yield from checks.named(key, f"{field}.{part}[{number}]", names.qualified_name)
+            yield from field_errors.named(key, f"{field}.{part}[{number}]", names.qualified_name)
     yield from _validate_selected(matched, owner.get("labelSelector") or {}, field)
     unwanted = {*other}
     for number, key in enumerate(matched):

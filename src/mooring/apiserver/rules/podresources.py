@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from mooring.api import names
@@ -14,22 +14,22 @@ from mooring.apiserver.rules import checks
 
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _WHOLE: Final = (
-    *(
-        "pods",
-        "resourcequotas",
-        "services",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-    ),
-    *("services.nodeports", "services.loadbalancers"),
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
 )
 _KNOWN: Final = (
     *_STANDARD,
     *(f"{part}.{name}" for part in ("requests", "limits") for name in _STANDARD),
     *_WHOLE,
-    *("storage", "requests.storage"),
+    "storage",
+    "requests.storage",
 )
 _HUGE: Final = "hugepages-"
 _COUNTED: Final = ("cpu", "memory")
@@ -43,13 +43,6 @@ def validate(
     yield from _validate_amounts(limits, f"{field}.limits", validate_name)
     yield from _validate_amounts(requests, f"{field}.requests", validate_name)
     yield from _validate_order(limits, requests, field)
-    if any(name.startswith(_HUGE) for name in (*limits, *requests)) and not any(
-        name in (*limits, *requests) for name in _COUNTED
-    ):
-        yield field_errors.forbidden(field, "HugePages require cpu or memory")
-    if resources.get("claims"):
-        known = {claim["name"] for claim in spec.get("resourceClaims") or [] if claim["name"]}
-        yield from _validate_claims(resources["claims"], f"{field}.claims", known)
 
 
 def validate_pod(spec: Json) -> Iterator[FieldCause]:
@@ -58,11 +51,6 @@ def validate_pod(spec: Json) -> Iterator[FieldCause]:
     resources = spec.get("resources")
     if resources is None:
         return
-    if (spec.get("os") or {}).get("name") == "windows":
-        yield field_errors.forbidden("spec.resources", "may not be set for a windows pod")
-        return
-    if resources.get("claims"):
-        yield field_errors.forbidden("spec.resources.claims", "claims may not be set for Resources at pod-level")
     yield from validate(resources, "spec.resources", spec, _validate_pods_name)
     yield from _validate_sums(resources, spec)
 
@@ -70,11 +58,10 @@ def validate_pod(spec: Json) -> Iterator[FieldCause]:
 def _validate_sums(resources: Json, spec: Json) -> Iterator[FieldCause]:
     """The pod as a whole asks for what its containers ask for, and none of them has a higher limit."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    for part, given, names_of in (("requests", requests, ""), ("limits", limits, _HUGE)):
-        for name, amount in aggregated(spec, part).items():
-            if name in given and name.startswith(names_of) and amount.value > parse_quantity(given[name]).value:
-                wrong = f"must be greater than or equal to aggregate container {part} of {amount}"
-                yield field_errors.invalid(f"spec.resources.{part}[{name}]", given[name], wrong)
+    for name, amount in aggregated(spec).items():
+        if name in requests and amount.value > parse_quantity(requests[name]).value:
+            wrong = f"must be greater than or equal to aggregate container requests of {amount}"
+            yield field_errors.invalid(f"spec.resources.requests[{name}]", requests[name], wrong)
     for field, container in checks.each(spec.get("containers"), "spec.resources.containers"):
         for name, text in (container["resources"].get("limits") or {}).items():
             if name in limits and parse_quantity(text).value > parse_quantity(limits[name]).value:
@@ -82,31 +69,31 @@ def _validate_sums(resources: Json, spec: Json) -> Iterator[FieldCause]:
                 yield field_errors.invalid(f"{field}[{name}].limits", text, wrong)
 
 
-def aggregated(spec: Json, part: str) -> dict[str, Quantity]:
-    """What the containers need at once. part: limits or requests.
+def aggregated(spec: Json) -> dict[str, Quantity]:
+    """What the containers ask for at once.
 
     An init container runs before the others, beside those that were started before it and go on.
     """
     total, lasting, at_start = dict[str, Quantity](), dict[str, Quantity](), dict[str, Quantity]()
     for container in spec.get("containers") or []:
-        _add(total, container, part)
+        _add(total, container)
     for container in spec.get("initContainers") or []:
         goes_on = container.get("restartPolicy") == "Always"
         now = (
             lasting
             if goes_on
-            else {name: lasting[name] for name in container["resources"].get(part) or () if name in lasting}
+            else {name: lasting[name] for name in container["resources"].get("requests") or () if name in lasting}
         )
-        _add(now, container, part)
-        _raise_to(at_start, {name: now[name] for name in container["resources"].get(part) or ()})
+        _add(now, container)
+        _raise_to(at_start, {name: now[name] for name in container["resources"].get("requests") or ()})
         if goes_on:
-            _add(total, container, part)
+            _add(total, container)
     _raise_to(total, at_start)
     return total
 
 
-def _add(sums: dict[str, Quantity], container: Json, part: str) -> None:
-    for name, text in (container["resources"].get(part) or {}).items():
+def _add(sums: dict[str, Quantity], container: Json) -> None:
+    for name, text in (container["resources"].get("requests") or {}).items():
         more, before = parse_quantity(text), sums.get(name)
         sums[name] = more if before is None or not before.value else Quantity(before.value + more.value, before.style)
 
@@ -115,23 +102,6 @@ def _raise_to(most: dict[str, Quantity], other: dict[str, Quantity]) -> None:
     for name, amount in other.items():
         if name not in most or amount.value > most[name].value:
             most[name] = amount
-
-
-def validate_resize_policy(policies: Sequence[Json], field: str, restart_policy: str) -> Iterator[FieldCause]:
-    """restart_policy: the pod's."""
-    seen: set[str] = set()
-    for number, policy in enumerate(policies):
-        name = policy["resourceName"]
-        if name in seen:
-            yield field_errors.duplicate(f"{field}[{number}]", name)
-        seen.add(name)
-        yield from checks.one_of(name, field, _COUNTED) if name else [field_errors.required(field)]
-        how = policy["restartPolicy"]
-        yield from (
-            checks.one_of(how, field, ("NotRequired", "RestartContainer")) if how else [field_errors.required(field)]
-        )
-        if restart_policy == "Never" and how != "NotRequired":
-            yield field_errors.invalid(field, how, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 
 
 def amounts_of(containers: Iterable[Json], part: str, name: str) -> list[Any]:
@@ -165,17 +135,6 @@ def _validate_amounts(
             yield field_errors.invalid(at, text, "must be greater than or equal to 0")
         if (name in _WHOLE or _is_extended(name)) and not amount.is_whole:
             yield field_errors.invalid(at, text, "must be an integer")
-        if name.startswith(_HUGE) and not _is_multiple(amount, name.removeprefix(_HUGE)):
-            yield field_errors.invalid(at, text, f"{text} is not positive integer multiple of {name}")
-
-
-def _is_multiple(amount: Quantity, size: str) -> bool:
-    """size: of a page, as the resource's name says it."""
-    try:
-        page = parse_quantity(size)
-    except ValueError:
-        return False
-    return page.value > 0 and page.is_whole and amount.whole % page.whole == 0
 
 
 def _validate_pods_name(name: str, at: str) -> list[FieldCause]:
@@ -186,7 +145,7 @@ def _validate_pods_name(name: str, at: str) -> list[FieldCause]:
 
 
 def _wrong_names(name: str, at: str) -> list[FieldCause]:
-    wrong = checks.named(name, at, names.qualified_name)
+    wrong = field_errors.named(name, at, names.qualified_name)
     if "/" not in name and not wrong and name not in _KNOWN and not name.startswith((_HUGE, f"requests.{_HUGE}")):
         wrong.append(field_errors.invalid(at, name, "must be a standard resource type or fully qualified"))
     return wrong
@@ -225,24 +184,3 @@ def _validate_order(limits: Json, requests: Json, field: str) -> Iterator[FieldC
             yield field_errors.invalid(
                 f"{field}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}"
             )
-
-
-def _validate_claims(claims: Sequence[Json], field: str, known: set[str]) -> Iterator[FieldCause]:
-    """Each is of a claim of the pod, and names what no other does: a request of it, or all of it."""
-    text = f"must be one of the names in pod.spec.resourceClaims{': ' + ', '.join(sorted(known)) if known else ' which is empty'}"
-    seen: dict[str, set[str]] = {}  # requests by claim
-    for at, claim in checks.each(claims, field):
-        name, request = claim["name"], claim.get("request", "")
-        if not name:
-            yield field_errors.required(at)
-            continue
-        requests = seen.setdefault(name, set())
-        if "" in requests:
-            yield field_errors.duplicate(at, name)
-        else:
-            yield from checks.named(request, f"{at}.request", names.dns_label) if request else ()
-            if request in requests or (not request and requests):
-                yield field_errors.duplicate(at, f"{name}/{request}" if request else name)
-            requests.add(request)
-        if name not in known:
-            yield FieldCause("FieldValueNotFound", at, f"Not found: {field_errors.shown(name)}: {text}")

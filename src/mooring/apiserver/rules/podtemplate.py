@@ -1,4 +1,6 @@
-"""PodTemplateSpec, in the kinds that make pods: shape, defaults, what is valid, and the parts that these kinds share."""
+"""PodTemplateSpec, in the kinds that make pods: shape, defaults, what is valid, and the parts that these kinds
+share.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ def validate(template: Json) -> Iterator[FieldCause]:
             f"{FIELD}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template"
         )
     if "runtimeClassName" in spec:
-        yield from checks.named(spec["runtimeClassName"], f"{FIELD}.spec.runtimeClassName", names.dns_subdomain)
+        yield from field_errors.named(spec["runtimeClassName"], f"{FIELD}.spec.runtimeClassName", names.dns_subdomain)
     policy, at = spec.get("preemptionPolicy"), f"{FIELD}.spec.preemptionPolicy"
     if policy is not None:
         yield from checks.one_of(policy, at, _PREEMPTIONS) if policy else [field_errors.required(at)]
@@ -88,7 +90,9 @@ def validate_endless(template: Json, deadline: FieldCause) -> Iterator[FieldCaus
 def validate_selected(
     spec: Json, kind: str, validate_template: Callable[[Json], Iterable[FieldCause]], unreadable: str
 ) -> Iterator[FieldCause]:
-    """The selector, and the template where that can be read. kind: as the text names it. unreadable: said where it can't be."""
+    """The selector, and the template where that can be read. kind: as the text names it. unreadable: said where it
+    can't be.
+    """
     selector = spec.get("selector")
     wrong = (
         list(selectors.validate_labels(selector, "spec.selector"))
@@ -123,20 +127,23 @@ def validate_counts(values: Json, field: str, *parts: str) -> Iterator[FieldCaus
 
 
 _COUNTED: Final = (
-    *(
-        "observedGeneration",
-        "replicas",
-        "updatedReplicas",
-        "fullyLabeledReplicas",
-        "readyReplicas",
-        "availableReplicas",
-    ),
-    *("currentReplicas", "unavailableReplicas", "terminatingReplicas", "collisionCount"),
+    "observedGeneration",
+    "replicas",
+    "updatedReplicas",
+    "fullyLabeledReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "currentReplicas",
+    "unavailableReplicas",
+    "terminatingReplicas",
+    "collisionCount",
 )
 
 
 def validate_status(new: Json, old: Json, parts: tuple[str, ...], ready: str) -> Iterator[FieldCause]:
-    """No count is below zero. parts: not more than there are replicas. ready: as the text names what is ready, or no less available."""
+    """No count is below zero. parts: not more than there are replicas. ready: as the text names what is ready, or no
+    less available.
+    """
     status = new["status"]
     yield from validate_counts(status, "status", *_COUNTED)
     for part in parts:
@@ -156,11 +163,9 @@ def is_changed(new: Json, old: Json | None) -> bool:
 
 
 def warnings(new: Json, old: Json | None) -> Iterator[str]:
-    """Those of the template, where the generation has changed. Those of volumes name no field."""
+    """The warnings about the template, where the generation has changed."""
     if is_changed(new, old):
-        template = new["spec"]["template"]
-        for text in podwarnings.of_pods(template["metadata"], template["spec"], f"{FIELD}."):
-            yield text if text.startswith("volume ") else f"{FIELD}.{text}"
+        yield from (f"{FIELD}.{text}" for text in podwarnings.of_pods(new["spec"]["template"]["spec"]))
 
 
 def named_warnings(new: Json, old: Json | None) -> Iterator[str]:

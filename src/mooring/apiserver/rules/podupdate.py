@@ -92,7 +92,9 @@ def _validate_gates(after: Json, before: Json) -> Iterator[FieldCause]:
 
 
 def _validate_narrowed(after: Json, before: Json) -> Iterator[FieldCause]:
-    """Where a gated pod may run may become narrower: by more labels, and by more requirements in each term that there was."""
+    """Where a gated pod may run may become narrower: by more labels, and by more requirements in each term that there
+    was.
+    """
     chosen, was = after.get("nodeSelector") or {}, before.get("nodeSelector") or {}
     if any(chosen.get(key) != value for key, value in was.items()):
         text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"

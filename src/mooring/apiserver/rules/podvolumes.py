@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from mooring.api import names
@@ -10,46 +11,40 @@ from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, claimspec, podenv, volumesources
+from mooring.apiserver.rules import checks, claimspec, podfields, volumesources
 from mooring.apiserver.rules.podshape import MESSAGES
 
 SOURCES: Final = tuple(MESSAGES["VolumeSource"].fields)
 _ORDER: Final = (
-    *(
-        "emptyDir",
-        "hostPath",
-        "gitRepo",
-        "gcePersistentDisk",
-        "awsElasticBlockStore",
-        "secret",
-        "nfs",
-        "iscsi",
-        "glusterfs",
-        "flocker",
-    ),
-    *(
-        "persistentVolumeClaim",
-        "rbd",
-        "cinder",
-        "cephfs",
-        "quobyte",
-        "downwardAPI",
-        "fc",
-        "flexVolume",
-        "configMap",
-        "azureFile",
-    ),
-    *(
-        "vsphereVolume",
-        "photonPersistentDisk",
-        "portworxVolume",
-        "azureDisk",
-        "storageos",
-        "projected",
-        "scaleIO",
-        "csi",
-        "ephemeral",
-    ),
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
     "image",
 )
 """If there are two sources, the later one is the wrong one."""
@@ -57,36 +52,41 @@ assert sorted(_ORDER) == sorted(SOURCES)
 
 _RENAMED: Final = {"gcePersistentDisk": "persistentDisk"}
 _PARTS_255: Final = ("gcePersistentDisk", "awsElasticBlockStore")
-_PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 _CLAIM_METADATA: Final = (
-    *(
-        "name",
-        "generateName",
-        "namespace",
-        "selfLink",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-    ),
-    *("deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"),
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
 )
 _ALSO_CALLED: Final = {**volumesources.ALSO_CALLED, "downwardAPI": "downwarAPI"}
 """As the real one spells them where they are one source too many."""
 _ISCSI_NAME_MAX: Final = 64
-_FILES: Final = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
 _GATED: Final = ("clusterTrustBundle", "podCertificate")
 
 
 def examine(spec: Json, pod_name: str | None) -> tuple[list[FieldCause], dict[str, Json]]:
-    """Everything wrong with the volumes, and by their names those with which nothing is. pod_name: None for a template."""
+    """Everything wrong with the volumes, and by their names those with which nothing is. pod_name: None for a
+    template.
+    """
     volumes, found, sound = spec.get("volumes") or [], list[FieldCause](), dict[str, Json]()
     made = {f"{pod_name}-{volume['name']}" for volume in volumes if "ephemeral" in volume} if pod_name else set()
     for field, volume in checks.each(volumes, "spec.volumes"):
         name, claim = volume["name"], volume.get("persistentVolumeClaim")
-        wrong = [*_validate_source(volume, field, pod_name), *_validate_name(name, f"{field}.name")]
+        wrong = [
+            *_validate_source(volume, field, pod_name),
+            *field_errors.required_name(name, f"{field}.name", names.dns_label),
+        ]
         if name in sound:
             wrong.append(field_errors.duplicate(f"{field}.name", name))
         if not wrong:
@@ -96,10 +96,6 @@ def examine(spec: Json, pod_name: str | None) -> tuple[list[FieldCause], dict[st
             text = "must not reference a PVC that gets created for an ephemeral volume"
             found.append(field_errors.invalid(f"{field}.persistentVolumeClaim.claimName", claim["claimName"], text))
     return found, sound
-
-
-def _validate_name(name: str, field: str) -> list[FieldCause]:
-    return checks.named(name, field, names.dns_label) if name else [field_errors.required(field)]
 
 
 def relative_path(path: str, field: str) -> list[FieldCause]:
@@ -195,9 +191,9 @@ def _validate_downward(content: Json, field: str) -> Iterator[FieldCause]:
             text = "fieldRef and resourceFieldRef can not be specified simultaneously"
             yield field_errors.invalid(field, "resource", text)
         if "fieldRef" in item:
-            yield from podenv.validate_field(item["fieldRef"], f"{field}.fieldRef", _FILES)
+            yield from podfields.validate_field(item["fieldRef"], f"{field}.fieldRef")
         elif "resourceFieldRef" in item:
-            yield from podenv.validate_amount(item["resourceFieldRef"], f"{field}.resourceFieldRef", of_container=True)
+            yield from podfields.validate_amount(item["resourceFieldRef"], f"{field}.resourceFieldRef")
         else:
             yield field_errors.required(field, "one of fieldRef and resourceFieldRef is required")
 
@@ -241,7 +237,9 @@ def _validate_csi(content: Json, field: str) -> Iterator[FieldCause]:
     if secret is not None and not secret.get("name"):
         yield field_errors.required(f"{field}.nodePublishSecretRef.name")
     elif secret is not None:
-        yield from checks.named(secret["name"], f"{field}.name", names.dns_subdomain)  # (so the real one names it)
+        yield from field_errors.named(
+            secret["name"], f"{field}.name", names.dns_subdomain
+        )  # (so the real one names it)
 
 
 def _validate_ephemeral(content: Json, field: str) -> Iterator[FieldCause]:
@@ -259,7 +257,7 @@ def _validate_ephemeral(content: Json, field: str) -> Iterator[FieldCause]:
 
 
 def _validate_image(content: Json, field: str) -> list[FieldCause]:
-    return checks.one_of(content["pullPolicy"], f"{field}.pullPolicy", _PULL_POLICIES)
+    return checks.one_of(content["pullPolicy"], f"{field}.pullPolicy", PULL_POLICIES)
 
 
 def _validate_claim(content: Json, field: str) -> list[FieldCause]:
@@ -279,19 +277,12 @@ def _mode(mode: int | None, field: str) -> list[FieldCause]:
     return [] if mode is None or 0 <= mode <= 0o777 else [field_errors.invalid(field, mode, _MODE)]
 
 
-def _validate_secret(content: Json, field: str) -> list[FieldCause]:
-    return _validate_files(content, field, "secretName")
-
-
-def _validate_config_map(content: Json, field: str) -> list[FieldCause]:
-    return _validate_files(content, field, "name")
-
-
+_validate_config_map: Final = partial(_validate_files, name="name")
 _CHECKS: Final[dict[str, Callable[[Json, str], Iterable[FieldCause]]]] = {
     "hostPath": _validate_host_path,
     "emptyDir": _validate_empty_dir,
     "nfs": _validate_nfs,
-    "secret": _validate_secret,
+    "secret": partial(_validate_files, name="secretName"),
     "configMap": _validate_config_map,
     "downwardAPI": _validate_downward,
     "persistentVolumeClaim": _validate_claim,

@@ -1,4 +1,6 @@
-"""The kinds of authorization.k8s.io and authentication.k8s.io. Differs from kube-apiserver: without roles, every known user may do all."""
+"""The kinds of authorization.k8s.io and authentication.k8s.io. Differs from kube-apiserver: without roles, every known
+user may do all.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +15,24 @@ from mooring.apiserver.users import RequestUser
 from mooring.base.clock import rfc3339
 
 _MESSAGES: Final = META_MESSAGES.extended("""
-SelfSubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SelfSubjectAccessReviewSpec!, 3 status SubjectAccessReviewStatus!
+SelfSubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SelfSubjectAccessReviewSpec!+, 3 status SubjectAccessReviewStatus!
 SelfSubjectAccessReviewSpec: 1 resourceAttributes ResourceAttributes?, 2 nonResourceAttributes NonResourceAttributes?
-SubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SubjectAccessReviewSpec!, 3 status SubjectAccessReviewStatus!
-LocalSubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SubjectAccessReviewSpec!, 3 status SubjectAccessReviewStatus!
+SubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SubjectAccessReviewSpec!+, 3 status SubjectAccessReviewStatus!
+LocalSubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SubjectAccessReviewSpec!+, 3 status SubjectAccessReviewStatus!
 SubjectAccessReviewSpec: 1 resourceAttributes ResourceAttributes?, 2 nonResourceAttributes NonResourceAttributes?, 3 user s, 4 groups *s, 5 extra {any}, 6 uid s
 SubjectAccessReviewStatus: 1 allowed b!, 4 denied b, 2 reason s, 3 evaluationError s
 ResourceAttributes: 1 namespace s, 2 verb s, 3 group s, 4 version s, 5 resource s, 6 subresource s, 7 name s, 8 fieldSelector SelectorAttributes?, 9 labelSelector SelectorAttributes?
 SelectorAttributes: 1 rawSelector s, 2 requirements *LabelSelectorRequirement
 NonResourceAttributes: 1 path s, 2 verb s
-SelfSubjectRulesReview: 1 metadata ObjectMeta!, 2 spec SelfSubjectRulesReviewSpec!, 3 status SubjectRulesReviewStatus!
+SelfSubjectRulesReview: 1 metadata ObjectMeta!, 2 spec SelfSubjectRulesReviewSpec!+, 3 status SubjectRulesReviewStatus!
 SelfSubjectRulesReviewSpec: 1 namespace s
 SubjectRulesReviewStatus: 1 resourceRules *ResourceRule!, 2 nonResourceRules *NonResourceRule!, 3 incomplete b!, 4 evaluationError s
 ResourceRule: 1 verbs *s!, 2 apiGroups *s, 3 resources *s, 4 resourceNames *s
 NonResourceRule: 1 verbs *s!, 2 nonResourceURLs *s
 SelfSubjectReview: 1 metadata ObjectMeta!, 2 status SelfSubjectReviewStatus!
 SelfSubjectReviewStatus: 1 userInfo UserInfo!
-TokenReview: 1 metadata ObjectMeta!, 2 spec TokenReviewSpec!, 3 status TokenReviewStatus!
-TokenReviewSpec: 1 token s, 2 audiences *s
+TokenReview: 1 metadata ObjectMeta!, 2 spec TokenReviewSpec!+, 3 status TokenReviewStatus!
+TokenReviewSpec: 1 token s+, 2 audiences *s
 TokenReviewStatus: 1 authenticated b, 2 user UserInfo!, 4 audiences *s, 3 error s
 UserInfo: 1 username s, 2 uid s, 3 groups *s, 4 extra {any}
 """)  # noqa: E501
@@ -128,7 +130,10 @@ def _whose_token(call: ApiCall) -> Json:
     wanted, found = spec.get("audiences") or [ISSUER], claims["aud"]
     audiences = [audience for audience in found if audience in wanted]
     if not audiences:
-        error = f"[invalid bearer token, token audiences [{_quoted(found)}] is invalid for the target audiences [{_quoted(wanted)}]]"
+        error = (
+            f"[invalid bearer token, token audiences [{_quoted(found)}] is invalid for the target audiences "
+            f"[{_quoted(wanted)}]]"
+        )
         return {**call.body, "status": {"user": {}, "error": error}}
     return {**call.body, "status": {"authenticated": True, "user": _shown(user), "audiences": audiences}}
 

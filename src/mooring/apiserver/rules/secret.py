@@ -14,6 +14,7 @@ from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks
+from mooring.base.json_text import check_depth
 
 MESSAGES: Final = META_MESSAGES.extended("""
 Secret: 1 metadata ObjectMeta!, 5 immutable b?, 2 data {y}, 4 stringData {s}, 3 type s
@@ -23,7 +24,8 @@ ConfigMap: 1 metadata ObjectMeta!, 4 immutable b?, 2 data {s}, 3 binaryData {y}
 _BYTES_MAX: Final = 1024 * 1024
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _KEY_TEXT: Final = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', "
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+    "'KEY_NAME',  or 'key-name', "
     f"regex used for validation is '{_KEY.pattern}')"
 )
 _FROZEN: Final = "field is immutable when `immutable` is set"
@@ -48,7 +50,7 @@ def _default(new: Json) -> None:
 def _validate(new: Json) -> Iterator[FieldCause]:
     data = new.get("data") or {}
     for key in data:
-        yield from checks.named(key, f"data[{key}]", key_reasons)
+        yield from field_errors.named(key, f"data[{key}]", key_reasons)
     if sum(len(base64.b64decode(value)) for value in data.values()) > _BYTES_MAX:
         yield field_errors.too_long("data", _BYTES_MAX)
     yield from _validate_type(new, data)
@@ -71,8 +73,10 @@ def _validate_type(new: Json, data: Json) -> Iterator[FieldCause]:
 def _is_json(encoded: str) -> bool:
     """True for an object, and for null."""
     try:
-        return isinstance(msgspec.json.decode(base64.b64decode(encoded)), dict | None)
-    except (msgspec.DecodeError, RecursionError):
+        text = base64.b64decode(encoded)
+        check_depth(text)
+        return isinstance(msgspec.json.decode(text), dict | None)
+    except ValueError:
         return False
 
 
@@ -112,9 +116,9 @@ SECRETS: Final = Resource(
 
 def _validate_map(new: Json) -> list[FieldCause]:
     texts, binaries = new.get("data") or {}, new.get("binaryData") or {}
-    found = [cause for key in texts for cause in checks.named(key, f"data[{key}]", key_reasons)]
+    found = [cause for key in texts for cause in field_errors.named(key, f"data[{key}]", key_reasons)]
     for key in binaries:
-        found += checks.named(key, f"binaryData[{key}]", key_reasons)
+        found += field_errors.named(key, f"binaryData[{key}]", key_reasons)
     found += [
         field_errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
         for key in texts

@@ -25,11 +25,11 @@ def _validate_label_requirement(requirement: Json, field: str) -> Iterator[Field
 
 
 def _validate_operands(requirement: Json, field: str, *, any_value: bool = False) -> Iterator[FieldCause]:
-    yield from checks.named(requirement["key"], f"{field}.key", names.qualified_name)
+    yield from field_errors.named(requirement["key"], f"{field}.key", names.qualified_name)
     if any_value:
         return
     for index, value in enumerate(requirement.get("values") or []):
-        yield from checks.named(value, f"{field}.values[{index}]", names.label_value)
+        yield from field_errors.named(value, f"{field}.values[{index}]", names.label_value)
 
 
 def _validate_operator(requirement: Json, field: str, comparing: Sequence[str]) -> list[FieldCause]:
@@ -49,8 +49,8 @@ def _validate_operator(requirement: Json, field: str, comparing: Sequence[str]) 
 
 
 NODE_MESSAGES: Final = Messages("""
-NodeSelector: 1 nodeSelectorTerms *NodeSelectorTerm!
-NodeSelectorTerm: 1 matchExpressions *NodeSelectorRequirement, 2 matchFields *NodeSelectorRequirement
+NodeSelector=: 1 nodeSelectorTerms *NodeSelectorTerm!
+NodeSelectorTerm=: 1 matchExpressions *NodeSelectorRequirement, 2 matchFields *NodeSelectorRequirement
 NodeSelectorRequirement: 1 key s!, 2 operator s!, 3 values *s
 """)
 
@@ -108,7 +108,9 @@ def outdated(key: str, field: str, *, alone: bool = False) -> list[str]:
 
 
 def same_but_for_ga_labels(new: Any, old: Any) -> bool:
-    """True if nothing changed but beta labels that became the GA ones. As for the real server, a label without a new name became ""."""
+    """True if nothing changed but beta labels that became the GA ones. As for the real server, a label without a new
+    name became "".
+    """
     if isinstance(new, dict) and isinstance(old, dict):
         renamed = "key" in old and new.get("key") == _GA_LABELS.get(old["key"], ("",))[0]
         names = (new.keys() | old.keys()) - ({"key"} if renamed else set())
@@ -129,4 +131,4 @@ def _validate_field(requirement: Json, field: str) -> Iterator[FieldCause]:
         yield field_errors.invalid(f"{field}.key", requirement["key"], "not a valid field selector key")
         return
     for index, value in enumerate(values):
-        yield from checks.named(value, f"{field}.values[{index}]", names.dns_subdomain)
+        yield from field_errors.named(value, f"{field}.values[{index}]", names.dns_subdomain)

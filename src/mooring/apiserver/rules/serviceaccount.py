@@ -15,8 +15,8 @@ from mooring.kube.errors import ServerError
 
 MESSAGES: Final = META_MESSAGES.extended("""
 ServiceAccount: 1 metadata ObjectMeta!, 2 secrets *ObjectReference@name, 3 imagePullSecrets *LocalObjectReference, 4 automountServiceAccountToken b?
-ObjectReference: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s
-LocalObjectReference: 1 name s
+ObjectReference=: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s
+LocalObjectReference=: 1 name s
 TokenRequest: 1 metadata ObjectMeta!, 2 spec TokenRequestSpec!, 3 status TokenRequestStatus!
 TokenRequestSpec: 1 audiences *s!, 4 expirationSeconds i64!?, 3 boundObjectRef BoundObjectReference!?
 BoundObjectReference: 1 kind s, 2 apiVersion s, 3 name s, 4 uid s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from mooring.api import names
@@ -22,7 +23,7 @@ StatefulSetPersistentVolumeClaimRetentionPolicy: 1 whenDeleted s, 2 whenScaled s
 StatefulSetOrdinals: 1 start i32!
 StatefulSetStatus: 1 observedGeneration i64, 2 replicas i32!, 3 readyReplicas i32, 4 currentReplicas i32, 5 updatedReplicas i32, 6 currentRevision s, 7 updateRevision s, 9 collisionCount i32?, 10 conditions *StatefulSetCondition@type, 11 availableReplicas i32!
 StatefulSetCondition: 1 type s!, 2 status s!, 3 lastTransitionTime time!, 4 reason s, 5 message s
-ControllerRevision: 1 metadata ObjectMeta!, 2 data any?, 3 revision i64!
+ControllerRevision: 1 metadata ObjectMeta!, 2 data any?~=, 3 revision i64!
 """)  # noqa: E501
 
 _HISTORY: Final = 10
@@ -41,7 +42,8 @@ _FREE: Final = frozenset(
     )
 )
 _FROZEN: Final = (
-    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', "
     "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
 
@@ -89,7 +91,8 @@ def _validate(new: Json) -> Iterator[FieldCause]:
 
 
 def _as_its_pods(template: Json, spec: Json) -> Json:
-    """The template without a name of the host, which the controller sets, and with a volume for each claim, as its pods have them.
+    """The template without a name of the host, which the controller sets, and with a volume for each claim, as its pods
+    have them.
 
     The claims' volumes count in place of those that the template has under their names.
     """
@@ -104,7 +107,7 @@ def _validate_create(new: Json) -> Iterator[FieldCause]:
     """Rules for a creation; a stored StatefulSet may break them."""
     spec = new["spec"]
     if spec["serviceName"]:
-        yield from checks.named(spec["serviceName"], "spec.serviceName", names.dns_label)
+        yield from field_errors.named(spec["serviceName"], "spec.serviceName", names.dns_label)
     for field, claim in checks.each(spec.get("volumeClaimTemplates"), "spec.volumeClaimTemplates"):
         yield from claimspec.validate(claim["spec"], f"{field}.spec")
 
@@ -130,10 +133,6 @@ def _validate_update(new: Json, old: Json) -> Iterator[FieldCause]:
 _PARTS: Final = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
 
 
-def _validate_status(new: Json, old: Json) -> Iterator[FieldCause]:
-    return podtemplate.validate_status(new, old, _PARTS, "status.readyReplicas")
-
-
 def _warnings(new: Json, old: Json | None) -> Iterator[str]:
     spec = new["spec"]
     yield from podtemplate.warnings(new, old)
@@ -142,7 +141,9 @@ def _warnings(new: Json, old: Json | None) -> Iterator[str]:
             claim["spec"], field if old is None else f"{field}.Spec"
         )  # (so the real one says)
     if spec["revisionHistoryLimit"] < 0:
-        yield "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+        yield (
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+        )
 
 
 STATEFUL_SETS: Final = podtemplate.with_scale(
@@ -163,7 +164,7 @@ STATEFUL_SETS: Final = podtemplate.with_scale(
         validate=_validate,
         validate_create=_validate_create,
         validate_update=_validate_update,
-        validate_status=_validate_status,
+        validate_status=partial(podtemplate.validate_status, parts=_PARTS, ready="status.readyReplicas"),
         warnings=_warnings,
     )
 )

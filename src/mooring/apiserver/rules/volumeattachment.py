@@ -13,8 +13,8 @@ from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import checks, persistentvolume, volumesources
 
 MESSAGES: Final = persistentvolume.MESSAGES.extended("""
-VolumeAttachment: 1 metadata ObjectMeta!, 2 spec VolumeAttachmentSpec!, 3 status VolumeAttachmentStatus!
-VolumeAttachmentSpec: 1 attacher s!, 2 source VolumeAttachmentSource!, 3 nodeName s!
+VolumeAttachment: 1 metadata ObjectMeta!, 2 spec VolumeAttachmentSpec!+, 3 status VolumeAttachmentStatus!
+VolumeAttachmentSpec: 1 attacher s!, 2 source VolumeAttachmentSource!+, 3 nodeName s!
 VolumeAttachmentSource: 1 persistentVolumeName s?, 2 inlineVolumeSpec PersistentVolumeSpec?
 VolumeAttachmentStatus: 1 attached b!, 2 attachmentMetadata {s}, 3 attachError VolumeError?, 4 detachError VolumeError?
 VolumeError: 1 time time!, 2 message s, 3 errorCode i32?
@@ -41,7 +41,7 @@ def _prepare_create(new: Json, _now: float) -> None:
 def _validate(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
     yield from checks.driver_name(spec["attacher"], "spec.attacher")
-    yield from checks.named(spec["nodeName"], "spec.nodeName", names.dns_subdomain)
+    yield from field_errors.named(spec["nodeName"], "spec.nodeName", names.dns_subdomain)
     yield from _validate_source(spec["source"])
     yield from _validate_status(new, {})
 
@@ -61,7 +61,7 @@ def _validate_source(source: Json) -> Iterator[FieldCause]:
             yield field_errors.forbidden("spec.source", _ONE_SOURCE)
         elif not name:
             yield field_errors.required(field, "must specify non empty persistentVolumeName")
-        yield from checks.named(name, field, names.dns_subdomain)
+        yield from field_errors.named(name, field, names.dns_subdomain)
 
 
 def _validate_inline(spec: Json, field: str) -> Iterator[FieldCause]:

@@ -15,8 +15,8 @@ from mooring.apiserver.rules import checks
 
 MESSAGES: Final = META_MESSAGES.extended("""
 PersistentVolumeSource: 1 gcePersistentDisk GCEPersistentDiskVolumeSource?, 2 awsElasticBlockStore AWSElasticBlockStoreVolumeSource?, 3 hostPath HostPathVolumeSource?, 4 glusterfs GlusterfsPersistentVolumeSource?, 5 nfs NFSVolumeSource?, 6 rbd RBDPersistentVolumeSource?, 7 iscsi ISCSIPersistentVolumeSource?, 8 cinder CinderPersistentVolumeSource?, 9 cephfs CephFSPersistentVolumeSource?, 10 fc FCVolumeSource?, 11 flocker FlockerVolumeSource?, 12 flexVolume FlexPersistentVolumeSource?, 13 azureFile AzureFilePersistentVolumeSource?, 14 vsphereVolume VsphereVirtualDiskVolumeSource?, 15 quobyte QuobyteVolumeSource?, 16 azureDisk AzureDiskVolumeSource?, 17 photonPersistentDisk PhotonPersistentDiskVolumeSource?, 18 portworxVolume PortworxVolumeSource?, 19 scaleIO ScaleIOPersistentVolumeSource?, 20 local LocalVolumeSource?, 21 storageos StorageOSPersistentVolumeSource?, 22 csi CSIPersistentVolumeSource?
-SecretReference: 1 name s, 2 namespace s
-ObjectReference: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s
+SecretReference=: 1 name s, 2 namespace s
+ObjectReference=: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s
 GCEPersistentDiskVolumeSource: 1 pdName s!, 2 fsType s, 3 partition i32, 4 readOnly b
 AWSElasticBlockStoreVolumeSource: 1 volumeID s!, 2 fsType s, 3 partition i32, 4 readOnly b
 HostPathVolumeSource: 1 path s!, 2 type s?
@@ -35,7 +35,7 @@ QuobyteVolumeSource: 1 registry s!, 2 volume s!, 3 readOnly b, 4 user s, 5 group
 AzureDiskVolumeSource: 1 diskName s!, 2 diskURI s!, 3 cachingMode s?, 4 fsType s?, 5 readOnly b?, 6 kind s?
 PhotonPersistentDiskVolumeSource: 1 pdID s!, 2 fsType s
 PortworxVolumeSource: 1 volumeID s!, 2 fsType s, 3 readOnly b
-ScaleIOPersistentVolumeSource: 1 gateway s!, 2 system s!, 3 secretRef SecretReference!?, 4 sslEnabled b, 5 protectionDomain s, 6 storagePool s, 7 storageMode s, 8 volumeName s, 9 fsType s, 10 readOnly b
+ScaleIOPersistentVolumeSource: 1 gateway s!, 2 system s!, 3 secretRef SecretReference!?+, 4 sslEnabled b, 5 protectionDomain s, 6 storagePool s, 7 storageMode s, 8 volumeName s, 9 fsType s, 10 readOnly b
 LocalVolumeSource: 1 path s!, 2 fsType s?
 StorageOSPersistentVolumeSource: 1 volumeName s, 2 volumeNamespace s, 3 fsType s, 4 readOnly b, 5 secretRef ObjectReference?
 CSIPersistentVolumeSource: 1 driver s!, 2 volumeHandle s!, 3 readOnly b, 4 fsType s, 5 volumeAttributes {s}, 6 controllerPublishSecretRef SecretReference?, 7 nodeStageSecretRef SecretReference?, 8 nodePublishSecretRef SecretReference?, 9 controllerExpandSecretRef SecretReference?, 10 nodeExpandSecretRef SecretReference?
@@ -77,30 +77,28 @@ _CHECKED_SECRETS: Final = (
 )
 ALSO_CALLED: Final = {"cephfs": "cephFS"}
 _ORDER: Final = (
-    *(
-        "hostPath",
-        "gcePersistentDisk",
-        "awsElasticBlockStore",
-        "glusterfs",
-        "flocker",
-        "nfs",
-        "rbd",
-        "quobyte",
-        "cephfs",
-        "iscsi",
-    ),
-    *(
-        "cinder",
-        "fc",
-        "flexVolume",
-        "azureFile",
-        "vsphereVolume",
-        "photonPersistentDisk",
-        "portworxVolume",
-        "azureDisk",
-        "scaleIO",
-    ),
-    *("local", "storageos", "csi"),
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
 )
 """The order of the real one's rules: if there are two sources, the later one is the wrong one."""
 assert sorted(_ORDER) == sorted(SOURCES)
@@ -166,8 +164,7 @@ def _validate_csi(csi: Json, field: str) -> Iterator[FieldCause]:
 
 def _validate_secret(reference: Json, field: str) -> Iterator[FieldCause]:
     for part, rule in (("name", names.dns_subdomain), ("namespace", names.dns_label)):
-        value = reference.get(part, "")
-        yield from checks.named(value, f"{field}.{part}", rule) if value else [field_errors.required(f"{field}.{part}")]
+        yield from field_errors.required_name(reference.get(part, ""), f"{field}.{part}", rule)
 
 
 def _validate_old(source: str, content: Json, field: str) -> Iterator[FieldCause]:

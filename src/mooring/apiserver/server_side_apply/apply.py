@@ -1,4 +1,6 @@
-"""Server-side apply: merges the config and takes away what its manager owned alone and left out. Others' fields conflict unless forced."""
+"""Server-side apply: merges the config and takes away what its manager owned alone and left out. Others' fields
+conflict unless forced.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import api_errors
+from mooring.apiserver.codecs.jsonbody import DEPTH_MAX
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, field_set, named, shown
@@ -24,6 +27,7 @@ from mooring.apiserver.server_side_apply.managed import (
 )
 from mooring.apiserver.server_side_apply.shapes import Shape
 from mooring.apiserver.server_side_apply.typed import Untyped, check, compare, fields_of, merge, remove, with_named
+from mooring.base.json_text import check_depth
 from mooring.kube.errors import Conflict, ServerError
 
 _KUBECTL: Final = "kubectl"
@@ -100,7 +104,9 @@ class _Applying(msgspec.Struct, frozen=True):
         return Outcome(pruned, self._stamped(kept, changed=bool(pruned != without_record(live))))
 
     def _pruned(self, merged: Json, last: FieldSet, record: Managed) -> Json:
-        """Removes the fields that the manager owned and no longer sends, but none that others own or that it never owned."""
+        """Removes the fields that the manager owned and no longer sends, but none that others own or that it never
+        owned.
+        """
         if not last:
             return merged
         had = with_named(self.shape, last)
@@ -128,7 +134,8 @@ class _Applying(msgspec.Struct, frozen=True):
 
 
 def _first_record(resource: Resource, live: Json, now: str, subresource: str) -> Managed:
-    """The first record of an object, also of the fields that a subresource does not write: somebody wrote those before, too.
+    """The first record of an object, also of the fields that a subresource does not write: somebody wrote those before,
+    too.
 
     kubectl's annotation names the fields that its own apply wrote; kubectl takes over only those.
     """
@@ -175,9 +182,11 @@ def _by_kubectl(applying: _Applying, live: Json, config: Json, record: Managed, 
 def _applied_by_client(shape: Shape, live: Json) -> FieldSet:
     """The fields of the last client-side apply that still are as they were applied."""
     try:
-        config = msgspec.json.decode((live["metadata"].get("annotations") or {}).get(LAST_APPLIED, ""))
+        note = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED, "")
+        check_depth(note, DEPTH_MAX)
+        config = msgspec.json.decode(note)
         check(shape, config)
-    except (ValueError, msgspec.MsgspecError):
+    except ValueError:
         return NO_FIELDS
     if not isinstance(config, dict):
         return NO_FIELDS
@@ -213,7 +222,9 @@ def _is_record(entries: Any) -> bool:
 
 
 def place_of(config: Json) -> str:
-    """An object as kube-apiserver names it where an apply can't be carried out: it answers 500 then, and has tried nothing."""
+    """An object as kube-apiserver names it where an apply can't be carried out: it answers 500 then, and has tried
+    nothing.
+    """
     metadata = config.get("metadata")
     named = metadata if isinstance(metadata, dict) else {}
     return f"{_text(named, 'namespace')}/{_text(named, 'name')}; {kind_of(config)}"

@@ -6,7 +6,8 @@ A path leads from the object's root by elements, each kept as the text that stan
     k:{...}     an item of a list, by its keys
     v:...       an item of a list that is a set, by its value
 
-A set is a tree: at each place the elements that belong to it themselves (members), and the sets below elements (children).
+A set is a tree: at each place the elements that belong to it themselves (members), and the sets below elements
+(children).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
+
+from mooring.base.json_text import check_depth
 
 Path = tuple[str, ...]
 
@@ -160,6 +163,7 @@ def _check(element: str) -> None:
     kind, text = element[:2], element[2:]
     if kind not in _KINDS:
         raise ValueError(f"fieldsV1 has a key of an unknown kind: {element[:40]!r}")
+    check_depth(text)
     value = msgspec.json.decode(text) if kind in ("k:", "v:") else None
     if kind == "k:" and not isinstance(value, dict):
         raise ValueError(f"fieldsV1 has an item without keys: {element[:40]!r}")

@@ -1,4 +1,6 @@
-"""Writes JSON values as Go's formats do: so kube-apiserver shows values of a wrong type in an apply. Long ones are cut."""
+"""Writes JSON values as Go's formats do: so kube-apiserver shows values of a wrong type in an apply. Long ones are
+cut.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,10 @@ def _plain(value: Any) -> str:
 
 def _syntax(value: Any) -> str:
     if isinstance(value, dict):
-        return f"map[string]interface {{}}{{{', '.join(f'{_scalar(name)}:{_syntax(value[name])}' for name in sorted(value))}}}"
+        return (
+            "map[string]interface "
+            f"{{}}{{{', '.join(f'{_scalar(name)}:{_syntax(value[name])}' for name in sorted(value))}}}"
+        )
     if isinstance(value, list):
         return f"[]interface {{}}{{{', '.join(map(_syntax, value))}}}"
     return "interface {}(nil)" if value is None else _scalar(value)

@@ -1,9 +1,10 @@
 """Reads, updates and writes `metadata.managedFields`.
 
-A manager is a name with an operation: appliers and updaters differ, and so do sub-resources. The record begins with the first apply, the
-server's or kubectl's own: objects without one carry none. Fields that an object had before belong to `before-first-apply`. kubectl's own
-apply counts, since a later `kubectl apply --server-side` takes over all fields of the manager that owns kubectl's annotation
-(LAST_APPLIED), and removes those that the file lacks: fields of others must not be among them.
+A manager is a name with an operation: appliers and updaters differ, and so do sub-resources. The record begins with the
+first apply, the server's or kubectl's own: objects without one carry none. Fields that an object had before belong to
+`before-first-apply`. kubectl's own apply counts, since a later `kubectl apply --server-side` takes over all fields of
+the manager that owns kubectl's annotation (LAST_APPLIED), and removes those that the file lacks: fields of others must
+not be among them.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def read_entries(entries: Any) -> dict[FieldManager, ManagedFieldsEntry]:
     """The record of an object; empty where it can't be read."""
     try:
         return dict(_read(entry) for entry in entries or ())
-    except (ValueError, AttributeError, TypeError, RecursionError):
+    except (ValueError, AttributeError, TypeError):
         return {}
 
 
@@ -238,8 +239,8 @@ def record_after(
 ) -> list[Json]:
     """The managedFields after a write; empty where none are kept.
 
-    old: None at creation. new: decoded and with its defaults. Its managedFields are the client's: a client that sends the record back
-    changes nothing, and one that leaves it out loses nothing.
+    old: None at creation. new: decoded and with its defaults. Its managedFields are the client's: a client that sends
+    the record back changes nothing, and one that leaves it out loses nothing.
     """
     sent = new["metadata"].get("managedFields")
     if by.applies:
@@ -264,7 +265,9 @@ def record_after(
 
 
 def record_of_status(resource: Resource, entries: list[Json], old: Any, new: Any, now: float) -> list[Json]:
-    """The entries of the status when the server itself has written it. entries: those before, which are of the status alone, too."""
+    """The entries of the status when the server itself has written it. entries: those before, which are of the status
+    alone, too.
+    """
     who, bare = (
         updater(SERVER.name, resource.api_version, "status"),
         {"apiVersion": resource.api_version, "kind": resource.kind},

@@ -1,4 +1,6 @@
-"""Shapes for server-side apply: merged by field, by item, or whole. Made of messages and a table, for custom kinds of schemas."""
+"""Shapes for server-side apply: merged by field, by item, or whole. Made of messages and a table, for custom kinds of
+schemas.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,9 @@ def _no_other() -> Shape | None:
 class Shape(msgspec.Struct, frozen=True, eq=False):
     """atomic: taken as a whole. type: of a scalar: string, numeric, boolean, or "" for any.
 
-    member: the shape of a map's declared field. other: of its other members, and of a list's items; None: there are none.
-    keys: what identifies a list's items; () for a list that is a set. defaults: what a key stands for that an item leaves out.
+    member: the shape of a map's declared field. other: of its other members, and of a list's items; None: there are
+    none. keys: what identifies a list's items; () for a list that is a set. defaults: what a key stands for that an
+    item leaves out.
     """
 
     form: Form
@@ -75,56 +78,14 @@ def resolved(shape: Shape, value: Any) -> Shape:
 
 # built-in kinds
 
-ATOMIC_MESSAGES: Final = frozenset(
-    {
-        "ConfigMapKeySelector",
-        "FileKeySelector",
-        "LabelSelector",
-        "LocalObjectReference",
-        "NodeSelector",
-        "NodeSelectorTerm",
-        "ObjectFieldSelector",
-        "ObjectReference",
-        "OwnerReference",
-        "ResourceFieldSelector",
-        "SecretKeySelector",
-        "SecretReference",
-        "TopologySelectorTerm",
-        "TypedLocalObjectReference",
-    }
-)
-"""Messages that have one owner."""
-ATOMIC_FIELDS: Final = frozenset(
-    {("PodSpec", "nodeSelector"), ("PodStatus", "hostIPs"), ("JobStatus", "conditions"), ("ControllerRevision", "data")}
-)
-"""Maps and lists that have one owner though their type or their merge key says otherwise."""
 GRANULAR_FIELDS: Final = frozenset({("PersistentVolumeSpec", "claimRef")})
 """Members of an atomic message's type that are merged all the same."""
-SETS: Final = frozenset(
-    {
-        ("CSIDriverSpec", "volumeLifecycleModes"),
-        ("ContainerRestartRuleOnExitCodes", "values"),
-        ("NodeAllocatableResourceClaimStatus", "containers"),
-        ("UncountedTerminatedPods", "succeeded"),
-        ("UncountedTerminatedPods", "failed"),
-    }
-)
-"""Lists that are sets here, and nothing to a strategic merge."""
-LIST_KEYS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
-    ("Container", "ports"): ("containerPort", "protocol"),
-    ("EphemeralContainer", "ports"): ("containerPort", "protocol"),
-    ("PodSpec", "topologySpreadConstraints"): ("topologyKey", "whenUnsatisfiable"),
-    ("ResourceRequirements", "claims"): ("name",),
-    ("ResourceStatus", "resources"): ("resourceID",),
-    ("CustomResourceDefinitionStatus", "conditions"): ("type",),
-    ("JSONSchemaProps", "x-kubernetes-validations"): ("rule",),
-}
-"""Lists whose items have other keys here than the strategic merge's."""
 _LOOSE_LISTS: Final = frozenset({("JSONSchemaProps", "enum")})
 """Values that are read as they come, and are lists here."""
 _KEY_DEFAULTS: Final[Mapping[tuple[str, str], Any]] = {
     ("ContainerPort", "protocol"): "TCP",
     ("LocalObjectReference", "name"): "",
+    ("ServicePort", "protocol"): "TCP",
 }
 _SCALARS: Final = {
     "s": "string",
@@ -134,20 +95,6 @@ _SCALARS: Final = {
     "i64": "numeric",
     "f64": "numeric",
 }
-
-
-def keys_of(message: Message, field: Field) -> tuple[str, ...] | None:
-    """The keys of a list's items, () for a set; None for a list that is taken as a whole."""
-    place = (message.name, field.name)
-    if place in ATOMIC_FIELDS:
-        return None
-    if place in SETS:
-        return ()
-    if place in LIST_KEYS:
-        return LIST_KEYS[place]
-    if field.merge_key is None:
-        return None
-    return (field.merge_key,) if field.merge_key else ()
 
 
 @functools.cache
@@ -169,7 +116,7 @@ def _message(message: Message, granular: bool = False) -> Shape:
         return found.get(name)
 
     other = _no_other if message.fields else _anything  # (a message without fields says nothing of what is in it)
-    return Shape(Form.MAP, atomic=message.name in ATOMIC_MESSAGES and not granular, member=member, other=other)
+    return Shape(Form.MAP, atomic=message.whole and not granular, member=member, other=other)
 
 
 def _field(message: Message, field: Field) -> Shape:
@@ -181,13 +128,13 @@ def _field(message: Message, field: Field) -> Shape:
         one = _message(inner, place in GRANULAR_FIELDS)
     else:
         one = ANYTHING if field.type in ("any", "intstr") else Shape(Form.SCALAR, type=_SCALARS.get(field.type, ""))
-    if field.type == "any" and place in ATOMIC_FIELDS:
+    if field.type == "any" and field.whole:
         return _WHOLE
     if field.shape == "{":
-        return Shape(Form.MAP, atomic=place in ATOMIC_FIELDS, other=lambda: one)
+        return Shape(Form.MAP, atomic=field.whole, other=lambda: one)
     if field.shape != "*":
         return one
-    keys = keys_of(message, field)
+    keys = field.apply_keys
     if keys is None:
         return Shape(Form.LIST, atomic=True, other=lambda: one)
     return Shape(Form.LIST, other=lambda: one, keys=keys, defaults=_defaults(inner, keys) if inner is not None else {})

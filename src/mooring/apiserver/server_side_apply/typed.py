@@ -1,4 +1,6 @@
-"""Values by their shape: their fields, differences, merges, removals. Pure. ABSENT stands for a missing value, None for a null one."""
+"""Values by their shape: their fields, differences, merges, removals. Pure. ABSENT stands for a missing value, None for
+a null one.
+"""
 
 from __future__ import annotations
 
@@ -201,7 +203,10 @@ def _no_element(shape: Shape, item: Any) -> str:
     if any(key in item or key in shape.defaults for key in shape.keys):
         return ""
     keys = " ".join(f'"{key}"' for key in shape.keys)
-    return f"associative list with keys has an element that omits all key fields [{keys}] (and doesn't have default values for any key fields)"
+    return (
+        f"associative list with keys has an element that omits all key fields [{keys}] (and doesn't have default "
+        "values for any key fields)"
+    )
 
 
 def _collect(shape: Shape, value: Any, path: Path, builder: FieldSetBuilder) -> None:
@@ -223,7 +228,9 @@ def _collect(shape: Shape, value: Any, path: Path, builder: FieldSetBuilder) -> 
 
 
 def _is_leaf(shape: Shape, left: Any, right: Any, kind: type) -> bool:
-    """True where two values are compared and merged as a whole: also when both are empty, so that empty stays empty and null null."""
+    """True where two values are compared and merged as a whole: also when both are empty, so that empty stays empty and
+    null null.
+    """
     return shape.atomic or not (_has_content(left, kind) or _has_content(right, kind))
 
 
@@ -297,7 +304,9 @@ def _merge_maps(shape: Shape, live: dict[str, Any], config: dict[str, Any]) -> d
 
 
 def _merge_lists(shape: Shape, live: list[Any], config: list[Any]) -> list[Any]:
-    """The items of both. Those of the config in its order; live ones that it doesn't name keep their place among those that it does."""
+    """The items of both. Those of the config in its order; live ones that it doesn't name keep their place among those
+    that it does.
+    """
     item, wanted = _item_shape(shape), _by_element(shape, config)
     there = _by_element(shape, live)
     merged: list[Any] = []

@@ -1,4 +1,6 @@
-"""The server about itself: health, version, discovery, OpenAPI. All but health is kept from the first request until kinds change."""
+"""The server about itself: health, version, discovery, OpenAPI. All but health is kept from the first request until
+kinds change.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,9 @@ def is_health(path: tuple[str, ...]) -> bool:
 
 
 def health(path: tuple[str, ...], query: Mapping[str, str], failure: str) -> HttpReply | None:
-    """path: begins with one of HEALTH. failure: what is wrong with the storage; "" while nothing is. None for a check that isn't there."""
+    """path: begins with one of HEALTH. failure: what is wrong with the storage; "" while nothing is. None for a check
+    that isn't there.
+    """
     which, *rest = path
     checks = {"ping": "", "log": "", "storage": failure if which != "livez" else ""}
     if rest:

@@ -4,9 +4,9 @@
                                                ANSWERING --a watch--> STREAMING --its end--> HEAD
     HEAD, BODY --malformed--> LEAVING: the refusal is sent, and what still comes is read and dropped for a while
 
-Requests that arrive while another is answered wait their turn, and the socket waits with them: a client that sends many requests at once
-gets the answers in order, and costs no memory. All work for a client goes through the client's line, within its share of the loop. The
-server's sweep checks the deadlines; there is no timer for each.
+Requests that arrive while another is answered wait their turn, and the socket waits with them: a client that sends many
+requests at once gets the answers in order, and costs no memory. All work for a client goes through the client's line,
+within its share of the loop. The server's sweep checks the deadlines; there is no timer for each.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import math
 import re
 from typing import Any, Final, Protocol
 
+from mooring.apiserver import api_errors
 from mooring.apiserver.web.limits import ConnectionLimits
-from mooring.apiserver.web.messages import JSON, TEXT, HttpReply, HttpRequest, rendered, status_line
+from mooring.apiserver.web.messages import JSON, TEXT, HttpReply, HttpRequest, error_reply, rendered, status_line
 from mooring.apiserver.web.unsent import Unsent
 from mooring.base.turns import Line
-from mooring.wire.http1.bodies import Body
+from mooring.kube.errors import TooLarge
+from mooring.wire.http1.bodies import BODY_BYTES_MAX, Body
 from mooring.wire.http1.requests import RequestHead, parse_head
 from mooring.wire.http1.syntax import HEAD_BYTES_MAX, Malformed
 from mooring.wire.http1.tls_transport import TlsTransport
@@ -74,7 +76,9 @@ class _State(enum.Enum):
 
 
 class Connection:
-    """One client. line: its place among all. certificate: what it has shown, signed by our CA. watch: the host's, while a watch goes on."""
+    """One client. line: its place among all. certificate: what it has shown, signed by our CA. watch: the host's, while
+    a watch goes on.
+    """
 
     __slots__ = (
         "_before",
@@ -143,7 +147,9 @@ class Connection:
             self._next(stays=self._head.is_persistent)
 
     def stream(self) -> bool:
-        """The answer is a watch, whose lines come by `write`, in HTTP's chunks where it knows them. False when the client has gone."""
+        """The answer is a watch, whose lines come by `write`, in HTTP's chunks where it knows them. False when the
+        client has gone.
+        """
         if self._link is None:
             return False
         assert self._state is _State.ANSWERING
@@ -241,7 +247,8 @@ class Connection:
     # the steps
 
     def _advance(self, *, begins: bool = False) -> None:
-        """Goes as far as what has come allows, and the others, and a link that is still there: nothing is written to one that is lost.
+        """Goes as far as what has come allows, and the others, and a link that is still there: nothing is written to
+        one that is lost.
 
         begins: the first bytes of a request have come.
         """
@@ -252,7 +259,9 @@ class Connection:
             while read < _REQUESTS_A_TURN and self._buffer and self._is_open() and self._read():
                 read += 1
         except Malformed as error:
-            self._leave(HttpReply(error.status, f"{error}\n".encode(), TEXT))
+            is_body = error.status == TooLarge.code
+            text = HttpReply(error.status, f"{error}\n".encode(), TEXT)
+            self._leave(error_reply(api_errors.entity_too_large(BODY_BYTES_MAX)) if is_body else text)
         finally:
             self._is_advancing = False
         if read or begins:
@@ -322,7 +331,9 @@ class Connection:
             self.line.take(self._advance)
 
     def _leave(self, reply: HttpReply) -> None:
-        """Refuses, and reads on for a while: to close on unread bytes would reset the connection, and lose the answer with it."""
+        """Refuses, and reads on for a while: to close on unread bytes would reset the connection, and lose the answer
+        with it.
+        """
         if self._link is None:
             return
         self._state = _State.LEAVING

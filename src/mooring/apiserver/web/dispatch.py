@@ -1,4 +1,6 @@
-"""Requests and their answers, between connections and the service: who may ask, what waits for its commit, where watches begin."""
+"""Requests and their answers, between connections and the service: who may ask, what waits for its commit, where
+watches begin.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from mooring.apiserver.web.limits import ConnectionLimits
 from mooring.apiserver.web.long_requests import LongRequests
 from mooring.apiserver.web.messages import HttpReply, HttpRequest, WatchReply, error_reply
 from mooring.apiserver.web.metrics import CONTENT_TYPE, RequestLabels, ServerMetrics, asked
-from mooring.apiserver.web.queries import Route, route_of
+from mooring.apiserver.web.queries import Route, route_of, without_watch_path
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Streams, WatchStream
 from mooring.base.clock import Clock
@@ -38,9 +40,11 @@ _TURNED_AWAY_MAX: Final = 64
 
 _LARGE_BYTES: Final = 1024 * 1024
 _UNSENT_BYTES_MAX: Final = 128 * 1024 * 1024
-"""For all answers that their clients do not read, with what the sockets keep. One more large one is refused meanwhile."""
+"""For all answers that their clients do not read, with what the sockets keep. One more large one is refused
+meanwhile.
+"""
 
-_Exit = Callable[[HttpReply | None], None]
+_Sender = Callable[[HttpReply | None], None]
 """Sends an answer: the one that was found, or another that has taken its place."""
 
 
@@ -84,7 +88,7 @@ class Dispatcher:
             streams,
             clock,
         )
-        self._waiting: deque[tuple[int, _Exit]] = deque()
+        self._waiting: deque[tuple[int, _Sender]] = deque()
         self._turns, self._long = Turns(), LongRequests(store)
         self._date, self._date_at = "", -1
         self._on_quiet: Callable[[], None] = lambda: None
@@ -152,7 +156,7 @@ class Dispatcher:
         route = self._route(request)
         asking = _Asking(connection, head, request, asked(request, route), self.now())
         if body is None:
-            self._leave(asking, error_reply(api_errors.entity_too_large(BODY_BYTES_MAX)))
+            self._reply(asking, error_reply(api_errors.entity_too_large(BODY_BYTES_MAX)))
             return
         request.body = body
         if self._long.is_one(request, route):
@@ -163,20 +167,22 @@ class Dispatcher:
         except NeedsThread:
             self._answer_aside(asking)
         except Exception as error:
-            self._leave(asking, error)
+            self._reply(asking, error)
         else:
-            self._leave(asking, reply)
+            self._reply(asking, reply)
 
     def _answer_aside(self, asking: _Asking) -> None:
-        """The kind is looked up when the request has its turn: it may have gone, or changed, while the request waited."""
+        """The kind is looked up when the request has its turn: it may have gone, or changed, while the request
+        waited.
+        """
         request = asking.request
         self._long.take(
             len(request.body),
             lambda: self._answered(request, self._route(request), Effort()),
-            partial(self._leave, asking),
+            partial(self._reply, asking),
         )
 
-    def _leave(self, asking: _Asking, found: HttpReply | WatchReply | Exception) -> None:
+    def _reply(self, asking: _Asking, found: HttpReply | WatchReply | Exception) -> None:
         """Sends the answer, once the newest version, which it may have seen, is committed."""
         request = asking.request
         try:
@@ -188,7 +194,7 @@ class Dispatcher:
                 and not self._has_room_for(len(found.body))
             ):
                 found = error_reply(api_errors.too_many_requests())
-            exit_ = self._exit(asking, found)
+            send = self._sender(asking, found)
         except Exception as error:
             trace = traceback.format_exc()
             _log.error(
@@ -199,13 +205,13 @@ class Dispatcher:
                 traceback=trace,
             )
             text = f"Internal error occurred: {type(error).__name__}"
-            exit_ = self._exit(asking, error_reply(ServerError(text, reason="InternalError")))
+            send = self._sender(asking, error_reply(ServerError(text, reason="InternalError")))
         if self._store.version <= self._durability.committed or is_health(request.path):
-            exit_(None)
+            send(None)
         elif self._durability.failure:
-            exit_(self._failed())
+            send(self._failed())
         else:
-            self._waiting.append((self._store.version, exit_))
+            self._waiting.append((self._store.version, send))
 
     def _route(self, request: HttpRequest) -> Route | None:
         return route_of(request.path, self._store)
@@ -250,7 +256,7 @@ class Dispatcher:
 
     # the steps
 
-    def _exit(self, asking: _Asking, reply: HttpReply | WatchReply) -> _Exit:
+    def _sender(self, asking: _Asking, reply: HttpReply | WatchReply) -> _Sender:
         """Sends the reply, or another in its stead. A watch that begins with existing objects takes them now."""
         connection, what = asking.connection, asking.what
         stream = (
@@ -259,7 +265,7 @@ class Dispatcher:
             else self._streams.prepare(reply, connection, is_chunked=asking.head.is_chunkable)
         )
 
-        def leave(other: HttpReply | None) -> None:
+        def send(other: HttpReply | None) -> None:
             final = other or reply
             if isinstance(final, HttpReply):
                 connection.reply(final)
@@ -269,7 +275,7 @@ class Dispatcher:
                 self._metrics.watching(what, 1)
                 self._streams.begin(stream)
 
-        return leave
+        return send
 
     def _has_room_for(self, size: int) -> bool:
         unread = sum(self._unread().values())
@@ -283,7 +289,9 @@ class Dispatcher:
         return sum(connection.sending_bytes for connection in self.connections)
 
     def _cut_unread(self) -> None:
-        """Where answers that nobody reads are too much together, watches end that have the largest: their clients begin again."""
+        """Where answers that nobody reads are too much together, watches end that have the largest: their clients begin
+        again.
+        """
         unread = self._unread()
         over = sum(unread.values()) + self._sending() - _UNSENT_BYTES_MAX
         watches = (
@@ -301,7 +309,10 @@ class Dispatcher:
 
 
 def _request(connection: Connection, head: RequestHead) -> HttpRequest:
-    request = HttpRequest(head.method, head.path(), head.query(), head.headers)
+    path, query = head.path(), head.query()
+    if "watch" in path and head.method == "GET":
+        path, query = without_watch_path(path, query)
+    request = HttpRequest(head.method, path, query, head.headers)
     if connection.certificate is not None:
         request.user, request.is_known = user_of(connection.certificate), True
     return request

@@ -1,6 +1,8 @@
-"""Requests that take long are answered by a thread beside the loop, one after the other, so that nobody else waits for them.
+"""Requests that take long are answered by a thread beside the loop, one after the other, so that nobody else waits for
+them.
 
-A request's size shows that it takes long. One that turns out to be more work than it looks (a rule, a pattern) begins anew here.
+A request's size shows that it takes long. One that turns out to be more work than it looks (a rule, a pattern) begins
+anew here.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ _OBJECTS: Final = 200
 _BYTES: Final = 1024 * 1024
 _PLAIN_OBJECTS: Final = 2000
 _PLAIN_BYTES: Final = 2 * 1024 * 1024
-"""For those that are only joined, as they are stored. A hundred clients may ask at once, and a probe waits for all that came before it."""
+"""For those that are only joined, as they are stored. A hundred clients may ask at once, and a probe waits for all
+that came before it.
+"""
 _KINDS: Final = 500
 _OF_ALL_KINDS: Final = frozenset(("", "api", "apis", "metrics"))
 """Pages that speak of all kinds."""
@@ -33,7 +37,9 @@ _WAITING_MAX: Final = 256
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 _TRIES: Final = 5
 _SWITCH_S: Final = 0.001
-"""How long the thread may keep the interpreter from the loop: Python's 0.005 s is waited for at each socket that is read or written."""
+"""How long the thread may keep the interpreter from the loop: Python's 0.005 s is waited for at each socket that is
+read or written.
+"""
 
 Answer = Callable[[], HttpReply | WatchReply]
 
@@ -69,7 +75,9 @@ class LongRequests:
         return stored is not None and len(stored.body) > _STORED_BYTES
 
     def take(self, size: int, answer: Answer, told: Callable[[HttpReply | WatchReply | Exception], None]) -> None:
-        """Has the answer made, and tells it in the loop. size: of the request, in bytes. With too many waiting it is refused at once."""
+        """Has the answer made, and tells it in the loop. size: of the request, in bytes. With too many waiting it is
+        refused at once.
+        """
         if self._waiting >= _WAITING_MAX or self._waiting_bytes + size > _WAITING_BYTES_MAX:
             told(error_reply(api_errors.too_many_requests()))
             return

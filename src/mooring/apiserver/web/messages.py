@@ -110,7 +110,9 @@ _STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 
 
 def rendered(reply: HttpReply, date: str, *, is_last: bool, with_body: bool = True) -> bytes:
-    """A whole answer. date: the Date header with its line end. is_last: the connection ends after it. with_body: False for HEAD."""
+    """A whole answer. date: the Date header with its line end. is_last: the connection ends after it. with_body: False
+    for HEAD.
+    """
     head = f"{status_line(reply.status, reply.content_type)}{date}"
     if reply.status not in _WITHOUT_BODY:
         head += f"Content-Length: {len(reply.body)}\r\n"

@@ -1,4 +1,5 @@
-"""Media types of requests and answers. Answers are JSON or YAML: of the clauses of Accept that fit, the one of the largest weight counts.
+"""Media types of requests and answers. Answers are JSON or YAML: of the clauses of Accept that fit, the one of the
+largest weight counts.
 
 Bodies may also be protobuf: Go clients send nothing else for built-in kinds, and do not retry in JSON.
 """
@@ -20,6 +21,7 @@ from mooring.apiserver.codecs.schema import Message
 from mooring.apiserver.custom.pruning import whole_numbers
 from mooring.apiserver.web.messages import JSON
 from mooring.apiserver.web.rendering import WHOLE, Metadata, Rendering, TableRendering
+from mooring.base.json_text import TooDeep
 from mooring.kube.cluster import PatchType
 from mooring.kube.errors import NotAcceptable, UnsupportedMediaType
 
@@ -42,7 +44,9 @@ class AnswerForm(msgspec.Struct, frozen=True):
 
 @functools.lru_cache(maxsize=256)
 def wanted(accept: str, include: str = "", *, watch: bool = False) -> AnswerForm:
-    """The first by weight of Accept. include: includeObject, for tables. Raises NotAcceptable, and BadRequest for an unknown include."""
+    """The first by weight of Accept. include: includeObject, for tables. Raises NotAcceptable, and BadRequest for an
+    unknown include.
+    """
     known = False
     for clause, parameters in _by_weight(accept.strip() or "*/*"):
         media_type = JSON if clause == "*/*" else clause
@@ -85,7 +89,9 @@ def _rendering(parameters: Mapping[str, str], include: str) -> Rendering | None:
 
 
 def parse_body(content_type: str, body: bytes, message: Message | None) -> tuple[Any, list[str]]:
-    """The JSON value of a body, and its duplicate fields. message: of a protobuf body, or None. Raises BadRequest, UnsupportedMediaType."""
+    """The JSON value of a body, and its duplicate fields. message: of a protobuf body, or None. Raises BadRequest,
+    UnsupportedMediaType.
+    """
     media_type = _media_type(content_type) or JSON
     parse = _PARSERS.get(media_type)
     if parse is None and media_type == PROTOBUF and message is not None:
@@ -121,7 +127,7 @@ def parse_apply(body: bytes) -> tuple[dict[str, Any], list[str]]:
     try:
         value, twice = _parse_json(body) if body.lstrip()[:1] == b"{" else (None, [])
         is_yaml = value is None or hugest(value) is not None
-    except (ValueError, RecursionError):
+    except ValueError:
         is_yaml = True
     if is_yaml:
         value, _ = _parsed_apply(body)
@@ -138,7 +144,7 @@ _GO_KINDS: Final = ((list, "array"), (bool, "bool"), (str, "string"), ((int, flo
 def _parsed_apply(body: bytes) -> tuple[Any, list[str]]:
     try:
         return _parse_yaml(body)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         why = error.why if isinstance(error, NoYaml) else str(error) or type(error).__name__
         raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {why}") from error
 
@@ -177,7 +183,7 @@ def _media_type(content_type: str) -> str:
 def _parsed(parse: Callable[[bytes], tuple[Any, list[str]]], body: bytes) -> tuple[Any, list[str]]:
     try:
         return parse(body)
-    except RecursionError as error:
+    except TooDeep as error:
         raise api_errors.bad_request(TOO_DEEP) from error
     except ValueError as error:
         raise api_errors.bad_request(f"the body can't be read: {error}") from error

@@ -1,4 +1,6 @@
-"""Requests read: the kind, namespace, name and sub-resource of a URL, and the options in its query or a DeleteOptions body."""
+"""Requests read: the kind, namespace, name and sub-resource of a URL, and the options in its query or a DeleteOptions
+body.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.bodies.objects import FieldValidation
 from mooring.apiserver.codecs.scalars import WrongType
 from mooring.apiserver.codecs.schema import decode
-from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
+from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions, options_of, wrong_dry_run
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.listing import ListOptions, WatchOptions
 from mooring.apiserver.metadata import META_MESSAGES
@@ -56,6 +58,19 @@ def route_of(path: tuple[str, ...], store: ObjectStore) -> Route | None:
     return _namespaced(group, version, rest, store) or _plain(group, version, rest, store)
 
 
+def without_watch_path(path: tuple[str, ...], query: dict[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """`/api/v1/watch/pods` as `/api/v1/pods?watch=true`, and of one object as a watch of its name: old clients."""
+    start = 2 if path[0] == "api" else 3
+    if path[start : start + 1] != ("watch",):
+        return path, query
+    rest = path[start + 1 :]
+    query = {**query, "watch": "true"}
+    if len(rest) in (2, 4) and rest[-1]:
+        query["fieldSelector"] = ",".join(filter(None, (f"metadata.name={rest[-1]}", query.get("fieldSelector"))))
+        rest = rest[:-1]
+    return path[:start] + rest, query
+
+
 def _namespaced(group: str, version: str, rest: list[str], store: ObjectStore) -> Route | None:
     match rest:
         case ["namespaces", namespace, plural, *place] if len(place) <= 2:
@@ -95,7 +110,6 @@ Query = Mapping[str, str]
 _FIELD_MANAGER_MAX: Final = 128
 _INTEGER: Final = re.compile(r"([+-]?)([0-9]+)")
 _DIGITS_MAX: Final = 19
-_POLICIES: Final = ("Foreground", "Background", "Orphan")
 _VALIDATIONS: Final = sorted(mode.value for mode in FieldValidation)
 
 
@@ -162,7 +176,7 @@ def write_options(query: Query, kind: str, *, applies: bool = False) -> WriteOpt
     """kind: CreateOptions, UpdateOptions or PatchOptions, for messages. Raises Invalid."""
     if not query and not applies:
         return _PLAIN_WRITE
-    wrong = _wrong_dry_run(query.get("dryRun"))
+    wrong = wrong_dry_run(query.get("dryRun"))
     validation = query.get("fieldValidation") or FieldValidation.WARN.value
     if validation not in _VALIDATIONS:
         wrong.append(field_errors.not_supported("fieldValidation", validation, ["", *_VALIDATIONS]))
@@ -195,18 +209,7 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
         options = decode(META_MESSAGES["DeleteOptions"], given, [])
     except ValueError as error:
         raise api_errors.bad_request(str(error)) from error
-    wrong = _wrong_dry_run(*options.get("dryRun", ())) + _wrong_propagation(options)
-    if wrong:
-        raise field_errors.invalid_object("DeleteOptions", "meta.k8s.io", "", wrong)
-    preconditions = options.get("preconditions", {})
-    return DeleteOptions(
-        preconditions.get("uid"),
-        preconditions.get("resourceVersion"),
-        bool(options.get("dryRun")),
-        options.get("gracePeriodSeconds"),
-        options.get("propagationPolicy", ""),
-        options.get("orphanDependents"),
-    )
+    return options_of(options)
 
 
 def _kind_of(given: dict[str, Any]) -> str:
@@ -243,23 +246,6 @@ def _delete_body(query: Query) -> dict[str, Any]:
     if "orphanDependents" in query:
         found["orphanDependents"] = _boolean(query["orphanDependents"])
     return found
-
-
-def _wrong_propagation(given: Mapping[str, Any]) -> list[FieldCause]:
-    policy, field = given.get("propagationPolicy"), "propagationPolicy"
-    if policy is None:
-        return []
-    both = given.get("orphanDependents") is not None
-    found = (
-        [field_errors.invalid(field, policy, "orphanDependents and deletionPropagation cannot be both set")]
-        if both
-        else []
-    )
-    return found + ([] if policy in _POLICIES else [field_errors.not_supported(field, policy, [*_POLICIES, "nil"])])
-
-
-def _wrong_dry_run(*values: Any) -> list[FieldCause]:
-    return [field_errors.not_supported("dryRun", [value], ["All"]) for value in values if value not in (None, "All")]
 
 
 def _boolean(text: str) -> bool:

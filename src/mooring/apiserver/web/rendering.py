@@ -1,4 +1,6 @@
-"""Makes bytes of objects, of their metadata or of rows of a table, as Accept asks. Stored objects are JSON already: they are joined."""
+"""Makes bytes of objects, of their metadata or of rows of a table, as Accept asks. Stored objects are JSON already:
+they are joined.
+"""
 
 from __future__ import annotations
 

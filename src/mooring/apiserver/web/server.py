@@ -1,7 +1,8 @@
 """The server over HTTPS on loopback, for kubectl and Go clients.
 
-Runs in the caller's loop, without a task of its own. A connection's bytes go through `tls_transport.py` (TLS), `connection.py` (HTTP),
-`dispatch.py` and `service.py`; watches through `streams.py`. This module has the socket, the sweep of deadlines, and the shutdown.
+Runs in the caller's loop, without a task of its own. A connection's bytes go through `tls_transport.py` (TLS),
+`connection.py` (HTTP), `dispatch.py` and `service.py`; watches through `streams.py`. This module has the socket, the
+sweep of deadlines, and the shutdown.
 """
 
 from __future__ import annotations
@@ -33,20 +34,26 @@ from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Streams
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
+from mooring.base.log import logger
 from mooring.base.randomness import Random
 from mooring.kube.client import kubeconfig
 from mooring.wire.http1.tls_transport import READ_BYTES, TlsTransport
+
+_log = logger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
 ANY_PORT: Final = (LOOPBACK, 0)
 _CLOSING_S_MAX: Final = 5.0
 _SWEEP_S: Final = 10.0
 _LOOK_S: Final = 1.0
+_RENEW_S: Final = 60.0
+"""Between two looks at whether the certificates have to be renewed."""
 _BACKLOG: Final = 1024
 _ACCEPTED_AT_ONCE: Final = 64
 """New connections in one turn of asyncio's loop, which has one number for this and the backlog."""
 _FILES_KEPT: Final = 128
 """Open files that are not for connections."""
+_CONNECTIONS_LEAST: Final = 32
 
 
 class ApiServer:
@@ -72,7 +79,7 @@ class ApiServer:
         self._store, self._identity, self._clock, self._host, self._port = store, identity, clock, host, port
         durability = durability or InMemory(store)
         limits = limits or ConnectionLimits()
-        limits = msgspec.structs.replace(limits, connections=min(limits.connections, _open_files() - _FILES_KEPT))
+        limits = msgspec.structs.replace(limits, connections=min(limits.connections, connections_max()))
         service = Service(store, clock=clock, token=identity.token, durability=durability, tokens=signer_of(identity))
         self._hub = WatchHub(store, clock=clock, randomness=randomness, durability=durability)
         metrics = ServerMetrics(store)
@@ -80,6 +87,7 @@ class ApiServer:
         self._dispatcher = Dispatcher(service, store, durability, self._streams, metrics, clock=clock, limits=limits)
         self._housekeeping = Housekeeping(store, clock=clock)
         self._server: asyncio.Server | None = None
+        self._kubeconfig: Path | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     @property
@@ -98,8 +106,9 @@ class ApiServer:
         return len(self._streams)
 
     def write_kubeconfig(self, path: Path) -> None:
-        """A kubeconfig for this server, readable by its owner alone."""
+        """A kubeconfig for this server, readable by its owner alone. It is kept true while the server runs."""
         self._identity.write_kubeconfig(path, self.url)
+        self._kubeconfig = path
 
     async def start(self) -> None:
         """Raises ConfigError when the port is taken."""
@@ -109,6 +118,17 @@ class ApiServer:
         def link() -> TlsTransport:
             connection = Connection(self._dispatcher)
             return TlsTransport(context, connection, buffer, line=connection.line)
+
+        def renew() -> None:
+            try:
+                self._identity, before = self._identity.renewed(self._clock.wall_s()), self._identity
+                if self._identity is not before:
+                    self._identity.load_into(context)
+                    if self._kubeconfig is not None:
+                        self.write_kubeconfig(self._kubeconfig)
+            except ConfigError as error:
+                _log.error("The server's certificates could not be renewed", error=error)
+            self._later("renew", _RENEW_S, renew)
 
         try:
             self._server = await asyncio.get_running_loop().create_server(
@@ -121,6 +141,7 @@ class ApiServer:
             raise ConfigError(f"can't listen on {self._host}:{self._port}: {_in_words(error)}") from error
         self._look()
         self._sweep()
+        self._later("renew", _RENEW_S, renew)
         self._housekeeping.start()
 
     async def close(self) -> None:
@@ -166,12 +187,21 @@ def _in_words(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
 
 
-def _open_files() -> int:
-    """How many files this process may open, once it has asked for all it can get, as Go programs do."""
+def connections_max() -> int:
+    """How many connections this process may have open, once it has asked for all the files it can get, as Go programs
+    do. Raises ConfigError where these are too few.
+    """
     soft, hard = process.getrlimit(process.RLIMIT_NOFILE)
     if soft < hard:
         process.setrlimit(process.RLIMIT_NOFILE, (hard, hard))
-    return sys.maxsize if hard == process.RLIM_INFINITY else hard
+    if hard == process.RLIM_INFINITY:
+        return sys.maxsize
+    if hard < _FILES_KEPT + _CONNECTIONS_LEAST:
+        raise ConfigError(
+            f"{hard} open files are too few for an API server: raise the limit to "
+            f"{_FILES_KEPT + _CONNECTIONS_LEAST} or more (ulimit -n)"
+        )
+    return hard - _FILES_KEPT
 
 
 def last_port(path: Path) -> int:

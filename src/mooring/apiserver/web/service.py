@@ -1,4 +1,6 @@
-"""Requests into answers: authentication, routes, verbs. No sockets and no waiting; a watch is handed back to be carried out."""
+"""Requests into answers: authentication, routes, verbs. No sockets and no waiting; a watch is handed back to be carried
+out.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +45,7 @@ from mooring.apiserver.web.messages import (
 from mooring.apiserver.web.queries import Route, WriteOptions, route_of
 from mooring.apiserver.web.rendering import Rendering
 from mooring.base.clock import Clock, rfc3339
+from mooring.base.errors import ConfigError
 from mooring.kube.errors import ApiError, Gone, MethodNotAllowed, NotFound, ServerError, Unauthorized
 
 _METHODS: Final = {"get": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
@@ -60,14 +63,17 @@ class Service:
         durability: Durability | None = None,
         tokens: Tokens | None = None,
     ) -> None:
-        assert token, "a server without a token would serve everybody on the machine"
+        if not token:
+            raise ConfigError("a server without a token would serve everybody on the machine: give it one")
         self._store, self._clock, self._durability = store, clock, durability or InMemory(store)
         self._tokens = tokens
         self._about = About(store)
         self._token = token.encode()
 
     def answer(self, request: HttpRequest, route: Route | None, work: Effort) -> HttpReply | WatchReply:
-        """The answer to a known user; an error is one, too. route: None where no kind has the path. Raises what `work` raises."""
+        """The answer to a known user; an error is one, too. route: None where no kind has the path. Raises what `work`
+        raises.
+        """
         try:
             with effort.of_request(work):
                 return self._answer(request, route)
@@ -109,7 +115,8 @@ class Service:
         return answered
 
     def _nowhere(self, path: tuple[str, ...]) -> HttpReply:
-        """The 404 or refusal for an unknown path: a known user is refused within a built-in group, elsewhere the answer is a plain page.
+        """The 404 or refusal for an unknown path: a known user is refused within a built-in group, elsewhere the answer
+        is a plain page.
 
         A sub-resource that a custom object does not have gives the same 404 as a missing object.
         """

@@ -1,8 +1,8 @@
 """Watches on connections: woken together, each event encoded once, no task per watch.
 
-When a kind has changed, the server writes the new events to each of its streams once. Streams that are left when a turn's share of the loop
-is used up wait for the next turn, in their order. The server skips a stream whose client does not read, and closes it when that takes too
-long.
+When a kind has changed, the server writes the new events to each of its streams once. Streams that are left when a
+turn's share of the loop is used up wait for the next turn, in their order. The server skips a stream whose client does
+not read, and closes it when that takes too long.
 """
 
 from __future__ import annotations

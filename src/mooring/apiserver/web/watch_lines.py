@@ -29,7 +29,9 @@ class WatchLines(Protocol):
 
 
 class Encodings:
-    """The server keeps for its watches: the latest lines, each for all batches, and the latest batches, each for all its watches."""
+    """The server keeps for its watches: the latest lines, each for all batches, and the latest batches, each for all
+    its watches.
+    """
 
     def __init__(self) -> None:
         self._lines: OrderedDict[tuple[Stored, EventType, bool], bytes] = OrderedDict()
@@ -86,7 +88,9 @@ class WholeLines:
 
 
 class RenderedLines:
-    """The rendered lines of one watch. Only its first line explains the columns. Kept lines are of this second, since ages go on."""
+    """The rendered lines of one watch. Only its first line explains the columns. Kept lines are of this second, since
+    ages go on.
+    """
 
     def __init__(self, rendering: Rendering, clock: Clock, kept: Encodings) -> None:
         self._rendering, self._clock, self._kept = rendering, clock, kept

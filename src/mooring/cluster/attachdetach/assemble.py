@@ -1,9 +1,11 @@
-"""One volume, put together from the caches: every node that wants it, has it, or may have it."""
+"""One volume on one node, put together from the caches, and the other nodes that have it, or may have it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import msgspec
 
 from mooring.api.binding import claim_name_of, claims_of, is_finished, owns
 from mooring.api.core import (
@@ -16,11 +18,12 @@ from mooring.api.core import (
     reference_to,
 )
 from mooring.api.inline_volumes import inline_volumes_of
-from mooring.api.meta import Key, is_deleting
+from mooring.api.meta import Key, Object, ObjectMeta, annotation, is_deleting
+from mooring.api.migration import is_migratable, translated
 from mooring.api.nodes import is_out_of_service, is_ready
 from mooring.api.pods import Pod
 from mooring.api.storage import VolumeAttachment
-from mooring.api.volume_names import split_unique_name
+from mooring.api.volume_names import name_of_node_attached, split_unique_name
 from mooring.base.clock import Instant
 from mooring.cluster.attachdetach.facts import NodeFacts, Place, Volume, Wish
 from mooring.cluster.attachdetach.identity import (
@@ -30,106 +33,100 @@ from mooring.cluster.attachdetach.identity import (
     identity_of,
     inline_identity_of,
     is_single_node,
-    placed_at,
     pod_wants_volumes,
     workload_of,
 )
-from mooring.cluster.attachdetach.memory import Deletion, NodeRecord, Record
+from mooring.cluster.attachdetach.memory import NodeRecord, Record
+from mooring.cluster.attachdetach.silence import WAITS_SINCE, Moment, mark_on, unsaid_s, waited_s
 from mooring.cluster.attachdetach.view import BY_CLAIM, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View, is_hashed
-from mooring.cluster.attachdetach.waited import silent_since, waited_before
-from mooring.kube.errors import LATE_S
+from mooring.kube.cache.reader import Reader
+
+T = TypeVar("T", bound=Object)
 
 
-class _Pods:
-    """By node: the pods that want the volume, those that may want it, and those that have finished."""
+class PodsOnNode(msgspec.Struct):
+    """The pods on one node that want the volume, those that may want it, and those that have finished."""
 
-    def __init__(self) -> None:
-        self.wishes: dict[str, list[Wish]] = {}
-        self.doubts: dict[str, list[ObjectReference]] = {}
-        self.finished: dict[str, list[ObjectReference]] = {}
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """Those whose pods count."""
-        return (*self.wishes, *self.doubts)
-
-    @property
-    def inline_specs(self) -> Iterator[PersistentVolumeSpec]:
-        """The volume as those see it that define it themselves."""
-        return (wish.inline for wishes in self.wishes.values() for wish in wishes if wish.inline is not None)
+    wishes: list[Wish] = msgspec.field(default_factory=list)
+    doubts: list[ObjectReference] = msgspec.field(default_factory=list)
+    finished: list[ObjectReference] = msgspec.field(default_factory=list)
 
 
-class _Attachments:
-    """ours: by node, those under the name that this controller gives. foreign: by node, the names of others.
-
-    former: the nodes whose attachment in `ours` has a name that was given when its PersistentVolume named another volume, as a cache may
-    have shown it long after. Nobody else deletes those.
+def volume_of(view: View, unique: str, node: str, moment: Moment) -> Volume:
+    """Everything about one volume on one node now. unique: its name in a Node's status, or the key of an attachment
+    without one.
     """
-
-    def __init__(self, identity: Identity, found: Iterable[VolumeAttachment], nodes: Iterable[str]) -> None:
-        attachments = {one.metadata.name: one for one in found}
-        names = {
-            identity.attachment_to(node): node
-            for node in {*nodes, *(one.spec.node_name for one in attachments.values())}
-        }
-        self.ours = {names[name]: one for name, one in attachments.items() if name in names}
-        self.former: set[str] = set()
-        self.foreign: dict[str, list[str]] = {}
-        for name in sorted(attachments.keys() - names.keys()):
-            self.foreign.setdefault(attachments[name].spec.node_name, []).append(name)
-
-    def take_over(self, former: VolumeAttachment) -> None:
-        """One at a time, and none beside the one of the right name: a detach for the one would end the attach of the other."""
-        node, name = former.spec.node_name, former.metadata.name
-        if node not in self.ours:
-            self.ours[node] = former
-            self.former.add(node)
-            self.foreign[node].remove(name)
-
-
-def volume_of(view: View, unique: str) -> Volume:
-    """Everything about one volume now, by its name in a Node's status, or by the key of an attachment without one."""
     if unique.startswith(ORPHAN):
-        return _orphan(view, unique)
+        return _orphan(view, unique, node, moment)
     parts = split_unique_name(unique)
     assert parts is not None, unique
     identity, pvs = Identity(*parts), view.volumes.by(BY_UNIQUE, unique)
-    pods = _pods_of(view, identity, pvs)
-    remembered = view.memory.nodes_of(unique)
-    names = (*(identity.attachment_to(node) for node in (*pods.nodes, *remembered)), *view.orphans.of(identity))
-    by_name = map(view.attachment, names)  # also one about something else
-    inline = view.attachments.by(BY_UNIQUE, unique)
-    found = (*_attachments_of(view, pvs), *inline, *(one for one in by_name if one is not None))
-    attachments = _Attachments(identity, found, (*pods.nodes, *remembered))
-    unsure = [
-        node
-        for node in remembered
-        if view.memory.record(unique, node).creating or view.memory.record(unique, node).open_posts
-    ]
-    others = [name for node, names in attachments.foreign.items() if node not in unsure for name in names]
-    for former in _former_ones(view, identity, pods, others):
-        attachments.take_over(former)
-    if not pvs:
-        for node, one in attachments.ours.items():
-            pods.doubts[node] = list(_doubts(view, one))
-    nodes = {*attachments.ours, *attachments.foreign, *pods.nodes, *unsure}
+    place = _place(view, identity, pvs, node, moment)
+    single_node = any(map(is_single_node, (*map(_spec_of, pvs), *_inline_specs(view, identity))))
+    holders = {*view.nodes_attached(identity), *view.memory.creating(unique)} if single_node else set()
     return Volume(
         unique=unique,
         driver=identity.driver,
         handle=identity.handle,
+        place=place,
         pv_name=pvs[0].metadata.name if pvs else "",
-        single_node=any(map(is_single_node, (*(pv.spec for pv in pvs), *pods.inline_specs, *_inline_specs(inline)))),
+        single_node=single_node,
+        rivals=tuple(_place(view, identity, pvs, other, moment) for other in sorted(holders - {node})),
         class_names=_classes_of(pvs) if pvs else tuple(filter(None, (view.memory.class_of(unique),))),
         claims=tuple(_claim_reference(pv.spec.claim_ref) for pv in pvs if pv.spec.claim_ref is not None),
         driver_wait_s=force_after_of(view.drivers.get(Key("", identity.driver))),
-        places={node: _place(view, identity, node, pods, attachments) for node in sorted(nodes)},
     )
 
 
-def _former_ones(view: View, identity: Identity, pods: _Pods, foreign: Iterable[str]) -> Iterator[VolumeAttachment]:
+class _Attachments(msgspec.Struct):
+    """The volume's attachments to one node."""
+
+    #: The one under the name that this controller gives, which may be about something else.
+    ours: VolumeAttachment | None
+    #: The names of others.
+    foreign: list[str]
+    #: `ours` has a name that was given when its PersistentVolume named another volume, as a cache may have shown it
+    #: long after. Nobody else deletes those.
+    is_former: bool = False
+
+
+def _attachments_on(
+    view: View, identity: Identity, pvs: tuple[PersistentVolume, ...], pods: PodsOnNode, node: str
+) -> _Attachments:
+    name = identity.attachment_to(node)
+    found = (
+        *(one for pv in pvs for one in _on(view.attachments, BY_VOLUME, pv.metadata.name, node)
+          if one.spec.node_name == node and one.spec.source.persistent_volume_name == pv.metadata.name),
+        *(one for one in view.attachments.by(BY_UNIQUE, identity.unique) if one.spec.node_name == node),
+        *filter(None, map(view.attachment, view.orphans.of_node(identity, node))),
+    )  # fmt: skip
+    ours = view.attachment(name)
+    foreign = sorted({one.metadata.name for one in found} - {name})
+    record = view.memory.find(identity.unique, node)
+    if ours is None and (record is None or not record.creating):
+        # One at a time, and none beside the one of the right name: a detach for the one would end the attach of the
+        # other.
+        for one in _former_ones(view, identity, pods, foreign):
+            return _Attachments(one, [other for other in foreign if other != one.metadata.name], is_former=True)
+    return _Attachments(ours, foreign)
+
+
+def _on(reader: Reader[T], index: str, value: str, node: str) -> tuple[T, ...]:
+    """Some of the objects under the value, with all those on the node: a volume may be used on many nodes, and a node
+    have many volumes.
+    """
+    if reader.count(index, value) <= reader.count(BY_NODE, node):
+        return reader.by(index, value)
+    return reader.by(BY_NODE, node)
+
+
+def _former_ones(
+    view: View, identity: Identity, pods: PodsOnNode, foreign: Iterable[str]
+) -> Iterator[VolumeAttachment]:
     """Those under the name of another volume that are to go before one of the right name is made.
 
-    Where a pod uses the volume, or may, the one of the right name is made first. One that ends already may end the attach of that.
+    Where a pod uses the volume, or may, the one of the right name is made first. One that ends already may end the
+    attach of that.
     """
     for one in filter(None, map(view.attachment, foreign)):
         node = one.spec.node_name
@@ -137,7 +134,7 @@ def _former_ones(view: View, identity: Identity, pods: _Pods, foreign: Iterable[
         is_listed = _is_reported(identity.unique, view.node(node)) or _is_mounted(
             identity.unique, view.node(node), view.memory.node(node)
         )
-        is_in_need = node in pods.doubts or (node in pods.wishes and is_listed)
+        is_in_need = pods.doubts or (pods.wishes and is_listed)
         if (
             one.spec.attacher == identity.driver
             and is_hashed(one)
@@ -151,23 +148,28 @@ def _claim_reference(ref: ObjectReference) -> ObjectReference:
     return ObjectReference("v1", PERSISTENT_VOLUME_CLAIMS.name, ref.namespace, ref.name, ref.uid)
 
 
-def _orphan(view: View, key: str) -> Volume:
-    """An attachment without a volume: it is deleted, unless a pod on its node names a claim that leads to that volume's name."""
+def _orphan(view: View, key: str, node: str, moment: Moment) -> Volume:
+    """An attachment without a volume: it is deleted, unless a pod on its node names a claim that leads to that volume's
+    name.
+    """
     attachment = view.attachment(key.removeprefix(ORPHAN))
-    if attachment is None or view.key_of(attachment) != key:
-        return Volume(key, "", "")
-    node = attachment.spec.node_name
-    pv_name = attachment.spec.source.persistent_volume_name
+    if attachment is None or view.key_of(attachment) != key or attachment.spec.node_name != node:
+        return Volume(key, "", "", Place(_node_facts(view, node)))
+    record, node_record = view.memory.find(key, node) or Record(node), view.memory.node(node)
     place = Place(
         _node_facts(view, node),
-        view.memory.record(key, node),
-        view.memory.node(node),
+        record,
+        node_record,
         doubts=tuple(_doubts(view, attachment)),
-        mounted=_is_mounted(key, view.node(node), view.memory.node(node)),
+        mounted=_is_mounted(key, view.node(node), node_record),
+        unsaid_s=unsaid_s(
+            view.node(node), attachment, node_record, moment, was_in_use=view.had_volume_of_name(attachment)
+        ),
         attachment=attachment,
         deletion=view.memory.deletions.get(attachment.metadata.uid),
+        waited_s=_waited_s(view.node(node), attachment, record, node_record, moment),
     )
-    return Volume(key, attachment.spec.attacher, "", pv_name=pv_name or "", places={node: place})
+    return Volume(key, attachment.spec.attacher, "", place, pv_name=attachment.spec.source.persistent_volume_name or "")
 
 
 def _doubts(view: View, attachment: VolumeAttachment) -> Iterator[ObjectReference]:
@@ -185,55 +187,84 @@ def _may_lead_to(view: View, claim_key: Key, pv_name: str | None) -> bool:
     return claim is None or claim.spec.volume_name in ("", pv_name)
 
 
-def _inline_specs(attachments: Iterable[VolumeAttachment]) -> Iterator[PersistentVolumeSpec]:
-    """The specs of volumes that pods define, also of pods that are gone."""
-    yield from (spec for one in attachments if (spec := one.spec.source.inline_volume_spec) is not None)
+def _inline_specs(view: View, identity: Identity) -> Iterator[PersistentVolumeSpec]:
+    """The volume as those see it that define it themselves: pods, and attachments, also of pods that are gone."""
+    for pod in view.pods.by(BY_UNIQUE, identity.unique):
+        if pod.spec.node_name and pod_wants_volumes(pod):
+            yield inline_volumes_of(pod).by_handle[identity.driver, identity.handle].spec
+    for one in view.attachments.by(BY_UNIQUE, identity.unique):
+        if one.spec.source.inline_volume_spec is not None:
+            yield one.spec.source.inline_volume_spec
+
+
+def _spec_of(pv: PersistentVolume) -> PersistentVolumeSpec:
+    """With the access modes of CSI: those of a persistent disk of before are not what they say."""
+    return translated(pv) if is_migratable(pv.spec) else pv.spec
 
 
 def _classes_of(pvs: Iterable[PersistentVolume]) -> tuple[str, ...]:
     return tuple(sorted({pv.spec.storage_class_name for pv in pvs} - {""}))
 
 
-def _attachments_of(view: View, pvs: tuple[PersistentVolume, ...]) -> Iterator[VolumeAttachment]:
-    for pv in pvs:
-        yield from view.attachments.by(BY_VOLUME, pv.metadata.name)
-
-
 # -- which pods
 
 
-def _pods_of(view: View, identity: Identity, pvs: tuple[PersistentVolume, ...]) -> _Pods:
-    found, described = _Pods(), view.drivers.get(Key("", identity.driver))
+def _pods_on(view: View, identity: Identity, pvs: tuple[PersistentVolume, ...], node: str) -> PodsOnNode:
+    described = view.drivers.get(Key("", identity.driver))
     if described is not None and described.spec.attach_required is False:
+        return PodsOnNode()
+    inline = (
+        (pod, inline_volumes_of(pod).by_handle[identity.driver, identity.handle])
+        for pod in view.pods.by(BY_UNIQUE, identity.unique)
+    )
+    return _pods_of(view, pvs, inline, node)
+
+
+def node_attached_pods(view: View, name: str, node: str) -> PodsOnNode:
+    """name: of an iSCSI or Fibre Channel volume, in a Node's status."""
+    inline = (
+        (pod, PersistentVolume(ObjectMeta(name=one.name)))
+        for pod in view.pods.by(BY_UNIQUE, name)
+        for one in pod.spec.volumes or ()
+        if name_of_node_attached(one) == name
+    )
+    return _pods_of(view, view.volumes.by(BY_UNIQUE, name), inline, node)
+
+
+def _pods_of(
+    view: View, pvs: tuple[PersistentVolume, ...], inline: Iterable[tuple[Pod, PersistentVolume]], node: str
+) -> PodsOnNode:
+    """inline: pods that define the volume themselves, and what stands for it."""
+    found = PodsOnNode()
+    if not node:
         return found
     for pv in pvs:
         for claim in view.claims_of_volume(pv):
-            for pod in view.pods.by(BY_CLAIM, str(claim)):
-                if pod.spec.node_name:
+            for pod in _on(view.pods, BY_CLAIM, str(claim), node):
+                if pod.spec.node_name == node and claim in claims_of(pod):
                     _sort(view, found, pod, pv, claim)
-    for pod in view.pods.by(BY_UNIQUE, identity.unique):
-        if pod.spec.node_name:
-            pv = inline_volumes_of(pod).by_handle[identity.driver, identity.handle]
+    for pod, pv in inline:
+        if pod.spec.node_name == node:
             _sort(view, found, pod, pv, None)
     return found
 
 
-def _sort(view: View, found: _Pods, pod: Pod, pv: PersistentVolume, claim: Key | None) -> None:
+def _sort(view: View, found: PodsOnNode, pod: Pod, pv: PersistentVolume, claim: Key | None) -> None:
     """claim: None for a volume that the pod itself defines."""
-    node = pod.spec.node_name
     if not pod_wants_volumes(pod):
         if is_finished(pod):
-            found.finished.setdefault(node, []).append(reference_to(pod, "Pod"))
+            found.finished.append(reference_to(pod, "Pod"))
         return
     leads = claim is None or _leads_to(view, pod, pv, claim)
-    if leads and view.is_managed(node):
-        found.wishes.setdefault(node, []).append(_wish(pod, pv, is_inline=claim is None))
+    if leads and view.is_managed(pod.spec.node_name):
+        found.wishes.append(_wish(pod, pv, is_inline=claim is None))
     elif leads is not False:
-        found.doubts.setdefault(node, []).append(reference_to(pod, "Pod"))
+        found.doubts.append(reference_to(pod, "Pod"))
 
 
 def _leads_to(view: View, pod: Pod, pv: PersistentVolume, key: Key) -> bool | None:
-    """Whether the pod's claim of this name is this volume's. None where that can't be told: then nothing is taken from the node.
+    """Whether the pod's claim of this name is this volume's. None where that can't be told: then nothing is taken from
+    the node.
 
     The latter differs from upstream, which after a restart would detach such a volume from under its pod.
     """
@@ -250,54 +281,41 @@ def _leads_to(view: View, pod: Pod, pv: PersistentVolume, key: Key) -> bool | No
 # -- which nodes
 
 
-def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: _Attachments) -> Place:
-    unique, node, attachment = identity.unique, view.node(name), attachments.ours.get(name)
-    record, node_record = view.memory.record(unique, name), view.memory.node(name)
-    wishes = tuple(sorted(pods.wishes.get(name, ()), key=lambda wish: (wish.created, wish.ref.name)))
-    reported = _is_reported(unique, node)
-    is_former = name in attachments.former
-    had = _had(unique, node, node_record, attachment) or (
-        attachment is not None and is_former and view.had_volume_of_name(attachment)
+def _place(view: View, identity: Identity, pvs: tuple[PersistentVolume, ...], name: str, moment: Moment) -> Place:
+    unique, node = identity.unique, view.node(name)
+    pods = _pods_on(view, identity, pvs, name)
+    found = _attachments_on(view, identity, pvs, pods, name)
+    attachment, node_record = found.ours, view.memory.node(name)
+    record = view.memory.find(unique, name) or Record(name)
+    was_in_use = unique in (node_record.last_in_use or ()) or (
+        attachment is not None and found.is_former and view.had_volume_of_name(attachment)
     )
-    may_be_inherited = attachment is not None and not reported and _may_have_been_unwanted(attachment, record, wishes)
     return Place(
         _node_facts(view, name),
         record,
         node_record,
-        wishes=wishes,
-        doubts=tuple(pods.doubts.get(name, ())),
-        finished=tuple(pods.finished.get(name, ())),
+        wishes=tuple(sorted(pods.wishes, key=lambda wish: (wish.created, wish.ref.name))),
+        doubts=tuple(pods.doubts if pvs or attachment is None else _doubts(view, attachment)),
+        finished=tuple(pods.finished),
         mounted=_is_mounted(unique, node, node_record),
-        may_be_mounted_until=node_record.unheard_until if had else -math.inf,
-        reported=reported,
+        unsaid_s=unsaid_s(node, attachment, node_record, moment, was_in_use=was_in_use),
+        reported=_is_reported(unique, node),
         attachment=attachment,
-        is_former=is_former,
+        is_former=found.is_former,
         intact=attachment is None or _is_about(view, attachment, identity, name),
-        deletion=_deletion(view, attachment, reported=reported),
-        foreign=tuple(attachments.foreign.get(name, ())),
-        waited_before_s=waited_before(node).get(unique, 0.0),
-        inherited_until=view.memory.began + LATE_S if may_be_inherited else -math.inf,
+        deletion=None if attachment is None else view.memory.deletions.get(attachment.metadata.uid),
+        foreign=tuple(found.foreign),
+        waited_s=None if attachment is None else _waited_s(node, attachment, record, node_record, moment),
     )
 
 
-def _deletion(view: View, attachment: VolumeAttachment | None, *, reported: bool) -> Deletion | None:
-    """What was sent of it. It is sent only for what is not reported, and nothing of it is reported by this process from then on."""
-    found = None if attachment is None else view.memory.deletions.get(attachment.metadata.uid)
-    if found is not None and reported:
-        found.was_reported = True
-    return found
-
-
-def _may_have_been_unwanted(attachment: VolumeAttachment, record: Record, wishes: Iterable[Wish]) -> bool:
-    """True where no pod of now wanted it all the time: an earlier process may have asked for its deletion.
-
-    Not so for one that this process made, nor where a pod waits since before it was made. A pod of the same second counts as one that does:
-    an attachment is a second old before this controller asks for its deletion (`TooNew`).
-    """
-    made = attachment.metadata.creation_timestamp or ""
-    return attachment.metadata.uid != record.made_uid and not any(
-        wish.placed and wish.placed <= made for wish in wishes
-    )
+def _waited_s(
+    node: Node | None, attachment: VolumeAttachment, record: Record, node_record: NodeRecord, moment: Moment
+) -> float | None:
+    mark = mark_on(attachment, node, node_record)
+    if not mark:
+        return None
+    return moment.now - record.wait_began if mark == record.wait_mark else waited_s(mark, moment.wall_s)
 
 
 def _is_about(view: View, attachment: VolumeAttachment, identity: Identity, node: str) -> bool:
@@ -320,34 +338,24 @@ def _is_mounted(unique: str, node: Node | None, record: NodeRecord) -> bool:
     return unique in (node.status.volumes_in_use or ())
 
 
-def _had(unique: str, node: Node | None, record: NodeRecord, attachment: VolumeAttachment | None) -> bool:
-    """Whether a Node before this one may have had the volume in use: it listed it, or the attachment is older than this Node."""
-    if unique in (record.last_in_use or ()):
-        return True
-    if node is None or attachment is None:
-        return False
-    return (attachment.metadata.creation_timestamp or "") < (node.metadata.creation_timestamp or "")
-
-
 def _node_facts(view: View, name: str) -> NodeFacts:
     node = view.node(name)
-    since = "" if node is None or is_ready(node) else silent_since(node)
-    silence = "" if node is None or is_ready(node) else f"{node.metadata.uid} {view.memory.node(name).silences} {since}"
-    return NodeFacts(name, node is not None, is_ready(node), is_out_of_service(node), silence, bool(since))
+    return NodeFacts(name, node is not None, is_ready(node), is_out_of_service(node))
 
 
 def observe(view: View, volume: Volume, now: Instant) -> None:
-    """Starts and ends the times that are remembered of the volume, and forgets the nodes that have nothing to do with it any more."""
-    view.memory.keep(volume.unique, volume.places)
-    for place in volume.places.values():
-        place.record.observe(
-            wanted=place.is_wanted,
-            healthy=place.node.is_healthy,
-            attachment=place.attachment,
-            now=now,
-            silence=place.node.silence,
-            waited_before_s=place.waited_before_s,
-        )
+    """Start and end the times that are remembered of the volume on the node, and forget a node that has nothing to do
+    with it any more.
+    """
+    place = volume.place
+    if place.matters:
+        view.memory.keep(volume.unique, place.record)
+    else:
+        view.memory.forget(volume.unique, place.node.name)
+    place.record.observe(wanted=place.is_wanted, attachment=place.attachment, now=now)
+    if place.attachment is not None and place.waited_s is not None:
+        place.record.wait_mark = annotation(place.attachment, WAITS_SINCE)
+        place.record.wait_began = now - place.waited_s
 
 
 def _wish(pod: Pod, pv: PersistentVolume, *, is_inline: bool) -> Wish:
@@ -357,7 +365,6 @@ def _wish(pod: Pod, pv: PersistentVolume, *, is_inline: bool) -> Wish:
         created=pod.metadata.creation_timestamp or "",
         is_deleting=is_deleting(pod),
         workload=workload_of(pod),
-        placed=placed_at(pod),
         inline=pv.spec if is_inline else None,
     )
 

@@ -1,6 +1,7 @@
 """Which volumes a Node's status should list as attached, and the patch that says so. Pure.
 
-Entries of other plugins stay as they are; differs from upstream, which drops them. An entry of a CSI volume that has no attachment goes.
+Entries of other plugins stay as they are, and so does one of iSCSI or Fibre Channel that nobody names; differs from
+upstream, which drops them. An entry of a CSI volume that has no attachment goes.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from mooring.api.core import AttachedVolume, Node
 from mooring.api.volume_names import PLUGIN
 from mooring.base.clock import Instant
 from mooring.cluster.attachdetach.facts import Volume
-from mooring.cluster.attachdetach.identity import WAITED
+from mooring.cluster.attachdetach.node_attached import Entry
 from mooring.cluster.attachdetach.release import Rules, is_to_be_reported
-from mooring.cluster.attachdetach.waited import written_on
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import merge_patch
 
@@ -21,23 +21,29 @@ Report = tuple[AttachedVolume, ...]
 
 
 def report_of(
-    node: Node, volumes: Iterable[Volume], rules: Rules, now: Instant, stale: Collection[str] | None = None
+    node: Node,
+    volumes: Iterable[Volume],
+    entries: Collection[Entry],
+    rules: Rules,
+    now: Instant,
+    stale: Collection[str] | None = None,
 ) -> Report:
-    """The whole list, sorted. stale: the names whose entries are made anew, from these volumes; the others stay. None for all of CSI."""
-    name = node.metadata.name
+    """The whole list, sorted. volumes, entries: each on this node. stale: the names whose entries are made anew, from
+    these; the others stay. None for all that are not of other plugins.
+    """
     listed: Mapping[str, AttachedVolume] = {one.name: one for one in node.status.volumes_attached or ()}
-    kept = {
-        key: one
-        for key, one in listed.items()
-        if (not key.startswith(f"{PLUGIN}/") if stale is None else key not in stale)
-    }
-    ours = {
-        volume.unique: listed.get(volume.unique, AttachedVolume(volume.unique))
-        for volume in volumes
-        if name in volume.places and is_to_be_reported(volume, volume.places[name], rules, now)
-    }
-    wanted = {**kept, **ours}
+    anew = {entry.name for entry in entries} if stale is None else stale
+    kept = {key: one for key, one in listed.items() if key not in anew and not (stale is None and _is_of_csi(key))}
+    ours = (
+        *(volume.unique for volume in volumes if is_to_be_reported(volume, rules, now)),
+        *(entry.name for entry in entries if entry.is_to_be_listed),
+    )
+    wanted = {**kept, **{name: listed.get(name, AttachedVolume(name)) for name in ours}}
     return tuple(wanted[key] for key in sorted(wanted))
+
+
+def _is_of_csi(key: str) -> bool:
+    return key.startswith(f"{PLUGIN}/")
 
 
 def is_current(node: Node, report: Report) -> bool:
@@ -49,8 +55,7 @@ def _by_name(one: AttachedVolume) -> str:
     return one.name
 
 
-def report_patch(node: Node, report: Report, waited: str) -> Patch:
-    """The whole list, since it is replaced as a whole; refused where another Node has taken the name. waited: as of `waited.note_of`."""
+def report_patch(node: Node, report: Report) -> Patch:
+    """The whole list, since it is replaced as a whole; refused where another Node has taken the name."""
     listed = [{"name": one.name, "devicePath": one.device_path} for one in report]
-    noted = {} if waited == written_on(node) else {"annotations": {WAITED: waited or None}}
-    return merge_patch({"metadata": noted, "status": {"volumesAttached": listed or None}}, of=node)
+    return merge_patch({"status": {"volumesAttached": listed or None}}, of=node)

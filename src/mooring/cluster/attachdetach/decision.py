@@ -1,57 +1,19 @@
-"""The actions of a decision about a volume, as values: its steps, each on one node with actions of its own."""
+"""The actions of a decision about a volume on a node, as values."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from mooring.api.core import ObjectReference, PersistentVolumeSpec
-from mooring.cluster.attachdetach.facts import Volume
-from mooring.control.decision import Changing
-from mooring.control.result import Because
+from mooring.api.core import ObjectReference
+from mooring.api.storage import VolumeAttachment
+from mooring.cluster.attachdetach.facts import Wish
 from mooring.control.topics import Topic
 
 
-class Create(msgspec.Struct, frozen=True):
-    """POST of the volume's attachment to this node. inline: the volume's spec, for one that a pod itself defines."""
-
-    node: str
-    pv_name: str
-    inline: PersistentVolumeSpec | None = None
-
-
-class Delete(msgspec.Struct, frozen=True):
-    """forced: "" for a volume that its node does not have mounted, else `timeout` or `out-of-service`."""
-
-    node: str
-    name: str
-    uid: str
-    forced: str = ""
-
-
-class LookUpAttachment(msgspec.Struct, frozen=True):
-    """A POST was sent and its answer was lost: is the attachment there?"""
-
-    node: str
-
-
-class CheckNode(msgspec.Struct, frozen=True):
-    """Whether the node has the volume mounted is asked anew before an attachment is deleted."""
-
-    node: str
-
-
-class LookUpClass(msgspec.Struct, frozen=True):
-    """The StorageClass may say how long to wait before a detach is forced."""
-
-    node: str
-    name: str
-
-
 class Note(msgspec.Struct, frozen=True):
-    """One event about one pod."""
+    """One event about one pod, or a claim."""
 
     ref: ObjectReference
     type: str
@@ -59,58 +21,97 @@ class Note(msgspec.Struct, frozen=True):
     message: str
 
 
-class Tell(msgspec.Struct, frozen=True):
-    """Events, and what is remembered of having told them. ends_wait: the pods wait no longer."""
+class Create(msgspec.Struct, frozen=True):
+    """POST of the volume's attachment to this node."""
 
-    node: str
+    #: The pods that want it. The first one says what the attachment is of, and all of them hear of a failure.
+    wishes: tuple[Wish, ...]
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """DELETE of this version of the attachment."""
+
+    attachment: VolumeAttachment
+    #: "" for a volume that its node does not have mounted, else `timeout` or `out-of-service`.
+    forced: str = ""
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """A write to the attachment, after which a DELETE of an earlier version is refused."""
+
+    attachment: VolumeAttachment
+    #: The pods that hear of a failure.
+    wishes: tuple[Wish, ...] = ()
+
+
+class MarkWait(msgspec.Struct, frozen=True):
+    """The attachment says since when it waits on a node that is not ready, or (begins: False) no longer."""
+
+    attachment: VolumeAttachment
+    begins: bool
+
+
+class LookUpAttachment(msgspec.Struct, frozen=True):
+    """A POST was sent and its answer was lost: is the attachment there?"""
+
+
+class CheckNode(msgspec.Struct, frozen=True):
+    """Whether the node has the volume mounted is asked anew before an attachment is deleted."""
+
+
+class LookUpClass(msgspec.Struct, frozen=True):
+    """The StorageClass may say how long to wait before a detach is forced."""
+
+    name: str
+
+
+class Tell(msgspec.Struct, frozen=True):
+    """Events, each of which goes out once for a mark, and again after a while."""
+
+    #: What they are about: each pod hears of each subject for itself.
     subject: str
     mark: str
     notes: tuple[Note, ...]
-    ends_wait: bool = False
+    #: The least time between two of different marks.
+    apart_s: float = 0.0
 
 
-Action: TypeAlias = Create | Delete | LookUpAttachment | CheckNode | LookUpClass | Tell
+class EndWait(msgspec.Struct, frozen=True):
+    """The volume is attached: the pods hear of it, and wait no longer."""
+
+    notes: tuple[Note, ...]
 
 
-class Step(msgspec.Struct, frozen=True):
-    """What to do about a volume on one node.
+class NoteBlock(msgspec.Struct, frozen=True):
+    """The kind of holder that the pods wait for, "" for none any more."""
 
-    again: the actions only ask: decide anew with what they found. wake_s: seconds until it is looked at again. waits_for: topics.
-    blocked_by: the kind of holder that a pod waits for, "" for none.
-    """
-
-    node: str
-    because: Because
-    actions: tuple[Action, ...] = ()
-    again: bool = False
-    wake_s: float | None = None
-    waits_for: frozenset[Topic] = frozenset()
-    blocked_by: str = ""
+    kind: str
 
 
-class MarkReports(msgspec.Struct, frozen=True):
-    """The status of these nodes tells something else of the volume than it should."""
-
-    nodes: tuple[str, ...]
+class MarkReport(msgspec.Struct, frozen=True):
+    """The Node's status tells something else of the volume than it should."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TakeSteps(Changing):
-    """The steps of the volume on all its nodes, side by side: a failure holds up its own node alone."""
-
-    volume: Volume = dataclasses.field(repr=False)
-    steps: tuple[Step, ...]
-
-    def kept(self) -> TakeSteps:
-        """Without the volume, whose records change; the steps say what was decided."""
-        return TakeSteps(_NO_VOLUME, self.steps)
-
-
-_NO_VOLUME: Final = Volume("", "", "")
-
-VolumeAction: TypeAlias = MarkReports | TakeSteps
+Action: TypeAlias = (
+    Create
+    | Delete
+    | Fence
+    | MarkWait
+    | LookUpAttachment
+    | CheckNode
+    | LookUpClass
+    | Tell
+    | EndWait
+    | NoteBlock
+    | MarkReport
+)
 
 
 def report_written(node: str) -> Topic:
     """Told when a write of the node's report has ended, one way or another."""
     return f"report/{node}"
+
+
+def let_go(unique: str) -> Topic:
+    """Told when something happens to a volume where it is attached, or may be: other nodes may wait for that."""
+    return f"held/{unique}"

@@ -1,11 +1,11 @@
-"""Questions about single objects: which volume a PersistentVolume is, whether a pod counts, what a node's marks mean. The parts of objects
-that caches keep; and the body of a volume's attachment."""
+"""Questions about single objects: which volume a PersistentVolume is, whether a pod counts, what a node's marks mean.
+The parts of objects that caches keep; and the body of a volume's attachment.
+"""
 
 from __future__ import annotations
 
 import functools
-import operator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -28,16 +28,13 @@ from mooring.api.volume_names import attachment_name, unique_name
 from mooring.base import texts
 from mooring.base.units import parse_duration_s
 from mooring.cluster.attachdetach.options import NEVER
-from mooring.control.slim import Mask, Named, Part, items, only, slim
+from mooring.cluster.attachdetach.silence import WAITS_SINCE
+from mooring.control.slim import Mask, Part, items, only, slim
 
 MANAGED: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 FORCE_AFTER: Final = "mooring.dev/force-detach-after"
 """On a StorageClass or a CSIDriver: a duration, or `never`."""
 
-WAITED: Final = "mooring.dev/force-detach-waited"
-"""On a Node: `waited.py`."""
-
-NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
 BOUND: Final = "Bound"
 _SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 
@@ -55,6 +52,16 @@ class Identity(msgspec.Struct, frozen=True):
 
     def attachment_to(self, node: str) -> str:
         return attachment_name(self.driver, self.handle, node)
+
+
+class OnNode(NamedTuple):
+    """The key of the controller: a volume, by its name in a Node's status, on a node."""
+
+    unique: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"{self.unique} on {self.node}"
 
 
 def identity_of(pv: PersistentVolume) -> Identity | None:
@@ -121,12 +128,6 @@ def _prefix_of(pod: Pod) -> str:
 _TEMPLATE: Final = "pod-template-hash"
 
 
-def placed_at(pod: Pod) -> str:
-    """When it came to its node, as the API server wrote it down; of a pod that was made with one, when it was made."""
-    placed = next((one.last_transition_time for one in pod.status.conditions or () if _is_placing(one)), "")
-    return placed or pod.metadata.creation_timestamp or ""
-
-
 # -- nodes and drivers
 
 
@@ -135,7 +136,9 @@ def is_managed(node: Node | None) -> bool:
 
 
 def force_after_of(obj: Object | None) -> float | None:
-    """Seconds from the annotation of a StorageClass or CSIDriver, None without one; NEVER for one that can't be read: it may mean that."""
+    """Seconds from the annotation of a StorageClass or CSIDriver, None without one; NEVER for one that can't be read:
+    it may mean that.
+    """
     text = "" if obj is None else annotation(obj, FORCE_AFTER)
     if not text:
         return None
@@ -153,10 +156,6 @@ def _is_that_taint(taint: Taint) -> bool:
     return taint.key == OUT_OF_SERVICE_TAINT
 
 
-def _is_placing(condition: Condition) -> bool:
-    return condition.type == "PodScheduled"
-
-
 def _is_readiness(condition: Condition) -> bool:
     return condition.type == "Ready"
 
@@ -166,11 +165,17 @@ def _is_controller(owner: OwnerReference) -> bool:
 
 
 def _may_be_attached(volume: Volume) -> bool:
-    return is_of_claim(volume) or is_migratable(volume)
+    return is_of_claim(volume) or _has_source(volume)
 
+
+def _has_source(source: PersistentVolumeSpec | Volume) -> bool:
+    return is_migratable(source) or (source.iscsi or source.fc or source.flex_volume) is not None
+
+
+_SOURCES: Final = (*IN_TREE_SOURCES, "iscsi", "fc", "flex_volume")
 
 NODE: Final = slim(
-    metadata=slim("creation_timestamp", annotations=only(MANAGED, WAITED)),
+    metadata=slim("creation_timestamp", annotations=only(MANAGED)),
     spec=slim(taints=items(_is_that_taint)),
     status=slim(
         "volumes_attached",
@@ -182,8 +187,8 @@ NODE: Final = slim(
 
 @functools.cache
 def _pod_mask(*, is_in_tree: bool, tells_owner: bool) -> Mask:
-    """is_in_tree: it has volumes of in-tree drivers. tells_owner: its own name does not tell that of its owner."""
-    sources, owner = IN_TREE_SOURCES if is_in_tree else (), ("name",) if tells_owner else ()
+    """is_in_tree: it has volumes of in-tree plugins. tells_owner: its own name does not tell that of its owner."""
+    sources, owner = _SOURCES if is_in_tree else (), ("name",) if tells_owner else ()
     return slim(
         metadata=slim(
             "creation_timestamp",
@@ -199,7 +204,6 @@ def _pod_mask(*, is_in_tree: bool, tells_owner: bool) -> Mask:
             "init_container_statuses",
             "container_statuses",
             "ephemeral_container_statuses",
-            conditions=items(_is_placing, slim("type", "last_transition_time")),
         ),
     )
 
@@ -220,11 +224,11 @@ IN_TREE_VOLUME: Final = VOLUME | slim(
         labels=only(*ZONE_LABELS),
         annotations=only(AZURE_RESOURCE_GROUP, PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE),
     ),
-    spec=slim(*IN_TREE_SOURCES),
+    spec=slim(*_SOURCES),
 )
 
 ATTACHMENT: Final = slim(
-    metadata=slim("creation_timestamp", "deletion_timestamp", "finalizers"),
+    metadata=slim("creation_timestamp", "deletion_timestamp", "finalizers", annotations=only(WAITS_SINCE)),
     spec=slim(
         "attacher",
         "node_name",
@@ -238,12 +242,6 @@ ATTACHMENT: Final = slim(
 DRIVER: Final = slim(metadata=slim(annotations=only(FORCE_AFTER)), spec=slim("attach_required"))
 
 
-def node_ids_of(drivers: frozenset[str]) -> Part:
-    """Keeps the entries of a CSINode for these drivers; for several drivers all entries."""
-    masks: list[Part] = [slim(metadata=slim(), spec=slim(drivers=items(Named(name)))) for name in sorted(drivers)]
-    return functools.reduce(operator.or_, masks)
-
-
 def keeps_of_pod(pod: Pod) -> Part | None:
     """Pods without a volume that may be attached are not kept at all."""
     volumes = pod.spec.volumes or ()
@@ -251,12 +249,12 @@ def keeps_of_pod(pod: Pod) -> Part | None:
         return None
     owner = _controller_of(pod)
     return _pod_mask(
-        is_in_tree=any(map(is_migratable, volumes)), tells_owner=owner is not None and owner.name != _prefix_of(pod)
+        is_in_tree=any(map(_has_source, volumes)), tells_owner=owner is not None and owner.name != _prefix_of(pod)
     )
 
 
 def keeps_of_volume(pv: PersistentVolume) -> Part:
-    return IN_TREE_VOLUME if is_migratable(pv.spec) else VOLUME
+    return IN_TREE_VOLUME if _has_source(pv.spec) else VOLUME
 
 
 def source_body(pv_name: str, inline: PersistentVolumeSpec | None) -> dict[str, Any]:
@@ -264,18 +262,10 @@ def source_body(pv_name: str, inline: PersistentVolumeSpec | None) -> dict[str, 
     return {"persistentVolumeName": pv_name} if inline is None else {"inlineVolumeSpec": msgspec.to_builtins(inline)}
 
 
-def attachment_body(
-    name: str, driver: str, node: str, source: dict[str, Any], held_as: tuple[str, str] | None
-) -> dict[str, Any]:
-    """held_as: the finalizer of the driver's attacher, and the node's id, where that attacher is part of this process."""
-    metadata: dict[str, Any] = {"name": name}
-    if held_as is not None:
-        finalizer, node_id = held_as
-        metadata |= {"finalizers": [finalizer], "annotations": {NODE_ID_ANNOTATION: node_id}}
-    spec = {"attacher": driver, "nodeName": node, "source": source}
+def attachment_body(name: str, driver: str, node: str, source: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": VOLUME_ATTACHMENTS.api_version,
         "kind": VOLUME_ATTACHMENTS.name,
-        "metadata": metadata,
-        "spec": spec,
+        "metadata": {"name": name},
+        "spec": {"attacher": driver, "nodeName": node, "source": source},
     }

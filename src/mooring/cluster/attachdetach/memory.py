@@ -1,28 +1,20 @@
-"""The controller's memory beside its caches: one record for each volume on each node, and for nodes the writes of their report.
-
-The Events already sent stand here and not in `EventOnce`, which knows one object and its text: each pod that waits for a volume on a node
-hears once of the volume's state, and a new state is news for all of them.
+"""The controller's memory beside its caches: one record for each volume on each node, and for nodes the writes of their
+report.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from types import MappingProxyType
-from typing import Final
 
 import msgspec
 
 from mooring.api.core import Node
+from mooring.api.nodes import is_ready
 from mooring.api.storage import VolumeAttachment
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Instant
 from mooring.base.randomness import Random
-from mooring.control.events import REPEAT_S
-from mooring.kube.errors import LATE_S
-
-REMIND_S: Final = REPEAT_S
-"""Seconds until a waiting pod hears the same again."""
 
 
 def error_mark(attachment: VolumeAttachment) -> str:
@@ -32,56 +24,91 @@ def error_mark(attachment: VolumeAttachment) -> str:
 
 
 class Deletion(msgspec.Struct):
-    """A DELETE of one attachment that was sent and not refused. forced: as of `decision.Delete`. on_its_way: it has no answer yet.
+    """A DELETE of one attachment that this process has sent, and that was not refused."""
 
-    unanswered: the answer to it was lost: until a later one is answered, it may have been carried out, or yet be, until open_until.
-    was_reported: the Node has listed the volume as attached since, as only another controller can have said.
-    """
-
-    forced: str
+    #: When it was sent first.
     since: Instant
-    on_its_way: bool = True
-    unanswered: bool = False
-    open_until: Instant = -math.inf
-    was_reported: bool = False
-
-    def looked_up(self, *, is_ending: bool, asked_at: Instant) -> bool:
-        """The API server was asked for the attachment. is_ending: or gone. False where the DELETE was never carried out, nor ever will."""
-        if is_ending:
-            self.unanswered = False
-        return is_ending or asked_at < self.open_until
+    #: The API server has carried it out, though the cache may not show that yet. Until then it may have been carried
+    #: out, or be carried out later: a fence ends that doubt.
+    answered: bool = False
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What was told last. heard: when, by the uids of the pods; None for everybody then."""
+class Record(msgspec.Struct):
+    """One volume on one node, beside what the objects say of it."""
 
-    mark: str
-    at: Instant
-    heard: Mapping[str, Instant] | None = None
+    #: "" for a record that is not kept in a memory.
+    node: str = ""
+    #: A pod waits for the attach; None while none does.
+    waiting_since: Instant | None = None
+    #: A pod waits for another node to let the volume go; None while none does.
+    blocked_since: Instant | None = None
+    #: The kind of holder that it waits for.
+    blocked_by: str = ""
+    #: A POST of the attachment was sent, and its answer is not known yet.
+    creating: bool = False
+    #: The attachment that is there, and when this process saw it first.
+    seen_uid: str = ""
+    seen_since: Instant = -math.inf
+    #: The error that an earlier attempt has left on it: not one of this attempt.
+    old_error: str = ""
+    #: The attachment of which no DELETE can be under way: this process made it, or has fenced it since.
+    fenced_uid: str = ""
+    #: The mark of the wait for a forced detach, and when that wait began: worked out when this process saw it first.
+    wait_mark: str = ""
+    wait_began: Instant = -math.inf
 
-    def heard_at(self, uid: str) -> Instant:
-        """uid: "" for anybody."""
-        return self.at if not uid or self.heard is None else self.heard.get(uid, -math.inf)
+    def observe(self, *, wanted: bool, attachment: VolumeAttachment | None, now: Instant) -> None:
+        """Start and end the times by what is seen now."""
+        if not wanted:
+            self.waiting_since = None
+        elif self.waiting_since is None and (attachment is None or not attachment.status.attached):
+            self.waiting_since = now
+        if attachment is None:
+            return
+        self.creating = False
+        uid = attachment.metadata.uid
+        if uid != self.seen_uid:
+            self.seen_uid, self.seen_since = uid, now
+            self.old_error = "" if uid == self.fenced_uid else error_mark(attachment)
 
 
-NOTHING_TOLD: Final[Mapping[str, Told]] = MappingProxyType({})
-"""Of almost all records: one for all of them."""
+class NodeRecord(msgspec.Struct):
+    """A Node, beside what its object says."""
 
-
-class Paced(msgspec.Struct, gc=False):
-    """What failed is tried again at `not_before`, whatever wakes its key meanwhile. failures: in a row.
-
-    The kit's back-off is a key's, and a change ends it. But a volume's key stands for all its nodes, each of which fails for itself; and
-    whatever happens to a node's volumes must not bring a refused report of it again at once.
-
-    It is in no reference cycle, so the collector leaves it alone: a large cluster has one for each volume.
-    """
-
+    #: Failed writes of the report in a row, and when the next one may be: whatever happens to the node's volumes
+    #: meanwhile must not bring it at once.
     failures: int = 0
     not_before: Instant = -math.inf
+    #: What changes before is reported in one write.
+    gathers_until: Instant = -math.inf
+    #: A write of the report is under way.
+    writing: bool = False
+    #: A write of the report was sent, and its answer was lost.
+    unsure: bool = False
+    #: Since the Node is there, this process has read it from the API server, after whatever an earlier one took off its
+    #: report: the kubelet says by then what it has mounted.
+    is_read: bool = False
+    #: It was ready when this process saw it last, and since when it is, or is not, without a break: by its own times
+    #: where this process did not see the change. None before the first look.
+    was_ready: bool = False
+    unchanged_since: Instant | None = None
+    #: It has listed a volume in use, so its kubelet has looked what is mounted.
+    has_said: bool = False
+    #: What it listed in use when it was deleted; None where this process saw no deletion.
+    last_in_use: frozenset[str] | None = None
+    #: Since when it was not ready then; "" for one that was ready, None as above.
+    last_silence: str | None = None
+    #: Its kubelet leaves attaching to controllers, or has done so since this process saw it first.
+    managed: bool = False
+    #: The volumes whose entry in the report may be wrong; are_all_stale: that of any may be; None before the first
+    #: look.
+    stale: set[str] = msgspec.field(default_factory=set)
+    are_all_stale: bool | None = None
+    #: What `View` has worked out from this Node, while attachments to it are orphans.
+    named: tuple[Node | None, Mapping[str, str]] | None = None
 
     def failed(self, backoff: BackOff, now: Instant, randomness: Random) -> float:
-        """Gives the seconds until the next try."""
+        """Give the seconds until the next write."""
         self.failures += 1
         delay_s = backoff.jittered_s(self.failures, randomness)
         self.not_before = now + delay_s
@@ -89,151 +116,6 @@ class Paced(msgspec.Struct, gc=False):
 
     def succeeded(self) -> None:
         self.failures, self.not_before = 0, -math.inf
-
-
-class Record(Paced):
-    """One volume on one node. Times are None while what they count is not so. node: "" for a record that no memory holds.
-
-    unwanted_since: no pod wants it there. unhealthy_since: the node is not ready, in the silence of this mark.
-    waiting_since: a pod waits for the attach. blocked_since: a pod waits for another node to let go.
-    creating: a POST of its attachment was sent, and the answer is not known.
-    open_posts: of how many it is not known whether they were, or will be, carried out; open_until: none of them is after that.
-    seen_uid: of the attachment that is there, and seen_since when. made_uid: of the one that this process made. told: by subject, never
-    changed in place.
-    """
-
-    node: str = ""
-    observed: bool = False
-    unwanted_since: Instant | None = None
-    unhealthy_since: Instant | None = None
-    silence: str = ""
-    waiting_since: Instant | None = None
-    blocked_since: Instant | None = None
-    blocked_by: str = ""
-    creating: bool = False
-    open_posts: int = 0
-    open_until: Instant = -math.inf
-    seen_uid: str = ""
-    seen_since: Instant = -math.inf
-    made_uid: str = ""
-    told: Mapping[str, Told] = msgspec.field(default_factory=lambda: NOTHING_TOLD)
-
-    def observe(
-        self,
-        *,
-        wanted: bool,
-        healthy: bool,
-        attachment: VolumeAttachment | None,
-        now: Instant,
-        silence: str = "",
-        waited_before_s: float = 0.0,
-    ) -> None:
-        """Starts and ends the times by what is seen now. waited_before_s: under an earlier process, which counts at the first look.
-
-        silence: tells one silence of the node from another, between which it was heard though nobody looked. "" where it can't be told.
-        """
-        if not self.observed and waited_before_s and not wanted and not healthy:
-            self.unwanted_since = self.unhealthy_since = now - waited_before_s
-        elif silence and silence != self.silence:
-            self.unhealthy_since = None
-        self.observed, self.silence = True, silence or self.silence
-        self.unwanted_since = None if wanted else _began(self.unwanted_since, now)
-        self.unhealthy_since = None if healthy else _began(self.unhealthy_since, now)
-        if not wanted:
-            self.waiting_since = self.blocked_since = None
-        elif attachment is None or not attachment.status.attached:
-            self.waiting_since = _began(self.waiting_since, now)
-        if attachment is not None:
-            self.creating = False
-            self._meet(attachment, now)
-
-    def _meet(self, attachment: VolumeAttachment, now: Instant) -> None:
-        """An error that an earlier attempt left behind is not told as one of this attempt."""
-        uid = attachment.metadata.uid
-        if uid == self.seen_uid:
-            return
-        self.seen_uid, self.seen_since = uid, now
-        if uid != self.made_uid:
-            mark = error_mark(attachment)
-            self._note("error", Told(mark, now) if mark else None)
-            self._one_was_carried_out()
-
-    def post_lost(self, now: Instant) -> None:
-        """A POST was sent, and no answer came."""
-        self.creating, self.open_posts, self.open_until = True, self.open_posts + 1, now + LATE_S
-
-    def looked_up(self, uid: str, asked_at: Instant) -> None:
-        """The API server was asked for the attachment. uid: "" for none: a POST may still be on its way to it, for a while."""
-        self.creating = False
-        if not uid:
-            self.open_posts = 0 if asked_at >= self.open_until else self.open_posts
-        elif uid not in (self.made_uid, self.seen_uid):
-            self.made_uid = uid
-            self._one_was_carried_out()
-
-    def _one_was_carried_out(self) -> None:
-        """What an answered POST has made is not among them."""
-        self.open_posts = max(0, self.open_posts - 1)
-
-    def has_told(self, subject: str, mark: str, now: Instant, uid: str = "") -> bool:
-        """True when it was told, and not so long ago that nobody can read it. uid: of the pod that is to hear it, "" for anybody."""
-        told = self.told.get(subject)
-        return told is not None and told.mark == mark and now - told.heard_at(uid) < REMIND_S
-
-    def tells(self, subject: str, mark: str, uids: Iterable[str], now: Instant) -> None:
-        """These hear it now, beside those who have heard the same."""
-        before = self.told.get(subject)
-        heard = before.heard or {} if before is not None and before.mark == mark else {}
-        kept = {uid: at for uid, at in heard.items() if now - at < REMIND_S}
-        self._note(subject, Told(mark, now, {**kept, **dict.fromkeys(uids, now)}))
-
-    def untold(self, *subjects: str) -> None:
-        """Whatever of these was told is told again when it comes up again."""
-        for subject in subjects:
-            self._note(subject, None)
-
-    def _note(self, subject: str, told: Told | None) -> None:
-        if told is not None:
-            self.told = {**self.told, subject: told}
-        elif subject in self.told:
-            self.told = {one: what for one, what in self.told.items() if one != subject} or NOTHING_TOLD
-
-
-def _began(since: Instant | None, now: Instant) -> Instant:
-    return now if since is None else since
-
-
-UNHEARD_S: Final = 60.0
-"""How long a Node that was made anew, and is ready, may list nothing in use though its machine has volumes mounted: a kubelet registers
-before it has looked what is mounted, and says so with its first status after that. A kubelet that is silent says nothing."""
-
-
-class NodeRecord(Paced):
-    """What is remembered of a Node.
-
-    gathers_until: what comes before is told in one write. writing: the report is being written. stale: the volumes whose entry in the
-    report may be wrong; are_all_stale: or that of any; None before the first look.
-
-    checked_at: when the node was asked for last: what its object shows is at least that new.
-
-    unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
-    saw none go; unheard_until: until then a Node that came without a list may have mounted what one before it had, without an end as
-    long as it is not ready. silences: how often it was seen ready, which ends one, though no decision may be made before the next one.
-    named: what `View` has worked out from this Node, while attachments to it are orphans. managed: its kubelet leaves attaching to
-    controllers, or has done so since this process saw it first.
-    """
-
-    checked_at: Instant = -math.inf
-    gathers_until: Instant = -math.inf
-    writing: bool = False
-    unsure: bool = False
-    last_in_use: frozenset[str] | None = None
-    unheard_until: Instant = -math.inf
-    silences: int = 0
-    managed: bool = False
-    stale: set[str] = msgspec.field(default_factory=set)
-    are_all_stale: bool | None = None
-    named: tuple[Node | None, Mapping[str, str]] | None = None
 
     def mark(self, uniques: Iterable[str]) -> None:
         """These volumes' entries have to be looked at."""
@@ -252,49 +134,50 @@ class NodeRecord(Paced):
         stale, self.stale, were_all_stale, self.are_all_stale = self.stale, set(), self.are_all_stale, False
         return stale if were_all_stale is False else None
 
-    def heard(self, in_use: Collection[str], *, is_new: bool, is_ready: bool, now: Instant) -> bool:
-        """What the Node lists in use. is_new: it came just now. True when it is known from now on: one that lists anything has looked.
-
-        One that is found silent soon after its minute may have been silent in it: that it is not ready is seen late.
+    def see(self, node: Node, since: Instant, *, is_new: bool) -> None:
+        """is_new: this process has not seen this very Node before. since: when it became ready, or not ready, where it
+        was otherwise when it was seen last.
         """
-        was_unheard = now < self.unheard_until + (0.0 if is_ready else UNHEARD_S)
-        if in_use:
-            self.unheard_until = -math.inf
-        elif was_unheard or is_new:
-            begins = is_new or math.isinf(self.unheard_until)
-            self.unheard_until = math.inf if not is_ready else now + UNHEARD_S if begins else self.unheard_until
-        return was_unheard and bool(in_use)
+        if is_new:
+            self.is_read, self.has_said, self.unchanged_since = False, False, None
+        self.has_said = self.has_said or bool(node.status.volumes_in_use)
+        if self.unchanged_since is None or self.was_ready != is_ready(node):
+            self.was_ready, self.unchanged_since = is_ready(node), since
 
-    def gone(self, in_use: Collection[str], now: Instant) -> None:
-        """The Node was deleted. in_use: what it listed last. Of one that was never heard of, what the one before it listed counts, too."""
-        before = self.last_in_use or () if now < self.unheard_until else ()
-        self.last_in_use, self.named = frozenset((*in_use, *before)), None
+    def gone(self, in_use: Collection[str], silence: str, *, was_heard: bool) -> None:
+        """The Node was deleted. in_use: what it listed last. was_heard: its kubelet had said what is mounted; else what
+        the Node before it listed counts, too.
+        """
+        before = () if was_heard else self.last_in_use or ()
+        self.last_silence = silence
+        self.last_in_use, self.named, self.is_read = frozenset((*in_use, *before)), None, False
 
 
 class Memory:
-    """Records by volume and node. class_waits: of StorageClasses, their annotation in seconds (None without), and when it was read.
+    """Records by volume and node. class_waits: of StorageClasses, their annotation in seconds (None without), and when
+    it was read.
 
     deletions: by the uid of the attachment, which may lose its volume meanwhile, or get one, until it is gone.
-
-    began: when this process began to act. An earlier request of another controller may be carried out for LATE_S.
     """
 
-    def __init__(self, began: Instant = -math.inf) -> None:
-        self.began = began
-        self._records: dict[
-            str, dict[str, Record] | Record
-        ] = {}  # a volume on one node, as most are, has the bare record
+    def __init__(self) -> None:
+        # A volume on one node, as most are, has the bare record.
+        self._records: dict[str, dict[str, Record] | Record] = {}
         self._nodes: dict[str, NodeRecord] = {}
         self._last_classes: dict[str, str] = {}  # by volume
         self.deletions: dict[str, Deletion] = {}
         self.class_waits: dict[str, tuple[float | None, Instant]] = {}
+        #: By the name of a node-attached volume, the nodes whose report gets it with a write that has no answer yet.
+        self.listing: dict[str, set[str]] = {}
 
-    def record(self, unique: str, node: str) -> Record:
-        found = self.find(unique, node)
-        if found is None:
-            found = Record(node=node)
-            self._hold(unique, {**self._records_of(unique), node: found})
-        return found
+    def keep(self, unique: str, record: Record) -> None:
+        found = self._records.get(unique)
+        if found is None or found is record:
+            self._records[unique] = record
+        elif isinstance(found, dict):
+            found[record.node] = record
+        else:
+            self._records[unique] = {found.node: found, record.node: record}
 
     def find(self, unique: str, node: str) -> Record | None:
         found = self._records.get(unique)
@@ -305,38 +188,38 @@ class Memory:
     def nodes_of(self, unique: str) -> tuple[str, ...]:
         return tuple(self._records_of(unique))
 
+    def creating(self, unique: str) -> list[str]:
+        """The nodes for which a POST of the volume's attachment has no answer yet."""
+        return [node for node, record in self._records_of(unique).items() if record.creating]
+
     def _records_of(self, unique: str) -> Mapping[str, Record]:
         found = self._records.get(unique, {})
         return {found.node: found} if isinstance(found, Record) else found
 
-    def _hold(self, unique: str, records: dict[str, Record]) -> None:
-        if records:
-            self._records[unique] = next(iter(records.values())) if len(records) == 1 else records
-        else:
-            self._records.pop(unique, None)
-
     def class_of(self, unique: str) -> str:
-        """The StorageClass of a volume whose PersistentVolume is gone, of the last one: what it says of forced detaches still counts."""
+        """The StorageClass of a volume whose PersistentVolume is gone, of the last one: what it says of forced detaches
+        still counts.
+        """
         return self._last_classes.get(unique, "")
 
     def lost_volume(self, unique: str, class_name: str) -> None:
         """The volume's last PersistentVolume is gone, which had this class. Heard also before this process acts."""
         self._last_classes[unique] = class_name
 
-    def keep(self, unique: str, nodes: Collection[str]) -> None:
-        """Forgets the volume on all nodes but these."""
-        if not nodes:
+    def forget(self, unique: str, node: str) -> None:
+        """The node has nothing to do with the volume any more."""
+        found = self._records.get(unique)
+        if isinstance(found, dict):
+            found.pop(node, None)
+            if len(found) == 1:
+                (self._records[unique],) = found.values()
+        elif found is not None and found.node == node:
+            del self._records[unique]
+        if unique not in self._records:
             self._last_classes.pop(unique, None)
-        records = self._records_of(unique)
-        if any(node not in nodes for node in records):
-            self._hold(unique, {node: record for node, record in records.items() if node in nodes})
 
     def node(self, name: str) -> NodeRecord:
         return self._nodes.setdefault(name, NodeRecord())
-
-    def nodes(self) -> tuple[str, ...]:
-        """Those that something is remembered of."""
-        return tuple(self._nodes)
 
     def forget_node(self, name: str) -> None:
         self._nodes.pop(name, None)

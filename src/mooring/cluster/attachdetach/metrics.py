@@ -1,4 +1,6 @@
-"""The metrics of the attach/detach controller, under kube-controller-manager's names; `multi_attach_blocked` is our own."""
+"""The metrics of the attach/detach controller, under kube-controller-manager's names; `multi_attach_blocked` is our
+own.
+"""
 
 from __future__ import annotations
 

@@ -17,16 +17,22 @@ from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
 from mooring.base.units import format_duration
 from mooring.cluster.attachdetach import reasons as why
-from mooring.cluster.attachdetach.decision import Note, Step, Tell
+from mooring.cluster.attachdetach.decision import Action, Note, NoteBlock, Tell, let_go
 from mooring.cluster.attachdetach.facts import Place, Volume, Wish
 from mooring.cluster.attachdetach.release import Rules, hold_of, may_be_forced
+from mooring.control.decision import Decision
+from mooring.control.events import REPEAT_S
 
 EXPLAIN_AFTER_S: Final = 10.0
 """A wait that is over sooner is a pod that moves, and needs no explanation."""
 
-REPEAT_S: Final = 120.0
+APART_S: Final = 120.0
 """The shortest time between two events about one wait, when the holder changes."""
 
+REMIND_S: Final = REPEAT_S
+"""Seconds until a waiting pod hears the same again."""
+
+MULTI_ATTACH: Final = "Multi-Attach error for volume"
 EXCLUSIVE: Final = "Volume is already exclusively attached to one node and can't be attached to another"
 
 
@@ -37,9 +43,11 @@ class Holder(msgspec.Struct, frozen=True):
     text: str
 
 
-def blocked_step(volume: Volume, place: Place, holder: Place, rules: Rules, now: Instant) -> Step:
-    """The step of a node that has to wait for the holder. Changes that matter wake the volume; the second event comes by time."""
-    record = place.record
+def blocked(volume: Volume, holder: Place, rules: Rules, now: Instant) -> Decision[Action]:
+    """The decision for a node that has to wait for the holder. What happens there wakes it; the second event comes by
+    time.
+    """
+    place, record = volume.place, volume.place.record
     since = now if record.blocked_since is None else record.blocked_since
     explains = now - since >= EXPLAIN_AFTER_S
     found = holder_of(volume, place.wishes[0], holder, rules, now)
@@ -48,40 +56,30 @@ def blocked_step(volume: Volume, place: Place, holder: Place, rules: Rules, now:
         if explains
         else ("multi-attach", used_by(volume, place.wishes[0], holder))
     )
-    wishes, wake_s = _untold(place, subject, mark, now)
     notes = tuple(
         Note(wish.ref, "Warning", "FailedAttachVolume", _text(volume, wish, holder, rules, now, explains))
-        for wish in wishes
+        for wish in place.wishes
     )
-    return Step(
-        place.node.name,
+    return Decision(
         why.Blocked(place.node.name, found.text),
-        (Tell(place.node.name, subject, mark, notes),) if notes else (),
-        wake_s=wake_s if explains else since + EXPLAIN_AFTER_S - now,
-        blocked_by=found.kind,
+        (NoteBlock(found.kind), Tell(subject, mark, notes, apart_s=APART_S)),
+        waits_for=frozenset({let_go(volume.unique)}),
+        after_s=APART_S if explains else since + EXPLAIN_AFTER_S - now,
     )
-
-
-def _untold(place: Place, subject: str, mark: str, now: Instant) -> tuple[tuple[Wish, ...], float | None]:
-    """The pods that are to hear it now; and where others are to hear something else later, in how many seconds."""
-    record = place.record
-    told = record.told.get(subject)
-    if told is None or told.mark == mark:
-        return tuple(wish for wish in place.wishes if not record.has_told(subject, mark, now, wish.ref.uid)), None
-    left_s = told.at + REPEAT_S - now
-    return (place.wishes, None) if left_s <= 0 else ((), left_s)
 
 
 def _text(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Instant, explains: bool) -> str:
-    text = f'Multi-Attach error for volume "{wish.pv_name}" {used_by(volume, wish, holder)}'
+    text = f'{MULTI_ATTACH} "{wish.pv_name}" {used_by(volume, wish, holder)}'
     return f"{text}: {holder_of(volume, wish, holder, rules, now).text}" if explains else text
 
 
 def used_by(volume: Volume, wish: Wish, holder: Place) -> str:
-    """Upstream's words, about the pods of the nodes that have it, or get it now. Names of pods in other namespaces are not told."""
+    """Upstream's words, about the pods of the nodes that have it, or get it now. Names of pods in other namespaces are
+    not told.
+    """
     others = [
         other
-        for place in volume.places.values()
+        for place in (volume.place, *volume.rivals)
         if (place.is_held or place is holder) and all(own.ref.uid != wish.ref.uid for own in place.wishes)
         for other in (*(one.ref for one in place.wishes), *place.doubts)
     ]
@@ -106,12 +104,15 @@ def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Inst
     if holder.is_ending:
         return _detaching(holder)
     if holder.foreign and holder.attachment is None:
-        text = f"VolumeAttachment {holder.foreign[0]}, which was not made for a pod, attaches it to node {holder.node.name}"
+        text = (
+            f"VolumeAttachment {holder.foreign[0]}, which was not made for a pod, attaches it to node "
+            f"{holder.node.name}"
+        )
         return Holder("foreign", f"{text}; this ends when somebody deletes that")
-    if holder.attachment is None and holder.record.open_posts:
-        text = f"a request to attach it to node {holder.node.name} was not answered, and may still be carried out"
-        return Holder("unanswered", f"{text}; this ends within a minute, or once it is detached from there")
-    may_be_mounted = now < holder.may_be_mounted_until
+    if holder.attachment is None and holder.record.creating:
+        text = f"a request to attach it to node {holder.node.name} was not answered"
+        return Holder("unanswered", f"{text}; this ends once the API server says whether it was carried out")
+    may_be_mounted = holder.unsaid_s > 0
     if holder.mounted or (may_be_mounted and not holder.node.is_healthy):
         return _mounted(volume, wish, holder, rules, now)
     if may_be_mounted:
@@ -132,7 +133,10 @@ def _pod(wish: Wish, holder: Place) -> Holder:
             f"pod {other.ref.name} on node {node} is being deleted; this ends when its containers have ended",
         )
     if other.workload and other.workload == wish.workload and other.workload.startswith("Deployment "):
-        text = f"pod {other.ref.name} on node {node} is of the same {wish.workload}, which waits for this pod before it deletes that one"
+        text = (
+            f"pod {other.ref.name} on node {node} is of the same {wish.workload}, which waits for this pod before "
+            "it deletes that one"
+        )
         return Holder("rolling_update", f"{text}; this never ends by itself: use the update strategy Recreate")
     if not holder.node.is_healthy:
         text = (
@@ -147,7 +151,10 @@ def _detaching(holder: Place) -> Holder:
     meta, text = holder.attachment.metadata, f"it is being detached from node {holder.node.name}"
     error = holder.attachment.status.detach_error
     if error is None and (left := others_finalizers(holder.attachment)):
-        what = f"VolumeAttachment {meta.name}, which its attacher does not hold, is kept by the finalizers {', '.join(left)}"
+        what = (
+            f"VolumeAttachment {meta.name}, which its attacher does not hold, is kept by the finalizers "
+            f"{', '.join(left)}"
+        )
         return Holder("finalizers", f"{text}: {what}; this ends when whoever has set them takes them away")
     if error is None:
         return Holder("detaching", f"{text}; this ends when driver {holder.attachment.spec.attacher} has done so")

@@ -17,9 +17,7 @@ NEVER: Final = math.inf
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttachDetachOptions:
-    """force_after_s: may be NEVER. own_attachers: the drivers whose attacher runs in this process: their attachments are made with its
-    finalizer and the node's id.
-    """
+    """force_after_s: may be NEVER."""
 
     workers: int = flag("workers", INT, 64, "How many volumes are worked on at once.")
     force_after_s: float = flag(
@@ -36,4 +34,3 @@ class AttachDetachOptions:
         "Never force a detach because of --force-detach-after: only the out-of-service taint does.",
     )
     attach_timeout_s: float = ATTACH_TIMEOUT_S
-    own_attachers: frozenset[str] = frozenset()

@@ -1,4 +1,6 @@
-"""Attachments whose PersistentVolume is gone, kept apart so that their volume is found again when it gets another one."""
+"""Attachments whose PersistentVolume is gone, kept apart so that their volume is found again when it gets another
+one.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,11 @@ from mooring.cluster.attachdetach.identity import Identity
 
 
 class Orphans:
-    """Their names alone say which volume they are about, by the hash of driver, handle and node; what was found once is remembered.
+    """Their names alone say which volume they are about, by the hash of driver, handle and node; what was found once is
+    remembered.
 
-    Those whose volume is not known stand by driver and node: so to look whether some are about a volume takes one hash for each such node.
+    Those whose volume is not known stand by driver and node: so to look whether some are about a volume takes one hash
+    for each such node.
     """
 
     def __init__(self) -> None:
@@ -42,11 +46,20 @@ class Orphans:
 
     def of(self, identity: Identity) -> Iterator[str]:
         """The names of those that are about this volume; which one they are about is known from then on."""
-        for node, names in list(self._unknown.get(identity.driver, {}).items()):
-            name = identity.attachment_to(node)
-            if name in names:
-                self._learn(identity.driver, node, name, identity.unique)
+        for node in list(self._unknown.get(identity.driver, {})):
+            self._look(identity, node)
         yield from sorted(self._names.get(identity.unique, ()))
+
+    def of_node(self, identity: Identity, node: str) -> Iterator[str]:
+        """The names of those on this node that are about this volume."""
+        self._look(identity, node)
+        yield from (name for name in sorted(self._names.get(identity.unique, ())) if self._node_of.get(name) == node)
+
+    def _look(self, identity: Identity, node: str) -> None:
+        """Whether one of the unknown ones on the node is about this volume."""
+        names = self._unknown.get(identity.driver, {}).get(node)
+        if names and (name := identity.attachment_to(node)) in names:
+            self._learn(identity.driver, node, name, identity.unique)
 
     def on(self, node: str) -> tuple[str, ...]:
         """The names of all that are attached to the node, whether or not it is known what they are about."""

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from mooring.control.reasons import reason
-from mooring.control.result import Because
 
 
 @reason("nobody wants the volume, and it is nowhere attached")
 class Nothing:
     pass
-
-
-@reason("{steps}")
-class Steps:
-    each: tuple[Because, ...]
-
-    @property
-    def steps(self) -> str:
-        return "; ".join(str(one) for one in self.each)
 
 
 @reason('attached to node "{node}"')
@@ -60,28 +50,20 @@ class CreateUnknown:
 
 
 @reason(
-    'a POST of the attachment to node "{node}" was not answered, and may still be carried out: waits a minute for it'
+    'attached to node "{node}", where a request to detach it may be under way: writes to the attachment, after which '
+    "such a request is refused"
 )
-class CreateOpen:
+class Fencing:
     node: str
 
 
-@reason('a DELETE of the attachment to node "{node}" was not answered: it is sent again until its end is known')
-class DeleteUnknown:
+@reason('stays on node "{node}", which is not ready: notes when the wait for a forced detach begins')
+class WaitBegins:
     node: str
 
 
-@reason(
-    'a DELETE by force of the attachment to node "{node}" was not answered, and force is not right any more: waits a minute for its end'
-)
-class DeleteOpen:
-    node: str
-
-
-@reason(
-    'attached to node "{node}", where an earlier process may have asked to detach it: waits for that during the first minute of this one'
-)
-class MayBeDeleted:
+@reason('on node "{node}" the wait for a forced detach is over: takes the note of it away')
+class WaitEnds:
     node: str
 
 
@@ -89,11 +71,6 @@ class MayBeDeleted:
 class Blocked:
     node: str
     text: str
-
-
-@reason('failed on node "{node}", tries again later')
-class BackingOff:
-    node: str
 
 
 @reason('stays on node "{node}": a pod there names its claim, which can not be followed to a volume now')
@@ -107,7 +84,8 @@ class Mounted:
 
 
 @reason(
-    'no pod on node "{node}" wants it; the node was made anew and may have it mounted: waits a minute for what its kubelet says'
+    'no pod on node "{node}" wants it; the node was made anew and may have it mounted: waits a minute for what '
+    "its kubelet says"
 )
 class Unheard:
     node: str
@@ -122,7 +100,8 @@ class ForcedLater:
 
 
 @reason(
-    'no pod on node "{node}" wants it; the node has it mounted, and is not ready: it waits for the node, or for the out-of-service taint'
+    'no pod on node "{node}" wants it; the node has it mounted, and is not ready: it waits for the node, or '
+    "for the out-of-service taint"
 )
 class NeverForced:
     node: str
@@ -135,11 +114,6 @@ class AsksClass:
 
 @reason('no pod on node "{node}" wants it: the node is told first')
 class Unreporting:
-    node: str
-
-
-@reason('no pod on node "{node}" wants it: its attachment is deleted when it is a second old')
-class TooNew:
     node: str
 
 
@@ -190,7 +164,7 @@ class Resolved:
     pass
 
 
-@reason("a claim of the pod leads nowhere: {text}")
+@reason("a volume of the pod can't be attached: {text}")
 class LeadsNowhere:
     text: str
 

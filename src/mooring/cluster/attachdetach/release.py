@@ -20,7 +20,9 @@ OUT_OF_SERVICE: Final = "out-of-service"
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """When a detach is forced: the options, and what StorageClasses say. Before a volume's class has been read nothing of it is forced."""
+    """When a detach is forced: the options, and what StorageClasses say. Before a volume's class has been read nothing
+    of it is forced.
+    """
 
     options: AttachDetachOptions
     class_waits: Mapping[str, tuple[float | None, Instant]] = msgspec.field(default_factory=dict)
@@ -45,8 +47,8 @@ class Rules(msgspec.Struct, frozen=True):
         return next((name for name in volume.class_names if now - self.class_waits[name][1] > CLASS_FRESH_S), "")
 
     def wait_s(self, volume: Volume) -> float:
-        """The StorageClass's word counts first, of several the longest, then the CSIDriver's, then the flag's. NEVER for one that is not
-        forced by time.
+        """The StorageClass's word counts first, of several the longest, then the CSIDriver's, then the flag's. NEVER
+        for one that is not forced by time.
         """
         if self.options.disable_force_detach:
             return NEVER
@@ -58,13 +60,12 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """Why the node keeps the volume. in_s: seconds until the detach is forced, NEVER for no such time.
-
-    forced: the detach is forced now: `timeout` or `out-of-service`; "" for not forced.
-    """
+    """Why the node keeps the volume."""
 
     mounted: bool = False
+    #: The detach is forced now: `timeout` or `out-of-service`; "" for not forced.
     forced: str = ""
+    #: Seconds until the detach is forced, NEVER for no such time.
     in_s: float = NEVER
 
     @property
@@ -75,17 +76,16 @@ class Hold(msgspec.Struct, frozen=True):
 def hold_of(volume: Volume, place: Place, rules: Rules, now: Instant) -> Hold:
     """For a volume that no pod wants on the node.
 
-    Differs from upstream: the time counts from when the volume was unwanted and the node not ready, whichever came last. A volume
-    that is not mounted is never detached by force, however long it was unwanted.
+    Differs from upstream: the time counts from when the volume was unwanted and the node not ready, whichever came
+    last. A volume that is not mounted is never detached by force, however long it was unwanted.
     """
-    if not place.mounted and now >= place.may_be_mounted_until:
+    if not place.mounted and place.unsaid_s <= 0:
         return Hold()
     if place.node.is_out_of_service:
         return Hold(True, OUT_OF_SERVICE, 0.0)
-    record = place.record
-    if place.node.is_healthy or record.unwanted_since is None or record.unhealthy_since is None:
+    if place.node.is_healthy or place.waited_s is None:
         return Hold(True)
-    left_s = max(record.unwanted_since, record.unhealthy_since) + rules.wait_s(volume) - now
+    left_s = rules.wait_s(volume) - place.waited_s
     return Hold(True, TIMEOUT if left_s <= 0 and not rules.class_to_read(volume, now) else "", max(0.0, left_s))
 
 
@@ -93,36 +93,40 @@ def may_be_forced(hold: Hold) -> bool:
     return hold.stays and not math.isinf(hold.in_s)
 
 
-def is_to_be_reported(volume: Volume, place: Place, rules: Rules, now: Instant) -> bool:
+def is_to_be_reported(volume: Volume, rules: Rules, now: Instant) -> bool:
     """Whether the Node's status should list the volume as attached.
 
-    One that no pod wants is not added any more, and stays listed as long as the node has it mounted. Nor is one whose name is lost, or
-    whose deletion an earlier process may have asked for.
+    One that no pod wants is not added any more, and stays listed as long as the node has it mounted. One whose DELETE
+    may be under way is added once it is fenced.
     """
-    attachment = place.attachment
-    if not volume.handle or now < place.inherited_until:
+    place, attachment = volume.place, volume.place.attachment
+    if not volume.handle or attachment is None or place.is_ending or not place.intact:
         return False
-    if attachment is None or place.is_ending or not place.intact or not attachment.status.attached:
+    if not attachment.status.attached or place_ahead(volume) is not None:
         return False
-    if place_ahead(volume, place) is not None:
-        return False
-    return (place.is_wanted and not place.is_former) or (place.reported and hold_of(volume, place, rules, now).stays)
+    if place.is_wanted and not place.is_former:
+        return place.reported or not place.delete_may_be_under_way
+    return place.reported and hold_of(volume, place, rules, now).stays
 
 
-def place_ahead(volume: Volume, place: Place) -> Place | None:
-    """The place that keeps a volume for a single node from this one, although it is attached here, too; None for no such place.
+def place_ahead(volume: Volume) -> Place | None:
+    """The place that keeps a volume for a single node from this one, although it is attached here, too; None for no
+    such place.
 
-    Two attachments are there where another controller made one of them, a request of a process that died was carried out late, or one was
-    restored from a backup. A node may have in use what it only waits to mount, until it is told that it may: so of nodes that have the
-    volume in use those are ahead that were told so; and where none was, the one of the older attachment.
+    Two attachments are there where another controller made one of them, a request of a process that died was carried
+    out late, or one was restored from a backup. A node may have in use what it only waits to mount, until it is told
+    that it may: so of nodes that have the volume in use those are ahead that were told so; and where none was, the one
+    of the older attachment.
     """
+    place = volume.place
     if not volume.single_node or place.reported:
         return None
+    places = (place, *volume.rivals)
     if place.mounted:
-        attached = [one for one in volume.places.values() if _is_attached(one)]
+        attached = [one for one in places if _is_attached(one)]
         ahead = [one for one in attached if one.reported] or [one for one in attached if one.intact]
     else:
-        ahead = [one for one in volume.places.values() if one.mounted or _is_attached(one)]
+        ahead = [one for one in places if one.mounted or _is_attached(one)]
     first = min(ahead, key=_seniority, default=place)
     return None if first is place else first
 

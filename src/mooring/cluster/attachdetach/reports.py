@@ -1,7 +1,8 @@
-"""Writes each Node's list of attached volumes: one PATCH at a time for a node, with everything that has changed since the last.
+"""Writes each Node's list of attached volumes: one PATCH at a time for a node, with everything that has changed since
+the last.
 
-Only the entries of volumes that something has happened to are made anew; all of them at the start, after a failure, and when the Node
-itself becomes another.
+Only the entries of volumes that something has happened to are made anew; all of them at the start, after a failure, and
+when the Node itself becomes another.
 """
 
 from __future__ import annotations
@@ -10,26 +11,36 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from mooring.api.core import NODES, Node
+from mooring.api.volume_names import is_node_attached
 from mooring.base.backoff import BackOff
 from mooring.base.log import logger
 from mooring.cluster.attachdetach import reasons as why
 from mooring.cluster.attachdetach.assemble import volume_of
+from mooring.cluster.attachdetach.decide import attached_notes
 from mooring.cluster.attachdetach.decide_report import Report, is_current, report_of, report_patch
+from mooring.cluster.attachdetach.decision import report_written
 from mooring.cluster.attachdetach.facts import Volume
+from mooring.cluster.attachdetach.node_attached import Entry, entry_of
+from mooring.cluster.attachdetach.options import NEVER
 from mooring.cluster.attachdetach.release import Rules
+from mooring.cluster.attachdetach.silence import moment_of
 from mooring.cluster.attachdetach.view import BY_NODE, View
-from mooring.cluster.attachdetach.waited import note_of, written_on
 from mooring.control.decision import Failed
+from mooring.control.events import EventRecorder
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Result, Stale, Vanished
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Informer
 
 GATHER_S: Final = 0.05
-"""The shortest time between two writes of one node's report: what attaches in a burst is told in a few writes; a single one at once."""
+"""The shortest time between two writes of one node's report: what attaches in a burst is told in a few writes; a
+single one at once.
+"""
 
 GATHER_SHARE: Final = 2
-"""Nor does a write begin before this many times as long as the last one took: the slower the server, the more each write tells."""
+"""Nor does a write begin before this many times as long as the last one took: the slower the server, the more each
+write tells.
+"""
 
 BACK_OFF: Final = BackOff(0.1, 30.0, 0.02)
 
@@ -37,14 +48,21 @@ log = logger(__name__)
 
 
 class Reports:
-    """written: called with a node after each write of its report, however it ended. A failed one has a back-off of its own: whatever
-    the node's volumes come to meanwhile does not shorten it."""
+    """written: called with a node after each write of its report, however it ended. A failed one has a back-off of
+    its own: whatever the node's volumes come to meanwhile does not shorten it.
+    """
 
     def __init__(
-        self, runtime: Runtime, view: View, nodes: Informer[Node], rules: Rules, written: Callable[[str], None]
+        self,
+        runtime: Runtime,
+        view: View,
+        nodes: Informer[Node],
+        rules: Rules,
+        recorder: EventRecorder,
+        written: Callable[[str], None],
     ) -> None:
         self._clock, self._randomness = runtime.clock, runtime.randomness
-        self._view, self._rules, self._written = view, rules, written
+        self._view, self._rules, self._recorder, self._written = view, rules, recorder, written
         self._nodes = ObjectWriter(runtime.cluster, NODES, nodes)
 
     async def reconcile(self, name: str) -> Result:
@@ -60,16 +78,20 @@ class Reports:
         if now < due:  # before the report is made: that looks at volumes
             return Result(why.ReportDue(name), after_s=due - now)
         stale = record.take_stale()
-        volumes = self._volumes_of(name, stale)
-        report, waited = (
-            report_of(node, volumes, self._rules, now, stale),
-            note_of(node, volumes, self._rules, now, stale),
-        )
-        if is_current(node, report) and waited == written_on(node) and not record.unsure:
-            return Result(why.Reported(name))
+        volumes, entries = self._volumes_of(name, stale), self._entries_of(node, stale)
+        report = report_of(node, volumes, entries, self._rules, now, stale)
+        if is_current(node, report) and not record.unsure:
+            waiting = {entry.name: entry.forced_in_s for entry in entries if entry.forced_in_s < NEVER}
+            held = {entry.name: entry.holders for entry in entries if entry.holders}
+            record.mark((*waiting, *held))
+            return Result(
+                why.Reported(name),
+                waits_for=frozenset(report_written(node) for nodes in held.values() for node in nodes),
+                after_s=min(waiting.values(), default=None),
+            )
         because = why.Reporting(name, _names(report))
         try:
-            await self._write(node, report, waited)
+            await self._write(node, report, entries)
         except Failed as failure:
             record.mark_all()
             delay_s = record.failed(BACK_OFF, self._clock.now(), self._randomness)
@@ -83,23 +105,35 @@ class Reports:
         """The stale ones; for None those that are attached to the node."""
         if stale is None:
             stale = {key for _, key in self._view.keys_on(node) if key is not None}
-        return [volume_of(self._view, unique) for unique in sorted(stale)]
+        moment = moment_of(self._clock)
+        return [volume_of(self._view, one, node, moment) for one in sorted(stale) if not is_node_attached(one)]
 
-    async def _write(self, node: Node, report: Report, waited: str) -> None:
-        """The answer shows what the node has in use, later than what this write took off the list: no further look is needed."""
+    def _entries_of(self, node: Node, stale: Collection[str] | None) -> list[Entry]:
+        """The stale ones among the node-attached volumes; for None all that the node has to do with."""
+        names = self._view.node_attached_on(node) if stale is None else set(filter(is_node_attached, stale))
+        moment = moment_of(self._clock)
+        return [entry_of(self._view, name, node, self._rules.options, moment) for name in sorted(names)]
+
+    async def _write(self, node: Node, report: Report, entries: Collection[Entry]) -> None:
+        """The answer shows what the node has in use, later than what this write took off the list: no further look is
+        needed.
+        """
         name, began = node.metadata.name, self._clock.now()
-        record = self._view.memory.node(name)
+        record, listing = self._view.memory.node(name), self._view.memory.listing
         record.writing = True
+        for entry in entries:
+            if entry.is_new:
+                listing.setdefault(entry.name, set()).add(name)
         try:
-            await self._nodes.patch(node, report_patch(node, report, waited), "status")
-            record.checked_at = began
-        except (
-            Vanished
-        ) as error:  # another Node may have its name; while the cache shows this very one, nothing has ended
+            await self._nodes.patch(node, report_patch(node, report), "status")
+            record.is_read, record.unsure = True, False
+        except Vanished as error:
+            # Another Node may have its name; while the cache shows this very one, nothing has ended.
             record.mark_all()
             shown = self._view.node(name)
             if shown is not None and shown.metadata.uid == node.metadata.uid:
                 raise Failed(str(error)) from error
+            record.unsure, entries = False, ()
         except Stale:
             record.mark_all()
             raise
@@ -108,15 +142,27 @@ class Reports:
             raise
         finally:
             record.writing = False
+            if not record.unsure:
+                self._listed(name)
             record.gathers_until = began + max(GATHER_S, GATHER_SHARE * (self._clock.now() - began))
             self._written(name)
-        record.unsure = False
         record.succeeded()
+        for note in attached_notes(wish for entry in entries if entry.is_new for wish in entry.wishes):
+            self._recorder.event(note.ref, note.type, note.reason, note.message)
+
+    def _listed(self, node: str) -> None:
+        """From now on the Node itself says what it lists."""
+        listing = self._view.memory.listing
+        for name in [name for name, nodes in listing.items() if node in nodes]:
+            listing[name].discard(node)
+            if not listing[name]:
+                del listing[name]
 
     def _forget(self, name: str) -> None:
         memory = self._view.memory
         if memory.node(name).unsure:
             memory.node(name).unsure = False
+            self._listed(name)
             self._written(name)
         if not self._view.attachments.by(BY_NODE, name):
             memory.forget_node(name)

@@ -1,4 +1,6 @@
-"""Pods on a node with claims that lead to no volume: which ones, and why. They hear of it; upstream says nothing."""
+"""Pods on a node with volumes that nobody can attach there: which ones, and why. They hear of it; upstream says nothing
+of most.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +8,28 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.api.binding import claim_name_of, owns
-from mooring.api.core import PersistentVolumeClaim, reference_to
+from mooring.api.core import PersistentVolumeClaim, PersistentVolumeSpec, reference_to
 from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key
 from mooring.api.pods import Pod, Volume
+from mooring.api.volume_names import name_of_node_attached
 from mooring.base.clock import Clock, Instant
 from mooring.cluster.attachdetach import reasons as why
 from mooring.cluster.attachdetach.identity import BOUND, pod_wants_volumes
-from mooring.cluster.attachdetach.memory import REMIND_S
+from mooring.cluster.attachdetach.multi_attach import EXCLUSIVE, MULTI_ATTACH, REMIND_S
+from mooring.cluster.attachdetach.node_attached import holders_of
 from mooring.cluster.attachdetach.view import View
-from mooring.control.event_once import EventOnce
-from mooring.control.events import SLACK_S, EventRecorder
+from mooring.control.events import SLACK_S, EventOnce
 from mooring.control.result import Result
 
 TELL_AFTER_S: Final = 10.0
 """Objects of one moment come in any order: what leads nowhere for so long is told."""
 
-AGAIN_S: Final = 1.0
-"""Until events that found no room are tried again."""
-
 
 def obstacles_of(view: View, pod: Pod) -> Iterator[tuple[str, str]]:
-    """The volumes that lead nowhere, by name, each with the reason, of a pod that wants its volumes on a node. Pure."""
+    """The volumes that it waits for in vain, by name, each with the reason, of a pod that wants its volumes on a node.
+    Pure.
+    """
     if not pod.spec.node_name or not view.is_managed(pod.spec.node_name) or not pod_wants_volumes(pod):
         return
     for volume in pod.spec.volumes or ():
@@ -40,7 +42,9 @@ def _obstacle(view: View, pod: Pod, volume: Volume) -> str:
     name, namespace = claim_name_of(pod, volume), pod.metadata.namespace
     if not name:
         problem = inline_volumes_of(pod).problems.get(volume.name)
-        return f"failed to translate in-tree pv to CSI: {problem}" if problem else ""
+        if problem:
+            return f"failed to translate in-tree pv to CSI: {problem}"
+        return _obstacle_of_source(view, pod, volume, volume.name)
     claim = view.claims.get(Key(namespace, name))
     if claim is None:
         return f'PersistentVolumeClaim "{name}" does not exist'
@@ -48,10 +52,10 @@ def _obstacle(view: View, pod: Pod, volume: Volume) -> str:
         return f"PVC {namespace}/{name} was not created for pod {namespace}/{pod.metadata.name} (pod is not owner)"
     if claim.status.phase != BOUND or not claim.spec.volume_name:
         return f'PersistentVolumeClaim "{name}" is not bound'
-    return _obstacle_of_claim(view, claim)
+    return _obstacle_of_claim(view, pod, claim)
 
 
-def _obstacle_of_claim(view: View, claim: PersistentVolumeClaim) -> str:
+def _obstacle_of_claim(view: View, pod: Pod, claim: PersistentVolumeClaim) -> str:
     """claim: a bound one."""
     found, named = claim.spec.volume_name, f'of PersistentVolumeClaim "{claim.metadata.name}"'
     pv = view.volumes.get(Key("", found))
@@ -59,14 +63,31 @@ def _obstacle_of_claim(view: View, claim: PersistentVolumeClaim) -> str:
         return f'PersistentVolume "{found}" {named} does not exist'
     if pv.spec.claim_ref is None or pv.spec.claim_ref.uid != claim.metadata.uid:
         return f'PersistentVolume "{found}" {named} is not reserved for it'
+    return _obstacle_of_source(view, pod, pv.spec, found)
+
+
+def _obstacle_of_source(view: View, pod: Pod, source: PersistentVolumeSpec | Volume, name: str) -> str:
+    """Of a volume that is there. Where a FlexVolume's driver wants an attach call, its kubelet has it in use, and waits
+    for the report.
+    """
+    flex, node = source.flex_volume, view.node(pod.spec.node_name)
+    listed = {one.name for one in (node.status.volumes_attached if node else None) or ()}
+    in_use = set((node.status.volumes_in_use if node else None) or ())
+    if flex is not None and any(one.startswith(f"{flex.driver}/") for one in in_use - listed):
+        return (
+            f'FlexVolume driver "{flex.driver}" wants an attach call, and none is made: use the storage\'s CSI driver'
+        )
+    unique = name_of_node_attached(source)
+    if unique and unique not in listed and holders_of(view, unique, besides=pod.spec.node_name):
+        return f'{MULTI_ATTACH} "{name}" {EXCLUSIVE}'
     return ""
 
 
 class Unresolved:
     """Tells pods, once for each reason and again after a while; a pod that misses nothing any more is forgotten."""
 
-    def __init__(self, view: View, recorder: EventRecorder, clock: Clock) -> None:
-        self._view, self._once, self._clock = view, EventOnce(recorder, clock, REMIND_S), clock
+    def __init__(self, view: View, once: EventOnce, clock: Clock) -> None:
+        self._view, self._once, self._clock = view, once, clock
         self._since: dict[Key, tuple[str, Instant]] = {}
 
     async def reconcile(self, key: Key) -> Result:
@@ -79,7 +100,8 @@ class Unresolved:
         left_s = self._left_s(key, pod)
         if left_s > 0:
             return Result(because, after_s=left_s)
-        return Result(because, after_s=REMIND_S + SLACK_S if self._tell(pod, obstacles) else AGAIN_S)
+        self._tell(pod, obstacles)
+        return Result(because, after_s=REMIND_S + SLACK_S)
 
     def _left_s(self, key: Key, pod: Pod) -> float:
         """Seconds until it is told. Another pod of that name waits anew."""
@@ -93,8 +115,9 @@ class Unresolved:
         uid, _ = self._since.pop(key, ("", 0.0))
         self._once.forget(uid)
 
-    def _tell(self, pod: Pod, obstacles: list[tuple[str, str]]) -> bool:
-        """False when there was no room for an event."""
+    def _tell(self, pod: Pod, obstacles: list[tuple[str, str]]) -> None:
         ref = reference_to(pod, "Pod")
-        messages = [f'AttachVolume.Attach failed for volume "{name}" : {text}' for name, text in obstacles]
-        return all(self._once.tell(ref, "FailedAttachVolume", message, about=message) for message in messages)
+        for name, text in obstacles:
+            is_whole = text.startswith(MULTI_ATTACH)
+            message = text if is_whole else f'AttachVolume.Attach failed for volume "{name}" : {text}'
+            self._once.tell(ref, "FailedAttachVolume", message, about=message)

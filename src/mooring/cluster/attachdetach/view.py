@@ -16,18 +16,19 @@ from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key, is_deleting, key_of
 from mooring.api.pods import Pod
-from mooring.api.storage import CSIDriver, CSINode, VolumeAttachment
-from mooring.api.volume_names import split_unique_name
+from mooring.api.storage import CSIDriver, VolumeAttachment
+from mooring.api.volume_names import is_node_attached, name_of_node_attached, split_unique_name
 from mooring.cluster.attachdetach.identity import Identity, identity_of, inline_identity_of, is_managed
 from mooring.cluster.attachdetach.memory import Memory
 from mooring.cluster.attachdetach.orphans import Orphans
-from mooring.cluster.attachdetach.waited import written_on
 from mooring.kube.cache.reader import Reader
 from mooring.kube.cache.store import IndexFunction
 
 BY_CLAIM: Final = "attachdetach/claim"  # pods by the claims they name; volumes by the claim that they are reserved for
 BY_NODE: Final = "attachdetach/node"  # pods and attachments
-BY_UNIQUE: Final = "attachdetach/unique"  # volumes by their name in a Node's status; pods and attachments by those they define themselves
+# Volumes by their name in a Node's status; pods and attachments by those of the volumes that they define themselves;
+# nodes by those of the node-attached volumes that they have.
+BY_UNIQUE: Final = "attachdetach/unique"
 BY_DRIVER: Final = "attachdetach/driver"  # pods by the drivers of the volumes that they define themselves
 BY_VOLUME: Final = "attachdetach/volume"  # attachments and claims by the PersistentVolume they name
 
@@ -36,7 +37,7 @@ ORPHAN: Final = "attachment/"
 
 
 class View(msgspec.Struct, frozen=True):
-    """The caches and the memory, live. csi_nodes: only where an attacher runs in this process."""
+    """The caches and the memory, live."""
 
     pods: Reader[Pod]
     claims: Reader[PersistentVolumeClaim]
@@ -44,7 +45,6 @@ class View(msgspec.Struct, frozen=True):
     nodes: Reader[Node]
     drivers: Reader[CSIDriver]
     attachments: Reader[VolumeAttachment]
-    csi_nodes: Reader[CSINode]
     memory: Memory
     orphans: Orphans
 
@@ -52,23 +52,21 @@ class View(msgspec.Struct, frozen=True):
         return self.nodes.get(Key("", name))
 
     def is_managed(self, name: str) -> bool:
-        """True for a Node that is there, and whose kubelet leaves attaching to controllers, or did so since this process saw it first."""
+        """True for a Node that is there, and whose kubelet leaves attaching to controllers, or did so since this
+        process saw it first.
+        """
         node = self.node(name)
         return node is not None and (is_managed(node) or self.memory.node(name).managed)
 
     def attachment(self, name: str) -> VolumeAttachment | None:
         return self.attachments.get(Key("", name))
 
-    def node_id(self, driver: str, name: str) -> str:
-        """The driver's name for the node, "" where it is not known."""
-        csi_node = self.csi_nodes.get(Key("", name))
-        drivers = csi_node.spec.drivers if csi_node else None
-        return next((one.node_id for one in drivers or () if one.name == driver), "")
-
     def lists_what_is_attached(self, name: str) -> bool:
-        """True for a Node whose report has one entry for each volume that is attached there, no other one of CSI, and no time waited."""
+        """True for a Node whose report has one entry for each volume that is attached there, and that has nothing to do
+        with node-attached ones.
+        """
         node = self.node(name)
-        if node is None or written_on(node):
+        if node is None or self.node_attached_on(node):
             return False
         listed = [one.name for one in node.status.volumes_attached or () if split_unique_name(one.name) is not None]
         attached = [
@@ -79,11 +77,15 @@ class View(msgspec.Struct, frozen=True):
     # -- which volume
 
     def key_of(self, attachment: VolumeAttachment) -> str | None:
-        """The volume that an attachment is about. None for one that this controller leaves alone: it was made by others."""
+        """The volume that an attachment is about. None for one that this controller leaves alone: it was made by
+        others.
+        """
         return self._key_of(attachment, self._named_by_pods)
 
     def keys_on(self, node: str) -> Iterator[tuple[VolumeAttachment, str | None]]:
-        """The attachments to the node, each with its `key_of`. The volumes that they may be about are looked at once for all of them."""
+        """The attachments to the node, each with its `key_of`. The volumes that they may be about are looked at once
+        for all of them.
+        """
         named_by_pods = functools.cache(self._named_by_pods)
         return ((one, self._key_of(one, named_by_pods)) for one in self.attachments.by(BY_NODE, node))
 
@@ -98,14 +100,19 @@ class View(msgspec.Struct, frozen=True):
         return unique or (f"{ORPHAN}{name}" if is_hashed(attachment) else None)
 
     def _volume_of(self, attachment: VolumeAttachment) -> Identity | None:
-        """As it says itself, or by the PersistentVolume that it names; None where that is gone, or attached by no CSI driver."""
+        """As it says itself, or by the PersistentVolume that it names; None where that is gone, or attached by no CSI
+        driver.
+        """
         pv = self.volumes.get(Key("", attachment.spec.source.persistent_volume_name or ""))
         return inline_identity_of(attachment) if pv is None else identity_of(pv)
 
-    # An attachment whose PersistentVolume is gone may be about one of these; each by the name that its attachment to the node has.
+    # An attachment whose PersistentVolume is gone may be about one of these; each by the name that its attachment to
+    # the node has.
 
     def _named_by_node(self, name: str) -> Mapping[str, str]:
-        """The volumes that the node has, or had, in use or listed as attached. Worked out once for each Node as it stands there."""
+        """The volumes that the node has, or had, in use or listed as attached. Worked out once for each Node as it
+        stands there.
+        """
         node, record = self.node(name), self.memory.node(name)
         if record.named is None or record.named[0] is not node:
             listed = () if node is None else _listed_by(node)
@@ -125,7 +132,9 @@ class View(msgspec.Struct, frozen=True):
         return name not in _by_name(node.metadata.name, map(split_unique_name, _listed_by(node)))
 
     def had_volume_of_name(self, attachment: VolumeAttachment) -> bool:
-        """True where the node, or one before it, has had in use or listed as attached the volume that the name is of."""
+        """True where the node, or one before it, has had in use or listed as attached the volume that the name is
+        of.
+        """
         return attachment.metadata.name in self._named_by_node(attachment.spec.node_name)
 
     def sort(self, attachment: VolumeAttachment) -> None:
@@ -138,7 +147,9 @@ class View(msgspec.Struct, frozen=True):
     # -- what of a change concerns which volume
 
     def volumes_of_attachment(self, attachment: VolumeAttachment) -> Iterator[str]:
-        """The one that it is about; and where its name is that of another one's attachment, which it is in the way of, that one."""
+        """The one that it is about; and where its name is that of another one's attachment, which it is in the way of,
+        that one.
+        """
         key, name, node = self.key_of(attachment), attachment.metadata.name, attachment.spec.node_name
         if key is not None:
             yield key
@@ -161,6 +172,24 @@ class View(msgspec.Struct, frozen=True):
     def volumes_of_pod(self, pod: Pod) -> Iterator[str]:
         yield from (found.unique for found in map(identity_of, self.objects_of_pod(pod)) if found is not None)
 
+    # -- volumes that nodes attach themselves
+
+    def node_attached_of_pod(self, pod: Pod) -> set[str]:
+        """Their names in a Node's status."""
+        own = map(name_of_node_attached, pod.spec.volumes or ())
+        claimed = (name_of_node_attached(pv.spec) for key in claims_of(pod) for pv in self._objects_of_claim(key))
+        return {*own, *claimed} - {""}
+
+    def node_attached_on(self, node: Node) -> set[str]:
+        """Those that its pods name, and of those that it lists or has in use the ones that a PersistentVolume names."""
+        named = (name for pod in self.pods.by(BY_NODE, node.metadata.name) for name in self.node_attached_of_pod(pod))
+        return {*named, *(name for name in _node_attached_of(node) if self.volumes.by(BY_UNIQUE, name))}
+
+    def pods_of_node_attached(self, name: str) -> tuple[Pod, ...]:
+        """The pods that may want it, on any node."""
+        claimed = (pod for pv in self.volumes.by(BY_UNIQUE, name) for pod in self.pods_that_name(pv))
+        return (*claimed, *self.pods.by(BY_UNIQUE, name))
+
     def without_volume_on(self, node: str) -> Iterator[str]:
         """Those that are attached to the node, and whose PersistentVolume is gone."""
         named_by_pods = functools.cache(self._named_by_pods)
@@ -182,8 +211,33 @@ class View(msgspec.Struct, frozen=True):
         pv = None if claim is None else self.volumes.get(Key("", claim.spec.volume_name))
         yield from () if pv is None else (pv,)
 
+    def nodes_of(self, unique: str) -> set[str]:
+        """The nodes that have, or may have, anything to do with the volume."""
+        pvs, parts = self.volumes.by(BY_UNIQUE, unique), split_unique_name(unique)
+        pods = (*(pod for pv in pvs for pod in self.pods_that_name(pv)), *self.pods.by(BY_UNIQUE, unique))
+        used_on = {pod.spec.node_name for pod in pods if pod.spec.node_name}
+        attached_to = () if parts is None else self.nodes_attached(Identity(*parts))
+        return {*self.memory.nodes_of(unique), *used_on, *attached_to}
+
+    def nodes_attached(self, identity: Identity) -> Iterator[str]:
+        """The nodes that have an attachment of the volume."""
+        pvs = self.volumes.by(BY_UNIQUE, identity.unique)
+        named = (one for pv in pvs for one in self.attachments.by(BY_VOLUME, pv.metadata.name))
+        inline = self.attachments.by(BY_UNIQUE, identity.unique)
+        orphans = filter(None, map(self.attachment, self.orphans.of(identity)))
+        return (one.spec.node_name for one in (*named, *inline, *orphans))
+
+    def is_held(self, unique: str, node: str) -> bool:
+        """True where the volume has an attachment to the node, or is about to get one."""
+        record, parts = self.memory.find(unique, node), split_unique_name(unique)
+        if record is not None and (record.creating or record.seen_uid):
+            return True
+        return parts is not None and self.attachment(Identity(*parts).attachment_to(node)) is not None
+
     def claims_of_volume(self, pv: PersistentVolume) -> Iterable[Key]:
-        """The claim that it is reserved for by name, and those that name it, but for the claims of a uid that it is not reserved for."""
+        """The claim that it is reserved for by name, and those that name it, but for the claims of a uid that it is not
+        reserved for.
+        """
         ref, named = pv.spec.claim_ref, self.claims.by(BY_VOLUME, pv.metadata.name)
         reserved = () if ref is None else (claim_key(ref),)
         may_be = (key_of(claim) for claim in named if ref is None or ref.uid in ("", claim.metadata.uid))
@@ -239,7 +293,11 @@ def is_hashed(attachment: VolumeAttachment) -> bool:
 
 def _unique_of(pv: PersistentVolume) -> tuple[str, ...]:
     found = identity_of(pv)
-    return () if found is None else (found.unique,)
+    return tuple(filter(None, (name_of_node_attached(pv.spec) if found is None else found.unique,)))
+
+
+def _node_attached_of(node: Node) -> tuple[str, ...]:
+    return tuple({name: None for name in _listed_by(node) if is_node_attached(name)})
 
 
 def _inline(pod: Pod) -> Iterator[Identity]:
@@ -262,9 +320,15 @@ CLAIM_INDEXES: Final[Mapping[str, IndexFunction[PersistentVolumeClaim]]] = {
 POD_INDEXES: Final[Mapping[str, IndexFunction[Pod]]] = {
     BY_CLAIM: lambda pod: tuple(str(key) for key in claims_of(pod)),
     BY_NODE: lambda pod: (pod.spec.node_name,),
-    BY_UNIQUE: lambda pod: tuple({found.unique: None for found in _inline(pod)}),
+    BY_UNIQUE: lambda pod: tuple(
+        {
+            **{found.unique: None for found in _inline(pod)},
+            **{name: None for name in map(name_of_node_attached, pod.spec.volumes or ()) if name},
+        }
+    ),
     BY_DRIVER: lambda pod: tuple({found.driver: None for found in _inline(pod)}),
 }
+NODE_INDEXES: Final[Mapping[str, IndexFunction[Node]]] = {BY_UNIQUE: _node_attached_of}
 VOLUME_INDEXES: Final[Mapping[str, IndexFunction[PersistentVolume]]] = {
     BY_UNIQUE: _unique_of,
     BY_CLAIM: _reserved_for,

@@ -1,25 +1,20 @@
 """The events of one controller: each on change, and repeated at times while its reason lasts (`EventOnce`).
 
-kube-controller-manager sends them again every 15 seconds for each claim that waits. Beyond `EventOnce`, an event may wait until its reason
-has lasted for a while. An event that was dropped is sent later, even if its reason is otherwise told only at its beginning.
+kube-controller-manager sends them again every 15 seconds for each claim that waits. Beyond `EventOnce`, an event may
+wait until its reason has lasted for a while.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final
 
 from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
 from mooring.cluster.binder.reasons import EventText
-from mooring.control.event_correlation import Recent
-from mooring.control.event_once import OBJECTS_MAX, EventOnce
-from mooring.control.events import EventRecorder
+from mooring.control.events import OBJECTS_MAX, EventOnce, EventRecorder, Recent
 
 FORGOTTEN_S: Final = 1200.0
 """Seconds after which a reason that nobody has asked about begins anew."""
-CROWDED_S: Final = 10.0
-"""Seconds until an event is tried again that was dropped because too many were waiting."""
 
 
 class Announcer:
@@ -28,7 +23,6 @@ class Announcer:
     def __init__(self, recorder: EventRecorder, clock: Clock) -> None:
         self._once, self._clock = EventOnce(recorder, clock), clock
         self._since: Recent[tuple[EventText, Instant]] = Recent(OBJECTS_MAX)
-        self._owed: OrderedDict[str, None] = OrderedDict()
 
     def waits_s(self, uid: str, event: EventText, patience_s: float) -> float:
         """Seconds until the event is to be told, whose reason has to last for so long; 0 from then on."""
@@ -41,27 +35,16 @@ class Announcer:
         self._since.put(uid, before, now, FORGOTTEN_S)
         return max(0.0, before[1] + patience_s - now)
 
-    def tell(self, ref: ObjectReference, event: EventText) -> bool:
-        """Sends the event, unless it is told already. Returns False when it was dropped: then it is owed."""
-        sent = self._once.tell(ref, event.reason, event.message, type=event.type)
-        if sent:
-            self._owed.pop(ref.uid, None)
-        else:
-            self._owed[ref.uid] = None
-            if len(self._owed) > OBJECTS_MAX:
-                self._owed.popitem(last=False)
-        return sent
+    def tell(self, ref: ObjectReference, event: EventText) -> None:
+        """Sends the event, unless it is told already."""
+        self._once.tell(ref, event.reason, event.message, type=event.type)
 
     def keep_telling(self, ref: ObjectReference, event: EventText) -> float:
-        """As `tell`, for a reason that lasts. Gives the seconds until the event is to be sent again."""
-        return self._once.again_s if self.tell(ref, event) else CROWDED_S
-
-    def owes(self, uid: str) -> bool:
-        """True for an object whose last event was dropped."""
-        return uid in self._owed
+        """Sends the event of a reason that lasts. Gives the seconds until it is to be sent again."""
+        self.tell(ref, event)
+        return self._once.again_s
 
     def forget(self, uid: str) -> None:
         """The object has no reason for an event any more."""
         self._once.forget(uid)
         self._since.pop(uid)
-        self._owed.pop(uid, None)

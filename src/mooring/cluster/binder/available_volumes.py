@@ -1,7 +1,7 @@
 """Volumes without a claim, by class, mode and attributes class, then by access modes, ordered by size.
 
-kube-controller-manager walks over every volume of a set of access modes for each claim; here a claim finds at once the smallest volume that
-is large enough.
+kube-controller-manager walks over every volume of a set of access modes for each claim; here a claim finds at once the
+smallest volume that is large enough.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The caches that the binder's controllers and the scheduler share; beside them the available volumes, and writers of whole objects."""
+"""The caches that the binder's controllers and the scheduler share; beside them the available volumes, and writers of
+whole objects.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +10,30 @@ from mooring.api.pods import PODS, Pod
 from mooring.api.storage import STORAGE_CLASSES, StorageClass
 from mooring.base.clock import in_turns
 from mooring.cluster.binder.available_volumes import AvailableVolumes, is_free
-from mooring.cluster.binder.view import CLAIM_INDEXES, POD_INDEXES, VOLUME, VOLUME_INDEXES, Volumes, keeps_of_pod
+from mooring.cluster.binder.view import (
+    CLAIM_INDEXES,
+    POD_INDEXES,
+    VOLUME_INDEXES,
+    Volumes,
+    keeps_of_pod,
+    keeps_of_volume,
+)
 from mooring.cluster.binder.writes import Whole
 from mooring.control.caches import Caches
 from mooring.control.runtime import Runtime
-from mooring.control.slim import always
 from mooring.kube.cache.informer import Change, Informer
 
 
 class BindingCaches:
-    """Claims, volumes, classes and pods; further kinds by `shared.of`. schedules: for the scheduler, which looks at whole pods, at all."""
+    """Claims, volumes, classes and pods; further kinds by `shared.of`. schedules: for the scheduler, which looks at
+    whole pods, at all.
+    """
 
     def __init__(self, runtime: Runtime, shared: Caches, *, schedules: bool) -> None:
         self.shared = shared
         self.claims: Informer[PersistentVolumeClaim] = shared.of(PERSISTENT_VOLUME_CLAIMS, indexes=CLAIM_INDEXES)
         self.volumes: Informer[PersistentVolume] = shared.of(
-            PERSISTENT_VOLUMES, keeps=always(VOLUME), indexes=VOLUME_INDEXES
+            PERSISTENT_VOLUMES, keeps=keeps_of_volume, indexes=VOLUME_INDEXES
         )
         self.pods: Informer[Pod] = shared.of(PODS, keeps=None if schedules else keeps_of_pod, indexes=POD_INDEXES)
         self.classes: Informer[StorageClass] = shared.of(STORAGE_CLASSES)

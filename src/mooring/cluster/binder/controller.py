@@ -1,6 +1,7 @@
 """The binder: controllers on common caches, the scheduler among them.
 
-Each can be switched off, where kube-controller-manager or kube-scheduler has it. This is the one place that joins two rooms of controllers.
+Each can be switched off, where kube-controller-manager or kube-scheduler has it. This is the one place that joins two
+rooms of controllers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class _Part(Protocol):
 
 
 def make_binder(runtime: Runtime, given: BinderOptions, *, caches: Caches | None = None) -> Manager:
-    """The controllers that the options name, for one cluster, on the same caches. caches: a share of the program's, None for their own."""
+    """The controllers that the options name, for one cluster, on the same caches. caches: a share of the program's,
+    None for their own.
+    """
     shared = caches or Caches(runtime, "binder")
     binding = BindingCaches(runtime, shared, schedules=options.SCHEDULER in given.parts)
     recorders: dict[str, EventRecorder] = {}

@@ -25,7 +25,9 @@ Edit = Callable[[Json], None]
 
 
 def claim_volume(claim: PersistentVolumeClaim) -> Edit:
-    """The volume names its claim in full, with a note that we chose it, unless the user had. Raises Stale for another claim's."""
+    """The volume names its claim in full, with a note that we chose it, unless the user had. Raises Stale for another
+    claim's.
+    """
     meta = claim.metadata
     names = {"namespace": meta.namespace, "name": meta.name}
 
@@ -71,7 +73,9 @@ def name_volume(pv_name: str) -> Edit:
 
 
 def mark_claim(pv: PersistentVolume) -> Edit:
-    """The claim's status shows the volume; its size only when the claim is first bound: later a resizer writes the size."""
+    """The claim's status shows the volume; its size only when the claim is first bound: later a resizer writes the
+    size.
+    """
 
     def edit(body: Json) -> None:
         status = body.setdefault("status", {})

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from mooring.api.binding import (
     PROVISIONED_BY,
     capacity_of,
+    claim_uid_in,
     has_annotation,
     mode_of,
     names_claim,
-    own_volume_name,
     request_of,
 )
 from mooring.api.classes import volume_class_of
@@ -29,8 +29,8 @@ def best_match(
 ) -> PersistentVolume | None:
     """The volume to bind, None when there is none.
 
-    A volume that is reserved for the claim is taken, whatever its phase, class and labels; if it does not fit, nothing does.
-    delayed: the claim waits for its pod; then no other volume is considered unless for a node.
+    A volume that is reserved for the claim is taken, whatever its phase, class and labels; if it does not fit, nothing
+    does. delayed: the claim waits for its pod; then no other volume is considered unless for a node.
     """
     reserved = reserved_for(volumes, claim)
     if reserved is not None:
@@ -47,15 +47,19 @@ def best_match(
 
 
 def reserved_for(volumes: Volumes, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-    """The volume whose claimRef names this claim and that could be bound to it; fewest access modes, then smallest first."""
+    """The volume whose claimRef names this claim and that could be bound to it; fewest access modes, then smallest
+    first.
+    """
     found = [pv for pv in volumes.by(BY_CLAIM, str(key_of(claim))) if names_claim(pv, claim) and _could_hold(pv, claim)]
     return min(found, key=lambda pv: (len(pv.spec.access_modes or ()), capacity_of(pv)), default=None)
 
 
 def was_made_for(claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:
-    """True for a free volume that was provisioned for this claim: somebody took its claimRef, and no other will be made for the claim."""
+    """True for a free volume that was provisioned for this claim: somebody took its claimRef, and no other will be made
+    for the claim.
+    """
     return (
-        pv.metadata.name == own_volume_name(claim)
+        claim_uid_in(pv.metadata.name) == claim.metadata.uid
         and has_annotation(pv, PROVISIONED_BY)
         and is_free(pv)
         and could_take(claim, pv)

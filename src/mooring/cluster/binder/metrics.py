@@ -65,7 +65,9 @@ class BindingMetrics:
         self._counted.errors[plugin, operation] += 1
 
     def began(self, operation: str, uid: str, plugin: str, now: Instant) -> None:
-        """operation: provision (asked, until bound) or delete (released, until gone). uid: of the claim, or the volume."""
+        """operation: provision (asked, until bound) or delete (released, until gone). uid: of the claim, or the
+        volume.
+        """
         self._running.setdefault((operation, uid), (plugin, now))
         if len(self._running) > _RUNNING_MAX:
             self._running.popitem(last=False)

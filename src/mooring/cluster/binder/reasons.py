@@ -1,6 +1,8 @@
-"""The parts of all reasons of the binder and the scheduler; beside them the reasons of protections and ephemeral volumes.
+"""The parts of all reasons of the binder and the scheduler; beside them the reasons of protections and ephemeral
+volumes.
 
-`str()` is a sentence for people. A reason that users get an event for has an `event`, byte for byte as kube-controller-manager writes it.
+`str()` is a sentence for people. A reason that users get an event for has an `event`, byte for byte as
+kube-controller-manager writes it.
 """
 
 from __future__ import annotations

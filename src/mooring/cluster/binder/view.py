@@ -1,7 +1,7 @@
 """The objects, fields and indexes that binding reads.
 
-A `View` shows the caches as they are: a decision reads it between two awaits, when nothing changes. `taken` holds the decisions that are
-not written yet: the volumes that are being bound at the moment.
+A `View` shows the caches as they are: a decision reads it between two awaits, when nothing changes. `taken` holds the
+decisions that are not written yet: the volumes that are being bound at the moment.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ import msgspec
 from mooring.api.binding import (
     BIND_COMPLETED,
     IS_DEFAULT,
+    PROVISIONED_BY,
     SELECTED_NODE,
     claim_key,
+    claim_uid_in,
     claims_of,
     has_annotation,
     has_no_class,
     is_finished,
     is_of_claim,
-    own_volume_name,
 )
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Object, is_deleting
+from mooring.api.migration import IN_TREE_SOURCES, is_migratable
 from mooring.api.pods import Pod
 from mooring.api.storage import StorageClass
 from mooring.cluster.binder.available_volumes import AvailableVolumes
@@ -36,8 +38,7 @@ BY_CLAIM: Final = "binding/claim"  # volumes by the claim they name; pods by the
 BY_VOLUME: Final = "binding/volume"  # claims by the volume they name
 BY_CLASS: Final = "binding/class"  # claims that are not bound
 BY_SELECTED: Final = "binding/selected"  # claims that are not bound, by the node chosen for them
-BY_OWN: Final = "binding/own"  # the same claims by the name of the volume that is made for them
-BY_RESERVING: Final = "binding/reserving"  # the same claims by their class: room is needed for them somewhere
+BY_OWN: Final = "binding/own"  # the same claims by their uids; provisioned volumes by the uid in their name
 BY_ATTRIBUTES: Final = "binding/attributes"  # claims and volumes by attributes class
 BY_NODE: Final = "binding/node"
 UNSET: Final = "(unset)"
@@ -111,14 +112,12 @@ CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str
         (claim.metadata.annotations or {}).get(SELECTED_NODE, "").split() if not claim.spec.volume_name else ()
     ),
     BY_OWN: lambda claim: (
-        (own_volume_name(claim),) if has_annotation(claim, SELECTED_NODE) and not claim.spec.volume_name else ()
-    ),
-    BY_RESERVING: lambda claim: (
-        (class_of(claim),) if has_annotation(claim, SELECTED_NODE) and not claim.spec.volume_name else ()
+        (claim.metadata.uid,) if has_annotation(claim, SELECTED_NODE) and not claim.spec.volume_name else ()
     ),
     BY_ATTRIBUTES: lambda claim: attributes_of(claim),
 }
 VOLUME_INDEXES: Final[Mapping[str, Callable[[PersistentVolume], Iterable[str]]]] = {
+    BY_OWN: lambda pv: (claim_uid_in(pv.metadata.name),) if has_annotation(pv, PROVISIONED_BY) else (),
     BY_CLAIM: lambda pv: (str(claim_key(pv.spec.claim_ref)),) if pv.spec.claim_ref else (),
     BY_ATTRIBUTES: lambda pv: (pv.spec.volume_attributes_class_name,) if pv.spec.volume_attributes_class_name else (),
 }
@@ -141,20 +140,32 @@ def attributes_of(claim: PersistentVolumeClaim) -> tuple[str, ...]:
 
 # -- the kept parts of objects
 
-VOLUME: Final = slimmed(
-    spec=slim(
-        "access_modes",
-        "volume_mode",
-        "claim_ref",
-        "capacity",
-        "persistent_volume_reclaim_policy",
-        "storage_class_name",
-        "volume_attributes_class_name",
-        "node_affinity",
-        csi=slim("driver", "volume_handle"),
+
+def _volume(*sources: str) -> Part:
+    return slimmed(
+        spec=slim(
+            "access_modes",
+            "volume_mode",
+            "claim_ref",
+            "capacity",
+            "persistent_volume_reclaim_policy",
+            "storage_class_name",
+            "volume_attributes_class_name",
+            "node_affinity",
+            *sources,
+            csi=slim("driver", "volume_handle"),
+        )
     )
-)
-"""A PersistentVolume; of its source only driver and handle."""
+
+
+_VOLUME: Final = _volume()
+_IN_TREE_VOLUME: Final = _volume(*IN_TREE_SOURCES)
+
+
+def keeps_of_volume(pv: PersistentVolume) -> Part:
+    """A PersistentVolume; of its source only driver and handle, or the in-tree source, which tells both."""
+    return _IN_TREE_VOLUME if is_migratable(pv.spec) else _VOLUME
+
 
 POD: Final = slim(
     metadata=slim("deletion_timestamp", "deletion_grace_period_seconds"),

@@ -1,8 +1,8 @@
 """Writes whole objects by PUT, as other programs around binding expect it.
 
-The caches hold objects in part, so the whole object is read before it is put back: from the answer of the last write, or by a GET. A
-decision is valid only for the state that it was taken on: when the object has changed since, nothing is written and the decision is taken
-anew. For a refusal the kit's rule holds (`control/object_writer.py`).
+The caches hold objects in part, so the whole object is read before it is put back: from the answer of the last write,
+or by a GET. A decision is valid only for the state that it was taken on: when the object has changed since, nothing is
+written and the decision is taken anew. For a refusal the kit's rule holds (`control/object_writer.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class Whole(ObjectWriter[T]):
     """Objects of one kind, read and written whole."""
 
     async def put(self, obj: T, edit: Edit, subresource: str = "") -> T:
-        """Writes the object with one change. obj: as it was at the decision. Gives the object after the write, for the next one.
+        """Writes the object with one change. obj: as it was at the decision. Gives the object after the write, for the
+        next one.
 
         Raises Failed, Stale.
         """

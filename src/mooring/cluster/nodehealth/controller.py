@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mooring.cluster.nodehealth import options as parts
+from mooring.cluster.nodehealth.caches import HealthCaches
 from mooring.cluster.nodehealth.eviction.controller import TaintEviction
 from mooring.cluster.nodehealth.lifecycle.controller import NodeLifecycle
 from mooring.cluster.nodehealth.options import NodeHealthOptions
 from mooring.cluster.nodehealth.podgc.controller import PodCollector
-from mooring.cluster.nodehealth.writes import HealthCaches
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
@@ -26,29 +26,22 @@ class NodeHealth(Manager):
         self, runtime: Runtime, options: NodeHealthOptions | None = None, *, caches: Caches | None = None
     ) -> None:
         given, shared = options or NodeHealthOptions(), caches or Caches(runtime, "nodehealth")
-        self.recorders: dict[str, EventRecorder] = {}
         health = HealthCaches(runtime, shared)
-        super().__init__(
-            shared,
-            *(one for name in parts.PARTS if name in given.parts for one in self._part(name, runtime, health, given)),
-        )
-        for component, events in self.recorders.items():
+        recorders: dict[str, EventRecorder] = {}
+
+        def recorder(component: str) -> EventRecorder:
+            made = recorders[component] = EventRecorder(
+                runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness
+            )
+            return made
+
+        controllers: list[Controller[Any]] = []
+        if parts.LIFECYCLE in given.parts:
+            controllers += NodeLifecycle(runtime, health, given, recorder(LIFECYCLE_COMPONENT)).controllers
+        if parts.EVICTION in given.parts:
+            controllers.append(TaintEviction(runtime, health, recorder(parts.EVICTION)).controller)
+        if parts.POD_GC in given.parts:
+            controllers += PodCollector(runtime, health, given).controllers
+        super().__init__(shared, *controllers)
+        for component, events in recorders.items():
             self.beside(f"nodehealth/events/{component}", events)
-
-    def _part(
-        self, name: str, runtime: Runtime, caches: HealthCaches, options: NodeHealthOptions
-    ) -> tuple[Controller[Any], ...]:
-        match name:
-            case parts.LIFECYCLE:
-                return NodeLifecycle(runtime, caches, options, self._recorder(runtime, LIFECYCLE_COMPONENT)).controllers
-            case parts.EVICTION:
-                return (TaintEviction(runtime, caches, self._recorder(runtime, parts.EVICTION)).controller,)
-            case parts.POD_GC:
-                return PodCollector(runtime, caches, options).controllers
-        raise AssertionError(f"no part is called {name}")
-
-    def _recorder(self, runtime: Runtime, component: str) -> EventRecorder:
-        made = self.recorders[component] = EventRecorder(
-            runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness
-        )
-        return made

@@ -12,16 +12,14 @@ LIFECYCLE: Final = "node-lifecycle-controller"
 EVICTION: Final = "taint-eviction-controller"
 POD_GC: Final = "pod-garbage-collector-controller"
 PARTS: Final = (LIFECYCLE, EVICTION, POD_GC)
-"""As kube-controller-manager calls them."""
+"""The controllers, as kube-controller-manager calls them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeHealthOptions:
-    """parts: those that run. quarantine_s: how long a node has to be missing before its pods are removed.
+    """The options of the three controllers. Only `parts` and `quarantine_s` have no flag."""
 
-    Fewer than three nodes that are not ready are never many.
-    """
-
+    #: The controllers that run.
     parts: frozenset[str] = frozenset(PARTS)
     node_monitor_grace_period_s: float = flag(
         "node-monitor-grace-period", DURATION, 50.0, "The silence after which a node is unknown."
@@ -38,6 +36,7 @@ class NodeHealthOptions:
     large_cluster_size_threshold: int = flag(
         "large-cluster-size-threshold", INT, 50, "In a zone of this many nodes or fewer, the secondary rate is 0."
     )
+    #: Fewer than three nodes that are not ready are never many.
     unhealthy_zone_threshold: float = flag(
         "unhealthy-zone-threshold",
         FLOAT,
@@ -47,4 +46,5 @@ class NodeHealthOptions:
     terminated_pod_gc_threshold: int = flag(
         "terminated-pod-gc-threshold", INT, 12500, "Pods that have ended and may stay; 0 for any number."
     )
+    #: How long a node has to be missing before its pods are removed.
     quarantine_s: float = 40.0

@@ -1,38 +1,26 @@
-"""The objects, fields and indexes that node health reads."""
+"""The fields and indexes that the caches of node health keep, and the facts that its decisions share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-import msgspec
-
-from mooring.api.coordination import NODE_LEASE_NAMESPACE, Lease
 from mooring.api.core import Node, Taint
-from mooring.api.meta import Condition, Key
 from mooring.api.nodes import READY
 from mooring.api.pods import Pod
+from mooring.control.reasons import reason
 from mooring.control.slim import items, only, slim
-from mooring.kube.cache.reader import Reader
 
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
+POD_SCHEDULED: Final = "PodScheduled"
 EXCLUDED: Final = "node.kubernetes.io/exclude-disruption"
 OS_LABELS: Final = ("kubernetes.io/os", "beta.kubernetes.io/os")
 ARCH_LABELS: Final = ("kubernetes.io/arch", "beta.kubernetes.io/arch")
 _ZONES: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _REGIONS: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
-
-BY_NODE: Final = "nodehealth/node"
-TERMINATED: Final = "nodehealth/terminated"
-YES: Final = "yes"
-
-
-def _is_health(condition: Condition) -> bool:
-    return condition.type in (READY, DISRUPTION_TARGET)
-
 
 NODE: Final = slim(
     metadata=slim("creation_timestamp", labels=only(EXCLUDED, *OS_LABELS, *ARCH_LABELS, *_ZONES, *_REGIONS)),
@@ -43,45 +31,29 @@ LEASE: Final = slim(metadata=slim(), spec=slim("renew_time"))
 POD: Final = slim(
     metadata=slim("creation_timestamp", "deletion_timestamp", "deletion_grace_period_seconds", "generation"),
     spec=slim("node_name", "tolerations"),
-    status=slim("phase", "reason", conditions=items(_is_health)),
+    status=slim("phase", "reason", conditions=items(lambda one: one.type in (READY, DISRUPTION_TARGET, POD_SCHEDULED))),
 )
 
-
-def is_terminated(pod: Pod) -> bool:
-    return pod.status.phase not in ("Pending", "Running", "Unknown")
-
-
+BY_NODE: Final = "nodehealth/node"
+TERMINATED: Final = "nodehealth/terminated"
+YES: Final = "yes"
 POD_INDEXES: Final[Mapping[str, Callable[[Pod], Iterable[str]]]] = {
     BY_NODE: lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (),
     TERMINATED: lambda pod: (YES,) if is_terminated(pod) else (),
 }
 
 
-class View(msgspec.Struct, frozen=True):
-    """The caches, live."""
+@reason('"{name}" does not exist: nothing to do')
+class Gone:
+    name: str
 
-    nodes: Reader[Node]
-    leases: Reader[Lease]
-    pods: Reader[Pod]
 
-    def node(self, name: str) -> Node | None:
-        return self.nodes.get(Key("", name)) if name else None
-
-    def lease(self, node_name: str) -> Lease | None:
-        return self.leases.get(Key(NODE_LEASE_NAMESPACE, node_name))
-
-    def pods_on(self, node_name: str) -> tuple[Pod, ...]:
-        return self.pods.by(BY_NODE, node_name)
-
-    @property
-    def terminated(self) -> tuple[Pod, ...]:
-        return self.pods.by(TERMINATED, YES)
+def is_terminated(pod: Pod) -> bool:
+    return pod.status.phase not in ("Pending", "Running", "Unknown")
 
 
 def no_execute_taints(node: Node | None) -> tuple[Taint, ...]:
-    return tuple(
-        taint for taint in (node.spec.taints if node is not None else None) or () if taint.effect == NO_EXECUTE
-    )
+    return tuple(one for one in (node.spec.taints if node is not None else None) or () if one.effect == NO_EXECUTE)
 
 
 def zone_of(node: Node) -> str:

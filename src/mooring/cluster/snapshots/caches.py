@@ -10,8 +10,8 @@ import msgspec
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot_kinds import SINGLES, Row
 from mooring.cluster.snapshots import view as v
-from mooring.cluster.snapshots.kinds import SINGLES, Row
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.control.caches import Caches
 from mooring.control.slim import always
@@ -28,7 +28,8 @@ class OfKind(msgspec.Struct, frozen=True):
 
 
 class SnapshotCaches:
-    """singles, claims, volumes. groups: None unless they are taken care of; then claims have their labels, by which groups choose them.
+    """singles, claims, volumes. groups: None unless they are taken care of; then claims have their labels, by which
+    groups choose them.
 
     view: all of them, live.
     """

@@ -1,7 +1,8 @@
 """The snapshot controller: which change of which object wakes which snapshot, content or claim.
 
-A queue for single snapshots, one for groups, one for contents, one for claims. Snapshots wait for nothing but changes: each object that one
-may lack is in a cache, with an index that finds the snapshots which need it. A failed write comes again after its back-off.
+A queue for single snapshots, one for groups, one for contents, one for claims. Snapshots wait for nothing but changes:
+each object that one may lack is in a cache, with an index that finds the snapshots which need it. A failed write comes
+again after its back-off.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import msgspec
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.group_snapshot import VolumeGroupSnapshot, VolumeGroupSnapshotContent
-from mooring.api.meta import Key, annotation, is_deleting, key_of
+from mooring.api.meta import Key, annotation, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
+from mooring.api.snapshot_kinds import GROUPS, SINGLES, Content, Row, Snapshot, is_content_ready, ref_of, volumes_of
 from mooring.api.snapshot_names import BEING_CREATED, BEING_DELETED, GROUP_HANDLE, GROUP_SNAPSHOT_KIND, is_marked
 from mooring.base.backoff import retry_backoff
 from mooring.base.clock import Instant, in_turns
@@ -23,12 +25,11 @@ from mooring.cluster.snapshots import view as v
 from mooring.cluster.snapshots.caches import SnapshotCaches
 from mooring.cluster.snapshots.decide import decide_snapshot
 from mooring.cluster.snapshots.decide_protection import decide_claim, decide_content
-from mooring.cluster.snapshots.decision import Action, CreateContent, Failure
-from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Content, Row, Snapshot
+from mooring.cluster.snapshots.decision import Action, Failure
 from mooring.cluster.snapshots.metrics import OperationMetrics, SnapshotMetrics
 from mooring.cluster.snapshots.objects import reference_of
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
-from mooring.cluster.snapshots.own_writes import Found, is_news
+from mooring.cluster.snapshots.own_writes import is_news
 from mooring.cluster.snapshots.reconcile import Reconciler
 from mooring.cluster.snapshots.telling import Telling
 from mooring.control.backlog import newest_keys
@@ -40,6 +41,7 @@ from mooring.control.manager import Manager
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
+from mooring.control.topics import PARKED
 from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.cache.store import newest_first
 
@@ -48,7 +50,7 @@ log = logger(__name__)
 COMPONENT: Final = "snapshot-controller"
 CLAIM_TEXT: Final = "Error check and remove PVC Finalizer for VolumeSnapshot"
 MOMENTS_MAX: Final = 20_000
-"""Snapshots of which a moment is remembered; one that is not remembered waits for nothing."""
+"""Snapshots of which the beginning of the end is remembered; one that is not remembered tells nobody of its wait."""
 
 
 class SnapshotController(Manager):
@@ -92,13 +94,12 @@ class SnapshotQueue:
             reconciler,
         )
         self._telling = Telling(row, caches.view, reconciler, events, runtime.clock)
-        self._made: dict[str, Instant] = {}
         self._leaving: dict[str, Instant] = {}
         self._has_looked = False
-        self._found = Found()
         self._operations = OperationMetrics(row, caches.view, runtime.metrics.once(SnapshotMetrics), runtime.clock)
         deciding = Deciding(self._decide, self._perform, self._show)
-        self.controller: Controller[Key] = Controller(runtime, row.queue, deciding, label=row.kind.name, **queues)
+        queue = f"snapshot-controller-{row.noun.replace(' ', '-')}"
+        self.controller: Controller[Key] = Controller(runtime, queue, deciding, label=row.snapshots.name, **queues)
         self._watch()
 
     def _watch(self) -> None:
@@ -122,8 +123,8 @@ class SnapshotQueue:
         async for key in in_turns([key_of(one) for one in row.values() if not v.is_ready(one) or is_deleting(one)]):
             if (snapshot := row.get(key)) is not None:
                 self._operations.changed(Change(None, snapshot, Cause.RELIST))
-                if v.may_get_content(snapshot):
-                    self._reconciler.lost.inherit(snapshot.metadata.uid)
+                if self._may_get_content(snapshot):
+                    self._reconciler.unseen.note(snapshot.metadata.uid)
         self._has_looked = True
 
         def without_snapshot(content: Content) -> Key | None:
@@ -136,26 +137,22 @@ class SnapshotQueue:
 
     def _snapshot_changed(self, change: Change[Any]) -> Iterator[Key]:
         self._operations.changed(change)
-        is_found = self._found.by(change)
-        uid, new, lost = change.object.metadata.uid, change.new, self._reconciler.lost
-        if new is None or v.is_ready(new):
-            self._made.pop(uid, None)
+        uid, new = change.object.metadata.uid, change.new
         if new is None:
             self._leaving.pop(uid, None)
-            lost.forget(uid)
+            self._reconciler.unseen.forget(uid)
             self.controller.forget(change.key)
             self._telling.forget(uid)
-        elif is_found or is_news(change, _has_late_error):
+        elif is_news(change, _has_late_error):
             yield change.key
-        found = self._found_there(change)
-        if new is not None and found is not None and v.may_get_content(found):
-            lost.inherit(uid)
+        # It may be deleted before the first look, while the other caches are filled.
+        if new is not None and not self._has_looked and change.old is not None and self._may_get_content(change.old):
+            self._reconciler.unseen.note(uid)
 
-    def _found_there(self, change: Change[Any]) -> Snapshot | None:
-        """The snapshot as this process has found it, where it has not come since; it may be deleted before the first look."""
-        if not self._has_looked:
-            return change.old
-        return change.new if change.old is None and change.cause is Cause.RELIST else None
+    def _may_get_content(self, snapshot: Snapshot) -> bool:
+        """True for one that lives, and for which a former process may have sent a write of its content."""
+        is_held = self._row.source_finalizer in finalizers_of(snapshot)
+        return is_held and not v.bound_name(snapshot) and not is_deleting(snapshot)
 
     def _content_changed(self, change: Change[Any]) -> Iterator[Key]:
         """The snapshot that it points to, and those that name it, or would."""
@@ -168,8 +165,8 @@ class SnapshotQueue:
                 yield from map(key_of, self._view.of(self._row).by(v.BY_CLASS, name))
 
     def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
-        """The snapshots of the claim, and the snapshot that it was to be filled from. A group chooses its claims, or has a member that a
-        claim restores from.
+        """The snapshots of the claim, and the snapshot that it was to be filled from. A group chooses its claims, or
+        has a member that a claim restores from.
         """
         if not changed(change.old, change.new) or not is_news(change, lambda claim: claim.status.phase):
             return
@@ -195,7 +192,7 @@ class SnapshotQueue:
             yield from map(key_of, self._view.snapshots.by(v.BY_GROUP, str(change.key)))
 
     def _group_content_changed(self, change: Change[VolumeGroupSnapshotContent]) -> Iterator[Key]:
-        yield from map(key_of, self._view.snapshots.by(v.BY_OWNER, v.ref_of(change.object).uid))
+        yield from map(key_of, self._view.snapshots.by(v.BY_OWNER, ref_of(change.object).uid))
         handle = v.group_handle_of(change.object)
         if handle and changed(change.old, change.new):
             yield from map(v.snapshot_of, self._view.contents.by(v.BY_GROUP_HANDLE, handle))
@@ -203,32 +200,24 @@ class SnapshotQueue:
     def _member_content_changed(self, change: Change[VolumeSnapshotContent]) -> Iterable[Key]:
         """The group of a content that has gone, or is not ready any more."""
         old, new, handle = change.old, change.new, annotation(change.object, GROUP_HANDLE)
-        if not handle or old is None or (new is not None and (v.is_content_ready(new) or not v.is_content_ready(old))):
+        if not handle or old is None or (new is not None and (is_content_ready(new) or not is_content_ready(old))):
             return ()
         return map(v.snapshot_of, self._view.group_contents.by(v.BY_GROUP_HANDLE, handle))
 
     # -- one snapshot
 
     def _decide(self, key: Key) -> Decision[Action]:
-        """Differs from other rooms: a problem waits for the change that wakes its key. Each thing that may be missing is in a cache; a look
-        now and then would hide a change that wakes nobody. One that no status shows is told again before its Event is over, no sooner.
+        """Differs from other rooms: a problem waits for the change that wakes its key. Each thing that may be missing
+        is in a cache; a look now and then would hide a change that wakes nobody. One that no status shows is told again
+        before its Event is over, no sooner.
         """
         snapshot: Snapshot | None = self._view.of(self._row).get(key)
-        lost_s = None if snapshot is None else self._reconciler.lost.wait_s(snapshot.metadata.uid)
+        lost_s = None if snapshot is None else self._reconciler.unseen.wait_s(snapshot.metadata.uid)
         decision = decide_snapshot(self._view, self._row, key, self._waited_s(snapshot), lost_s)
-        return (
-            decision if decision.problem is None else msgspec.structs.replace(decision, waits_for=frozenset({"change"}))
-        )
+        return decision if decision.problem is None else msgspec.structs.replace(decision, waits_for=PARKED)
 
     async def _perform(self, key: Key, decision: Decision[Action]) -> Result | None:
-        snapshot: Snapshot | None = self._view.of(self._row).get(key)
         await self._reconciler.carry_out(self._row, key, decision.actions)
-        if (
-            snapshot is not None
-            and len(self._made) < MOMENTS_MAX
-            and any(isinstance(one, CreateContent) for one in decision.actions)
-        ):
-            self._made[snapshot.metadata.uid] = self._clock.now()
         if decision.problem is None:
             return None
         await self._show(key, decision, Failed(decision.problem.error, problem=decision.problem))
@@ -244,18 +233,16 @@ class SnapshotQueue:
         if is_new and snapshot is not None:
             self._operations.failed(snapshot)
         if is_new and failed.problem is decision.problem:
-            log.error(failed.problem.error, None, **{self._row.kind.name: str(key)})
+            log.error(failed.problem.error, None, **{self._row.snapshots.name: str(key)})
 
     def _waited_s(self, snapshot: Snapshot | None) -> float:
-        now = self._clock.now()
-        if snapshot is None:
-            return self._row.status_delay_s
-        uid = snapshot.metadata.uid
-        if is_deleting(snapshot):
-            return now - (
-                self._leaving.setdefault(uid, now) if len(self._leaving) < MOMENTS_MAX else self._leaving.get(uid, now)
-            )
-        return now - self._made[uid] if uid in self._made else self._row.status_delay_s
+        """Since this process has seen that the snapshot is to go; 0 for others."""
+        if snapshot is None or not is_deleting(snapshot):
+            return 0.0
+        uid, now = snapshot.metadata.uid, self._clock.now()
+        return now - (
+            self._leaving.setdefault(uid, now) if len(self._leaving) < MOMENTS_MAX else self._leaving.get(uid, now)
+        )
 
 
 def groups_of(change: Change[VolumeSnapshot]) -> Iterable[Key]:
@@ -267,7 +254,9 @@ def groups_of(change: Change[VolumeSnapshot]) -> Iterable[Key]:
 
 
 def _has_late_error(snapshot: Snapshot) -> bool:
-    """True for a ready one whose status shows an error: as after a write of that which was given up, and came before the ready status."""
+    """True for a ready one whose status shows an error: as after a write of that which was given up, and came before
+    the ready status.
+    """
     return v.is_ready(snapshot) and snapshot.status is not None and snapshot.status.error is not None
 
 
@@ -285,7 +274,6 @@ class Protection:
         self._view, self._clock, self._reconciler, self._events = caches.view, runtime.clock, reconciler, events
         self._unmarked: dict[str, Instant] = {}
         self._idle: dict[Key, Instant] = {}
-        self._found = Found()
         of_contents = Deciding(self._decide_content, self._perform_content, self._keep_quiet)
         of_claims = Deciding(self._decide_claim, self._perform_claim, self._show_claim)
         self.contents: Controller[str] = Controller(
@@ -326,7 +314,9 @@ class Protection:
         """The log alone tells of a content that could not be protected."""
 
     def _decide_claim(self, key: Key) -> Decision[Action]:
-        return decide_claim(self._view, key, self._since_s(self._idle.get(key)), self._reconciler.coming.wait_s(key))
+        return decide_claim(
+            self._view, key, self._since_s(self._idle.get(key)), self._reconciler.unseen.wait_s(key) or None
+        )
 
     async def _perform_claim(self, key: Key, decision: Decision[Action]) -> None:
         await self._reconciler.carry_out(SINGLES, key, decision.actions)
@@ -342,14 +332,13 @@ class Protection:
 
     def _content_changed(self, change: Change[VolumeSnapshotContent]) -> Iterable[str]:
         old, new, name = change.old, change.new, change.key.name
-        is_found = self._found.by(change)
         if new is None:
             self._unmarked.pop(name, None)
             return ()
         ended = old is not None and is_marked(old, BEING_CREATED) and not is_marked(new, BEING_CREATED)
         if ended and is_deleting(new) and is_marked(new, BEING_DELETED):
             self._unmarked[name] = self._clock.now()
-        return (name,) if is_found or is_news(change) else ()
+        return (name,) if is_news(change) else ()
 
     def _source_claim(self, change: Change[VolumeSnapshot]) -> Iterable[Key]:
         claim = v.claim_of(change.object)
@@ -360,7 +349,7 @@ class Protection:
 
     def _claims_of_content(self, change: Change[Any]) -> Iterator[Key]:
         """The claims of its volumes, as far as they are held."""
-        driver, handles = change.object.spec.driver, v.volumes_of(change.object)
+        driver, handles = change.object.spec.driver, volumes_of(change.object)
         for volume in (
             one for handle in handles for one in self._view.volumes.by(v.BY_HANDLE, v.handle_key(driver, handle))
         ):

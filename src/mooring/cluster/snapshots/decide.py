@@ -1,12 +1,13 @@
 """The snapshot controller's decisions: the next step for one snapshot, or for one group snapshot.
 
-Pure: the view goes in, actions come out, carried out in order by `reconcile.py`. Nothing is tried again after a while: each thing that can
-be missing is in a cache, and its arrival wakes the snapshot. A snapshot that was made once is never made again, whatever became of
-its content: today's data are not those of its creation time.
+Pure: the view goes in, actions come out, carried out in order by `reconcile.py`. Nothing is tried again after a while:
+each thing that can be missing is in a cache, and its arrival wakes the snapshot. A snapshot that was made once is never
+made again, whatever became of its content: today's data are not those of its creation time.
 
-A group becomes one content; when its driver has made the snapshots of all volumes, each becomes a snapshot and a content, as if made alone.
-Each round writes what can be written by then: the snapshots, their contents (which name the snapshots' uids), the contents' status, the
-group's status. So a restart goes on where the objects say. A ready group makes lost ones again, since its driver has their snapshots.
+A group becomes one content; when its driver has made the snapshots of all volumes, each becomes a snapshot and a
+content, as if made alone. Each round writes what can be written by then: the snapshots, their contents (which name the
+snapshots' uids), the contents' status, the group's status. So a restart goes on where the objects say. A ready group
+makes lost ones again, since its driver has their snapshots.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 from mooring.api.group_snapshot import VolumeGroupSnapshot
 from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VolumeSnapshot
+from mooring.api.snapshot_kinds import GROUPS, SINGLES, Class, Content, Row, Snapshot, class_name_of, ref_of, row_of
 from mooring.api.snapshot_names import DELETE_POLICY, is_marked
 from mooring.base.text import quoted
 from mooring.cluster.snapshots import decision as d
@@ -25,7 +27,6 @@ from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decide_deletion import decide_deletion
 from mooring.cluster.snapshots.decide_protection import tell_forsaken
 from mooring.cluster.snapshots.decision import Action, Failure
-from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Class, Content, Row, Snapshot
 from mooring.cluster.snapshots.members import has_busy_group, joining, lost_members, missing_members
 from mooring.cluster.snapshots.objects import (
     CantTell,
@@ -41,7 +42,6 @@ from mooring.cluster.snapshots.view import (
     BY_GROUP_HANDLE,
     View,
     bound_name,
-    class_name_of,
     group_handle_of,
     is_dynamic,
     is_imported,
@@ -49,8 +49,6 @@ from mooring.cluster.snapshots.view import (
     is_part_of_group,
     is_ready,
     lacks_finalizer,
-    ref_of,
-    row_of,
     snapshot_of,
     wanted_content,
     was_made,
@@ -61,9 +59,7 @@ Step: TypeAlias = Decision[Action]
 
 
 def decide_snapshot(view: View, row: Row, key: Key, waited_s: float, lost_s: float | None = None) -> Step:
-    """waited_s: since this process made its content, at least the row's delay for a content that it did not make; of a snapshot that is to
-    go, since this process saw that. lost_s: as for `decide_deletion`.
-    """
+    """waited_s, lost_s: as for `decide_deletion`."""
     snapshot: Snapshot | None = view.of(row).get(key)
     if snapshot is None:
         return Decision(why.Gone(str(key)), tell_forsaken(view, row, key))
@@ -78,7 +74,7 @@ def decide_snapshot(view: View, row: Row, key: Key, waited_s: float, lost_s: flo
         return _decide_member(view, snapshot)
     content = view.content(row, wanted_content(snapshot))
     if content is not None:
-        return _decide_bound(view, snapshot, content, waited_s)
+        return _decide_bound(view, snapshot, content)
     if not is_dynamic(snapshot) or was_made(snapshot):
         return _missing(row, wanted_content(snapshot), _early(snapshot))
     return _decide_creation(view, snapshot)
@@ -92,12 +88,13 @@ def _refused(view: View, snapshot: Snapshot) -> Step | None:
     row, name = row_of(snapshot), class_name_of(snapshot)
     if name and view.class_named(row, name) is None:
         resource = f"{row.classes.name.lower()}.{row.classes.group}"
-        text = f'{row.failed} to get {row.noun} class with error {resource} "{name}" not found'
-        look = (d.LookUp(row.classes, Key("", name)),) if row.looked_up else ()
-        return Decision(why.ClassMissing(name), look, Failure(row.reasons.class_missing, text, unready=False))
+        text = f'{_failed(row)} to get {row.noun} class with error {resource} "{name}" not found'
+        # Our ClusterRole gives no right to get classes of groups.
+        look = (d.LookUp(row.classes, Key("", name)),) if row is SINGLES else ()
+        return Decision(why.ClassMissing(name), look, Failure(f"Get{row.title}ClassFailed", text, unready=False))
     if not is_part_of_group(snapshot) and _has_source(snapshot) != is_dynamic(snapshot):
         text = f"Exactly one of {_fields_of_sources(row)} should be specified"
-        return Decision(why.BadSource(), problem=Failure(row.reasons.bad_source, text))
+        return Decision(why.BadSource(), problem=Failure(f"{row.title}ValidationError", text))
     return None
 
 
@@ -116,7 +113,7 @@ def _fields_of_sources(row: Row) -> str:
 
 def _missing(row: Row, name: str, before: tuple[Action, ...] = ()) -> Step:
     look = d.LookUp(row.contents, Key("", name))
-    problem = Failure(row.reasons.content_missing, f"{row.contents.name} is missing")
+    problem = Failure(f"{row.title}ContentMissing", f"{row.contents.name} is missing")
     return Decision(why.ContentMissing(name), (look, *before) if name else (), problem)
 
 
@@ -128,11 +125,10 @@ def _decide_ready(view: View, snapshot: Snapshot) -> Step:
     if not is_of(content, snapshot):
         if row is SINGLES and not is_part_of_group(snapshot):
             return _misbound(content)
-        text = f"{row.contents.name} is not bound to the {row.kind.name} correctly"
-        return Decision(why.ContentMisbound(name), problem=Failure(row.reasons.misbound, text))
+        text = f"{row.contents.name} is not bound to the {row.snapshots.name} correctly"
+        return Decision(why.ContentMisbound(name), problem=Failure(f"{row.title}Misbound", text))
     actions = (*_protection(snapshot, content.spec.deletion_policy), *_revival(content))
-    if is_part_of_group(snapshot):
-        actions = (*actions, *joining(view, snapshot))
+    actions = (*actions, *joining(view, snapshot))
     if row is GROUPS and (members := lost_members(view, snapshot, content)):
         return Decision(
             why.MakingMembers(), (*actions, *members), again=True, done="made snapshots of its volumes again"
@@ -158,7 +154,7 @@ def _decide_member(view: View, snapshot: Snapshot) -> Step:
 # -- a snapshot with a content
 
 
-def _decide_bound(view: View, snapshot: Snapshot, content: Content, waited_s: float) -> Step:
+def _decide_bound(view: View, snapshot: Snapshot, content: Content) -> Step:
     """There is a content of the name that the snapshot wants."""
     row, name, uid = row_of(snapshot), content.metadata.name, ref_of(content).uid
     if is_dynamic(snapshot) == is_imported(content):
@@ -180,9 +176,6 @@ def _decide_bound(view: View, snapshot: Snapshot, content: Content, waited_s: fl
             why.Binding(name), (*protection, d.BindContent(content, snapshot.metadata.uid, class_name)), again=True
         )
     protection = (*protection, *_revival(content))
-    quiet = content.status is None and (snapshot.status is None or snapshot.status.error is None)
-    if is_dynamic(snapshot) and quiet and waited_s < row.status_delay_s and not bound_name(snapshot):
-        return Decision(why.Waiting(name), protection, after_s=row.status_delay_s - waited_s)
     members = missing_members(view, snapshot, content) if row is GROUPS else ()
     if members:
         return Decision(why.MakingMembers(), (*protection, *members), again=True, done="made snapshots of its volumes")
@@ -200,17 +193,21 @@ def _protection(snapshot: Snapshot, policy: str, class_name: str = "") -> tuple[
 
 
 def _early(snapshot: Snapshot) -> tuple[Action, ...]:
-    """The actions for a snapshot that has no content yet, or no more."""
-    return _protection(snapshot, "") if row_of(snapshot).protected_early else ()
+    """The actions for a snapshot that has no content yet, or no more: a group is protected with its content."""
+    return _protection(snapshot, "") if row_of(snapshot) is SINGLES else ()
 
 
 def _revival(content: Content) -> tuple[Action, ...]:
-    """The mark of a deletion goes from a content that is bound to a living snapshot: it is of one that was bound to it before."""
+    """The mark of a deletion goes from a content that is bound to a living snapshot: it is of one that was bound to it
+    before.
+    """
     return (d.UnmarkDeleted(content),) if is_marked(content, row_of(content).being_deleted) else ()
 
 
 def _foreign_class(view: View, snapshot: Snapshot, content: Content) -> Step | None:
-    """Its driver would never look at a content whose class is another's. A bound content is protected, and goes with the snapshot."""
+    """Its driver would never look at a content whose class is another's. A bound content is protected, and goes with
+    the snapshot.
+    """
     row, name, driver = row_of(snapshot), content.metadata.name, content.spec.driver
     class_name = class_name_of(content) or class_name_of(snapshot)
     named = view.class_named(row, class_name)
@@ -221,13 +218,21 @@ def _foreign_class(view: View, snapshot: Snapshot, content: Content) -> Step | N
     )
     protection = _protection(snapshot, content.spec.deletion_policy) if is_of(content, snapshot) else ()
     return Decision(
-        why.ContentMismatch(name, problem), protection, Failure(row.reasons.bind_failed, f"{row.bind_text}{problem}")
+        why.ContentMismatch(name, problem), protection, Failure(f"{row.title}BindFailed", f"{_bind_text(row)}{problem}")
     )
 
 
+def _bind_text(row: Row) -> str:
+    return "Snapshot failed to bind VolumeSnapshotContent, " if row is SINGLES else ""
+
+
+def _failed(row: Row) -> str:
+    return "Failed" if row is SINGLES else "failed"
+
+
 def _going(row: Row, name: str) -> Step:
-    text = f"{row.bind_text}{row.contents.name} [{name}] is being deleted"
-    return Decision(why.ContentGoing(name), problem=Failure(row.reasons.bind_failed, text))
+    text = f"{_bind_text(row)}{row.contents.name} [{name}] is being deleted"
+    return Decision(why.ContentGoing(name), problem=Failure(f"{row.title}BindFailed", text))
 
 
 def _mismatch(snapshot: Snapshot, name: str) -> Step:
@@ -242,20 +247,20 @@ def _mismatch(snapshot: Snapshot, name: str) -> Step:
         else text
     )
     return Decision(
-        why.ContentMismatch(name, text), problem=_also(row, Failure(row.reasons.content_mismatch, text), wrong)
+        why.ContentMismatch(name, text), problem=_also(row, Failure(f"{row.title}ContentMismatch", text), wrong)
     )
 
 
 def _misbound(content: Content) -> Step:
     row, name = row_of(content), content.metadata.name
     text = f"{row.contents.name} [{name}] is bound to a different {row.noun}"
-    return Decision(why.ContentMisbound(name), problem=_also(row, Failure(row.reasons.content_misbound, text), text))
+    return Decision(why.ContentMisbound(name), problem=_also(row, Failure(f"{row.title}ContentMisbound", text), text))
 
 
 def _also(row: Row, failure: Failure, text: str) -> Failure:
     """Once more, under the reason of the step that it stops."""
     return msgspec.structs.replace(
-        failure, also=(row.reasons.finalizer_failed, f"Failed to check and update {row.noun}: {text}")
+        failure, also=(f"{row.title}FinalizerError", f"Failed to check and update {row.noun}: {text}")
     )
 
 
@@ -276,7 +281,9 @@ def _decide_creation(view: View, snapshot: Snapshot) -> Step:
         check_fit(sources, found)
         body = content_for(view, snapshot, sources, found)
     except CantTell as error:
-        return _cant_create(snapshot, error, also=None if row is SINGLES else (row.reasons.object_failed, str(error)))
+        return _cant_create(
+            snapshot, error, also=None if row is SINGLES else (f"Create{row.title}ContentFailed", str(error))
+        )
     actions = (
         *_protection(snapshot, found.deletion_policy, chosen),
         *(d.HoldClaim(source.claim) for source in sources),
@@ -284,7 +291,7 @@ def _decide_creation(view: View, snapshot: Snapshot) -> Step:
         d.Tell(
             snapshot,
             "Normal",
-            row.reasons.creating,
+            f"Creating{row.title}",
             f"Waiting for a {row.noun} {key_of(snapshot)} to be created by the CSI driver.",
         ),
     )
@@ -303,14 +310,16 @@ def _class_for(view: View, snapshot: Snapshot, source: Source) -> tuple[Class, s
 def _cant_choose(row: Row, error: CantTell) -> Step:
     text = f"Failed to set default {row.noun} class with error {error}"
     return Decision(
-        why.NoDefaultClass(str(error)), error.look_up, Failure(row.reasons.no_default_class, text, unready=False)
+        why.NoDefaultClass(str(error)), error.look_up, Failure(f"SetDefault{row.title}ClassFailed", text, unready=False)
     )
 
 
 def _cant_create(snapshot: Snapshot, error: CantTell, also: tuple[str, str] | None = None) -> Step:
     row = row_of(snapshot)
     failure = Failure(
-        row.reasons.creation_failed, f"{row.failed} to create {row.noun} content with error {error}", also=also
+        f"{row.title}ContentCreationFailed",
+        f"{_failed(row)} to create {row.noun} content with error {error}",
+        also=also,
     )
     return Decision(why.CantCreate(str(error)), (*error.look_up, *_early(snapshot)), failure)
 
@@ -334,10 +343,10 @@ def _copy(view: View, snapshot: Snapshot, content: Content, before: tuple[Action
     row, news = row_of(snapshot), list[tuple[str, str]]()
     if new.creation_time is not None and not was_made(snapshot):
         news.append(
-            (row.reasons.created, f"{row.title} {key_of(snapshot)} was successfully created by the CSI driver.")
+            (f"{row.title}Created", f"{row.title} {key_of(snapshot)} was successfully created by the CSI driver.")
         )
     if new.ready_to_use is True and (old is None or old.ready_to_use is not True):
-        news.append((row.reasons.ready, f"{row.title} {key_of(snapshot)} is ready to use."))
+        news.append((f"{row.title}Ready", f"{row.title} {key_of(snapshot)} is ready to use."))
     tells = (d.Tell(snapshot, "Normal", reason, text) for reason, text in news)
     save, done = d.SaveStatus(snapshot, as_json(new) or {}), "copied the status of its content"
     return Decision(because, (*before, save, *tells), again=bool(group_name), done=done)
@@ -345,5 +354,8 @@ def _copy(view: View, snapshot: Snapshot, content: Content, before: tuple[Action
 
 def _no_group(handle: str) -> Failure:
     """The failure of an import. A member's group is on its way."""
-    text = f"Snapshot status update failed, there is no VolumeGroupSnapshotContent of the group {quoted(handle)} that it is of"
+    text = (
+        f"Snapshot status update failed, there is no VolumeGroupSnapshotContent of the group {quoted(handle)} that "
+        "it is of"
+    )
     return Failure("SnapshotStatusUpdateFailed", text, saved=False)

@@ -1,7 +1,8 @@
-"""The deletion of a VolumeSnapshot, or of a group: marks its content, deletes or keeps it, then removes the finalizers. Pure.
+"""The deletion of a VolumeSnapshot, or of a group: marks its content, deletes or keeps it, then removes the finalizers.
+Pure.
 
-A group's snapshots go with the group, and its finalizer when its content is gone or stays by its policy. The driver's side, which deletes
-the snapshot on the storage or keeps it: `sidecars/snapshotter/decide_deletion.py`.
+A group's snapshots go with the group, and its finalizer when its content is gone or stays by its policy. The driver's
+side, which deletes the snapshot on the storage or keeps it: `sidecars/snapshotter/decide_deletion.py`.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from typing import Final
 
 from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VolumeSnapshot
+from mooring.api.snapshot_kinds import SINGLES, Content, Snapshot, ref_of, row_of
 from mooring.api.snapshot_names import DELETE_POLICY, GROUP_SNAPSHOT_KIND, IN_GROUP_FINALIZER, is_marked
 from mooring.cluster.snapshots import decision as d
 from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decide_protection import tell_forsaken
 from mooring.cluster.snapshots.decision import Action, Failure
-from mooring.cluster.snapshots.kinds import SINGLES, Content, Snapshot
-from mooring.cluster.snapshots.view import View, bound_name, is_of, ref_of, row_of, snapshot_of, wanted_content
+from mooring.cluster.snapshots.view import View, bound_name, is_of, snapshot_of, wanted_content
 from mooring.control.decision import Decision
 
 WAITS_S: Final = 60.0
@@ -33,8 +34,8 @@ MAY_BE_MADE: Final = Failure(
 def decide_deletion(view: View, snapshot: Snapshot, waited_s: float, lost_s: float | None = None) -> Decision[Action]:
     """The policy of the content counts, not that of its class. A content that does not point back is another's.
 
-    waited_s: since this process saw that the snapshot is to go. lost_s: how long a write that gives it a content may still be carried out,
-    None where none was lost.
+    waited_s: since this process saw that the snapshot is to go. lost_s: how long a write that gives it a content may
+    still be carried out, None where none was lost.
     """
     row, held = row_of(snapshot), finalizers_of(snapshot)
     if not set(row.finalizers) & set(held):
@@ -74,8 +75,8 @@ def content_of(view: View, snapshot: Snapshot) -> Content | None:
 
 
 def _look(view: View, snapshot: Snapshot) -> tuple[Action, ...]:
-    """For a content that was never seen, or never seen bound: that may have been done a moment ago, by a write of ours whose answer was
-    lost, and it must not stay behind.
+    """For a content that was never seen, or never seen bound: that may have been done a moment ago, by a write of ours
+    whose answer was lost, and it must not stay behind.
     """
     row, name = row_of(snapshot), wanted_content(snapshot)
     return (
@@ -109,15 +110,18 @@ def _restored(view: View, snapshot: Snapshot, content: Content | None) -> str:
         )
     for one in view.members_of(snapshot):
         if view.is_restored_from(key_of(one)):
-            return f"Snapshot {key_of(one)} belonging to VolumeGroupSnapshot {key_of(snapshot)} is being used to restore a PVC"
+            return (
+                f"Snapshot {key_of(one)} belonging to VolumeGroupSnapshot {key_of(snapshot)} is being used to "
+                "restore a PVC"
+            )
     return ""
 
 
 def group_of(view: View, snapshot: VolumeSnapshot) -> str:
     """The name of the group snapshot that it is a member of and that stays, "" for none. Unknown counts as staying."""
     owners = [owner for owner in snapshot.metadata.owner_references or () if owner.kind == GROUP_SNAPSHOT_KIND]
-    if not view.has_groups and IN_GROUP_FINALIZER in finalizers_of(snapshot):
-        return owners[0].name if owners else "of an unknown name"
+    if owners and not view.has_groups and IN_GROUP_FINALIZER in finalizers_of(snapshot):
+        return owners[0].name
     for owner in owners:
         group = view.groups.get(Key(snapshot.metadata.namespace, owner.name))
         if group is not None and group.metadata.uid == owner.uid:
@@ -132,7 +136,8 @@ def _belongs(snapshot: Snapshot, group: str) -> Failure:
     name, group = str(key_of(snapshot)), str(Key(snapshot.metadata.namespace, group))
     text = (
         f"deletion of the individual volume snapshot {name} is not allowed as it belongs to group snapshot {group}. "
-        "Deleting the group snapshot will trigger the deletion of all the individual volume snapshots that are part of the group."
+        "Deleting the group snapshot will trigger the deletion of all the individual volume snapshots that are "
+        "part of the group."
     )
     return Failure(PENDING, text, saved=False)
 

@@ -1,12 +1,13 @@
-"""The snapshot controller's decisions about contents and claims: what stays protected, and who hears what a deletion waits for. Pure.
+"""The snapshot controller's decisions about contents and claims: what stays protected, and who hears what a deletion
+waits for. Pure.
 
-A claim stays protected as long as a snapshot of it may be in the making. Differs from snapshot-controller, which looks at VolumeSnapshots
-alone, releases the claim when its snapshot is deleted, and protects no claim of a group: a driver that has been called may still be at work
-then, and would lose the claim's volume.
+A claim stays protected as long as a snapshot of it may be in the making. Differs from snapshot-controller, which looks
+at VolumeSnapshots alone, releases the claim when its snapshot is deleted, and protects no claim of a group: a driver
+that has been called may still be at work then, and would lose the claim's volume.
 
-A content that was deleted by hand, and whose snapshot is gone, is forsaken: no object says any more whether to keep the data, so they are
-kept. An Event says that; snapshot-controller sends none. After a copy of objects from one cluster to another, contents have no snapshots
-for a while.
+A content that was deleted by hand, and whose snapshot is gone, is forsaken: no object says any more whether to keep the
+data, so they are kept. An Event says that; snapshot-controller sends none. After a copy of objects from one cluster to
+another, contents have no snapshots for a while.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Final
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.matching import selects
 from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
+from mooring.api.snapshot_kinds import GROUPS, SINGLES, Content, Row, Snapshot, ref_of, row_of
 from mooring.api.snapshot_names import is_marked
 from mooring.base.text import quoted
 from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decision import Action, ProtectContent, ReleaseClaim, Tell, Touch
-from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Content, Row, Snapshot
 from mooring.cluster.snapshots.view import (
     BY_NAMESPACE,
     BY_REF,
@@ -30,8 +31,6 @@ from mooring.cluster.snapshots.view import (
     handle_key,
     holds_claim,
     lacks_finalizer,
-    ref_of,
-    row_of,
     snapshot_of,
     wanted_content,
     was_made,
@@ -52,7 +51,8 @@ DELETE_PENDING: Final = "SnapshotContentDeletePending"
 
 
 def decide_content(view: View, name: str, unmarked_s: float | None = None) -> Decision[Action]:
-    """Our finalizer on a content that is bound; a content whose snapshot is missing stays as it is, and so does what it stands for.
+    """Our finalizer on a content that is bound; a content whose snapshot is missing stays as it is, and so does what it
+    stands for.
 
     unmarked_s: since the mark of its creation has gone from a content that is being deleted.
     """
@@ -108,10 +108,11 @@ def _is_forsaken_by(snapshot: Snapshot | None, content: Content) -> bool:
 def _way_out(content: Content) -> str:
     """The advice for the owner of the data."""
     row, uid = row_of(content), ref_of(content).uid
-    gone = f"{row.kind.name} {snapshot_of(content)} of the uid {quoted(uid)}"
+    gone = f"{row.snapshots.name} {snapshot_of(content)} of the uid {quoted(uid)}"
     return (
         f"{row.contents.name} is deleted together with {gone}, which is not there: "
-        f"to delete its data, too, annotate it {row.being_deleted}=yes; to keep them, take the finalizer {row.content_finalizer} off"
+        f"to delete its data, too, annotate it {row.being_deleted}=yes; to keep them, take the finalizer "
+        f"{row.content_finalizer} off"
     )
 
 
@@ -135,9 +136,9 @@ def _forsaken(view: View, key: Key) -> Iterator[Tell]:
 
 
 def decide_claim(view: View, key: Key, idle_s: float | None = None, coming_s: float | None = None) -> Decision[Action]:
-    """Our finalizer goes from a claim that no snapshot needs any more. idle_s: since this claim is known to be held for nobody; where
-    it has no snapshot at all, one that needs it may be on its way. coming_s: until the next look, while a content of it may come that no
-    snapshot speaks for any more; None where none does.
+    """Our finalizer goes from a claim that no snapshot needs any more. idle_s: since this claim is known to be held for
+    nobody; where it has no snapshot at all, one that needs it may be on its way. coming_s: until the next look, while a
+    content of it may come that no snapshot speaks for any more; None where none does.
     """
     claim = view.claims.get(key)
     if claim is None:

@@ -1,4 +1,6 @@
-"""The actions of a decision about a snapshot, a content or a claim, as values. Most are for single snapshots and groups alike."""
+"""The actions of a decision about a snapshot, a content or a claim, as values. Most are for single snapshots and groups
+alike.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import msgspec
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, Kind
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
-from mooring.cluster.snapshots.kinds import Content, Snapshot
+from mooring.api.snapshot_kinds import Content, Snapshot
 
 
 class LookUp(msgspec.Struct, frozen=True):
@@ -58,7 +60,9 @@ class CreateContent(msgspec.Struct, frozen=True):
 
 
 class BindContent(msgspec.Struct, frozen=True):
-    """Write the snapshot's uid, and its class, into the content, with our finalizer and unmarked. "" leaves the class alone."""
+    """Write the snapshot's uid, and its class, into the content, with our finalizer and unmarked. "" leaves the class
+    alone.
+    """
 
     content: Content
     uid: str
@@ -86,7 +90,8 @@ class UnmarkDeleted(msgspec.Struct, frozen=True):
 class Touch(msgspec.Struct, frozen=True):
     """Change an annotation of the content, for a sidecar that sleeps over it.
 
-    Upstream's csi-snapshotter is not woken by its own last write of a creation, after which a deletion that waited for it may go on.
+    Upstream's csi-snapshotter is not woken by its own last write of a creation, after which a deletion that waited for
+    it may go on.
     """
 
     content: VolumeSnapshotContent
@@ -168,8 +173,8 @@ Action = (
 class Failure(msgspec.Struct, frozen=True):
     """Keeps the work from being done until something changes, which wakes the key; of an action: it is tried again.
 
-    event: the reason of the Warning. error: its text, and that of the status. saved: whether it goes to the status. unready: whether
-    `readyToUse` turns false with it. also: a second Warning, with its text.
+    event: the reason of the Warning. error: its text, and that of the status. saved: whether it goes to the status.
+    unready: whether `readyToUse` turns false with it. also: a second Warning, with its text.
     """
 
     event: str

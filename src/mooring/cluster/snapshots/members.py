@@ -1,10 +1,15 @@
-"""The snapshots of a group, one for each of its volumes, each with a content: which are missing, and how they look. Pure."""
+"""The snapshots of a group, one for each of its volumes, each with a content: which are missing, and how they look.
+Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
 
+import msgspec
+
+from mooring.api.core import reference_to
 from mooring.api.group_snapshot import (
     GROUP_SNAPSHOTS,
     VolumeGroupSnapshot,
@@ -13,28 +18,34 @@ from mooring.api.group_snapshot import (
 )
 from mooring.api.meta import Key
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
+from mooring.api.snapshot_kinds import SINGLES, Content, Snapshot, is_content_ready
 from mooring.api.snapshot_names import (
     AS_SOURCE_FINALIZER,
     BOUND_FINALIZER,
     CONTENT_FINALIZER,
     DELETE_POLICY,
     GROUP_HANDLE,
+    GROUP_SECRET_NAME,
+    GROUP_SECRET_NAMESPACE,
     GROUP_SNAPSHOT_KIND,
     IN_GROUP_FINALIZER,
+    SECRET_NAME,
+    SECRET_NAMESPACE,
     member_content_name,
     member_name,
 )
 from mooring.cluster.snapshots import decision as d
 from mooring.cluster.snapshots.decision import Action
-from mooring.cluster.snapshots.kinds import SINGLES, Content, Snapshot
-from mooring.cluster.snapshots.objects import as_json, object_of, reference_to
-from mooring.cluster.snapshots.view import BY_GROUP_HANDLE, View, group_handle_of, is_content_ready
+from mooring.cluster.snapshots.objects import as_json, object_of
+from mooring.cluster.snapshots.view import BY_GROUP_HANDLE, View, group_handle_of
 
 
 def missing_members(
     view: View, group: Snapshot, content: Content, kept: Collection[str | None] = ()
 ) -> tuple[Action, ...]:
-    """The missing snapshots of its volumes, as far as they can be written by now. kept: the driver's names of those that are not made."""
+    """The missing snapshots of its volumes, as far as they can be written by now. kept: the driver's names of those
+    that are not made.
+    """
     assert isinstance(group, VolumeGroupSnapshot)
     assert isinstance(content, VolumeGroupSnapshotContent)
     if content.status is None or not group_handle_of(content):
@@ -63,8 +74,9 @@ def missing_members(
 
 
 def lost_members(view: View, group: Snapshot, content: Content) -> tuple[Action, ...]:
-    """The same of a group that is ready. After a set-back of the API server the cache of the groups may show it before the others do: then
-    what those still had was taken for made. A snapshot that was torn from its content stays away as long as the content is there.
+    """The same of a group that is ready. After a set-back of the API server the cache of the groups may show it before
+    the others do: then what those still had was taken for made. A snapshot that was torn from its content stays away as
+    long as the content is there.
     """
     kept = {
         one.status.snapshot_handle
@@ -75,8 +87,9 @@ def lost_members(view: View, group: Snapshot, content: Content) -> tuple[Action,
 
 
 def joining(view: View, snapshot: Snapshot) -> tuple[Action, ...]:
-    """A member whose group does not own it yet."""
-    assert isinstance(snapshot, VolumeSnapshot)
+    """Make the group own a single snapshot whose status names it: from then on it is a member."""
+    if not isinstance(snapshot, VolumeSnapshot):
+        return ()
     name = snapshot.status.volume_group_snapshot_name if snapshot.status else None
     owners = snapshot.metadata.owner_references or ()
     group = view.groups.get(Key(snapshot.metadata.namespace, name)) if name else None
@@ -89,10 +102,7 @@ def has_busy_group(view: View, snapshot: Snapshot) -> bool:
     """True while the group may still bind its member: it is there, and not ready. Without groups nobody here knows."""
     assert isinstance(snapshot, VolumeSnapshot)
     owners = [owner for owner in snapshot.metadata.owner_references or () if owner.kind == GROUP_SNAPSHOT_KIND]
-    named = {owner.name for owner in owners} or {
-        (snapshot.status.volume_group_snapshot_name if snapshot.status else None) or ""
-    }
-    groups = [view.groups.get(Key(snapshot.metadata.namespace, name)) for name in named]
+    groups = [view.groups.get(Key(snapshot.metadata.namespace, owner.name)) for owner in owners]
     return not view.has_groups or any(
         one is not None and not (one.status and one.status.ready_to_use) for one in groups
     )
@@ -128,17 +138,22 @@ def _owner(group: VolumeGroupSnapshot) -> dict[str, str]:
 def _member_content(
     view: View, snapshot: VolumeSnapshot, content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo
 ) -> dict[str, Any]:
-    """The content of one volume's snapshot. The annotation keeps its driver from making it alone."""
+    """The content of one volume's snapshot, with the Secret of the group's deletion, by which the driver is also asked
+    for it. The group's handle keeps its driver from making it alone.
+    """
     volume = view.volume_of(content.spec.driver, info.volume_handle)
     mode = volume.spec.volume_mode if volume is not None and view.keeps_mode else None
     spec = {
-        "volumeSnapshotRef": reference_to(snapshot, VOLUME_SNAPSHOTS),
+        "volumeSnapshotRef": msgspec.to_builtins(reference_to(snapshot, VOLUME_SNAPSHOTS)),
         "source": {"volumeHandle": info.volume_handle},
         "deletionPolicy": content.spec.deletion_policy,
         "driver": content.spec.driver,
         **({"sourceVolumeMode": mode} if mode else {}),
     }
+    noted = content.metadata.annotations or {}
+    secret = {SECRET_NAME: noted.get(GROUP_SECRET_NAME), SECRET_NAMESPACE: noted.get(GROUP_SECRET_NAMESPACE)}
     name, notes = member_content_name(snapshot.metadata.name), {GROUP_HANDLE: group_handle_of(content)}
+    notes |= {key: value for key, value in secret.items() if value is not None}
     return object_of(
         VOLUME_SNAPSHOT_CONTENTS, {"name": name, "finalizers": [CONTENT_FINALIZER], "annotations": notes}, spec
     )

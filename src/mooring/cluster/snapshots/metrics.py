@@ -1,6 +1,7 @@
 """The metrics of snapshots, under snapshot-controller's names: how long each took, and how many are under way.
 
-Differs from snapshot-controller: a failure is counted, with the status `failure`, once for each failure that users are told of.
+Differs from snapshot-controller: a failure is counted, with the status `failure`, once for each failure that users are
+told of.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import msgspec
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from mooring.api.meta import is_deleting
+from mooring.api.snapshot_kinds import Row, Snapshot, class_name_of
 from mooring.base.clock import Clock, Instant
-from mooring.cluster.snapshots.kinds import OperationNames, Row, Snapshot
-from mooring.cluster.snapshots.view import View, class_name_of, is_dynamic, is_ready, wanted_content, was_made
+from mooring.cluster.snapshots.view import View, is_dynamic, is_ready, wanted_content, was_made
 from mooring.kube.cache.informer import Change
 
 BUCKETS_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60, 120, 300, 600)
@@ -24,6 +25,14 @@ RUNNING_MAX: Final = 50_000
 DYNAMIC, STATIC = "dynamic", "pre-provisioned"
 SUCCESS, CANCEL, FAILURE = "success", "cancel", "failure"
 UNKNOWN: Final = "unknown"
+
+
+class OperationNames(msgspec.Struct, frozen=True):
+    """The names of one kind's operations in metrics."""
+
+    create: str
+    create_and_ready: str
+    delete: str
 
 
 class SnapshotStage(msgspec.Struct, frozen=True):
@@ -119,22 +128,23 @@ class OperationMetrics:
     """Follows snapshots of one kind, from the first look on; a life that began before this process is not counted."""
 
     def __init__(self, row: Row, view: View, metrics: SnapshotMetrics, clock: Clock) -> None:
+        self._operations = OperationNames(f"Create{row.title}", f"Create{row.title}AndReady", f"Delete{row.title}")
         self._row, self._view, self._metrics, self._clock = row, view, metrics, clock
         self._drivers: dict[str, str] = {}
-        metrics.show_ages(row.operations, clock)
+        metrics.show_ages(self._operations, clock)
 
     def changed(self, change: Change[Any]) -> None:
         """Told of each change of a snapshot."""
         snapshot: Snapshot = change.object
         uid, labels = snapshot.metadata.uid, self._labels_of(snapshot)
         stage = SnapshotStage(change.new is None, is_deleting(snapshot), was_made(snapshot), is_ready(snapshot))
-        self._metrics.reached(uid, self._clock.now(), labels, self._row.operations, stage)
+        self._metrics.reached(uid, self._clock.now(), labels, self._operations, stage)
         if stage.gone:
             self._drivers.pop(uid, None)
 
     def failed(self, snapshot: Snapshot) -> None:
         """The user was told of a failure."""
-        names = self._row.operations
+        names = self._operations
         operation = names.delete if is_deleting(snapshot) else names.create
         self._metrics.failed(snapshot.metadata.uid, self._clock.now(), self._labels_of(snapshot), operation)
 

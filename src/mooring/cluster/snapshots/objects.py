@@ -1,4 +1,5 @@
-"""The objects that the snapshot controller writes: the content of a snapshot, or of a group, and the status that each copies. Pure.
+"""The objects that the snapshot controller writes: the content of a snapshot, or of a group, and the status that each
+copies. Pure.
 
 Whatever keeps a content from being made is found here, before anything is written.
 """
@@ -17,6 +18,7 @@ from mooring.api.core import (
     ObjectReference,
     PersistentVolume,
     PersistentVolumeClaim,
+    reference_to,
 )
 from mooring.api.group_snapshot import (
     VolumeGroupSnapshot,
@@ -30,6 +32,7 @@ from mooring.api.snapshot import (
     VolumeSnapshotContentStatus,
     VolumeSnapshotStatus,
 )
+from mooring.api.snapshot_kinds import GROUPS, SINGLES, Class, Content, Snapshot, row_of
 from mooring.api.snapshot_names import (
     BEING_CREATED,
     MANAGED_BY,
@@ -41,12 +44,13 @@ from mooring.api.snapshot_names import (
 from mooring.base.clock import rfc3339
 from mooring.base.errors import MooringError
 from mooring.cluster.snapshots.decision import LookUp
-from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Class, Content, Snapshot
-from mooring.cluster.snapshots.view import BY_NAMESPACE, View, bound_name, claim_of, holds_claim, row_of, wanted_content
+from mooring.cluster.snapshots.view import BY_NAMESPACE, View, bound_name, claim_of, holds_claim, wanted_content
 
 
 class CantTell(MooringError):
-    """Something that the content needs is missing, or does not fit. look_up: what may be newer than the cache has it."""
+    """Something that the content needs is missing, or does not fit. look_up: what may be newer than the cache has
+    it.
+    """
 
     def __init__(self, text: str, *look_up: LookUp) -> None:
         super().__init__(text)
@@ -88,7 +92,10 @@ def sources_of(view: View, snapshot: Snapshot) -> list[Source]:
     assert key is not None
     found = view.claims.get(key)
     if found is None:
-        text = f'cannot get claim from snapshot: failed to retrieve PVC {key.name}: persistentvolumeclaim "{key.name}" not found'
+        text = (
+            f"cannot get claim from snapshot: failed to retrieve PVC {key.name}: persistentvolumeclaim "
+            f'"{key.name}" not found'
+        )
         raise CantTell(text, LookUp(PERSISTENT_VOLUME_CLAIMS, key))
     return [Source(found, bound_volume(view, found))]
 
@@ -130,8 +137,9 @@ def default_class(view: View, snapshot: Snapshot, driver: str) -> Class:
 def check_fit(sources: Sequence[Source], found: Class) -> None:
     """Raises CantTell, before anything is written: one driver makes all, of claims that stay as long as that takes.
 
-    Differs from snapshot-controller, which compares no drivers: there the driver of the class gets a handle that another one made. Nor
-    does it look at the parameters, so that the content is marked as being created before its driver finds what nobody knows.
+    Differs from snapshot-controller, which compares no drivers: there the driver of the class gets a handle that
+    another one made. Nor does it look at the parameters, so that the content is marked as being created before its
+    driver finds what nobody knows.
     """
     name = found.metadata.name
     for source in sources:
@@ -142,7 +150,8 @@ def check_fit(sources: Sequence[Source], found: Class) -> None:
             )
         if source.driver != found.driver:
             raise CantTell(
-                f'the volume of claim "{claim.name}" is of driver "{source.driver}", and class "{name}" of driver "{found.driver}"'
+                f'the volume of claim "{claim.name}" is of driver "{source.driver}", and class "{name}" of '
+                f'driver "{found.driver}"'
             )
         if is_deleting(source.claim) and not holds_claim(source.claim):  # finalizers can't be added any more
             text = f'cannot add finalizer on claim because it is being deleted: claim "{claim.name}" is being deleted'
@@ -153,7 +162,9 @@ def check_fit(sources: Sequence[Source], found: Class) -> None:
 
 
 def content_for(view: View, snapshot: Snapshot, sources: Sequence[Source], found: Class) -> dict[str, Any]:
-    """The content, as it is created: with its finalizer, so that it can't vanish between two writes. Raises CantTell."""
+    """The content, as it is created: with its finalizer, so that it can't vanish between two writes. Raises
+    CantTell.
+    """
     row, handles = row_of(snapshot), [source.volume_handle for source in sources]
     volume = sources[0].volume
     mode = volume.spec.volume_mode if view.keeps_mode and row is SINGLES else None
@@ -164,7 +175,7 @@ def content_for(view: View, snapshot: Snapshot, sources: Sequence[Source], found
         **_unless_empty("labels", _label(view, volume) if row is SINGLES else {}),
     }
     spec = {
-        row.ref_field: reference_to(snapshot, row.kind),
+        row.ref_field: msgspec.to_builtins(reference_to(snapshot, row.snapshots)),
         "source": {"volumeHandle": handles[0]} if row is SINGLES else {"volumeHandles": handles},
         row.class_field: found.metadata.name,
         "deletionPolicy": found.deletion_policy,
@@ -175,7 +186,9 @@ def content_for(view: View, snapshot: Snapshot, sources: Sequence[Source], found
 
 
 def _annotations(snapshot: Snapshot, found: Class) -> Mapping[str, str]:
-    """The secret; or the mark that a driver may have been asked, see docs/decisions/0014, which groups do without. Raises CantTell."""
+    """The secret; or the mark that a driver may have been asked, see docs/decisions/0014, which groups do without.
+    Raises CantTell.
+    """
     row, meta = row_of(snapshot), snapshot.metadata
     tokens = {f"{row.prefix}content.name": wanted_content(snapshot), f"{row.prefix}.namespace": meta.namespace}
     try:
@@ -208,15 +221,17 @@ def _label(view: View, volume: PersistentVolume) -> Mapping[str, str]:
 def copied(
     snapshot: Snapshot, content: Content, group_name: str = ""
 ) -> VolumeSnapshotStatus | VolumeGroupSnapshotStatus:
-    """The status that the snapshot is to have. Its first value stays: the bound name, the creation time, the group, a size above zero.
+    """The status that the snapshot is to have. Its first value stays: the bound name, the creation time, the group, a
+    size above zero.
 
     Differs from snapshot-controller: errors are compared by what they say, and one without a message is borne.
     """
     said, row = content.status, row_of(snapshot)
     old = snapshot.status or (VolumeSnapshotStatus() if row is SINGLES else VolumeGroupSnapshotStatus())
     ready = said.ready_to_use if said is not None and said.ready_to_use is not None else bool(old.ready_to_use)
+    bound_field = f"bound_volume_{'' if row is SINGLES else 'group_'}snapshot_content_name"
     changes: dict[str, Any] = {
-        row.bound_field: bound_name(snapshot) or content.metadata.name,
+        bound_field: bound_name(snapshot) or content.metadata.name,
         "ready_to_use": ready,
         "creation_time": old.creation_time or _time(said.creation_time if said is not None else None),
         "error": None if said is None or (ready and not old.ready_to_use) else _error(said.error),
@@ -269,16 +284,11 @@ def object_of(kind: Kind[Any], metadata: Mapping[str, Any], spec: Mapping[str, A
 
 
 def kind_of(obj: Object) -> Kind[Any]:
-    return next(kind for row in (SINGLES, GROUPS) for kind in (row.kind, row.contents) if isinstance(obj, kind.struct))
+    return next(
+        kind for row in (SINGLES, GROUPS) for kind in (row.snapshots, row.contents) if isinstance(obj, kind.struct)
+    )
 
 
 def reference_of(obj: Object) -> ObjectReference:
     """For Events."""
-    meta, kind = obj.metadata, kind_of(obj)
-    return ObjectReference(kind.api_version, kind.name, meta.namespace, meta.name, meta.uid, meta.resource_version)
-
-
-def reference_to(obj: Object, kind: Kind[Any]) -> dict[str, str]:
-    meta = obj.metadata
-    named = {"apiVersion": kind.api_version, "kind": kind.name, "namespace": meta.namespace, "name": meta.name}
-    return {**named, "uid": meta.uid, "resourceVersion": meta.resource_version}
+    return reference_to(obj, kind_of(obj))

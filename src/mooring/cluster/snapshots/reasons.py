@@ -63,11 +63,6 @@ class Binding:
     content: str
 
 
-@reason('waits for the driver, which works on content "{content}"')
-class Waiting:
-    content: str
-
-
 @reason("snapshots and contents of its volumes are made")
 class MakingMembers:
     pass

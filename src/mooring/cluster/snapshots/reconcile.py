@@ -1,12 +1,14 @@
-"""Carries out the decisions of the snapshot controller, in order: each action is one request to the API server, or an Event.
+"""Carries out the decisions of the snapshot controller, in order: each action is one request to the API server, or an
+Event.
 
 A claim is PUT, read the moment before: upstream's ClusterRole allows no patch of claims.
 
-A write that gives a content to a snapshot, or to a group, and that got no answer, may still be carried out. If it makes or binds the
-content after the snapshot has gone, the content stays behind for ever, and a driver makes a snapshot for it. So a snapshot in deletion
-waits until the API server has surely given up such a write. A new process does not know the lost writes of the former one: each object that
-exists at the start and has no content yet may have lost one. Objects that are in deletion already at the start do not wait: they go at
-once, as with upstream's controller, and a write that the former process lost in its last minute may leave a content behind.
+A write that gives a content to a snapshot, or to a group, and that got no answer, may still be carried out. If it makes
+or binds the content after the snapshot has gone, the content stays behind for ever, and a driver makes a snapshot for
+it. So a snapshot in deletion waits until the API server has surely given up such a write. A new process does not know
+the lost writes of the former one: each object that exists at the start and has no content yet may have lost one.
+Objects that are in deletion already at the start do not wait: they go at once, as with upstream's controller, and a
+write that the former process lost in its last minute may leave a content behind.
 """
 
 from __future__ import annotations
@@ -19,16 +21,16 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.meta import Key, Kind, Object, OwnerReference, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot_kinds import Content, Row, row_of
 from mooring.api.snapshot_names import CLAIM_FINALIZER, TOUCHED, YES, is_marked
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.cluster.snapshots import decision as d
 from mooring.cluster.snapshots.decide_protection import user_of
-from mooring.cluster.snapshots.kinds import Content, Row
 from mooring.cluster.snapshots.objects import as_json, kind_of, reference_of
-from mooring.cluster.snapshots.own_writes import ComingContents, LostWrites
+from mooring.cluster.snapshots.own_writes import UnseenWrites
 from mooring.cluster.snapshots.refusals import REFUSALS
-from mooring.cluster.snapshots.view import View, row_of
+from mooring.cluster.snapshots.view import View
 from mooring.control.decision import Failed
 from mooring.control.events import EventRecorder
 from mooring.control.locks import KeyLocks
@@ -52,9 +54,7 @@ _WRITTEN: Final = (
 
 
 class Reconciler:
-    """caches: by the plural of their kind, for what is written or looked up. lost: writes that were not answered. coming: contents that
-    are being made.
-    """
+    """caches: by the plural of their kind, for what is written or looked up."""
 
     def __init__(
         self, cluster: Cluster, view: View, caches: Mapping[str, Informer[Any]], events: EventRecorder, clock: Clock
@@ -62,24 +62,25 @@ class Reconciler:
         self._cluster, self._view, self._caches, self._events = cluster, view, caches, events
         self._writers = {kind.plural: _writer(cluster, kind, caches) for kind in _WRITTEN if kind.plural in caches}
         self._holding: KeyLocks[Key] = KeyLocks()
-        self.lost, self.coming = LostWrites(clock), ComingContents(clock)
+        self.unseen = UnseenWrites(clock)
 
     async def carry_out(self, row: Row, key: Key, actions: tuple[d.Action, ...]) -> None:
-        """Performs the actions in order. row: of the key's kind. Raises Stale, and Failed; its problem, if any, is for users."""
+        """Performs the actions in order. row: of the key's kind. Raises Stale, and Failed; its problem, if any, is for
+        users.
+        """
         claims = tuple(key_of(action.claim) for action in actions if isinstance(action, d.HoldClaim))
-        with self.coming.of(claims):
+        with self.unseen.under_way(*claims):
             for action in actions:
                 try:
-                    await self._perform(action)
+                    await self._perform(action, claims)
                 except (ApiError, Failed) as error:
-                    if isinstance(action, d.CreateContent):
-                        self.coming.refused(claims, error)
                     refusal = REFUSALS[row.noun].get(type(action))
                     cause = error.__cause__ if isinstance(error.__cause__, ApiError) else error
                     failure = None if refusal is None else refusal.failure(key, cause)
                     raise Failed(failure.error if failure is not None else str(error), problem=failure) from error
 
-    async def _perform(self, action: d.Action) -> None:
+    async def _perform(self, action: d.Action, claims: tuple[Key, ...]) -> None:
+        """claims: those that a content needs."""
         match action:
             case d.LookUp():
                 await look_up(self._cluster, self._caches[action.kind.plural], action)
@@ -89,12 +90,12 @@ class Reconciler:
                 await self.release_claim(key)
             case d.CreateContent(body) | d.CreateMemberContent(body):
                 ref = body["spec"].get("volumeSnapshotRef") or body["spec"]["volumeGroupSnapshotRef"]
-                with self.lost.noted(ref["uid"]):
+                with self.unseen.noted(ref["uid"], *claims):
                     await self._create(body)
             case d.CreateMember(body):
                 await self._create(body)
             case d.BindContent(content, uid, class_name):
-                with self.lost.noted(uid):
+                with self.unseen.noted(uid):
                     await self.write(content, bound(content, uid, class_name), strictly=True)
             case d.DeleteContent(obj) | d.DeleteMember(obj):
                 await self._writers[kind_of(obj).plural].delete(obj)
@@ -141,12 +142,12 @@ class Reconciler:
                 await self._claims.edit(now, lambda body: _set_finalizer(body, held=True))
 
     async def release_claim(self, key: Key) -> None:
-        """Removes our finalizer, unless a snapshot needs the claim: that is asked at the last moment, while nobody adds one. Raises Stale
-        where a content may come for which it is to stay.
+        """Removes our finalizer, unless a snapshot needs the claim: that is asked at the last moment, while nobody adds
+        one. Raises Stale where a content may come for which it is to stay.
         """
         async with self._holding.of(key):
             claim = self._view.claims.get(key)
-            if self.coming.wait_s(key) is not None:
+            if self.unseen.wait_s(key):
                 raise Stale(f"a content of {key} is on its way")
             if claim is not None and not user_of(self._view, claim):
                 with contextlib.suppress(Vanished):
@@ -187,7 +188,7 @@ def changed_by(action: d.Action) -> _Change:
         case d.Protect(obj, finalizers, class_name):
             held = add_finalizer(obj, *finalizers) if finalizers else json_patch((), of=obj)
             chosen = [add(f"/spec/{row_of(obj).class_field}", class_name)] if class_name else []
-            return _Change(obj, json_patch([*held.body, *chosen]))
+            return _Change(obj, json_patch([*held.body, *chosen]), strictly=bool(chosen))  # its user may have chosen
         case d.Release(obj, finalizers):
             return _Change(obj, remove_finalizer(obj, *finalizers))
         case d.JoinGroup(obj, owner):  # a merge patch writes the whole list of owners
@@ -205,7 +206,9 @@ def changed_by(action: d.Action) -> _Change:
 
 
 def bound(content: Content, uid: str, class_name: str) -> Patch:
-    """With our finalizer in the same patch: from now on the content is not to vanish. The mark of a former snapshot's deletion goes."""
+    """With our finalizer in the same patch: from now on the content is not to vanish. The mark of a former snapshot's
+    deletion goes.
+    """
     row, held = row_of(content), finalizers_of(content)
     protected = {"finalizers": [*held, row.content_finalizer]} if row.content_finalizer not in held else {}
     unmarked = {"annotations": {row.being_deleted: None}} if is_marked(content, row.being_deleted) else {}
@@ -231,8 +234,8 @@ def _owner_json(owner: OwnerReference) -> Mapping[str, Any]:
 
 
 async def look_up(cluster: Cluster, cache: Informer[Any], look: d.LookUp) -> None:
-    """One GET, since the watches of different kinds are not in step. Raises Stale, also where the cache does not take the answer: it is of
-    before a set-back of the API server, and is about to list anew; strictly: ApiError.
+    """One GET, since the watches of different kinds are not in step. Raises Stale, also where the cache does not take
+    the answer: it is of before a set-back of the API server, and is about to list anew; strictly: ApiError.
     """
     kind, key = look.kind, look.key
     before = cache.store.get(key)

@@ -8,12 +8,14 @@ from typing import Final
 import msgspec
 
 from mooring.api.meta import Key
+from mooring.api.snapshot_kinds import GROUPS, SINGLES
 from mooring.cluster.snapshots import decision as d
-from mooring.cluster.snapshots.kinds import GROUPS, SINGLES
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The texts for a refused action. text: the beginning. saved: in the status, too. also: reason and beginning of a second Warning."""
+    """The texts for a refused action. text: the beginning. saved: in the status, too. also: reason and beginning of a
+    second Warning.
+    """
 
     reason: str
     text: str

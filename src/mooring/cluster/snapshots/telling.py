@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.api.meta import Key, key_of
+from mooring.api.snapshot_kinds import Row, Snapshot
 from mooring.base.clock import Clock, rfc3339
 from mooring.base.log import logger
 from mooring.base.text import shortened
 from mooring.cluster.snapshots.decision import Failure
-from mooring.cluster.snapshots.kinds import Row, Snapshot
 from mooring.cluster.snapshots.objects import as_json, reference_of
 from mooring.cluster.snapshots.reconcile import Reconciler
 from mooring.cluster.snapshots.view import View
 from mooring.control.decision import Failed
-from mooring.control.event_once import EventOnce
-from mooring.control.events import EventRecorder
+from mooring.control.events import EventOnce, EventRecorder
 from mooring.control.result import Retry, Stale
 
 log = logger(__name__)
@@ -37,9 +36,9 @@ class Telling:
         self._once.forget(uid)
 
     async def show(self, key: Key, failure: Failure) -> bool:
-        """Tells the failure by an Event and, if it is to be saved, in the status; the same one is told once by each process: the one that
-        wrote it may have died before its Event was sent. False for one that stood there before. Raises Retry, after telling, where the
-        status could not be written.
+        """Tells the failure by an Event and, if it is to be saved, in the status; the same one is told once by
+        each process: the one that wrote it may have died before its Event was sent. False for one that stood there
+        before. Raises Retry, after telling, where the status could not be written.
         """
         snapshot: Snapshot | None = self._view.of(self._row).get(key)
         if snapshot is None:
@@ -61,14 +60,18 @@ class Telling:
     async def _save_error(
         self, snapshot: Snapshot, status: Mapping[str, Any], text: str, *, unready: bool
     ) -> Failed | None:
-        """The API server's refusal, after which it has to be tried again; None where the snapshot has moved: its change brings it again."""
+        """The API server's refusal, after which it has to be tried again; None where the snapshot has moved: its change
+        brings it again.
+        """
         error = {"time": rfc3339(self._clock.wall_s()), "message": text}
         shown = {**status, "error": error, **({"readyToUse": False} if unready else {})}
         try:
             await self._reconciler.save_status(snapshot, shown)
         except (Failed, Stale) as problem:
             log.error(
-                "could not save the error in the status", error=problem, **{self._row.kind.name: str(key_of(snapshot))}
+                "could not save the error in the status",
+                error=problem,
+                **{self._row.snapshots.name: str(key_of(snapshot))},
             )
             return problem if isinstance(problem, Failed) else None
         return None

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.group_snapshot import (
     VolumeGroupSnapshot,
     VolumeGroupSnapshotClass,
@@ -16,6 +16,19 @@ from mooring.api.group_snapshot import (
 from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import GROUP as SNAPSHOT_GROUP
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent
+from mooring.api.snapshot_kinds import (
+    GROUPS,
+    SINGLES,
+    Class,
+    Content,
+    Row,
+    Snapshot,
+    class_name_of,
+    is_content_ready,
+    ref_of,
+    row_of,
+    volumes_of,
+)
 from mooring.api.snapshot_names import (
     AS_SOURCE_FINALIZER,
     BEING_CREATED,
@@ -25,6 +38,8 @@ from mooring.api.snapshot_names import (
     GROUP_BEING_DELETED,
     GROUP_DEFAULT_CLASS,
     GROUP_HANDLE,
+    GROUP_SECRET_NAME,
+    GROUP_SECRET_NAMESPACE,
     SNAPSHOT_KIND,
     content_name,
     group_content_name,
@@ -32,7 +47,6 @@ from mooring.api.snapshot_names import (
     is_member,
     member_content_name,
 )
-from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Class, Content, Row, Snapshot
 from mooring.control.slim import always, only, slim
 from mooring.kube.cache.reader import Reader
 
@@ -51,7 +65,9 @@ BY_SOURCE_VOLUME: Final = "snapshots/source-volume"
 
 
 class View(msgspec.Struct, frozen=True):
-    """The caches, live. nodes: empty unless the work is distributed. groups, group_contents, group_classes: empty unless groups are."""
+    """The caches, live. nodes: empty unless the work is distributed. groups, group_contents, group_classes: empty
+    unless groups are.
+    """
 
     snapshots: Reader[VolumeSnapshot]
     contents: Reader[VolumeSnapshotContent]
@@ -108,13 +124,6 @@ class View(msgspec.Struct, frozen=True):
 # -- what a snapshot says, of whichever kind
 
 
-_OF_GROUPS: Final = (VolumeGroupSnapshot, VolumeGroupSnapshotContent, VolumeGroupSnapshotClass)
-
-
-def row_of(obj: Snapshot | Content | Class) -> Row:
-    return GROUPS if isinstance(obj, _OF_GROUPS) else SINGLES
-
-
 def bound_name(snapshot: Snapshot) -> str:
     """The name of the content that its status names, "" for none."""
     if isinstance(snapshot, VolumeGroupSnapshot):
@@ -129,19 +138,8 @@ def imported_name(snapshot: Snapshot) -> str:
     return snapshot.spec.source.volume_snapshot_content_name or ""
 
 
-def class_name_of(obj: Snapshot | Content) -> str:
-    if isinstance(obj, VolumeGroupSnapshot | VolumeGroupSnapshotContent):
-        return obj.spec.volume_group_snapshot_class_name or ""
-    return obj.spec.volume_snapshot_class_name or ""
-
-
 def is_ready(snapshot: Snapshot) -> bool:
     return snapshot.status is not None and snapshot.status.ready_to_use is True and bool(bound_name(snapshot))
-
-
-def is_content_ready(content: Content) -> bool:
-    """True once the driver has called its snapshot, or its group, ready."""
-    return content.status is not None and content.status.ready_to_use is True
 
 
 def is_dynamic(snapshot: Snapshot) -> bool:
@@ -150,8 +148,8 @@ def is_dynamic(snapshot: Snapshot) -> bool:
 
 
 def is_part_of_group(snapshot: Snapshot) -> bool:
-    """True for a single snapshot that was made as part of a group."""
-    return isinstance(snapshot, VolumeSnapshot) and is_member(snapshot)
+    """True for a single snapshot that a group has made. An import goes its own way, whoever owns it."""
+    return isinstance(snapshot, VolumeSnapshot) and is_dynamic(snapshot) and is_member(snapshot)
 
 
 def was_made(snapshot: Snapshot) -> bool:
@@ -168,7 +166,7 @@ def wanted_content(snapshot: Snapshot) -> str:
     """The name of the content that is or will be the snapshot's."""
     if isinstance(snapshot, VolumeGroupSnapshot):
         return imported_name(snapshot) or group_content_name(snapshot.metadata.uid)
-    if is_member(snapshot):
+    if is_part_of_group(snapshot):
         return member_content_name(snapshot.metadata.name)
     return imported_name(snapshot) or content_name(snapshot)
 
@@ -178,22 +176,7 @@ def content_key(snapshot: Snapshot) -> Key:
     return Key("", bound_name(snapshot) or wanted_content(snapshot))
 
 
-def may_get_content(snapshot: Snapshot) -> bool:
-    """True for one that lives, and that a content may have been made for, or bound to, by a write that does not show yet."""
-    return (
-        row_of(snapshot).source_finalizer in finalizers_of(snapshot)
-        and not bound_name(snapshot)
-        and not is_deleting(snapshot)
-    )
-
-
 # -- what a content says, of whichever kind
-
-
-def ref_of(content: Content) -> ObjectReference:
-    if isinstance(content, VolumeGroupSnapshotContent):
-        return content.spec.volume_group_snapshot_ref
-    return content.spec.volume_snapshot_ref
 
 
 def snapshot_of(content: Content) -> Key:
@@ -209,13 +192,6 @@ def is_imported(content: Content) -> bool:
     if isinstance(content, VolumeGroupSnapshotContent):
         return content.spec.source.group_snapshot_handles is not None
     return not content.spec.source.volume_handle
-
-
-def volumes_of(content: Content) -> tuple[str, ...]:
-    """The handles of the volumes that it is to be made of."""
-    if isinstance(content, VolumeGroupSnapshotContent):
-        return content.spec.source.volume_handles or ()
-    return tuple(filter(None, (content.spec.source.volume_handle,)))
 
 
 def group_handle_of(content: Content) -> str:
@@ -241,15 +217,17 @@ def handle_key(driver: str, volume_handle: str) -> str:
 
 
 def _claim_in_need(snapshot: VolumeSnapshot) -> Iterable[str]:
-    """A member that is being deleted stays as long as its group, whose content says by itself whether it is in the making."""
+    """A member that is being deleted stays as long as its group, whose content says by itself whether it is in the
+    making.
+    """
     key = claim_of(snapshot)
     ends = is_deleting(snapshot) and (AS_SOURCE_FINALIZER not in finalizers_of(snapshot) or is_member(snapshot))
     return (str(key),) if key is not None and not is_ready(snapshot) and not ends else ()
 
 
 def source_volumes(content: Content) -> Iterable[str]:
-    """The volumes of which the driver may be making snapshots. Members are made by their groups. A content that is being deleted is made
-    no more once its driver has answered, or has let it go.
+    """The volumes of which the driver may be making snapshots. Members are made by their groups. A content that is
+    being deleted is made no more once its driver has answered, or has let it go.
     """
     if not ref_of(content).uid or (isinstance(content, VolumeSnapshotContent) and is_group_content(content)):
         return ()
@@ -349,7 +327,13 @@ NODE: Final = slim(metadata=slim("labels"))
 LABELLED_CLAIM: Final = CLAIM | slim(metadata=slim("labels"))
 GROUP: Final = slim("spec", "status", metadata=slim("deletion_timestamp", "finalizers"))
 GROUP_CONTENT: Final = slim(
-    "spec", "status", metadata=slim("deletion_timestamp", "finalizers", annotations=only(GROUP_BEING_DELETED))
+    "spec",
+    "status",
+    metadata=slim(
+        "deletion_timestamp",
+        "finalizers",
+        annotations=only(GROUP_BEING_DELETED, GROUP_SECRET_NAME, GROUP_SECRET_NAMESPACE),
+    ),
 )
 GROUP_CLASS: Final = slim(
     "driver", "deletion_policy", "parameters", metadata=slim(annotations=only(GROUP_DEFAULT_CLASS))

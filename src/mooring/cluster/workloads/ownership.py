@@ -14,7 +14,9 @@ T = TypeVar("T", bound=Object)
 
 
 class Claimed(msgspec.Struct, Generic[T], frozen=True):
-    """mine: controlled, and selected. adopt: selected, and without a controller. release: controlled, and not selected any more."""
+    """mine: controlled, and selected. adopt: selected, and without a controller. release: controlled, and not selected
+    any more.
+    """
 
     mine: tuple[T, ...]
     adopt: tuple[T, ...] = ()

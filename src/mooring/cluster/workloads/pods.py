@@ -1,4 +1,6 @@
-"""Pods as workloads see them: whether they count, since when, which goes first; and templates: new pods, hashes, shares. Pure."""
+"""Pods as workloads see them: whether they count, since when, which goes first; and templates: new pods, hashes,
+shares. Pure.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,16 @@ def is_running_and_ready(pod: Pod) -> bool:
 
 
 def available_in_s(pod: Pod, min_ready_s: int, now: float) -> float | None:
-    """Seconds until the pod has been ready for so long, 0 for already, None for a pod that is not ready. now: seconds since the epoch."""
+    """Seconds until the pod has been ready for so long, 0 for already, None for a pod that is not ready. now: seconds
+    since the epoch.
+    """
     return max(0.0, left_s(ready_since(pod), min_ready_s, now)) if is_ready(pod) else None
 
 
 def left_s(began_at: float, length_s: float, now: float) -> float:
-    """Seconds of a time that are left, below 0 once it is over. At most length_s: a clock that is behind may be set right meanwhile."""
+    """Seconds of a time that are left, below 0 once it is over. At most length_s: a clock that is behind may be set
+    right meanwhile.
+    """
     return min(float(length_s), began_at + length_s - now)
 
 
@@ -64,7 +70,9 @@ def soonest_s(pods: Iterable[Pod], min_ready_s: int, now: float) -> float | None
 
 
 def ready_since(pod: Pod) -> float:
-    """Seconds since the epoch. A condition without a time counts from the pod's creation: node agents may leave it out."""
+    """Seconds since the epoch. A condition without a time counts from the pod's creation: node agents may leave it
+    out.
+    """
     ready = _ready(pod)
     return _seconds(
         ready.last_transition_time if ready and ready.last_transition_time else pod.metadata.creation_timestamp
@@ -132,7 +140,9 @@ _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def template_hash(template: Mapping[str, Any], collisions: int | None) -> str:
-    """Looks like upstream's, and is another one: that hashes Go's structs. collisions: how often the hash met another template's."""
+    """Looks like upstream's, and is another one: that hashes Go's structs. collisions: how often the hash met another
+    template's.
+    """
     text = msgspec.json.encode([template, collisions], order="deterministic")
     number = int.from_bytes(hashlib.blake2b(text, digest_size=4).digest())
     return "".join(_LETTERS[ord(digit) % len(_LETTERS)] for digit in str(number))

@@ -86,14 +86,18 @@ class Writes:
             )
 
     async def check_alive(self, owner: Object) -> None:
-        """Raises Stale where the owner is gone, or going, and the cache does not know: it may just have let go its objects, as orphans."""
+        """Raises Stale where the owner is gone, or going, and the cache does not know: it may just have let go its
+        objects, as orphans.
+        """
         with _refusals():
             fresh = await self._writer(self._kind, self._objects).look(owner)
         if is_deleting(fresh):
             raise Stale(f"{self._kind.name} {key_of(owner)} is going")
 
     async def take_finalizer(self, pod: Pod, finalizer: str, *, strictly: bool = False) -> None:
-        """Nothing where the pod has none. strictly: this version of the pod only. Raises Stale where it has changed or gone, and Retry."""
+        """Nothing where the pod has none. strictly: this version of the pod only. Raises Stale where it has changed or
+        gone, and Retry.
+        """
         if finalizer in finalizers_of(pod):
             with _refusals():
                 await self._writer(PODS, self.caches.pods).patch(
@@ -133,7 +137,8 @@ class Writes:
 def _refusals() -> Iterator[None]:
     """The kit's failures as reconciles of workloads raise them: a Retry has the API server's error as its cause.
 
-    A conflict about an object as it was is Stale here: a failure stands in a workload's status, where a moment's conflict does not belong.
+    A conflict about an object as it was is Stale here: a failure stands in a workload's status, where a moment's
+    conflict does not belong.
     """
     try:
         yield

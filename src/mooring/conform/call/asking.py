@@ -8,12 +8,12 @@ import msgspec
 from google.protobuf.message import Message
 
 from mooring.base.clock import Clock
+from mooring.conform.book.errors import SILENT
+from mooring.conform.book.rule import Breach
+from mooring.conform.book.watcher import Watcher
 from mooring.conform.call.patience import patience_s
 from mooring.conform.running_time import running_time
 from mooring.conform.watched import Watch, WatchedDriver
-from mooring.csi.book.errors import SILENT
-from mooring.csi.book.rule import Breach
-from mooring.csi.book.watcher import Watcher
 from mooring.csi.driver import Call, Rpc
 from mooring.csi.errors import DriverError
 
@@ -30,7 +30,9 @@ class Outcome(msgspec.Struct, frozen=True):
 async def ask(
     address: str, rpc: Rpc[Any, Any], request: Message, *, timeout_s: float, connect_s: float, clock: Clock
 ) -> Outcome:
-    """A deadline shorter than any of Kubernetes' breaks no rule. Raises ConfigError where nobody answers at the address."""
+    """A deadline shorter than any of Kubernetes' breaks no rule. Raises ConfigError where nobody answers at the
+    address.
+    """
     breaches: list[Breach] = []
     async with running_time(clock) as ran:
         driver = WatchedDriver(address, watch=Watch(Watcher(breaches.append, now=ran.now), "", None), clock=clock)

@@ -1,7 +1,8 @@
-"""A request from words, as in `capacity_range.required_bytes=1Gi`, and from a document. Secrets come from a file of their own.
+"""A request from words, as in `capacity_range.required_bytes=1Gi`, and from a document. Secrets come from a file of
+their own.
 
-A path leads through messages with dots between their fields. Of a map the rest of the path is the key, dots and all. Of a list the path
-means the last element; where that has the field already, the next element begins.
+A path leads through messages with dots between their fields. Of a map the rest of the path is the key, dots and all. Of
+a list the path means the last element; where that has the field already, the next element begins.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from google.protobuf.message import Message
 
 from mooring.api.quantity import parse_quantity
 from mooring.base.flagkinds import read_bool
+from mooring.base.json_text import TooDeep
+from mooring.base.yaml_text import from_yaml
 from mooring.conform.call.names import field_of, hint_or_list, is_ours, wrong
 from mooring.csi.redact import TOKENS_KEY, is_map, is_secret
 from mooring.csi.scrub import STRIPPED
@@ -36,7 +39,8 @@ def fill_from_words(message: Message, words: Sequence[str]) -> None:
         path, equals, text = word.partition("=")
         if not equals:
             raise wrong(
-                f"{word!r} is no field of the request: give path=value, as in name=data or capacity_range.required_bytes=1Gi"
+                f"{word!r} is no field of the request: give path=value, as in name=data or "
+                "capacity_range.required_bytes=1Gi"
             )
         _assign(message, path, text, "")
 
@@ -74,16 +78,20 @@ def fill_secrets(message: Message, values: Mapping[str, str]) -> None:
 def document_in(text: str, name: str) -> Any:
     """name: the file's. Raises ConfigError."""
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return from_yaml(text)
+    except (yaml.YAMLError, ValueError) as error:
         raise wrong(f"{name}: is no YAML: {error}") from None
 
 
 def secrets_in(text: str, name: str) -> dict[str, str]:
-    """The values of a file: a map of texts, or a Secret as kubectl prints it. name: the file's. Raises ConfigError without any value."""
+    """The values of a file: a map of texts, or a Secret as kubectl prints it. name: the file's. Raises ConfigError
+    without any value.
+    """
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        document = from_yaml(text)
+    except TooDeep as error:
+        raise wrong(f"{name}: {error}") from None
+    except (yaml.YAMLError, ValueError):
         raise wrong(f"{name}: is no YAML") from None  # yaml's words would repeat the line
     if isinstance(document, Mapping) and document.get("kind") == "Secret":
         return _of_secret(document, name)
@@ -150,7 +158,9 @@ def _is_message(field: FieldDescriptor) -> bool:
 def _inline(text: str, path: str) -> Any:
     """A whole message as one word, as in `volume_capability.block={}`."""
     try:
-        return yaml.safe_load(text) if text else {}
+        return from_yaml(text) if text else {}
+    except TooDeep as error:
+        raise wrong(f"{path}: {error}") from None
     except (yaml.YAMLError, ValueError):
         raise wrong(
             f"{path}: {text!r} is no YAML: give its fields one by one, as in {path}.FIELD=value, or as {{field: value}}"

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from mooring.conform.asker import Asker
+from mooring.conform.book.node import DATA_LOST, ELSEWHERE, LEFT_STAGED, NOT_THERE
+from mooring.conform.book.volumes import EMPTY_COPY
 from mooring.conform.check import Chapter, NotApplicable, Stopped
 from mooring.conform.checks.snapshots import SNAPSHOTS, a_snapshot
 from mooring.conform.life import CREATES, Life, begin, create
-from mooring.csi.book.node import DATA_LOST, ELSEWHERE, LEFT_STAGED, NOT_THERE
-from mooring.csi.book.volumes import EMPTY_COPY
 from mooring.csi.driver import Driver
 
 CHAPTER = Chapter()

@@ -1,4 +1,6 @@
-"""A disk that is full, or can't be written: what the driver has answered with OK must be true, and it goes on when there is room again."""
+"""A disk that is full, or can't be written: what the driver has answered with OK must be true, and it goes on when
+there is room again.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,11 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from mooring.conform.asker import Asker, Outcome
+from mooring.conform.book.errors import REFUSED
+from mooring.conform.book.volumes import DELETE_ABSENT, FORGOTTEN
 from mooring.conform.check import Chapter, NotApplicable
 from mooring.conform.disk import Disk
 from mooring.conform.life import CREATES, create, is_known
-from mooring.csi.book.errors import REFUSED
-from mooring.csi.book.volumes import DELETE_ABSENT, FORGOTTEN
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.mounts.system import ToolFailed
@@ -29,7 +31,9 @@ def _disk(asker: Asker) -> Disk:
 
 
 async def _life_on(asker: Asker, bad: AbstractContextManager[None], *, kills: bool) -> None:
-    """Volumes are made and deleted while the disk is bad; afterwards each OK is held against what there is, and each call goes through."""
+    """Volumes are made and deleted while the disk is bad; afterwards each OK is held against what there is, and each
+    call goes through.
+    """
     kept, gone = await create(asker, asker.a_volume()), await create(asker, asker.a_volume())
     made: list[tuple[Any, Outcome]] = []
     delete = csi.DeleteVolumeRequest(volume_id=gone.volume_id)
@@ -55,7 +59,9 @@ async def _life_on(asker: Asker, bad: AbstractContextManager[None], *, kills: bo
 
 @CHAPTER.check(FORGOTTEN, CREATES)
 async def full_disk(asker: Asker) -> None:
-    """On a full disk no volume is lost, and none is made by word alone; when there is room again each call goes through."""
+    """On a full disk no volume is lost, and none is made by word alone; when there is room again each call goes
+    through.
+    """
     await _life_on(asker, _disk(asker).full(), kills=False)
 
 
@@ -67,5 +73,7 @@ async def kill_on_full_disk(asker: Asker) -> None:
 
 @CHAPTER.check(FORGOTTEN, CREATES)
 async def readonly_disk(asker: Asker) -> None:
-    """On a disk that can't be written no volume is lost, and none is made by word alone; when it can, each call goes through."""
+    """On a disk that can't be written no volume is lost, and none is made by word alone; when it can, each call goes
+    through.
+    """
     await _life_on(asker, _disk(asker).readonly(), kills=False)

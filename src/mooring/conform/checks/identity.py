@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.conform.asker import Asker
+from mooring.conform.book.errors import NEVER_READY
+from mooring.conform.book.identity import NAME, NO_TOPOLOGY, STEADY
 from mooring.conform.check import Chapter
-from mooring.csi.book.errors import NEVER_READY
-from mooring.csi.book.identity import NAME, NO_TOPOLOGY, STEADY
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
 
@@ -43,7 +43,8 @@ async def probe(asker: Asker) -> None:
 @CHAPTER.check(
     STEADY,
     "Plugin.CONTROLLER_SERVICE",
-    sanity="Controller Service [Controller Server] > ControllerGetCapabilities > should return appropriate capabilities",
+    sanity="Controller Service [Controller Server] > ControllerGetCapabilities > should return appropriate "
+    "capabilities",
 )
 async def controller_capabilities(asker: Asker) -> None:
     """ControllerGetCapabilities answers, and as before."""
@@ -53,7 +54,8 @@ async def controller_capabilities(asker: Asker) -> None:
 @CHAPTER.check(
     STEADY,
     "Plugin.GROUP_CONTROLLER_SERVICE",
-    sanity="GroupController Service [GroupController Server] > GroupControllerGetCapabilities > should return appropriate capabilities",
+    sanity="GroupController Service [GroupController Server] > GroupControllerGetCapabilities > should return "
+    "appropriate capabilities",
 )
 async def group_capabilities(asker: Asker) -> None:
     """GroupControllerGetCapabilities answers, and as before."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from mooring.conform.asker import Asker
+from mooring.conform.book.identity import NEEDS
+from mooring.conform.book.requests import INCOMPLETE, REQUIRED
 from mooring.conform.check import Chapter, Stopped
 from mooring.conform.finder import told
 from mooring.conform.life import CREATES, Life
-from mooring.csi.book.identity import NEEDS
-from mooring.csi.book.requests import INCOMPLETE, REQUIRED
 from mooring.csi.driver import RPCS
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.conform.asker import Asker
+from mooring.conform.book.answers import SIGN
+from mooring.conform.book.lists import BAD_TOKEN, FILTER, LACKS
 from mooring.conform.check import Chapter
 from mooring.conform.checks.snapshots import SNAPSHOTS, a_snapshot
 from mooring.conform.life import CREATES, create, delete
-from mooring.csi.book.answers import SIGN
-from mooring.csi.book.lists import BAD_TOKEN, FILTER, LACKS
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code

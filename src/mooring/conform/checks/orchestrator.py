@@ -1,4 +1,6 @@
-"""What an orchestrator does when things go wrong: calls at the same time, callers that go away, a driver that is killed, many volumes."""
+"""What an orchestrator does when things go wrong: calls at the same time, callers that go away, a driver that is
+killed, many volumes.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,16 @@ import asyncio
 from typing import Any, Final
 
 from mooring.conform.asker import Asker, Outcome
+from mooring.conform.book.errors import REFUSED, STILL_ABORTED
+from mooring.conform.book.lists import LACKS
+from mooring.conform.book.node import AGAIN
+from mooring.conform.book.publishing import REFUSED_AGAIN as PUBLISH_REFUSED
+from mooring.conform.book.rule import Rule
+from mooring.conform.book.volumes import ANOTHER, DELETE_ABSENT, FORGOTTEN, REFUSED_AGAIN
 from mooring.conform.check import Chapter, NotApplicable, Stopped
 from mooring.conform.checks.lists import listed
 from mooring.conform.finder import told
 from mooring.conform.life import ATTACHES, CREATES, begin, create, delete, is_known, step
-from mooring.csi.book.errors import REFUSED, STILL_ABORTED
-from mooring.csi.book.lists import LACKS
-from mooring.csi.book.node import AGAIN
-from mooring.csi.book.publishing import REFUSED_AGAIN as PUBLISH_REFUSED
-from mooring.csi.book.rule import Rule
-from mooring.csi.book.volumes import ANOTHER, DELETE_ABSENT, FORGOTTEN, REFUSED_AGAIN
 from mooring.csi.driver import Driver, Rpc
 from mooring.csi.errors import NON_FINAL
 from mooring.csi.proto import csi_pb2 as csi
@@ -109,7 +111,9 @@ async def create_again(asker: Asker, request: csi.CreateVolumeRequest) -> csi.Vo
 
 @CHAPTER.check(STILL_ABORTED, CREATES, "Node")
 async def caller_goes_away_on_node(asker: Asker) -> None:
-    """After a caller has gone away in the middle of a call on a volume's way to a pod and back, the same call goes through."""
+    """After a caller has gone away in the middle of a call on a volume's way to a pod and back, the same call goes
+    through.
+    """
     for after_s in GOES_AFTER_S:
         life = await begin(asker)
         for rpc, rule in (*life.there(), *life.back()):
@@ -119,7 +123,9 @@ async def caller_goes_away_on_node(asker: Asker) -> None:
 
 @CHAPTER.check(FORGOTTEN, CREATES, restarts=True)
 async def volume_after_kill(asker: Asker) -> None:
-    """After kill -9 the driver knows its volumes by their ids, CreateVolume gives the same one, and it can be deleted."""
+    """After kill -9 the driver knows its volumes by their ids, CreateVolume gives the same one, and it can be
+    deleted.
+    """
     request = asker.a_volume()
     volume = await create(asker, request)
     await asker.restart()

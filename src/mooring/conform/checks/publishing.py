@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.conform.asker import Asker
+from mooring.conform.book.errors import REFUSED
+from mooring.conform.book.identity import NOT_SERVED
+from mooring.conform.book.lists import LACKS
+from mooring.conform.book.node import AGAIN, LEFT, LONG_PATH, SECOND_WRITER, STILL_MOUNTED, WRITABLE
+from mooring.conform.book.publishing import ABSENT, ANOTHER_NODE, EVERYWHERE, FULL, INCOMPATIBLE, NOTHING_LEFT
+from mooring.conform.book.requests import UNKNOWN
 from mooring.conform.check import Chapter, NotApplicable
 from mooring.conform.checks.lists import pages
-from mooring.conform.life import ATTACHES, CREATES, STAGES, begin, step
-from mooring.csi.book.errors import REFUSED
-from mooring.csi.book.lists import LACKS
-from mooring.csi.book.node import AGAIN, LEFT, LONG_PATH, NO_USAGE, SECOND_WRITER, WRITABLE
-from mooring.csi.book.publishing import ABSENT, EVERYWHERE, FULL, INCOMPATIBLE, NOTHING_LEFT
-from mooring.csi.book.requests import UNKNOWN
+from mooring.conform.life import ATTACHES, CREATES, STAGES, Life, begin, step
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
@@ -52,7 +53,9 @@ async def life_with_lost_answers(asker: Asker) -> None:
 
 @CHAPTER.check(NOTHING_LEFT, CREATES, ATTACHES, "Node")
 async def unpublish_without_volume(asker: Asker) -> None:
-    """ControllerUnpublishVolume answers OK after its volume was deleted: the answer of an earlier one may have been lost."""
+    """ControllerUnpublishVolume answers OK after its volume was deleted: the answer of an earlier one may have been
+    lost.
+    """
     whole = await begin(asker)
     await step(whole, Driver.controller_publish_volume, REFUSED)
     await step(whole, Driver.controller_unpublish_volume, REFUSED)
@@ -100,19 +103,23 @@ async def list_while_published(asker: Asker) -> None:
     """ListVolumes names the node of a published volume, where the driver says that it does."""
     whole = await begin(asker)
     await step(whole, Driver.controller_publish_volume, REFUSED)
-    request, nodes = csi.ListVolumesRequest(), set()
-    for answer in await pages(asker, Driver.list_volumes, request):
-        nodes |= {
-            node
-            for entry in answer.entries
-            if entry.volume.volume_id == whole.identity
-            for node in entry.status.published_node_ids
-        }
+    request, nodes = csi.ListVolumesRequest(), await _published_nodes(whole)
     if "Controller.LIST_VOLUMES_PUBLISHED_NODES" in asker.abilities and asker.abilities.node_id not in nodes:
         found = (
             f"volume {whole.identity!r} is published to {asker.abilities.node_id!r}, and published_node_ids lacks it"
         )
         asker.finds(LACKS, Driver.list_volumes, request, found)
+
+
+async def _published_nodes(whole: Life) -> set[str]:
+    """The nodes of a volume, as ListVolumes says them."""
+    return {
+        node
+        for answer in await pages(whole.asker, Driver.list_volumes, csi.ListVolumesRequest())
+        for entry in answer.entries
+        if entry.volume.volume_id == whole.identity
+        for node in entry.status.published_node_ids
+    }
 
 
 @CHAPTER.check(EVERYWHERE, CREATES, ATTACHES, "Node")
@@ -124,11 +131,39 @@ async def unpublish_everywhere(asker: Asker) -> None:
     await asker.must(Driver.controller_unpublish_volume, request, EVERYWHERE)
     if asker.abilities.lacking("Controller.LIST_VOLUMES", "Controller.LIST_VOLUMES_PUBLISHED_NODES"):
         return  # nobody tells whether it did
-    for answer in await pages(asker, Driver.list_volumes, csi.ListVolumesRequest()):
-        for entry in answer.entries:
-            if entry.volume.volume_id == whole.identity and entry.status.published_node_ids:
-                found = f"ListVolumes says that it is still published to {entry.status.published_node_ids[0]!r}"
-                asker.finds(EVERYWHERE, Driver.controller_unpublish_volume, request, found)
+    if nodes := await _published_nodes(whole):
+        found = f"ListVolumes says that it is still published to {min(nodes)!r}"
+        asker.finds(EVERYWHERE, Driver.controller_unpublish_volume, request, found)
+
+
+@CHAPTER.check(ANOTHER_NODE, CREATES, ATTACHES, "Node")
+async def unpublish_from_another_node(asker: Asker) -> None:
+    """ControllerUnpublishVolume for a node that does not have the volume leaves it where it is."""
+    await stays_where_it_is(asker, _NO_NODE)
+
+
+async def stays_where_it_is(asker: Asker, other: str) -> None:
+    """Publish a volume, and unpublish it from another node, by that node's id."""
+    whole = await begin(asker)
+    await step(whole, Driver.controller_publish_volume, REFUSED)
+    if not await _stays(whole):
+        raise NotApplicable("neither ListVolumes nor a read-only publication tells whether a volume is published")
+    request = whole.unpublish(node_id=other)
+    await asker.patiently(Driver.controller_unpublish_volume, request)  # OK and NotFound will do
+    if await _stays(whole) is False:
+        found = f"the volume was published to {asker.abilities.node_id!r}, and is no more"
+        asker.finds(ANOTHER_NODE, Driver.controller_unpublish_volume, request, found)
+
+
+async def _stays(whole: Life) -> bool | None:
+    """Whether the volume is published to its node; None where nothing tells."""
+    asker = whole.asker
+    if not asker.abilities.lacking("Controller.LIST_VOLUMES", "Controller.LIST_VOLUMES_PUBLISHED_NODES"):
+        return asker.abilities.node_id in await _published_nodes(whole)
+    if asker.abilities.lacking("Controller.PUBLISH_READONLY"):
+        return None
+    outcome = await asker.patiently(Driver.controller_publish_volume, whole.publish(readonly=True))
+    return {Code.ALREADY_EXISTS: True, Code.OK: False}.get(Code(outcome.code))
 
 
 @CHAPTER.check(LONG_PATH, CREATES, "Node")
@@ -184,7 +219,7 @@ async def unmount_removes(asker: Asker) -> None:
     whole = await begin(asker)
     await whole.to_pod()
     await step(whole, Driver.node_unpublish_volume, REFUSED)
-    if asker.looks_there(whole.target) and not asker.has_seen(LEFT):
+    if asker.looks_there(whole.target) and not asker.has_seen(LEFT, STILL_MOUNTED):
         asker.finds(LEFT, Driver.node_unpublish_volume, whole.unmount(), f"{whole.target} is still there")
 
 
@@ -208,7 +243,9 @@ async def mount_readonly(asker: Asker) -> None:
     "should fail when volume with single node single writer access mode is already mounted at a different target path",
 )
 async def mount_for_second_writer(asker: Asker) -> None:
-    """A volume of SINGLE_NODE_SINGLE_WRITER that is mounted for one pod is refused for another with FailedPrecondition."""
+    """A volume of SINGLE_NODE_SINGLE_WRITER that is mounted for one pod is refused for another with
+    FailedPrecondition.
+    """
     whole = await begin(asker, "SINGLE_NODE_SINGLE_WRITER")
     await whole.to_pod()
     request = whole.mount(target_path=asker.folders()[1])
@@ -216,9 +253,9 @@ async def mount_for_second_writer(asker: Asker) -> None:
     await asker.refused(Driver.node_publish_volume, request, SECOND_WRITER, Code.FAILED_PRECONDITION, why=why)
 
 
-@CHAPTER.check(NO_USAGE, CREATES, "Node", "Node.GET_VOLUME_STATS")
+@CHAPTER.check(NOT_SERVED, CREATES, "Node", "Node.GET_VOLUME_STATS")
 async def stats(asker: Asker) -> None:
-    """NodeGetVolumeStats tells figures of a mounted volume."""
+    """NodeGetVolumeStats answers for a mounted volume."""
     whole = await begin(asker)
     await whole.to_pod()
     request = csi.NodeGetVolumeStatsRequest(volume_id=whole.identity, volume_path=whole.target)

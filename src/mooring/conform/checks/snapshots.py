@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.conform.asker import Asker
+from mooring.conform.book.requests import FULL_NAME, UNKNOWN
+from mooring.conform.book.snapshots import ANOTHER, DELETE_ABSENT, MEMBERS, OTHER_SOURCE, OUTLIVES
 from mooring.conform.check import Chapter
 from mooring.conform.life import CREATES, create
-from mooring.csi.book.requests import FULL_NAME, UNKNOWN
-from mooring.csi.book.snapshots import ANOTHER, DELETE_ABSENT, MEMBERS, OTHER_SOURCE, OUTLIVES
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
@@ -139,7 +139,10 @@ async def get_snapshot(asker: Asker) -> None:
     request = csi.GetSnapshotRequest(snapshot_id=made.snapshot_id)
     got = (await asker.must(Driver.get_snapshot, request)).snapshot
     if (got.snapshot_id, got.source_volume_id) != (made.snapshot_id, made.source_volume_id):
-        found = f"it was made as {made.snapshot_id!r} of {made.source_volume_id!r}, and is {got.snapshot_id!r} of {got.source_volume_id!r}"
+        found = (
+            f"it was made as {made.snapshot_id!r} of {made.source_volume_id!r}, and is {got.snapshot_id!r} of "
+            f"{got.source_volume_id!r}"
+        )
         asker.finds(ANOTHER, Driver.get_snapshot, request, found)
 
 

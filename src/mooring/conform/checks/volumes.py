@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.conform.asker import Asker
-from mooring.conform.check import Chapter, NotApplicable
-from mooring.conform.life import CREATES, begin, create, delete
-from mooring.csi.book.requests import FULL_NAME, UNKNOWN
-from mooring.csi.book.volumes import (
+from mooring.conform.book.requests import FULL_NAME, UNKNOWN
+from mooring.conform.book.volumes import (
     ANOTHER,
     CAPACITY,
     DELETE_ABSENT,
@@ -19,6 +17,8 @@ from mooring.csi.book.volumes import (
     OTHER_REQUEST,
     SOURCE,
 )
+from mooring.conform.check import Chapter, NotApplicable
+from mooring.conform.life import CREATES, begin, create, delete
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
@@ -53,7 +53,8 @@ async def create_with_size(asker: Asker) -> None:
 @CHAPTER.check(
     ANOTHER,
     CREATES,
-    sanity=f"{_C}CreateVolume > should not fail when requesting to create a volume with already existing name and same capacity",
+    sanity=f"{_C}CreateVolume > should not fail when requesting to create a volume with already existing name and "
+    "same capacity",
 )
 async def create_twice(asker: Asker) -> None:
     """The same CreateVolume again, as after a lost answer, gives the same volume."""
@@ -65,7 +66,8 @@ async def create_twice(asker: Asker) -> None:
 @CHAPTER.check(
     OTHER_REQUEST,
     CREATES,
-    sanity=f"{_C}CreateVolume > should fail when requesting to create a volume with already existing name and different capacity",
+    sanity=f"{_C}CreateVolume > should fail when requesting to create a volume with already existing name and "
+    "different capacity",
 )
 async def create_with_other_size(asker: Asker) -> None:
     """The name of a volume that is too small for a request is refused with AlreadyExists."""
@@ -263,7 +265,9 @@ async def create_with_unknown_mutable(asker: Asker) -> None:
     ),
 )
 async def modify(asker: Asker) -> None:
-    """ControllerModifyVolume takes parameters that the driver supports, for volumes made with some and without; twice."""
+    """ControllerModifyVolume takes parameters that the driver supports, for volumes made with some and without;
+    twice.
+    """
     parameters = _mutable(asker)
     for given in ({}, parameters):
         volume = await create(asker, asker.a_volume(mutable_parameters=given))
@@ -279,7 +283,10 @@ async def modify(asker: Asker) -> None:
     CREATES,
     _MODIFIES,
     sanity=(
-        "ModifyVolume [Controller Server] > should fail if specified mutable parameters are not supported by the volume",
+        (
+            "ModifyVolume [Controller Server] > should fail if specified mutable parameters are not supported by "
+            "the volume"
+        ),
         "ModifyVolume [Controller Server] > should fail to modify a volume created with a volume attribute class "
         "if new mutable parameters are not supported by volume",
     ),

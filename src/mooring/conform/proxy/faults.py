@@ -1,5 +1,5 @@
-"""The faults of a script, and those that somebody asks for meanwhile; and the choice of one for a call. Pure: the same calls in the same
-order get the same faults.
+"""The faults of a script, and those that somebody asks for meanwhile; and the choice of one for a call. Pure: the same
+calls in the same order get the same faults.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class When(enum.StrEnum):
 class Fault(msgspec.Struct, frozen=True):
     """What happens to a call, and to which one.
 
-    place: `faults.yaml:4`. rpcs: names or paths of calls, as patterns. request: patterns of its fields' values, by path. nth: which of the
-    calls that fit, from 1; empty for each. every: each so many-th of them. times: at most so often; 0 for no limit.
+    place: `faults.yaml:4`. rpcs: names or paths of calls, as patterns. request: patterns of its fields' values, by
+    path. nth: which of the calls that fit, from 1; empty for each. every: each so many-th of them. times: at most so
+    often; 0 for no limit.
     """
 
     kind: Kind
@@ -110,7 +111,9 @@ class Faults:
         return course.fault if course is not None else None
 
     def pick(self, path: str, request: Message | None) -> Fault | None:
-        """The first fault that is for this call. request: None where nobody can read it. Every fault counts the call."""
+        """The first fault that is for this call. request: None where nobody can read it. Every fault counts the
+        call.
+        """
         found = None
         for course in (*self.asked.values(), *self._script):
             if _fits(course.fault, path, request) and self._is_due(course) and found is None:

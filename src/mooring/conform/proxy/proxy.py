@@ -1,7 +1,7 @@
 """The proxy: takes calls as bytes, and passes them on as they are, with the faults that its script orders.
 
-Fields and calls of a newer CSI pass unchanged, since a message is read for watching, choosing and recording alone. Calls that stream their
-answer are refused with Unimplemented: our server has unary calls alone.
+Fields and calls of a newer CSI pass unchanged, since a message is read for watching, choosing and recording alone.
+Calls that stream their answer are refused with Unimplemented: our server has unary calls alone.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ _STREAMS: Final = frozenset(
 class Passed:
     """One call to the driver that has ended, or one that a fault kept from it.
 
-    number: of the call, in the order of their begin. rpc, request: None where this CSI does not know the call, or can't read the request.
-    answer, error: the driver's; neither where the caller gave up, or the call never got there. fault: what the script ordered.
+    number: of the call, in the order of their begin. rpc, request: None where this CSI does not know the call, or can't
+    read the request. answer, error: the driver's; neither where the caller gave up, or the call never got there. fault:
+    what the script ordered.
     """
 
     number: int
@@ -81,8 +82,8 @@ class Passed:
 
 
 class Proxy:
-    """driver: the socket's path. watch: tells the book's rules. tell: hears of each call. drivers_s: seconds as the driver has them,
-    None for the clock's.
+    """driver: the socket's path. watch: tells the book's rules. tell: hears of each call. drivers_s: seconds as the
+    driver has them, None for the clock's.
     """
 
     def __init__(
@@ -230,7 +231,9 @@ class _Asked:
 
 
 class _Judging:
-    """The book's view of one call. A deadline is held against the driver where Kubernetes would not have given it more time either."""
+    """The book's view of one call. A deadline is held against the driver where Kubernetes would not have given it more
+    time either.
+    """
 
     def __init__(
         self, watch: Watch | None, asked: _Asked, left_s: float | None, clock: Clock, drivers_s: Callable[[], float]

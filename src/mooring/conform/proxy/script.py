@@ -17,7 +17,9 @@ import msgspec
 import yaml
 
 from mooring.base.errors import ConfigError
+from mooring.base.json_text import TooDeep
 from mooring.base.units import parse_duration_s
+from mooring.base.yaml_text import Loader
 from mooring.conform.call.names import BY_NAME, hint, hint_or_list, paths_in
 from mooring.conform.proxy.faults import Fault, Kind, When, is_for
 from mooring.csi.driver import RPCS
@@ -75,7 +77,7 @@ def _read(text: str, name: str, read: Callable[[yaml.Node, str], T], empty: str)
         return ConfigError(f"{place}{why}", exit_code=2)
 
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=Loader)
         if root is None:
             raise _Wrong(0, empty)
         return read(root, name)
@@ -86,8 +88,8 @@ def _read(text: str, name: str, read: Callable[[yaml.Node, str], T], empty: str)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise refused(f"is no YAML: {getattr(error, 'problem', None) or error}", mark.line if mark else 0) from None
-    except RecursionError:
-        raise refused("is nested too deep") from None
+    except TooDeep as error:
+        raise refused(str(error)) from None
 
 
 def _script(root: yaml.Node, name: str) -> Script:

@@ -1,7 +1,8 @@
 """Asks a driver what a record asked, in its order, and compares the answers.
 
-A driver gives other ids and contexts than then. Those of its answers take the place of the recorded ones in later requests, and are no
-difference, as long as a context has the same keys. Times are none either, nor are the texts of errors with the same code.
+A driver gives other ids and contexts than then. Those of its answers take the place of the recorded ones in later
+requests, and are no difference, as long as a context has the same keys. Times are none either, nor are the texts of
+errors with the same code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A record of calls: a line of JSON for each, without secrets, after one line that says what it is.
 
-A request stands there with the names of CSI's declarations, as `mooring call` prints it. Of secrets the names stay. What this CSI does not
-know is left out: it may be secret.
+A request stands there with the names of CSI's declarations, as `mooring call` prints it. Of secrets the names stay.
+What this CSI does not know is left out: it may be secret.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 
 import mooring
 from mooring.base.errors import ConfigError
+from mooring.base.json_text import from_json
 from mooring.conform.call.fields import fill
 from mooring.conform.call.names import wrong
 from mooring.conform.proxy.proxy import Passed
@@ -105,12 +106,12 @@ def read(lines: Iterable[str], name: str) -> list[Recorded]:
     calls = []
     for number, text in enumerate(lines, 1):
         try:
-            line = json.loads(text)
+            line = from_json(text)
             if number == 1:
                 _check_head(line, name)
             elif (call := _call(line)) is not None:
                 calls.append(call)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise wrong(f"{name}:{number}: is no line of a record of calls: {error}") from None
         except ConfigError as error:
             raise wrong(str(error) if number == 1 else f"{name}:{number}: {error}") from None

@@ -1,21 +1,24 @@
 """Leader election on a Lease: of several candidates one works.
 
-    elector = LeaderElector(cluster, candidate, clock=clock, randomness=randomness, events=recorder, metrics=LeaseMetrics(registry))
+    elector = LeaderElector(
+        cluster, candidate, clock=clock, randomness=randomness, events=recorder, metrics=LeaseMetrics(registry)
+    )
     await elector.run(controller.run)
 
-The leader renews each retry period. Not renewed within the renew deadline, the work is cancelled at once; it has until the Lease would
-have run out, counted from the last renewal, for then another may lead. From the deadline on it can neither write nor call a driver
-(`base/fence.py`), also when the process was stopped meanwhile. If it is still there, WorkOutlivesLease ends the process. Else
-we stand again. When `run` is cancelled, or the work ends by itself, the Lease is renewed until the work is over and then given back.
+The leader renews each retry period. Not renewed within the renew deadline, the work is cancelled at once; it has until
+the Lease would have run out, counted from the last renewal, for then another may lead. From the deadline on it can
+neither write nor call a driver (`base/fence.py`), also when the process was stopped meanwhile. If it is still there,
+WorkOutlivesLease ends the process. Else we stand again. When `run` is cancelled, or the work ends by itself, the Lease
+is renewed until the work is over and then given back.
 
-Differs from client-go: the renew deadline counts from when the last successful renewal was sent, so that two never lead at once while
-clocks run at about the same speed (there it counts from the next try, which makes it as long as the lease duration); failed renewals are
-tried again soon; a lost Lease does not end the process; a candidate that sees the leader's Lease run out, or given back, looks again
-then and not only at its next poll (the reads and writes are no more than upstream's while a leader is alive). A watch tells it; without
-the right to watch, polling remains. Where the kubelet of a killed leader says that its process has ended, its Lease counts as run out at
-once (`control/lease/holder_pod.py`).
+Differs from client-go: the renew deadline counts from when the last successful renewal was sent, so that two never lead
+at once while clocks run at about the same speed (there it counts from the next try, which makes it as long as the lease
+duration); failed renewals are tried again soon; a lost Lease does not end the process; a candidate that sees the
+leader's Lease run out, or given back, looks again then and not only at its next poll (the reads and writes are no more
+than upstream's while a leader is alive). A watch tells it; without the right to watch, polling remains.
 
-`control/lease/roles.py` decides, `control/lease/record.py` has the written fields. Source: client-go tools/leaderelection.
+`control/lease/roles.py` decides, `control/lease/record.py` has the written fields. Source: client-go
+tools/leaderelection.
 """
 
 from __future__ import annotations
@@ -30,7 +33,6 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.errors import InvariantError, MooringError
 from mooring.base.log import LogOnce, logger
 from mooring.base.randomness import Random
-from mooring.control.lease.holder_pod import HolderPod
 from mooring.control.lease.lock import LeaseLock, OnLook, WholeLease
 from mooring.control.lease.record import JITTER, Candidate, LeaseTimes
 from mooring.control.lease.reporter import LeadershipReporter, LeaseMetrics, Recorder
@@ -43,8 +45,9 @@ __all__ = ["Candidate", "LeaderElector", "LeaseMetrics", "LeaseTimes", "Role", "
 Work = Callable[[], Awaitable[None]]
 
 HEALTH_GRACE_S: Final = 20.0
-UNHEALTHY: Final = "internal server error: failed election to renew leadership on lease "  # upstream's text; its lease has no name there
-_RETRIES_PER_PERIOD: Final = 4.0  # while renewals fail, or a claim of what nobody holds
+# Upstream's text; its lease has no name there.
+UNHEALTHY: Final = "internal server error: failed election to renew leadership on lease "
+_RETRIES_PER_PERIOD: Final = 4.0  # while renewals fail
 _SPREAD: Final = 0.2  # of the retry period: how far candidates that are woken together part
 _ATTEMPT_S_MIN: Final = 1.0
 _WATCH_S: Final = (300.0, 600.0)
@@ -55,7 +58,9 @@ _log = logger(__name__)
 
 
 class WorkOutlivesLease(MooringError):
-    """The Lease is lost and about to run out, and the work has not ended: only the end of the process can stop it now."""
+    """The Lease is lost and about to run out, and the work has not ended: only the end of the process can stop it
+    now.
+    """
 
 
 class LeaderElector:
@@ -80,10 +85,7 @@ class LeaderElector:
         self._role = Role.STANDBY
         self._next_try: Instant = 0.0  # to renew
         self._term = 0
-        self._wake = asyncio.Event()  # the Lease was given back, or its holder is no more
-        self._holder_pod = HolderPod(
-            cluster, candidate.pods_in, self._lock, self._wake, clock=clock, randomness=randomness
-        )
+        self._given_back = asyncio.Event()
         self._log = _log.bind(lock=f"{candidate.namespace}/{candidate.lock_name}", identity=candidate.identity)
         self._log_once = LogOnce(self._log)
         self._refusal = ""
@@ -95,7 +97,9 @@ class LeaderElector:
 
     @property
     def is_leader(self) -> bool:
-        """True while the Lease is ours and renewed in time; also false when the loop was held up and the time is over."""
+        """True while the Lease is ours and renewed in time; also false when the loop was held up and the time is
+        over.
+        """
         return self._role in HOLDING and self._clock.now() < self._deadline()
 
     def healthy(self) -> str:
@@ -113,8 +117,8 @@ class LeaderElector:
     async def run(self, work: Work, on_look: OnLook | None = None) -> None:
         """Stands for election and works while leading, again and again. on_look: as of LeaseLock.
 
-        Returns when the work returned. Raises what the work raised, CancelledError once the work has ended and the Lease was given back,
-        WorkOutlivesLease. A second cancellation gives nothing back.
+        Returns when the work returned. Raises what the work raised, CancelledError once the work has ended and the
+        Lease was given back, WorkOutlivesLease. A second cancellation gives nothing back.
         """
         assert self._role is Role.STANDBY, "an elector runs once"
         self._lock.on_look = on_look or self._lock.on_look
@@ -131,16 +135,11 @@ class LeaderElector:
             await self._try_to_win()
             if not self._is(Role.LEADING):
                 async with asyncio.TaskGroup() as group:
-                    beside = [group.create_task(self._listen(), name=f"lease/{self._me.lock_name}/listen")]
-                    if self._me.pods_in:
-                        beside.append(
-                            group.create_task(self._holder_pod.run(), name=f"lease/{self._me.lock_name}/holder")
-                        )
+                    listening = group.create_task(self._listen(), name=f"lease/{self._me.lock_name}/listen")
                     while not self._is(Role.LEADING):
                         await self._pause()
                         await self._try_to_win()
-                    for task in beside:
-                        task.cancel()
+                    listening.cancel()
         except asyncio.CancelledError:
             self._happens(Happening.CALLED_OFF)
             if self._is(Role.DRAINING):
@@ -152,7 +151,7 @@ class LeaderElector:
 
     async def _try_to_win(self) -> None:
         """One look, and one claim if the Lease is to be had."""
-        self._wake.clear()
+        self._given_back.clear()
         try:
             async with asyncio.timeout(self._times.renew_s):
                 lease = await self._lock.read()
@@ -175,25 +174,25 @@ class LeaderElector:
         delay_s = self._times.retry_s * self._randomness.uniform(1.0, 1.0 + JITTER)
         spread_s = self._randomness.uniform(0.0, self._times.retry_s * _SPREAD)
         left_s = self._lock.left_s()
-        if self._lock.is_holder_gone:  # and the last try has failed
-            delay_s = self._times.retry_s / _RETRIES_PER_PERIOD
-        elif left_s > 0.0:
+        if left_s > 0.0:
             delay_s = min(delay_s, left_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
-                await self._wake.wait()
-        if (self._lock.look_again() and left_s > 0.0) or self._wake.is_set():
+                await self._given_back.wait()
+        if (self._lock.look_again() and left_s > 0.0) or self._given_back.is_set():
             await self._clock.sleep(spread_s)
 
     async def _listen(self) -> None:
-        """Watches the Lease while we stand by: its changes are known when they happen, and one that is given back ends the pause."""
+        """Watches the Lease while we stand by: its changes are known when they happen, and one that is given back ends
+        the pause.
+        """
         while True:
             try:
                 if self._lock.version:
                     async with contextlib.aclosing(self._lock.changes(self._randomness.uniform(*_WATCH_S))) as changes:
                         async for record in changes:
                             if not record.holder:
-                                self._wake.set()
+                                self._given_back.set()
             except (Unauthorized, Forbidden, MethodNotAllowed) as error:
                 self._log.info(2, "Not allowed to watch the Lease, polling it only", why=str(error))
                 return
@@ -208,9 +207,11 @@ class LeaderElector:
     async def _lead(self, work: Work) -> None:
         """Works until the Lease is lost or the work has ended; the role says which.
 
-        The work's task is in no group: a group would wait for work that refuses to end, and leaving that is the point of WorkOutlivesLease.
+        The work's task is in no group: a group would wait for work that refuses to end, and leaving that is the point
+        of WorkOutlivesLease.
         """
         self._announce()  # once more: the process may have been stopped since it won
+        # The work first awaits the catching up that began with the look before the claim (`control/program/terms.py`).
         task = asyncio.get_running_loop().create_task(
             _run(work, self._fence_of_term()), name=f"lease/{self._me.lock_name}/work"
         )
@@ -311,8 +312,8 @@ class LeaderElector:
         return self._lock.renewed_at + self._times.renew_s
 
     def _fence_of_term(self) -> fence.Fence:
-        """Closes with the renew deadline: what was sent just before has the rest of the lease duration to arrive. It never opens again for
-        what an earlier term has left behind.
+        """Closes with the renew deadline: what was sent just before has the rest of the lease duration to arrive. It
+        never opens again for what an earlier term has left behind.
         """
         self._term += 1
         term, closed = self._term, f"the Lease {self._me.namespace}/{self._me.lock_name} may have run out"
@@ -322,8 +323,9 @@ class LeaderElector:
         return self._role is role
 
     def _announce(self) -> None:
-        """A process that was stopped between its claim and the answer may have lost the Lease already, and then never says that it
-        leads."""
+        """A process that was stopped between its claim and the answer may have lost the Lease already, and then never
+        says that it leads.
+        """
         self._reporter.leads(self.is_leader, self._lock.reference())
 
     def _happens(self, what: Happening) -> None:

@@ -1,6 +1,7 @@
 """The Lease as a candidate handles it: reading and writing it whole, and remembering what was seen.
 
-Only GET, POST and PUT (and a watch): the usual Role grants no patch on leases. Whole objects, so that what others put there stays.
+Only GET, POST and PUT (and a watch): the usual Role grants no patch on leases. Whole objects, so that what others put
+there stays.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
 from mooring.control.lease.record import Candidate, LeaseRecord, Sighting, record_of, sighted
 from mooring.control.lease.roles import VACANT, Observed, observed
-from mooring.kube.cluster import Cluster, Selection, order
+from mooring.kube.cluster import Cluster, Selection, compare_versions
 from mooring.kube.errors import NotFound
 
 WholeLease = dict[str, Any]
@@ -25,10 +26,10 @@ def _unheard(version: str, is_vacant: bool) -> None: ...
 
 
 class LeaseLock:
-    """last: the answer of our last write, None when the next write has to read first. renewed_at: when that write was sent.
+    """last: the answer of our last write, None when the next write has to read first. renewed_at: when that write was
+    sent.
 
-    ended: the identity of a holder whose process is no more. on_holder: called with the holder of the Lease at each look. on_look: with
-    the version of the Lease, "" for none, and whether nobody else holds it.
+    on_look: called at each look with the version of the Lease, "" for none, and whether nobody else holds it.
     """
 
     def __init__(self, cluster: Cluster, candidate: Candidate, clock: Clock) -> None:
@@ -40,8 +41,6 @@ class LeaseLock:
         self.version = ""  # of the Lease as last seen
         self.last: WholeLease | None = None
         self.renewed_at: Instant = 0.0
-        self.ended = ""
-        self.on_holder: Callable[[str], None] = lambda identity: None
         self.on_look: OnLook = _unheard
 
     async def read(self) -> WholeLease | None:
@@ -54,7 +53,9 @@ class LeaseLock:
         return lease
 
     async def write(self, lease: WholeLease | None) -> None:
-        """Writes our name over the Lease as read, creates one for None. It is ours from before the request was sent. Raises ApiError."""
+        """Writes our name over the Lease as read, creates one for None. It is ours from before the request was sent.
+        Raises ApiError.
+        """
         sent = self._clock.now()
         body = self._me.holding(lease, self._clock.wall_s())
         if lease is None:
@@ -69,40 +70,30 @@ class LeaseLock:
         await self._cluster.replace(self._kind, self._me.released(lease, self._clock.wall_s()), self._me.namespace)
 
     async def changes(self, timeout_s: float) -> AsyncGenerator[LeaseRecord, None]:
-        """The content of the Lease at each change, from the version last read. Raises ApiError. Close it with `contextlib.aclosing`."""
+        """The content of the Lease at each change, from the version last read. Raises ApiError. Close it with
+        `contextlib.aclosing`.
+        """
         selection = Selection(self._me.namespace, field_selector=f"metadata.name={self._me.lock_name}")
         watch = self._cluster.watch(self._kind, selection, resource_version=self.version, timeout_s=timeout_s)
         async with contextlib.aclosing(watch) as events:
             async for event in events:
-                if event.object is not None and order(event.resource_version, self.version) > 0:
+                if event.object is not None and compare_versions(event.resource_version, self.version) > 0:
                     self._note(event.object)
                     yield record_of(event.object)
 
     def observed(self, lease: WholeLease | None) -> Observed:
         """The situation that a Lease, as just read, shows."""
         record = None if lease is None else record_of(lease)
-        what = observed(
-            record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now(), self.ended
-        )
+        what = observed(record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now())
         self.on_look("" if lease is None else self.version, what in VACANT)
         return what
 
     def look_again(self) -> bool:
         """True when nobody holds the Lease by now, as it was last seen."""
-        if self.left_s() > 0.0 and not self.is_holder_gone:
+        if self.left_s() > 0.0:
             return False
         self.on_look(self.version, True)
         return True
-
-    @property
-    def holder(self) -> str:
-        """The identity that the last look has shown, "" for none."""
-        return "" if self._sighting is None else self._sighting.record.holder
-
-    @property
-    def is_holder_gone(self) -> bool:
-        """True while the Lease has the name of a holder whose process is known to be no more."""
-        return self.holder != "" and self.holder == self.ended
 
     def left_s(self) -> float:
         """Seconds until the known holder's Lease runs out, 0 when it has, or without a holder."""
@@ -126,7 +117,6 @@ class LeaseLock:
     def _note(self, lease: WholeLease) -> None:
         self.version = _text(_mapping(lease.get("metadata")).get("resourceVersion"))
         self._sighting = sighted(self._sighting, record_of(lease), self._clock.now())
-        self.on_holder(self._sighting.record.holder)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

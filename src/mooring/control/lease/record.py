@@ -57,7 +57,9 @@ class LeaseTimes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """The content of a Lease. holder: "" is nobody. duration_s: 0 when absent or senseless. Times as the server sent them."""
+    """The content of a Lease. holder: "" is nobody. duration_s: 0 when absent or senseless. Times as the server sent
+    them.
+    """
 
     holder: str = ""
     duration_s: int = 0
@@ -91,7 +93,9 @@ def record_of(lease: Mapping[str, Any]) -> LeaseRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sighting:
-    """A record, and since when we know it. Expiry is counted from there on our own clock: others' clocks may be wrong."""
+    """A record, and since when we know it. Expiry is counted from there on our own clock: others' clocks may be
+    wrong.
+    """
 
     record: LeaseRecord
     since: Instant
@@ -108,19 +112,18 @@ def sighted(before: Sighting | None, record: LeaseRecord, now: Instant) -> Sight
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate, its Lease and its labels. pods_in: the namespace of the candidates' pods, where one that has ended is seen by its pod;
-    "" to wait for the end of its Lease.
-    """
+    """A candidate, its Lease and its labels."""
 
     lock_name: str
     namespace: str
     identity: str
     times: LeaseTimes
     labels: Mapping[str, str]
-    pods_in: str = ""
 
     def holding(self, lease: Mapping[str, Any] | None, wall_s: float) -> dict[str, Any]:
-        """The whole Lease to write so that it is ours from now. lease: as read, None creates it; what we don't know in it stays."""
+        """The whole Lease to write so that it is ours from now. lease: as read, None creates it; what we don't know in
+        it stays.
+        """
         now = rfc3339_micro(wall_s)
         record = record_of(lease or {})
         ours = record.holder == self.identity

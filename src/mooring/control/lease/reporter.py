@@ -18,7 +18,9 @@ class Recorder(Protocol):
 
 
 class LeaseMetrics:
-    """Upstream's names, whose label `name` is empty there too; and one of our own, for processes with several Leases."""
+    """Upstream's names, whose label `name` is empty there too; and one of our own, for processes with several
+    Leases.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         master = Gauge(

@@ -1,9 +1,26 @@
-"""Leader election as two tables: from a role and a look at the Lease to a step, and from a role and an event to the next role.
+"""Leader election as two tables: from a role and a look at the Lease to a step, and from a role and an event to the
+next role.
 
-A candidate stands by, looks at the Lease, and claims it when it is free. A claim whose answer was lost may have worked: until the Lease
-is seen again we are claiming, and who leaves while claiming gives the Lease back. The leader renews. When the Lease is lost, nothing
-is written any more and the work has to end before the Lease would have expired: only then do we stand again. When the work is called
-off, the Lease is renewed until the work has ended, and then given back.
+Who may act, and when:
+
+| role                  | the Lease           | fence (writes, calls)       | work                | next term's caches |
+| --- | --- | --- | --- | --- |
+| standby               | another's, or free  | closed                      | none                | follow, if warm    |
+| claiming              | perhaps ours        | closed                      | none                | catch up           |
+| leading               | ours, renewed       | open to the renew deadline  | caught up, then runs | none              |
+| draining              | ours, renewed       | open to the renew deadline  | ends what it has    | none               |
+| losing, quitting      | another's, or late  | closed                      | is cancelled        | none               |
+| releasing             | ours, given back    | closed                      | has ended           | none               |
+| ended                 | another's, or free  | closed                      | has ended           | none               |
+
+The fence (`base/fence.py`) is asked by each client in the last moment before it sends. The elector
+(`control/lease/elector.py`) moves from role to role by the two tables below; `control/program/terms.py` has the work of
+each term, and of a standby the next one's.
+
+A candidate stands by, looks at the Lease, and claims it when it is free. A claim whose answer was lost may have worked:
+until the Lease is seen again we are claiming, and who leaves while claiming gives the Lease back. The leader renews.
+When the Lease is lost, nothing is written any more and the work has to end before the Lease would have expired: only
+then do we stand again. When the work is called off, the Lease is renewed until the work has ended, and then given back.
 """
 
 from __future__ import annotations
@@ -38,7 +55,7 @@ class Observed(enum.Enum):
     FREE = "free"
     OURS = "ours"
     HELD = "held"  # by another
-    EXPIRED = "expired"  # another's, not renewed in time, or that of a process that is known to have ended
+    EXPIRED = "expired"  # another's, not renewed in time
 
 
 VACANT: Final = frozenset({Observed.MISSING, Observed.FREE, Observed.OURS, Observed.EXPIRED})
@@ -46,15 +63,15 @@ VACANT: Final = frozenset({Observed.MISSING, Observed.FREE, Observed.OURS, Obser
 
 
 def observed(
-    record: LeaseRecord | None, known: Sighting | None, identity: str, lease_s: float, now: Instant, ended: str = ""
+    record: LeaseRecord | None, known: Sighting | None, identity: str, lease_s: float, now: Instant
 ) -> Observed:
-    """record: just read, None when there is no Lease. known: what was sighted so far, this look included. ended: the identity of a holder
-    whose process is no more, "" for none: it has no time left.
+    """record: just read, None when there is no Lease. known: what was sighted so far, this look included.
 
-    A Lease that was deleted while another held it still holds for as long as its record said: its holder may not know yet.
+    A Lease that was deleted while another held it still holds for as long as its record said: its holder may not know
+    yet.
     """
     if record is None:
-        if known is None or known.record.holder in ("", identity, ended) or known.expires_at(lease_s) <= now:
+        if known is None or known.record.holder in ("", identity) or known.expires_at(lease_s) <= now:
             return Observed.MISSING
         return Observed.HELD
     if not record.holder:
@@ -63,7 +80,7 @@ def observed(
         return Observed.OURS
     assert known is not None
     assert known.record == record
-    return Observed.EXPIRED if record.holder == ended or known.expires_at(lease_s) <= now else Observed.HELD
+    return Observed.EXPIRED if known.expires_at(lease_s) <= now else Observed.HELD
 
 
 class Step(enum.Enum):

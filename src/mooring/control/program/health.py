@@ -1,29 +1,36 @@
 """A sidecar's pages for the outside: metrics, and whether it lives, is ready, and renews its Lease.
 
-| path | answer |
-|---|---|
-| metrics-path | the page |
-| /healthz | 200 while the loop turns and the Lease, if held, is renewed: what a liveness probe should ask |
-| /readyz | 200 once the work can be done: driver identified, caches filled or standing by, the API server answers; else 503 and why |
-| /healthz/leader-election | with an election only; 200 on a leader that renews and on a standby, as the Go sidecars answer |
+| path                     | answer |
+| --- | --- |
+| metrics-path             | the page |
+| /healthz                 | 200 while the loop turns and the Lease, if held, is renewed: for a liveness probe |
+| /readyz                  | 200 with the driver known, caches filled or standing by, the server there; else 503, why |
+| /healthz/leader-election | with an election only; 200 on a leader that renews and on a standby, as in Go |
 
-Differs from the Go sidecars: the first two probes are there without an election, and everything is served before the driver answers.
-There, a metrics page that answers means that the driver is known, and people wait for that; so the page waits for the driver too, but
-only for a moment.
+Differs from the Go sidecars: the first two probes are there without an election, and everything is served before the
+driver answers. There, a metrics page that answers means that the driver is known, and people wait for that; so the page
+waits for the driver too, but only for a moment.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from mooring.base.clock import Clock, Instant
 from mooring.base.diagnostics import HEALTHZ, READYZ, Reply, Route
 from mooring.base.metrics import CONTENT_TYPE, Metrics
-from mooring.control.program.pulse import Pulse
+from mooring.kube.errors import ApiError, ServerError, Unreachable
 
 ELECTION: Final = "/healthz/leader-election"
+
+FRESH_S: Final = 2.0
+"""How long an answer counts."""
+PATIENCE_S: Final = 0.8
+"""With the API server: less than the second that a kubelet has with a probe, so that the reason still reaches it."""
 
 DRIVER_S_MAX: Final = 3.0
 """How long the metrics page waits for the driver; well below the 10 s after which Prometheus gives a scrape up."""
@@ -36,10 +43,52 @@ def unfilled(has_synced: bool, obstacle: str) -> str:
     return f"the caches are not up to date: {obstacle}" if obstacle else ""
 
 
-class Health:
-    """driver_known: once the driver is identified. obstacle: the work's, "" when ready. overdue: of a Lease long not renewed, or "".
+class Pulse:
+    """Whether the API server answers: asked when a probe asks, and for nothing that needs rights.
 
-    pulse: whether the API server answers, once it can be asked. An end of ours would not heal it: readiness tells it, liveness does not.
+    Filled caches do not show it: the watch of a server that hangs is as silent as a watch without news. A request of
+    our own every few seconds would be a load from thousands of nodes. So each probe causes one request, and probes at
+    the same time share it. ask: one small request; it raises ApiError.
+    """
+
+    def __init__(self, ask: Callable[[], Awaitable[object]], clock: Clock) -> None:
+        self._ask, self._clock = ask, clock
+        self._known_at: Instant = -math.inf
+        self._is_asking = False
+        self._obstacle = ""
+
+    async def obstacle(self) -> str:
+        """The API server's silence or failure in words, "" when it answers. While one probe asks, others hear what was
+        known before.
+        """
+        if not self._is_asking and self._clock.now() - self._known_at >= FRESH_S:
+            self._is_asking = True
+            try:
+                self._obstacle = await self._asked()
+                self._known_at = self._clock.now()
+            finally:
+                self._is_asking = False
+        return self._obstacle
+
+    async def _asked(self) -> str:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._ask()
+        except TimeoutError:
+            return f"the API server does not answer (within {PATIENCE_S:g} s)"
+        except (Unreachable, ServerError) as error:
+            return f"the API server does not answer: {error}"
+        except ApiError:
+            return ""  # a refusal is an answer
+        return ""
+
+
+class Health:
+    """driver_known: once the driver is identified. obstacle: the work's, "" when ready. overdue: of a Lease long not
+    renewed, or "".
+
+    pulse: whether the API server answers, once it can be asked. An end of ours would not heal it: readiness tells it,
+    liveness does not.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """The terms of a work: one without an election, else as many as it wins its Lease.
 
-A standby has the work of its next term follow the API server. Once nobody holds the Lease any more, that work catches up with all that
-the former leader can have written, and does nothing before it has. The elector's events are sent until the last one is out.
+A standby has the work of its next term follow the API server. Once nobody holds the Lease any more, that work catches
+up with all that the former leader can have written, and does nothing before it has. The elector's events are sent until
+the last one is out.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class LeasedWorks(msgspec.Struct, frozen=True):
 
 
 class _NextTerm:
-    """The work of a term that is still to come. create_task: for what it does until then. is_warm: it follows the API server."""
+    """The work of a term that is still to come. create_task: for what it does until then. is_warm: it follows the API
+    server.
+    """
 
     def __init__(self, work: Work, create_task: CreateTask, *, is_warm: bool) -> None:
         self.work = work
@@ -60,7 +63,9 @@ class _NextTerm:
         self._catching_up: asyncio.Task[None] | None = None
 
     def looked(self, version: str, is_vacant: bool) -> None:
-        """The Lease has this version. When nobody else holds it nobody writes any more, and what was written can be caught up with."""
+        """The Lease has this version. When nobody else holds it nobody writes any more, and what was written can be
+        caught up with.
+        """
         if is_vacant and self._vacant != version:
             _cancel(self._catching_up)
             self._vacant = version
@@ -84,7 +89,9 @@ def _cancel(task: asyncio.Task[None] | None) -> None:
 
 
 class Terms:
-    """stop_requested: set when the program is to end: the work in hand ends, and no term follows. warm: a standby's caches are filled."""
+    """stop_requested: set when the program is to end: the work in hand ends, and no term follows. warm: a standby's
+    caches are filled.
+    """
 
     def __init__(self, leased: LeasedWork, stop_requested: asyncio.Event, *, warm: bool = True) -> None:
         self.leased = leased
@@ -186,19 +193,16 @@ async def stand_for_election(
     *,
     name: str,
     lock_name: str,
-    asks_first: bool,
     clock: Clock,
     randomness: Random,
     metrics: Metrics,
     exit_now: Callable[[int], NoReturn],
 ) -> None:
-    """As many terms as the candidate wins. name: of the program, for its tasks. lock_name: as its events have it.
+    """Run as many terms as the candidate wins. name: of the program, for its tasks. lock_name: as its events have it.
 
-    asks_first: it may have no right to events. exit_now: ends the process where a work can't be stopped that may no longer act.
+    exit_now: ends the process where a work can't be stopped that may no longer act.
     """
-    events = EventRecorder(
-        cluster, f"{lock_name}/{me.identity}", clock=clock, randomness=randomness, asks_first=asks_first
-    )
+    events = EventRecorder(cluster, f"{lock_name}/{me.identity}", clock=clock, randomness=randomness)
     elector = LeaderElector(
         cluster, me, clock=clock, randomness=randomness, events=events, metrics=metrics.once(LeaseMetrics)
     )

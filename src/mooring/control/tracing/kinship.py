@@ -1,11 +1,12 @@
 """Which volumes an object belongs to, each by the uid that its trace is named by.
 
-A volume's uid is that of its claim, from whatever object one comes: a PersistentVolume says it in its claimRef, or in a name `pvc-<uid>`;
-a VolumeAttachment names the PersistentVolume, a pod its claims. A volume that no claim has taken yet goes by its own uid. A snapshot is
-traced by its own uid, since csi-snapshotter sees contents alone, which say that uid; where the snapshot itself is known, the work for it
-belongs to its claim's volume, too.
+A volume's uid is that of its claim, from whatever object one comes: a PersistentVolume says it in its claimRef, or in a
+name `pvc-<uid>`; a VolumeAttachment names the PersistentVolume, a pod its claims. A volume that no claim has taken yet
+goes by its own uid. A snapshot is traced by its own uid, since csi-snapshotter sees contents alone, which say that uid;
+where the snapshot itself is known, the work for it belongs to its claim's volume, too.
 
-It is learned from what the program lists, watches and writes: the caches keep fewer fields, and no request is made for it.
+It is learned from what the program lists, watches and writes: the caches keep fewer fields, and no request is made for
+it.
 """
 
 from __future__ import annotations
@@ -50,9 +51,13 @@ _PLURALS: Final[Mapping[str, str]] = {
 
 
 def place_of(label: str, key: Hashable) -> Place | str:
-    """The object of a controller's key: its place, its uid, or "" for what is no volume's. label: as the controller's log calls the key."""
+    """The object of a controller's key: its place, its uid, or "" for what is no volume's. label: as the controller's
+    log calls the key.
+    """
     if isinstance(key, tuple) and key and isinstance(key[0], Key):
         key = key[0]  # with something beside it
+    if label == UNIQUE and isinstance(key, tuple):
+        key = key[0]  # on a node
     if label == "uid":
         return str(key)
     if label not in _PLURALS:

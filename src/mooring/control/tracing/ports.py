@@ -1,4 +1,6 @@
-"""The ports of a program with traces beside them: writes to the API server and calls of the driver become spans, reads are learned from."""
+"""The ports of a program with traces beside them: writes to the API server and calls of the driver become spans, reads
+are learned from.
+"""
 
 from __future__ import annotations
 
@@ -56,14 +58,14 @@ class TracingCluster(Cluster):
             if error.status_code:
                 span.attributes["http.response.status_code"] = error.status_code
             span.attributes["error.type"] = error.reason or type(error).__name__
-            tracing.ended(span, str(error)[:TEXT_MAX], place)
+            tracing.done(span, str(error)[:TEXT_MAX], place)
             raise
         except BaseException:
             span.attributes["error.type"] = "cancelled"
-            tracing.ended(span, GAVE_UP, place)
+            tracing.done(span, GAVE_UP, place)
             raise
         tracing.kinship.learn(answer)
-        tracing.ended(span, None, place)
+        tracing.done(span, None, place)
         return answer
 
     async def watch(
@@ -117,10 +119,10 @@ async def traced_call(
         raise
     finally:
         span.attributes["rpc.grpc.status_code"] = code
-        tracing.ended(span, text or None)
+        tracing.done(span, text or None)
     return answer
 
 
 def on_traced_ports(runtime: Runtime, tracing: Tracing) -> Runtime:
-    """The same ports, with traces beside the API server."""
-    return msgspec.structs.replace(runtime, cluster=TracingCluster(runtime.cluster, tracing))
+    """The same ports, with traces beside the API server and the controllers."""
+    return msgspec.structs.replace(runtime, cluster=TracingCluster(runtime.cluster, tracing), steps=tracing)

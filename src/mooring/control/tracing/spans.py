@@ -1,10 +1,11 @@
 """Spans as OpenTelemetry has them, sent over HTTP. The only file that knows its SDK.
 
-The trace of a volume is named by its claim's uid without the hyphens: every program knows that uid, so all of them come to one trace
-without a write. A ratio of OTEL_TRACES_SAMPLER looks at the lower half of the name, where a uid's first bits are always the same: the
-sampler is shown the name with its halves exchanged, and so are those of all programs.
+The trace of a volume is named by its claim's uid without the hyphens: every program knows that uid, so all of them come
+to one trace without a write. A ratio of OTEL_TRACES_SAMPLER looks at the lower half of the name, where a uid's first
+bits are always the same: the sampler is shown the name with its halves exchanged, and so are those of all programs.
 
-A thread of the SDK sends spans in batches, from a queue with a bound; a collector that is away, or hangs, keeps no controller waiting.
+A thread of the SDK sends spans in batches, from a queue with a bound; a collector that is away, or hangs, keeps no
+controller waiting.
 """
 
 from __future__ import annotations
@@ -114,11 +115,14 @@ class _Told(logging.Handler):
 
 
 def spans_over_http(name: str) -> Spans:
-    """To the collector that the variables OTEL_EXPORTER_OTLP_… name. Raises ConfigError for those that can't be used."""
+    """To the collector that the variables OTEL_EXPORTER_OTLP_… name. Raises ConfigError for those that can't be
+    used.
+    """
     for variable in _PROTOCOL_VARIABLES:
         if (wanted := os.environ.get(variable, PROTOCOL)) != PROTOCOL:
             raise ConfigError(
-                f"{variable}: traces are sent by {PROTOCOL} alone, not by {wanted}: name the collector's port for that (4318)"
+                f"{variable}: traces are sent by {PROTOCOL} alone, not by {wanted}: name the collector's port "
+                "for that (4318)"
             )
     library = logging.getLogger("opentelemetry")
     library.handlers, library.propagate = [_Told()], False

@@ -1,8 +1,9 @@
 """The steps of a program's controllers as spans: what was decided about a key, with the writes and calls that followed.
 
-A step begins where a worker takes a key and ends with the key's result. Its spans are made at its end: by then the program has learned
-whose volume it was. What a step has started, and ends later, follows as a span below it. A step without writes, calls and failure makes a
-span only where its reason is another than the last one of that key: an object that waits is woken often.
+A step begins where a worker takes a key and ends with the key's result. Its spans are made at its end: by then the
+program has learned whose volume it was. What a step has started, and ends later, follows as a span below it. A step
+without writes, calls and failure makes a span only where its reason is another than the last one of that key: an object
+that waits is woken often.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import msgspec
 
 from mooring.base.clock import Clock
 from mooring.control.decision import Decision
-from mooring.control.order import Order, Unheard
 from mooring.control.reasons import name_of
+from mooring.control.result import Because, Failing
 from mooring.control.tracing.kinship import Kinship, Place, place_of
 
 TEXT_MAX: Final = 1000
@@ -30,7 +31,9 @@ Value = str | int | tuple[str, ...]
 
 
 class Span(msgspec.Struct):
-    """One span. began, ended: nanoseconds since 1970. error: its text, None where all went well. is_client: it asked somebody else."""
+    """One span. began, ended: nanoseconds since 1970. error: its text, None where all went well. is_client: it asked
+    somebody else.
+    """
 
     name: str
     began: int
@@ -44,17 +47,23 @@ class SpanSink(Protocol):
     """Takes spans that have ended."""
 
     def put(self, uid: str, span: Span, parent: Any = None) -> Any:
-        """uid: of the volume whose trace it is. parent: what this has returned for another span of the trace. Never blocks."""
+        """uid: of the volume whose trace it is. parent: what this has returned for another span of the trace. Never
+        blocks.
+        """
         ...
 
 
 class Step(msgspec.Struct, eq=False):
-    """place: of the controller in the order. told: the last thing decided in it. parents: by uid, once its spans are made."""
+    """controller: its name. label: what it calls its keys, mostly a kind. decision, because: the last ones. parents: by
+    uid, once its spans are made.
+    """
 
-    place: str
+    controller: str
+    label: str
     key: Hashable
     began: int
-    told: Any = None
+    decision: Decision[Any] | None = None
+    because: Because | None = None
     operations: list[tuple[Span, Place | str]] = msgspec.field(default_factory=list)
     parents: Mapping[str, Any] | None = None
 
@@ -64,51 +73,34 @@ STEP: Final[ContextVar[Step | None]] = ContextVar("mooring.tracing.step", defaul
 
 
 class Tracing:
-    """An `Order` that hears what the program's controllers do; whatever it hears goes on to `order`, which others may have set.
-
-    clock: its own, not one that a recorder listens to. It costs the program no await, no draw and no request.
+    """Makes the spans of a program's controllers (`Steps` of its Runtime). It costs them no await, no draw and no
+    request.
     """
 
-    def __init__(self, sink: SpanSink, clock: Clock, order: Order | None = None) -> None:
+    def __init__(self, sink: SpanSink, clock: Clock) -> None:
         self._sink, self._clock = sink, clock
-        self._order = before = Unheard() if order is None else order
-        self._labels: dict[str, str] = {}
-        self._reasons: dict[tuple[str, Hashable], Any] = {}
+        self._reasons: dict[tuple[str, Hashable], Because] = {}
         self.kinship = Kinship()
-        self.directs = before.directs
-        self.next_key, self.resumed, self.caches, self.keeps = (
-            before.next_key,
-            before.resumed,
-            before.caches,
-            before.keeps,
-        )
 
-    # -- as an Order
+    # -- the steps of controllers
 
-    def named(self, controller: str, label: str) -> str:
-        place = self._order.named(controller, label)
-        self._labels[place] = label
-        return place
-
-    def begun(self, queue: str, key: Hashable) -> None:
-        self._order.begun(queue, key)
+    def begun(self, controller: str, label: str, key: Hashable) -> None:
         self._end(STEP.get(), is_noticed=False)  # of the key before, if nothing has told its end
-        STEP.set(Step(queue, key, self.now()))
+        STEP.set(Step(controller, label, key, self.now()))
 
-    def decided(self, controller: str, key: Hashable, what: object) -> None:
-        self._order.decided(controller, key, what)
+    def decided(self, decision: Decision[Any]) -> None:
         step = STEP.get()
-        if step is None or step.parents is not None or step.told is not None:  # it has come again at once
+        assert step is not None, "a worker has begun with the key"
+        if step.parents is not None or step.decision is not None:  # it has come again at once
             self._end(step)
-            STEP.set(step := Step(controller, key, self.now()))
-        step.told = what
-        if not isinstance(what, Decision):  # a Result: the work is over
-            self._end(step, str(getattr(getattr(what, "because", None), "error", "")))
+            STEP.set(step := Step(step.controller, step.label, step.key, self.now()))
+        step.decision, step.because = decision, decision.because
 
-    def came_to(self, controller: str, key: Hashable, failure: str) -> None:
-        self._order.came_to(controller, key, failure)
+    def ended(self, controller: str, key: Hashable, failure: str, because: Because | None) -> None:
         step = STEP.get()
-        if step is not None and (step.place, step.key) == (controller, key):
+        if step is not None and (step.controller, step.key) == (controller, key):
+            if step.decision is None:
+                step.because = Failing(failure) if because is None else because
             self._end(step, failure)
 
     # -- from the ports
@@ -116,8 +108,10 @@ class Tracing:
     def now(self) -> int:
         return int(self._clock.wall_s() * 1e9)
 
-    def ended(self, span: Span, error: str | None, place: Place | str = "") -> None:
-        """A write or a call. place: the object that it is about; what belongs to no step is in the trace of that object's volume."""
+    def done(self, span: Span, error: str | None, place: Place | str = "") -> None:
+        """A write or a call. place: the object that it is about; what belongs to no step is in the trace of that
+        object's volume.
+        """
         span.ended, span.error = max(span.began, self.now()), error
         step = STEP.get()
         if step is not None and step.parents is None:
@@ -137,7 +131,7 @@ class Tracing:
         """is_noticed: False where the step may have ended before."""
         if step is None or step.parents is not None:
             return
-        about, is_new = place_of(self._labels.get(step.place, ""), step.key), self._is_new(step)
+        about, is_new = place_of(step.label, step.key), self._is_new(step)
         uids = self.kinship.volumes(about)
         if not uids:
             step.parents = {}
@@ -157,8 +151,8 @@ class Tracing:
 
     def _is_new(self, step: Step) -> bool:
         """False for the reason that was told of this key last."""
-        reason = getattr(step.told, "because", None)
-        if reason is None or self._reasons.get(about := (step.place, step.key)) == reason:
+        reason = step.because
+        if reason is None or self._reasons.get(about := (step.controller, step.key)) == reason:
             return False
         self._reasons.pop(about, None)
         self._reasons[about] = reason
@@ -167,9 +161,9 @@ class Tracing:
         return True
 
     def _span_of(self, step: Step, about: Place | str, failure: str) -> Span:
-        reason, actions = getattr(step.told, "because", None), getattr(step.told, "actions", ())
+        reason, actions = step.because, () if step.decision is None else step.decision.actions
         attributes: dict[str, Value] = {
-            "mooring.controller": step.place,
+            "mooring.controller": step.controller,
             "mooring.object": str(step.key),
             **object_attributes(about),
         }
@@ -177,7 +171,7 @@ class Tracing:
             attributes["mooring.reason"] = str(reason)[:TEXT_MAX]
         if actions:
             attributes["mooring.actions"] = tuple(type(action).__name__ for action in actions)
-        name = step.place if reason is None else f"{step.place} {name_of(reason)}"
+        name = step.controller if reason is None else f"{step.controller} {name_of(reason)}"
         return Span(name, step.began, attributes, error=failure[:TEXT_MAX] or None, is_client=False)
 
 

@@ -1,4 +1,6 @@
-"""The acts behind the page's buttons, and what the page has to know of them: nodes, controllers, faults of calls, and the speed of time."""
+"""The acts behind the page's buttons, and what the page has to know of them: nodes, controllers, faults of calls, and
+the speed of time.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from mooring.base.errors import ConfigError
+from mooring.conform.book.watcher import BOOK
 from mooring.conform.call.names import BY_NAME
 from mooring.conform.proxy.faults import Fault, Faults
 from mooring.conform.proxy.script import FAILURES, fault_of
@@ -23,10 +28,14 @@ PLACE: Final = "the page"
 PAGE: Final = "page"
 """In the story."""
 CHOICES: Final = {"rpcs": tuple(BY_NAME), "codes": tuple(FAILURES)}
+RULES: Final = {number: {**msgspec.structs.asdict(rule), "source": rule.source} for number, rule in BOOK.items()}
+"""The book of CSI's rules, by number."""
 
 
 class Buttons:
-    """acts: by their names in the page's paths. switches: of nodes, by OFF and ON. faults: of the proxies before the driver."""
+    """acts: by their names in the page's paths. switches: of nodes, by OFF and ON. faults: of the proxies before the
+    driver.
+    """
 
     def __init__(self, switches: Mapping[str, Switch], controllers: Controllers, faults: Faults, story: Story) -> None:
         self._controllers, self._faults, self._story = controllers, faults, story

@@ -1,7 +1,7 @@
 """A plane shown in a browser: its page is served on loopback alone, with paths below a token that nobody can guess.
 
 /TOKEN/              the page
-/TOKEN/choices       JSON: the calls and codes that a fault may name
+/TOKEN/choices       JSON: the calls and codes that a fault may name, and the rules of CSI by number
 /TOKEN/state/N       JSON: board, controllers, faults, speed, and the story's lines after line N
 /TOKEN/off/NODE      presses a button; `buttons.py` has them all. Answers with JSON: a text, or an error
 """
@@ -17,20 +17,14 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from mooring.base.clock import Clock
 from mooring.base.diagnostics import Diagnostics, Reply, Route
 from mooring.base.errors import ConfigError
-from mooring.base.metrics import Metrics
-from mooring.base.randomness import Random
-from mooring.control.runtime import Runtime
-from mooring.dev.browser.buttons import CHOICES, Act, Buttons
-from mooring.dev.browser.feed import Feed, Listeners
-from mooring.dev.live.model import Model
-from mooring.dev.live.watching import viewed
+from mooring.dev.browser.buttons import CHOICES, RULES, Act, Buttons
+from mooring.dev.browser.feed import Feed
 from mooring.dev.options import Patience
 from mooring.dev.plane import Plane
 from mooring.dev.power import Switches
-from mooring.dev.story import Listener, Screen, Story
+from mooring.dev.story import Story
 
 _LOOPBACK: Final = "127.0.0.1:0"
 _ANSWER_S_MAX: Final = 3600.0
@@ -40,41 +34,29 @@ _JSON: Final = "application/json"
 _TOKEN_BYTES: Final = 24
 
 
-class Browser:
-    """One page. screen, listener: to be given to the story in place of these."""
-
-    def __init__(self, clock: Clock, randomness: Random) -> None:
-        self._clock, self._randomness = clock, randomness
-        self._feed = Feed(clock)
-        self._model = Model(self._feed.changed)
-
-    def screen(self, screen: Screen) -> Screen:
-        return self._feed.over(screen)
-
-    def listener(self, other: Listener | None) -> Listener:
-        return Listeners(other, self._model)
-
-    @contextlib.asynccontextmanager
-    async def of(self, plane: Plane, patience: Patience, story: Story) -> AsyncGenerator[None, None]:
-        """Serves the page as long as the block runs, and says where. What its buttons have begun ends with it. Raises ConfigError."""
-        assert plane.faults is not None, "a page has buttons for faults"
-        runtime = Runtime(plane.cluster, self._clock, self._randomness, Metrics())
-        switches = Switches(plane.nodes, plane.cluster, patience).by_turn
-        buttons = Buttons(switches, plane.controllers, plane.faults, story)
-        page = serving(self._feed, buttons.acts, buttons.state, secrets.token_urlsafe(_TOKEN_BYTES))
-        async with viewed(self._feed, self._model, runtime, snapshots=plane.extras.snapshots), page as url:
-            story.title(f"In a browser, for you alone: {url}")
-            try:
-                yield
-            finally:
-                buttons.release()
+@contextlib.asynccontextmanager
+async def in_browser(feed: Feed, plane: Plane, patience: Patience, story: Story) -> AsyncGenerator[None, None]:
+    """Serves the page as long as the block runs, and says where. What its buttons have begun ends with it. Raises
+    ConfigError.
+    """
+    assert plane.faults is not None, "a page has buttons for faults"
+    switches = Switches(plane.nodes, plane.cluster, patience).by_turn
+    buttons = Buttons(switches, plane.controllers, plane.faults, story)
+    async with serving(feed, buttons.acts, buttons.state, secrets.token_urlsafe(_TOKEN_BYTES)) as url:
+        story.title(f"In a browser, for you alone: {url}")
+        try:
+            yield
+        finally:
+            buttons.release()
 
 
 @contextlib.asynccontextmanager
 async def serving(
     feed: Feed, acts: Mapping[str, Act], state: Callable[[], Mapping[str, Any]], token: str
 ) -> AsyncGenerator[str, None]:
-    """The page's address, for as long as the block runs. acts: by their names in paths. state: beside the feed's. Raises ConfigError."""
+    """The page's address, for as long as the block runs. acts: by their names in paths. state: beside the feed's.
+    Raises ConfigError.
+    """
     server = Diagnostics(_Paths(feed, acts, state, token), any_method=True, connection_s=_ANSWER_S_MAX)
     host, port = await server.start(_LOOPBACK)
     try:
@@ -128,7 +110,7 @@ async def _page() -> Reply:
 
 
 async def _choices() -> Reply:
-    return _json(CHOICES)
+    return _json({**CHOICES, "rules": RULES})
 
 
 def _json(value: Any) -> Reply:

@@ -1,11 +1,12 @@
-"""The demo's course: one volume's life, from claim to deletion. Written to by a pod, read by the next one on another node, and by a third
-after the second one's node has died; grown under that one, photographed, emptied, restored.
+"""The demo's course: one volume's life, from claim to deletion. Written to by a pod, read by the next one on another
+node, and by a third after the second one's node has died; grown under that one, photographed, emptied, restored.
 
 After each step API, driver, state file, folders and the mount table must agree, or it fails.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
@@ -56,7 +57,7 @@ class Demo:
         moves = (life.ask, life.run_pod, life.move, life.lose_node, life.let_go, life.return_node)
         changes = (growth.grow, growth.photograph, growth.lose, growth.restore, growth.modify, growth.clear)
         for step in (self._prepare, *moves, *changes, life.end_pod, self._give_back, self._clear_away):
-            self._story.step((step.__doc__ or "").partition("\n")[0].rstrip("."))
+            self._story.step(" ".join((inspect.getdoc(step) or "").partition("\n\n")[0].split()).rstrip("."))
             await step()
         self._count()
         self._story.title("")
@@ -117,5 +118,8 @@ class Demo:
             "changing calls to the driver", expected, {name: self._story.calls[name] for name in expected}
         )
         self._stage.expect("failed calls", {}, dict(self._story.failed_calls))
-        called = f"{', '.join(_TWICE)}: once for each volume; {', '.join(_ONCE)}: called once; {', '.join(_FOR_EACH_POD)}: once for each pod"
+        called = (
+            f"{', '.join(_TWICE)}: once for each volume; {', '.join(_ONCE)}: called once; "
+            f"{', '.join(_FOR_EACH_POD)}: once for each pod"
+        )
         self._story.checked(f"{called}; no call failed")

@@ -38,7 +38,9 @@ class GrowthDemo:
         self._pv = self._handle = ""  # of the restored volume
 
     async def grow(self) -> None:
-        """The claim asks for 2 GiB while its pod writes: the volume grows at the driver and on the node, under the pod."""
+        """The claim asks for 2 GiB while its pod writes: the volume grows at the driver and on the node, under the
+        pod.
+        """
         path, began_s = self._life.path, self._story.elapsed_s
         before_mib = self._size_mib(path)
         async with self._diary.kept(path):

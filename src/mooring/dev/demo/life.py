@@ -65,7 +65,9 @@ class LifeDemo:
     # -- the steps; the first line of each is its title
 
     async def ask(self) -> None:
-        """A claim asks for a volume: the binder says whose task that is, the provisioner has it made, the binder binds."""
+        """A claim asks for a volume: the binder says whose task that is, the provisioner has it made, the binder
+        binds.
+        """
         began_s = self._story.elapsed_s
         await self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim(CLAIM, CLASS), NAMESPACE)
         bound = await self._polling.until(PERSISTENT_VOLUME_CLAIMS, CLAIM, is_bound, "is bound")
@@ -95,14 +97,18 @@ class LifeDemo:
         self._story.checked(f"{PROVISIONING} holds the PersistentVolume as long as the volume is there")
 
     async def run_pod(self) -> None:
-        """A Deployment of one pod asks for the volume: it is attached, staged and published where the pod goes, and the pod runs."""
+        """A Deployment of one pod asks for the volume: it is attached, staged and published where the pod goes, and the
+        pod runs.
+        """
         await self._cluster.create(DEPLOYMENTS.whole(), deployment(NAME, CLAIM), NAMESPACE)
         first = await self._pod_runs()
         self._folders[first.spec.node_name].write(first.metadata.uid, self.pv, GREETING)
         self._stage.moment(f"a pod on {self.node} has written to it")
 
     async def move(self) -> None:
-        """Its node is closed for new pods and the pod deleted: the next one has the volume on the other node, and reads."""
+        """Its node is closed for new pods and the pod deleted: the next one has the volume on the other node, and
+        reads.
+        """
         old = self.node
         await self._stage.patch_node(old, {"unschedulable": True})
         self._stage.moment(f"{old} takes no new pods, and the pod is deleted")
@@ -115,7 +121,9 @@ class LifeDemo:
         await self._stage.patch_node(old, {"unschedulable": None})
 
     async def lose_node(self) -> None:
-        """That node's power is cut: after its time of grace it is not ready, and nothing is taken from it, for it may still run."""
+        """That node's power is cut: after its time of grace it is not ready, and nothing is taken from it, for it may
+        still run.
+        """
         dead, began_s = self.node, self._story.elapsed_s
         self._stage.moment(f"the power of {dead} is cut")
         await self._stage.nodes.kill(dead)
@@ -130,7 +138,9 @@ class LifeDemo:
         await self._check_attached(dead)
 
     async def let_go(self) -> None:
-        """Somebody who knows that the machine is off says so, by a taint: pod and volume leave it, and the next pod reads."""
+        """Somebody who knows that the machine is off says so, by a taint: pod and volume leave it, and the next pod
+        reads.
+        """
         dead = self.node
         taint = {"key": OUT_OF_SERVICE_TAINT, "value": "nodeshutdown", "effect": "NoExecute"}
         await self._stage.patch_node(dead, {"taints": [*await self._stage.taints(dead), taint]})
@@ -212,7 +222,9 @@ class LifeDemo:
         self._story.checked(f"the VolumeAttachment to {name} is gone")
 
     async def _check_attached(self, name: str) -> None:
-        """Attacher and driver agree that the volume is on this node alone. Finalizers hold the objects that must not vanish yet."""
+        """Attacher and driver agree that the volume is on this node alone. Finalizers hold the objects that must not
+        vanish yet.
+        """
         attachment = await self._cluster.get(
             VOLUME_ATTACHMENTS, attachment_name(self._stage.driver_name, self.handle, name)
         )

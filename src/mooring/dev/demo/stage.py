@@ -1,5 +1,5 @@
-"""The common ground of the demo's steps: the plane as they see it, the file that a pod writes, the file systems that can grow here, and the
-timeline.
+"""The common ground of the demo's steps: the plane as they see it, the file that a pod writes, the file systems that
+can grow here, and the timeline.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ PROVISIONING: Final = "external-provisioner.volume.kubernetes.io/finalizer"
 
 
 class Stage:
-    """cluster: a client over HTTP; driver: a connection of the demo's own; space: where this process mounts. fs_type: of the file
-    systems that volumes are; "" where they are folders, which have no size.
+    """cluster: a client over HTTP; driver: a connection of the demo's own; space: where this process mounts. fs_type:
+    of the file systems that volumes are; "" where they are folders, which have no size.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Stage:
         self.cluster, self.story = cluster, story
         self.fs_type = fs_type
         self.polling = Polling(plane, cluster, driver, story)
-        self.mounts = MountsAtFirst(space, self.polling, story)
+        self.mounts = MountsAtFirst(self.polling, story)
         self.folders = {name: PodFolder(root, space, self.polling, story) for name, root in plane.nodes.roots.items()}
         self.timeline: list[tuple[float, str]] = []
 

@@ -1,10 +1,10 @@
-"""The content of the view as values: a row for each node, and for each volume on each node that has it or is to have it; and the memory
-of what the API objects lack: the latest reasons, the mounts that calls have made, and since when a row is as it is.
+"""The content of the view as values: a row for each node, and for each volume on each node that has it or is to have
+it; and the memory of what the API objects lack: the latest reasons, the mounts that calls have made, and since when a
+row is as it is.
 """
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Final
@@ -16,6 +16,7 @@ from mooring.api.pods import Pod
 from mooring.api.snapshot import VolumeSnapshot
 from mooring.api.storage import CSIDriver, CSINode, VolumeAttachment
 from mooring.base.clock import Instant
+from mooring.base.json_text import from_json
 from mooring.control.result import Because
 from mooring.driver.guard import CallRecord
 
@@ -36,8 +37,8 @@ class ObjectBoard(msgspec.Struct, frozen=True):
 
 
 class NodeRow(msgspec.Struct, frozen=True):
-    """state: Ready, NotReady or Unknown. zone: "" for none. limit: volumes that the node takes, None for no limit. taints: without what
-    all share. for_s: since when it is in this state, None for one that is well.
+    """state: Ready, NotReady or Unknown. zone: "" for none. limit: volumes that the node takes, None for no limit.
+    taints: without what all share. for_s: since when it is in this state, None for one that is well.
     """
 
     name: str
@@ -55,8 +56,9 @@ class NodeRow(msgspec.Struct, frozen=True):
 
 
 class VolumeRow(msgspec.Struct, frozen=True):
-    """claim: with its namespace, unless that is `default`; "" for a volume without one. volume: the PersistentVolume. node: "" for none.
-    text: the reason that it waits, else who uses it. for_s: since when it waits in this stage, None for one that does not wait.
+    """claim: with its namespace, unless that is `default`; "" for a volume without one. volume: the PersistentVolume.
+    node: "" for none. text: the reason that it waits, else who uses it. for_s: since when it waits in this stage, None
+    for one that does not wait.
     """
 
     claim: str
@@ -105,15 +107,10 @@ class ReasonBoard:
         if len(self._latest) > REASONS_MAX:
             self._latest.popitem(last=False)
 
-    def text(self, who: str, queue: str, key: Hashable, now: Instant, node: str = "") -> str:
-        """A sentence, "" for none. node: leaves out the steps that are about other nodes."""
+    def text(self, who: str, queue: str, key: Hashable, now: Instant) -> str:
+        """A sentence, "" for none."""
         because, at = self._latest.get((who, queue, key), (None, now))
-        if because is None:
-            return ""
-        steps = getattr(because, "each", None) or (because,)
-        return "; ".join(
-            str(_aged(step, now - at)) for step in steps if not node or getattr(step, "node", node) == node
-        )
+        return "" if because is None else str(_aged(because, now - at))
 
 
 def _aged(because: Because, age_s: float) -> Because:
@@ -142,7 +139,7 @@ class MountBoard:
     def called(self, record: CallRecord, who: str) -> None:
         """who: the node."""
         if record.error is None and record.rpc in _MOUNTS:
-            request = json.loads(record.request)
+            request = from_json(record.request)
             self._change(record.rpc, request.get("volume_id", ""), who, request.get("target_path", ""))
 
     def _change(self, rpc: str, handle: str, node: str, target: str) -> None:

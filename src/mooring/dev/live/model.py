@@ -24,11 +24,16 @@ from mooring.driver.guard import CallRecord
 
 
 class Model:
-    """changed: called after each event that may change the board."""
+    """One for all who view the plane. when_changed: called after each event that may change the board."""
 
-    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
-        self.changed = changed
+    def __init__(self, *when_changed: Callable[[], None]) -> None:
+        self._when_changed = when_changed
         self._reasons, self._mounts, self._since = ReasonBoard(), MountBoard(), Since()
+
+    def changed(self) -> None:
+        """The board may be another."""
+        for act in self._when_changed:
+            act()
 
     def called(self, record: CallRecord, who: str) -> None:
         """A call to the driver has ended. who: the called part, a node's name for its agent's calls."""

@@ -1,4 +1,6 @@
-"""A board as lines of styled text for a terminal of some size, its columns as wide as their content where there is room. Pure."""
+"""A board as lines of styled text for a terminal of some size, its columns as wide as their content where there is
+room. Pure.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ _ASCII: Final = str.maketrans(
 
 
 def render(board: Board, width: int, height: int, *, ascii_only: bool = False) -> list[Line]:
-    """At most half as many lines as the terminal has, each narrower than it. ascii_only: for terminals without Unicode."""
+    """At most half as many lines as the terminal has, each narrower than it. ascii_only: for terminals without
+    Unicode.
+    """
     if width < WIDTH_MIN or height < HEIGHT_MIN:
         return [((fit(plain(_summary(board), ascii_only=ascii_only), max(0, width - 1), ""), "bold"),)]
     rows = tuple(msgspec.structs.replace(row, text=plain(row.text, ascii_only=ascii_only)) for row in board.volumes)
@@ -163,7 +167,9 @@ class _Page(msgspec.Struct, frozen=True):
             yield _more(len(rows) - count, sum(rows[number].waits for number in urgent[count:]), "waiting")
 
     def _entries(self, rows: Sequence[VolumeRow], most: int) -> tuple[Line, list[list[Line]]]:
-        """The titles, and the lines of each row: a reason that has no room beside its row has so many lines below it at most."""
+        """The titles, and the lines of each row: a reason that has no room beside its row has so many lines below it at
+        most.
+        """
         cells = [_volume_cells(row) for row in rows]
         room = self._table(_volume_columns(self.width), cells).last_width()
         below = [row.text if most and row.waits and cell_len(row.text) > room else "" for row in rows]
@@ -181,8 +187,8 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 def _wrapped(text: str, width: int, most: int, cut: str) -> list[str]:
-    """The text on so many lines at the most. Its middle is left out where it has no room: an error begins with the call that failed, and
-    ends with the cause.
+    """The text on so many lines at the most. Its middle is left out where it has no room: an error begins with the call
+    that failed, and ends with the cause.
     """
     shown, size = text, width * most
     while len(lines := textwrap.wrap(shown, width, break_on_hyphens=False)) > most and size > len(cut):
@@ -212,7 +218,9 @@ GAP: Final = 2
 
 
 class ScreenColumn(msgspec.Struct, frozen=True):
-    """width: the most that it takes. leaves: it is shown only where the last column keeps so much room. right: aligned."""
+    """width: the most that it takes. leaves: it is shown only where the last column keeps so much room. right:
+    aligned.
+    """
 
     title: str
     width: int = 0

@@ -1,8 +1,8 @@
 """A story on a terminal, with the view of the plane below it while that runs.
 
-The view is a panel: a few lines that stay at the bottom while others scroll past above them. The cursor waits on the panel's first line: to
-erase the panel is to erase the lines below the cursor, whatever the terminal did to them when it was resized. One frame is one write.
-Scrolled lines stay in the terminal's own history.
+The view is a panel: a few lines that stay at the bottom while others scroll past above them. The cursor waits on the
+panel's first line: to erase the panel is to erase the lines below the cursor, whatever the terminal did to them when it
+was resized. One frame is one write. Scrolled lines stay in the terminal's own history.
 """
 
 from __future__ import annotations
@@ -37,12 +37,17 @@ _log = logger(__name__)
 
 
 class ViewScreen(PlainScreen):
-    """Lines with colours; while `viewing`, the view stands below them. keyboard: as for Panel. when_gone: as for PlainScreen."""
+    """Lines with colours; while `viewing`, the view stands below them. keyboard: as for Panel. when_gone: as for
+    PlainScreen.
+    """
 
     _OK, _FAILED = LiveScreen._OK, LiveScreen._FAILED
 
     def __init__(
-        self, stream: TerminalStream, keyboard: TextIO | None = None, when_gone: Callable[[], None] = lambda: None
+        self,
+        stream: TerminalStream,
+        keyboard: TextIO | None = None,
+        when_gone: Callable[[OSError], None] = lambda _: None,
     ) -> None:
         super().__init__(stream, when_gone)
         self._console = Console(file=cast(TextIO, stream), highlight=False)
@@ -131,7 +136,9 @@ class ViewScreen(PlainScreen):
     # -- lines
 
     def _line(self, text: str, style: str, *heads: Part) -> None:
-        """Text behind heads is broken at words; the terminal itself breaks other text, so that it can be copied as one line."""
+        """Text behind heads is broken at words; the terminal itself breaks other text, so that it can be copied as one
+        line.
+        """
         head = "".join(part for part, _ in heads)
         text = "\n".join(plain(line, ascii_only=self._ascii_only) for line in text.split("\n"))
         shown = wrapped(head, text, self._size()[0]) if head else text
@@ -162,7 +169,9 @@ _END_FRAME: Final = "\x1b[?2026l"
 
 
 class Panel:
-    """write: to the terminal. keyboard: where keys are pressed, None for nowhere; its echo is off meanwhile, since it moves the cursor."""
+    """write: to the terminal. keyboard: where keys are pressed, None for nowhere; its echo is off meanwhile, since it
+    moves the cursor.
+    """
 
     def __init__(self, write: Callable[[str], None], keyboard: TextIO | None) -> None:
         self._write, self._keyboard = write, keyboard

@@ -1,4 +1,5 @@
-"""The rows of volumes: the stage of life of each, also of one that grows or changes its class, and the reason that it waits there.
+"""The rows of volumes: the stage of life of each, also of one that grows or changes its class, and the reason that it
+waits there.
 
 The reason is in the words of the controller whose turn it is.
 """
@@ -222,8 +223,7 @@ class VolumeRows:
 
     def _why_unattached(self, pv: PersistentVolume, node: str) -> str:
         """The attach/detach controller's, about this node."""
-        unique = _unique(pv)
-        return self._reasons.text(ATTACH_DETACH, "attachdetach-volumes", unique, self._now, node)
+        return self._why(ATTACH_DETACH, "attachdetach-volumes", (_unique(pv), node))
 
     def _why_on_node(self, pv: PersistentVolume, node: str) -> str:
         """The reason that the node's agent gives."""

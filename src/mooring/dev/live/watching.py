@@ -1,11 +1,11 @@
-"""The view of a plane that runs: caches that follow its API server feed the model, and a screen shows it."""
+"""The view of a plane that runs: caches that follow its API server feed the model; a terminal shows it, and a page."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Protocol
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
@@ -29,17 +29,22 @@ class Viewer(Protocol):
 
 
 @contextlib.asynccontextmanager
-async def viewed(screen: Viewer, model: Model, runtime: Runtime, *, snapshots: bool) -> AsyncGenerator[None, None]:
-    """Shows the plane as long as the block runs. model: fed by the plane's story. runtime: with the plane's cluster. snapshots: it has
-    their kinds.
+async def viewed(
+    viewers: Sequence[Viewer], model: Model, runtime: Runtime, *, snapshots: bool
+) -> AsyncGenerator[None, None]:
+    """Shows the plane to all of them as long as the block runs; nothing is followed for nobody. model: theirs, fed by
+    the plane's story. runtime: with the plane's cluster. snapshots: it has their kinds.
     """
+    if not viewers:
+        yield
+        return
     caches = Caches(runtime, "view")
     nodes, csi_nodes, pods = caches.of(NODES), caches.of(CSI_NODES), caches.of(PODS)
     claims, volumes = caches.of(PERSISTENT_VOLUME_CLAIMS), caches.of(PERSISTENT_VOLUMES)
     attachments, drivers = caches.of(VOLUME_ATTACHMENTS), caches.of(CSI_DRIVERS)
     photographs: Store[VolumeSnapshot] = caches.of(VOLUME_SNAPSHOTS).store if snapshots else Store()
     for informer in caches.informers:
-        informer.on_change(lambda _change: screen.changed())
+        informer.on_change(lambda _change: model.changed())
 
     def board() -> Board:
         objects = ObjectBoard(
@@ -58,7 +63,9 @@ async def viewed(screen: Viewer, model: Model, runtime: Runtime, *, snapshots: b
         async with asyncio.TaskGroup() as group:
             following = caches.start(group)
             await caches.synced()
-            async with screen.viewing(board, runtime.clock):
+            async with AsyncExitStack() as shown:
+                for viewer in viewers:
+                    await shown.enter_async_context(viewer.viewing(board, runtime.clock))
                 yield
             for one in following:
                 one.cancel()

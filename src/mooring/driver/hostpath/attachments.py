@@ -54,7 +54,9 @@ class AttachmentCalls(Plugin):
     async def controller_unpublish_volume(
         self, request: csi.ControllerUnpublishVolumeRequest
     ) -> csi.ControllerUnpublishVolumeResponse:
-        """OK also for volumes and nodes that it does not know: its own state says for sure that nothing is published there."""
+        """OK also for volumes and nodes that it does not know: its own state says for sure that nothing is published
+        there.
+        """
         state = self._core.state
         volume = state.volumes.get(request.volume_id)
         if volume is not None:

@@ -1,4 +1,6 @@
-"""The part that all calls of the host-path driver share: its state, data and limits, and its volumes as responses show them."""
+"""The part that all calls of the host-path driver share: its state, data and limits, and its volumes as responses show
+them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from mooring.wire.grpc.codes import Code
 
 
 class Core(msgspec.Struct, frozen=True):
-    """mutable_names: the mutable parameters that are accepted, none for all. snapshot_delay_s: until a snapshot is ready."""
+    """mutable_names: the mutable parameters that are accepted, none for all. snapshot_delay_s: until a snapshot is
+    ready.
+    """
 
     journal: StateJournal
     folder: StateFolder
@@ -81,7 +85,9 @@ class Core(msgspec.Struct, frozen=True):
         return volume
 
     def check_still(self, volume: Volume) -> None:
-        """Raises Aborted while the file system of a volume is frozen, or has to stay unmounted, since it is being copied."""
+        """Raises Aborted while the file system of a volume is frozen, or has to stay unmounted, since it is being
+        copied.
+        """
         if volume.is_image:
             self.check_unread(volume.id)
 

@@ -1,4 +1,6 @@
-"""The driver's checks of new volumes. Pure. Each returns or raises the call's `DriverError` (error tables of the CSI specification)."""
+"""The driver's checks of new volumes. Pure. Each returns or raises the call's `DriverError` (error tables of the CSI
+specification).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ def check_parameters(parameters: Mapping[str, str], limits: StorageLimits) -> No
     if kind is not None and not limits.kinds:
         raise DriverError(
             Code.INVALID_ARGUMENT,
-            f"parameters: this driver has one kind of storage: leave {KIND!r} out, or start it with --capacity=KIND=SIZE",
+            f"parameters: this driver has one kind of storage: leave {KIND!r} out, or start it with "
+            "--capacity=KIND=SIZE",
         )
     if kind is not None and kind not in limits.kinds:
         there = ", ".join(sorted(limits.kinds))
@@ -51,7 +54,9 @@ def check_parameters(parameters: Mapping[str, str], limits: StorageLimits) -> No
 
 
 def tell_ignored(parameters: Mapping[str, str], known: str, name: str) -> None:
-    """Logs the parameters of a class that this driver does not know: it ignores them, as csi-driver-host-path does. name: what is made."""
+    """Logs the parameters of a class that this driver does not know: it ignores them, as csi-driver-host-path does.
+    name: what is made.
+    """
     for key in sorted(parameters):
         if key != known and not key.startswith(OF_THE_CLUSTER) and not _OF_PROVISIONERS.fullmatch(key):
             _log.warning("A parameter of the class is not known, and ignored", parameter=key, known=known, name=name)
@@ -70,7 +75,9 @@ def check_snapshot_parameters(parameters: Mapping[str, str]) -> None:
 
 
 def check_mutable(parameters: Mapping[str, str], accepted: Collection[str]) -> None:
-    """Raises InvalidArgument for mutable parameters that are not accepted; nothing is accepted by name, everything is."""
+    """Raises InvalidArgument for mutable parameters that are not accepted; nothing is accepted by name, everything
+    is.
+    """
     unknown = sorted(key for key in parameters if accepted and key not in accepted)
     if unknown:
         names = ", ".join(sorted(accepted))
@@ -115,12 +122,17 @@ def wants_block(request: csi.CreateVolumeRequest) -> bool:
 def wanted_bytes(
     wanted: csi.CapacityRange, limits: StorageLimits, source_bytes: int = 0, *, is_file: bool = False
 ) -> int:
-    """The size of a new volume, that of its source or more. Raises OutOfRange when no size fits, InvalidArgument for a source too large."""
+    """The size of a new volume, that of its source or more. Raises OutOfRange when no size fits, InvalidArgument for a
+    source too large.
+    """
     size = wanted.required_bytes or min(
         limits.volume_bytes_default, limits.volume_bytes_max, wanted.limit_bytes or limits.volume_bytes_max
     )
     if source_bytes > (wanted.required_bytes or wanted.limit_bytes or source_bytes):
-        what = f"capacity_range: {wanted.required_bytes or wanted.limit_bytes} bytes are less than the {source_bytes} of the source"
+        what = (
+            f"capacity_range: {wanted.required_bytes or wanted.limit_bytes} bytes are less than the {source_bytes} "
+            "of the source"
+        )
         raise DriverError(Code.INVALID_ARGUMENT, f"{what}: ask for as many")
     size = max(size, source_bytes)
     if is_file:
@@ -144,7 +156,9 @@ def planned(
     *,
     images: bool = False,
 ) -> Volume:
-    """The record of the new volume that a request asks for, to be filled if it has a source. images: not folders. Raises DriverError."""
+    """The record of the new volume that a request asks for, to be filled if it has a source. images: not folders.
+    Raises DriverError.
+    """
     check_parameters(request.parameters, limits)
     source = found_source(state, request, now_ns)
     is_block = wants_block(request)
@@ -168,7 +182,9 @@ def planned(
 
 
 def check_same(volume: Volume, request: csi.CreateVolumeRequest) -> None:
-    """Raises AlreadyExists unless the existing volume fits the request. Mutable parameters may differ: they can be changed later, too."""
+    """Raises AlreadyExists unless the existing volume fits the request. Mutable parameters may differ: they can be
+    changed later, too.
+    """
     wanted = request.capacity_range
     if volume.capacity_bytes < wanted.required_bytes or 0 < wanted.limit_bytes < volume.capacity_bytes:
         raise _exists(volume, f"{volume.capacity_bytes} bytes, which is not in the range asked for")

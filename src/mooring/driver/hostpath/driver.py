@@ -1,8 +1,10 @@
-"""The reference driver: volumes are folders, files or file systems on this machine, and attaching is book-keeping with a real disk's rules.
+"""The reference driver: volumes are folders, files or file systems on this machine, and attaching is book-keeping with
+a real disk's rules.
 
-It is what `mooring dev` runs, and what drivers can be measured by: every call is idempotent, every answer is on the disk before it is given
-(`hostpath/journal.py`), and a kill at any moment loses nothing that was answered (`hostpath/statefile.py`). It serves volumes that it has
-created, and pods' own volumes; for a PersistentVolume made by hand, call CreateVolume first and take the id as the volume's handle.
+It is what `mooring dev` runs, and what drivers can be measured by: every call is idempotent, every answer is on the
+disk before it is given (`hostpath/journal.py`), and a kill at any moment loses nothing that was answered
+(`hostpath/statefile.py`). It serves volumes that it has created, and pods' own volumes; for a PersistentVolume made by
+hand, call CreateVolume first and take the id as the volume's handle.
 
 The controller's calls are in `volumes.py`, `attachments.py` and `snapshots.py`; the node's in `node/staging.py`,
 `node/targets.py` and `node/figures.py`.
@@ -62,11 +64,11 @@ class NodeService(StagingCalls, Targets, Figures):
 class HostPath(VolumeCalls, AttachmentCalls, Snapshots, GroupSnapshots, QuestionCalls, StagingCalls, Targets, Figures):
     """A driver over one folder, with the first of its nodes; holds the folder until `close`.
 
-    node_ids: the nodes that volumes can be published on. attach: False leaves out publishing, for a driver that needs no attach. topology:
-    the segments of each node, all with the same keys; none for a driver without topology. without, without_on_nodes: numbers of omitted
-    capabilities of the controller and of nodes. group_snapshots: False leaves them out. mutable_names: the accepted mutable parameters,
-    none for all. snapshot_delay_s: until a new snapshot is ready. mount_mode: mounts or links. Raises ConfigError for a nonsensical
-    topology or an unusable folder.
+    node_ids: the nodes that volumes can be published on. attach: False leaves out publishing, for a driver that needs
+    no attach. topology: the segments of each node, all with the same keys; none for a driver without topology. without,
+    without_on_nodes: numbers of omitted capabilities of the controller and of nodes. group_snapshots: False leaves them
+    out. mutable_names: the accepted mutable parameters, none for all. snapshot_delay_s: until a new snapshot is ready.
+    mount_mode: mounts or links. Raises ConfigError for a nonsensical topology or an unusable folder.
     """
 
     controller_flags: Collection[int] = (
@@ -156,7 +158,9 @@ class HostPath(VolumeCalls, AttachmentCalls, Snapshots, GroupSnapshots, Question
         return tuple(self._core.layout.nodes)
 
     def node(self, node_id: str) -> NodeService:
-        """Another node of this driver, to be served on a socket of its own. Raises ConfigError for one that there is not."""
+        """Another node of this driver, to be served on a socket of its own. Raises ConfigError for one that there is
+        not.
+        """
         if node_id not in self._core.layout.nodes:
             raise ConfigError(f"there is no node {node_id!r}: name it with node-id too")
         return NodeService(msgspec.structs.replace(self._node, node_id=node_id), self)
@@ -166,7 +170,9 @@ class HostPath(VolumeCalls, AttachmentCalls, Snapshots, GroupSnapshots, Question
         return encoded(self._journal.state)
 
     def close(self) -> None:
-        """Cancels copies without waiters, and releases the folder. Mounts stay. Call it when no call is running any more."""
+        """Cancels copies without waiters, and releases the folder. Mounts stay. Call it when no call is running any
+        more.
+        """
         self._filling.close()
         self._folder.close()
 

@@ -1,9 +1,10 @@
 """Faults that a driver commits on purpose, so that others can be tested: rules in a file, read again when it changes.
 
-    [{"match": {"method": "NodeStageVolume", "volume": "vol-1", "call": 2}, "do": {"delay_s": 3, "error": "Unavailable", "text": "gone"}}]
+    [{"match": {"method": "NodeStageVolume", "volume": "vol-1", "call": 2}, "do": {"delay_s": 3, "error": "Unavailable",
+    "text": "gone"}}]
 
-match: what is left out matches any; call: the n-th of the matching calls since the file was read, counted from 1. The first rule that
-matches a call is carried out:
+match: what is left out matches any; call: the n-th of the matching calls since the file was read, counted from 1. The
+first rule that matches a call is carried out:
 
 | do | |
 |---|---|
@@ -27,8 +28,10 @@ from typing import Any, Literal
 import msgspec
 from google.protobuf.message import Message
 
+from mooring.base.border import refused_as
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
+from mooring.base.json_text import check_depth
 from mooring.base.log import logger
 from mooring.csi.errors import DriverError
 from mooring.wire.grpc.codes import CODES, Code
@@ -37,7 +40,9 @@ _log = logger(__name__)
 
 
 class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """method: `NodeStageVolume`. volume: the id in the call, or the name of one that is created. call: which one, 0 for each."""
+    """method: `NodeStageVolume`. volume: the id in the call, or the name of one that is created. call: which one, 0 for
+    each.
+    """
 
     method: str = ""
     volume: str = ""
@@ -80,21 +85,27 @@ class Faults:
 
     def load(self) -> None:
         """Reads the file if it has changed. Raises ConfigError."""
+        what = f"faults: {str(self._path)!r} can't be read"
+        with refused_as(what):
+            try:
+                status = self._path.stat()
+            except FileNotFoundError:
+                self._read, self._rules = None, []
+                return
+            if self._read == (status.st_mtime_ns, status.st_ino):
+                return
+            text = self._path.read_bytes()
         try:
-            status = self._path.stat()
-        except FileNotFoundError:
-            self._read, self._rules = None, []
-            return
-        if self._read == (status.st_mtime_ns, status.st_ino):
-            return
-        try:
-            rules = msgspec.json.decode(self._path.read_bytes(), type=list[FaultRule])
-        except (OSError, msgspec.DecodeError, ValueError) as error:
-            raise ConfigError(f"faults: {str(self._path)!r} can't be read: {error}") from None
+            check_depth(text)
+            rules = msgspec.json.decode(text, type=list[FaultRule])
+        except ValueError as error:
+            raise ConfigError(f"{what}: {error}") from None
         self._read, self._rules, self._counts = (status.st_mtime_ns, status.st_ino), rules, [0] * len(rules)
 
     def of(self, method: str, volume: str) -> Deed:
-        """The fault of this call, and a call more for each rule that it matches. A file that can't be read leaves the former rules."""
+        """The fault of this call, and a call more for each rule that it matches. A file that can't be read leaves the
+        former rules.
+        """
         try:
             self.load()
         except ConfigError as error:

@@ -1,4 +1,6 @@
-"""Copies under way, each in a thread: its record says `is_filling` until it ends, and is deleted when it fails. Callers may come back."""
+"""Copies under way, each in a thread: its record says `is_filling` until it ends, and is deleted when it fails. Callers
+may come back.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class _Stopped(Exception):
 
 
 class Filling:
-    """The copies of one driver, from their beginning to their end. still: keeps others from writing to a file while it is copied."""
+    """The copies of one driver, from their beginning to their end. still: keeps others from writing to a file while it
+    is copied.
+    """
 
     def __init__(self, journal: StateJournal, folder: StateFolder, still: Still) -> None:
         self._journal = journal
@@ -55,7 +59,9 @@ class Filling:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def filled(self, record_id: str) -> None:
-        """Returns once the record has its data; cancelled, the copy goes on. Raises DriverError when it failed: the record is gone then."""
+        """Returns once the record has its data; cancelled, the copy goes on. Raises DriverError when it failed: the
+        record is gone then.
+        """
         cancelled = await self._saved()  # the disk knows of the copy before there is any
         copy = self._begun(record_id)
         if cancelled is not None:
@@ -65,7 +71,9 @@ class Filling:
             _raise_failure(copy)
 
     async def _saved(self) -> asyncio.CancelledError | None:
-        """Returns once the disk has all changes; gives the cancellation that came meanwhile, which waits for that. Raises DriverError."""
+        """Returns once the disk has all changes; gives the cancellation that came meanwhile, which waits for that.
+        Raises DriverError.
+        """
         cancelled = None
         while True:
             try:
@@ -100,7 +108,9 @@ class Filling:
             raise _Stopped
 
     def _ended(self, record_id: str, copy: asyncio.Future[None]) -> None:
-        """In the loop, before all waiters. May reach the disk with the next change: until then a restart removes the copy."""
+        """In the loop, before all waiters. May reach the disk with the next change: until then a restart removes the
+        copy.
+        """
         del self._running[record_id]
         if copy.cancelled() or isinstance(copy.exception(), _Stopped):
             return
@@ -112,7 +122,9 @@ class Filling:
         self._journal.put(self._with_end(self._journal.state, record_id))
 
     def _with_ends(self, state: State) -> State:
-        """A copy that has ended is not begun again: where the end was undone with a write that failed, it stands in the state once more."""
+        """A copy that has ended is not begun again: where the end was undone with a write that failed, it stands in the
+        state once more.
+        """
         for record in tuple(state.filling()):
             if record.id in self._ends:
                 state = self._with_end(state, record.id)

@@ -1,7 +1,8 @@
 """A state's changes reach the disk before any response, many in one write.
 
-Changing is synchronous (`put`), so the next caller builds on it at once. `flushed` returns when the disk has all changes so far: the
-first waiter writes for all. Every response waits first, reads too: none reveals a change that a kill could undo.
+Changing is synchronous (`put`), so the next caller builds on it at once. `flushed` returns when the disk has all
+changes so far: the first waiter writes for all. Every response waits first, reads too: none reveals a change that a
+kill could undo.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class _Batch:
 
 
 class StateJournal:
-    """The newest state, and its way to the disk. state: what is on the disk now; write: blocks until the disk has it, OSError if not."""
+    """The newest state, and its way to the disk. state: what is on the disk now; write: blocks until the disk has it,
+    OSError if not.
+    """
 
     def __init__(self, state: State, write: Callable[[State], None]) -> None:
         self._on_disk = state
@@ -59,7 +62,8 @@ class StateJournal:
     async def flushed(self) -> None:
         """Returns once all changes so far are on disk. Cancelled, it lets a write that has begun finish.
 
-        Raises DriverError when the disk refused it: all changes since the last good write are undone then, for everybody.
+        Raises DriverError when the disk refused it: all changes since the last good write are undone then, for
+        everybody.
         """
         batch = self._batch
         async with self._writing:

@@ -1,7 +1,9 @@
-"""A file that is replaced whole, also on a disk that is full: its twin has room for as much again before that is needed.
+"""A file that is replaced whole, also on a disk that is full: its twin has room for as much again before that is
+needed.
 
-A new content is written over the twin's, on blocks that it has already; then both change names. A reader sees the old content or the new
-one, never a part. Behind the content there are blanks, as far as the room goes. Everything here blocks.
+A new content is written over the twin's, on blocks that it has already; then both change names. A reader sees the old
+content or the new one, never a part. Behind the content there are blanks, as far as the room goes. Everything here
+blocks.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ def _overwrite(opened: int, content: bytes) -> None:
 
 
 def _exchange(new: Path, old: Path) -> None:
-    """Both names change places; where a file system can't do that, or there is no old file, the new one alone takes its name."""
+    """Both names change places; where a file system can't do that, or there is no old file, the new one alone takes its
+    name.
+    """
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None or renameat2(_HERE, os.fsencode(new), _HERE, os.fsencode(old), _EXCHANGE):
         new.replace(old)

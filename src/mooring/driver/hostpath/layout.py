@@ -1,7 +1,7 @@
 """The places of the host-path driver's volumes: nodes, their topology, and capacity. Pure.
 
-A place is a set of topology segments that some nodes share. A volume lives in one place, and each place has its own capacity, as if
-it had its own storage system. Without topology there is one place, which every node reaches.
+A place is a set of topology segments that some nodes share. A volume lives in one place, and each place has its own
+capacity, as if it had its own storage system. Without topology there is one place, which every node reaches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 class StorageLimits(msgspec.Struct, frozen=True):
-    """capacity_bytes: of all volumes of one place; kinds: per kind of storage, instead. attach_max: volumes per node, 0 for no limit."""
+    """capacity_bytes: of all volumes of one place; kinds: per kind of storage, instead. attach_max: volumes per node, 0
+    for no limit.
+    """
 
     capacity_bytes: int = 1 << 40
     kinds: Mapping[str, int] = msgspec.field(default_factory=dict)
@@ -56,7 +58,9 @@ class NodeTopology:
         return not self.has_topology or volume.segments.items() <= self.nodes[node_id].items()
 
     def wanted(self, requirements: csi.TopologyRequirement) -> tuple[Segments, ...]:
-        """The places that a volume may be in, the best first: as preferred, then as required, then all others if none is required."""
+        """The places that a volume may be in, the best first: as preferred, then as required, then all others if none
+        is required.
+        """
         required = [place for term in requirements.requisite for place in self.matching(term.segments)]
         preferred = [place for term in requirements.preferred for place in self.matching(term.segments)]
         if requirements.requisite:
@@ -102,7 +106,10 @@ def chosen(
     left = max(left for _, _, left in found)
     of = f" of kind {kind!r}" if kind else ""
     where = f" in {'; '.join(shown(place) for place in places)}" if layout.has_topology else ""
-    what = f"{size} bytes{of} asked for{where}, {left} of {limits.of(found[0][1])} are left: delete volumes, or ask for less"
+    what = (
+        f"{size} bytes{of} asked for{where}, {left} of {limits.of(found[0][1])} are left: delete volumes, or ask "
+        "for less"
+    )
     raise DriverError(Code.RESOURCE_EXHAUSTED, what)
 
 

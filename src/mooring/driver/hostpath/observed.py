@@ -17,9 +17,11 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry, Histogram
 
+from mooring.base.border import refused_as
 from mooring.base.clock import Clock, LoopClock
 from mooring.base.diagnostics import HEALTHZ, TEXT, Diagnostics, Reply
-from mooring.base.errors import ConfigError
+from mooring.base.json_text import from_json
+from mooring.base.log import logger
 from mooring.base.metrics import CONTENT_TYPE, Metrics
 from mooring.csi.call_counts import BUCKETS_S
 from mooring.csi.driver import RPCS, Rpc
@@ -28,6 +30,8 @@ from mooring.csi.redact import redacted
 from mooring.driver.hostpath.faults import Faults
 from mooring.driver.server import socket_path
 from mooring.wire.grpc.codes import Code, go_name
+
+_log = logger(__name__)
 
 METRIC: Final = "csi_driver_operations_seconds"
 
@@ -47,17 +51,20 @@ class Observation:
 
     async def __aenter__(self) -> Self:
         if self._path:
-            try:
+            with refused_as(f"call-log: {self._path!r} can't be written"):
                 self._log = await asyncio.to_thread(open, self._path, "a", encoding="utf-8", buffering=1)
-            except OSError as error:
-                raise ConfigError(f"call-log: {self._path!r} can't be written: {error.strerror}") from None
         return self
 
     async def __aexit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
+        self._close()
+
+    def _close(self) -> None:
         if self._log is not None:
-            self._log.close()
+            with contextlib.suppress(OSError):  # what is left in its buffer has failed before
+                self._log.close()
+            self._log = None
 
     def of(self, plugin: object, endpoint: str) -> object:
         """An object that answers as the plugin does, to be served on the endpoint."""
@@ -121,12 +128,16 @@ class Observation:
             "start": start,
             "end": self._clock.wall_s(),
         }
-        self._log.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        try:
+            self._log.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        except OSError as error:  # the call itself was carried out
+            _log.error("The log of calls ends here: it can't be written", error=error, file=self._path)
+            self._close()
 
     def _shown(self, message: Message) -> Any:
         if self._secrets:
             return MessageToDict(message, preserving_proto_field_name=True)
-        return json.loads(redacted(message))
+        return from_json(redacted(message))
 
 
 class _Observed:

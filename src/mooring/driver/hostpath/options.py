@@ -10,9 +10,9 @@ from mooring.base.flags import flag
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostpathOptions:
-    """attach: volumes are published by the controller first. check_lifecycle: also where a node was given up. stages: nodes have
-    NodeStageVolume. grows_on_nodes: expansion ends on the node. volumes_per_node: -1 for another number from 1 to 10 at each call.
-    node_volume_bytes_max: of NodeExpandVolume, 0 for no limit.
+    """attach: volumes are published by the controller first. check_lifecycle: also where a node was given up. stages:
+    nodes have NodeStageVolume. grows_on_nodes: expansion ends on the node. volumes_per_node: -1 for another number from
+    1 to 10 at each call. node_volume_bytes_max: of NodeExpandVolume, 0 for no limit.
     """
 
     attach: bool = flag(
@@ -25,7 +25,8 @@ class HostpathOptions:
         "check-volume-lifecycle",
         BOOL,
         False,
-        "Refuse with Internal to delete or detach a volume that a node still has. Otherwise a volume in use is not deleted "
+        "Refuse with Internal to delete or detach a volume that a node still has. Otherwise a volume in use is "
+        "not deleted "
         "(FailedPrecondition), and can be detached by force.",
     )
     stages: bool = True

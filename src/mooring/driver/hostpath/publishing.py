@@ -1,4 +1,6 @@
-"""The driver's checks of publishing. Pure. Each returns or raises the call's `DriverError` (error tables of the CSI specification)."""
+"""The driver's checks of publishing. Pure. Each returns or raises the call's `DriverError` (error tables of the CSI
+specification).
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,19 @@ def check_published(there: Publication, request: csi.ControllerPublishVolumeRequ
 def check_reach(volume: Volume, node_id: str, layout: NodeTopology) -> None:
     """Can it be reached from the node at all? Raises FailedPrecondition."""
     if not layout.reaches(volume, node_id):
-        what = f"volume {volume.id!r} is in {shown(volume.segments)}, and node {node_id!r} in {shown(layout.nodes[node_id])}"
+        what = (
+            f"volume {volume.id!r} is in {shown(volume.segments)}, and node {node_id!r} in "
+            f"{shown(layout.nodes[node_id])}"
+        )
         raise DriverError(Code.FAILED_PRECONDITION, f"{what}: publish it on a node that it can be reached from")
 
 
 def check_unused(volume: Volume, options: HostpathOptions) -> None:
-    """May it be deleted? Raises FailedPrecondition, or Internal where the life cycle is checked, as csi-driver-host-path does.
+    """May it be deleted? Raises FailedPrecondition, or Internal where the life cycle is checked, as
+    csi-driver-host-path does.
 
-    A node that the volume was taken from by force counts only where the life cycle is checked: nobody waits for a dead node.
+    A node that the volume was taken from by force counts only where the life cycle is checked: nobody waits for a dead
+    node.
     """
     published = [one.node_id for one in volume.published]
     used = [
@@ -74,7 +81,9 @@ def check_unused(volume: Volume, options: HostpathOptions) -> None:
 
 
 def check_left_node(volume: Volume, node_id: str, options: HostpathOptions) -> None:
-    """May it be taken from the node, or from all for ""? Raises Internal where the life cycle is checked, and the node still has it."""
+    """May it be taken from the node, or from all for ""? Raises Internal where the life cycle is checked, and the node
+    still has it.
+    """
     used = [use.node_id for use in volume.uses if node_id in ("", use.node_id)]
     if used and options.check_lifecycle:
         where = ", ".join(map(repr, used))
@@ -88,7 +97,9 @@ def check_left_node(volume: Volume, node_id: str, options: HostpathOptions) -> N
 def check_may_publish(
     state: State, volume: Volume, request: csi.ControllerPublishVolumeRequest, limits: StorageLimits
 ) -> None:
-    """May it be published on one node more? Raises FailedPrecondition for what is elsewhere, ResourceExhausted for a full node."""
+    """May it be published on one node more? Raises FailedPrecondition for what is elsewhere, ResourceExhausted for a
+    full node.
+    """
     mode = request.volume_capability.access_mode.mode
     for other in volume.published:
         assert other.node_id != request.node_id, "asked after check_published"

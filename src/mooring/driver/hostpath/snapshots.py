@@ -1,4 +1,5 @@
-"""The driver's snapshots: complete when CreateSnapshot answers, ready at once or after a delay. They use none of the capacity.
+"""The driver's snapshots: complete when CreateSnapshot answers, ready at once or after a delay. They use none of the
+capacity.
 
 A group is several snapshots under one record, all or none.
 """
@@ -29,7 +30,10 @@ class Snapshots(Plugin):
         if snapshot is None:
             snapshot = self._added(request)
         elif snapshot.source_id != request.source_volume_id or snapshot.group_id:
-            what = f"snapshot {request.name!r} exists, of volume {snapshot.source_id!r}{' in a group' if snapshot.group_id else ''}"
+            what = (
+                f"snapshot {request.name!r} exists, of volume "
+                f"{snapshot.source_id!r}{' in a group' if snapshot.group_id else ''}"
+            )
             raise DriverError(Code.ALREADY_EXISTS, f"{what}: take another name, or delete it first")
         await self._core.filling.filled(snapshot.id)
         await self._core.journal.flushed()
@@ -121,7 +125,9 @@ class GroupSnapshots(Plugin):
         return group
 
     async def _filled_group(self, group: Group) -> None:
-        """Returns once every snapshot has its data. Raises DriverError when a copy failed: nothing of the group is left then."""
+        """Returns once every snapshot has its data. Raises DriverError when a copy failed: nothing of the group is left
+        then.
+        """
         copies = (self._core.filling.filled(snapshot_id) for snapshot_id in group.snapshot_ids)
         failures = [
             one for one in await asyncio.gather(*copies, return_exceptions=True) if isinstance(one, BaseException)
@@ -184,7 +190,9 @@ class GroupSnapshots(Plugin):
 
 
 def _check_members(group: Group, snapshot_ids: Iterable[str], *, given: bool) -> None:
-    """Raises InvalidArgument for other snapshots than the group's, in whatever order. given: False when the caller named none."""
+    """Raises InvalidArgument for other snapshots than the group's, in whatever order. given: False when the caller
+    named none.
+    """
     if given and set(snapshot_ids) != set(group.snapshot_ids):
         raise DriverError(
             Code.INVALID_ARGUMENT, f"snapshot_ids: group snapshot {group.id!r} has {', '.join(group.snapshot_ids)}"

@@ -1,4 +1,6 @@
-"""The driver's state: volumes, snapshots, publications. A `State` never changes: one can be written to disk while the next is made."""
+"""The driver's state: volumes, snapshots, publications. A `State` never changes: one can be written to disk while the
+next is made.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def is_group_id(text: str) -> bool:
 
 
 class Publication(msgspec.Struct, frozen=True):
-    """A volume's place on one node. mode: number of the CSI access mode; number: counts publications from 1, never reused."""
+    """A volume's place on one node. mode: number of the CSI access mode; number: counts publications from 1, never
+    reused.
+    """
 
     node_id: str
     mode: int
@@ -42,7 +46,9 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Use(msgspec.Struct, frozen=True):
-    """A volume on one node: what may be mounted there. staging_path: "" where nothing is staged. Written before anything is mounted."""
+    """A volume on one node: what may be mounted there. staging_path: "" where nothing is staged. Written before
+    anything is mounted.
+    """
 
     node_id: str
     staging_path: str = ""
@@ -61,10 +67,11 @@ class Use(msgspec.Struct, frozen=True):
 class Volume(msgspec.Struct, frozen=True):
     """A folder, or a file when it is a block volume or the image of a file system.
 
-    parameters: those it was created with; they are its volume_context. kind: of the storage that it takes room from, "" where there
-    is one kind only. segments: the topology it can be reached in, none for everywhere. source_id: the volume or snapshot whose data
-    it began with. is_filling: that data is still on its way, and nobody was told the id. published: sorted by node_id. is_image:
-    a file with a file system in it. uses: what nodes have of it, sorted by node_id. inline_id: a pod's own volume, as its caller knows it.
+    parameters: those it was created with; they are its volume_context. kind: of the storage that it takes room from, ""
+    where there is one kind only. segments: the topology it can be reached in, none for everywhere. source_id: the
+    volume or snapshot whose data it began with. is_filling: that data is still on its way, and nobody was told the id.
+    published: sorted by node_id. is_image: a file with a file system in it. uses: what nodes have of it, sorted by
+    node_id. inline_id: a pod's own volume, as its caller knows it.
     """
 
     id: str
@@ -127,7 +134,8 @@ class Volume(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """A copy of a volume's data.
 
-    source_id: the volume. taken_ns, ready_ns: since the epoch. is_filling, is_image: as with volumes. group_id: "" for one of its own.
+    source_id: the volume. taken_ns, ready_ns: since the epoch. is_filling, is_image: as with volumes. group_id: "" for
+    one of its own.
     """
 
     id: str
@@ -157,7 +165,9 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """deleting: ids without record whose data may still exist. Lookups scan: each change copies, encodes and writes all volumes anyway."""
+    """deleting: ids without record whose data may still exist. Lookups scan: each change copies, encodes and writes all
+    volumes anyway.
+    """
 
     volumes: Mapping[str, Volume] = msgspec.field(default_factory=dict)
     deleting: tuple[str, ...] = ()

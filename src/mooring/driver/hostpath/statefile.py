@@ -7,10 +7,11 @@
     FOLDER/snapshots/ID    a snapshot's, likewise
     FOLDER/mounts/ID-NODE  where a volume is mounted that nobody stages
 
-An empty volume is made before the state that names it, and data is removed after the state that drops it. A copy takes time and is made
-under a record that says so (`is_filling`). So after a kill at any moment everything in the state exists, and `opened` repairs the rest:
-an empty folder or file without owner is a creation that was never answered, a filling record an unfinished copy, an id in `deleting` an
-unfinished deletion. Other data without owner is left alone, and reported.
+An empty volume is made before the state that names it, and data is removed after the state that drops it. A copy takes
+time and is made under a record that says so (`is_filling`). So after a kill at any moment everything in the state
+exists, and `opened` repairs the rest: an empty folder or file without owner is a creation that was never answered, a
+filling record an unfinished copy, an id in `deleting` an unfinished deletion. Other data without owner is left alone,
+and reported.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import msgspec
 
 from mooring.base.errors import ConfigError
 from mooring.base.folders import hold, refusal, sync_folder
+from mooring.base.json_text import check_depth
 from mooring.base.log import logger
 from mooring.driver.copying import copy_file, copy_folder
 from mooring.driver.hostpath.kept_file import KeptFile
@@ -32,7 +34,9 @@ from mooring.driver.hostpath.state import Group, Snapshot, State, Volume, is_gro
 from mooring.mounts.trees import remove_tree
 
 FORMAT: Final = 3
-"""1 had no snapshots, and of volumes only the first five fields; 2 had no groups, images and uses. Both are still read."""
+"""1 had no snapshots, and of volumes only the first five fields; 2 had no groups, images and uses. Both are still
+read.
+"""
 
 
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +55,7 @@ def encoded(state: State) -> bytes:
 
 def decoded(text: bytes) -> State:
     """The state of a file. Raises ValueError, saying what is wrong, for anything that this code did not write."""
+    check_depth(text)
     try:
         head = msgspec.json.decode(text, type=_Head)
         if not 1 <= head.format <= FORMAT:
@@ -106,7 +111,9 @@ def read_state(folder: Path) -> State:
 
 
 class StateFolder:
-    """The folder, held by this process until `close`. Everything here blocks: for milliseconds, or while data is removed."""
+    """The folder, held by this process until `close`. Everything here blocks: for milliseconds, or while data is
+    removed.
+    """
 
     def __init__(self, folder: Path, lock: int) -> None:
         self._folder = folder
@@ -115,7 +122,9 @@ class StateFolder:
 
     @classmethod
     def opened(cls, folder: Path) -> tuple[StateFolder, State]:
-        """The folder, made where it is missing, with its state. Raises ConfigError when it can't be used; nothing is changed then."""
+        """The folder, made where it is missing, with its state. Raises ConfigError when it can't be used; nothing is
+        changed then.
+        """
         try:
             for part in _PARTS:
                 (folder / part).mkdir(parents=True, exist_ok=True, mode=0o750)
@@ -173,7 +182,9 @@ class StateFolder:
             os.truncate(path, file_bytes)
 
     def copy(self, source_id: str, record_id: str, file_bytes: int | None, check: Callable[[], None]) -> None:
-        """Makes the data of a record from that of another, or removes what it has made. Raises OSError, and what check raises."""
+        """Makes the data of a record from that of another, or removes what it has made. Raises OSError, and what check
+        raises.
+        """
         source, target = self.data(source_id), self.data(record_id)
         self.remove(record_id)
         try:
@@ -188,7 +199,9 @@ class StateFolder:
             raise
 
     def remove(self, record_id: str) -> None:
-        """Removes the data, as far as it is there. Raises OSError, with nothing removed where something is mounted in it."""
+        """Removes the data, as far as it is there. Raises OSError, with nothing removed where something is mounted in
+        it.
+        """
         for left in reversed(range(REMOVALS_MAX)):
             try:
                 remove_tree(self.data(record_id))
@@ -231,7 +244,9 @@ class StateFolder:
         return sorted(name for name, is_id in found if is_id(name) and state.owner(name) is None)
 
     def _recovered(self, state: State) -> State:
-        """The state after what a kill has left behind is put right; on disk before anything is built on it. Raises OSError."""
+        """The state after what a kill has left behind is put right; on disk before anything is built on it. Raises
+        OSError.
+        """
         before = state
         for record in list(state.filling()):
             _log.info(2, "Removing a copy that was not finished", id=record.id, name=record.name)
@@ -253,7 +268,9 @@ class StateFolder:
         return state
 
     def _without_data(self, state: State) -> State:
-        """Deleted data is gone; data that can't be removed now stays on its way out: the next call for it tries again."""
+        """Deleted data is gone; data that can't be removed now stays on its way out: the next call for it tries
+        again.
+        """
         for record_id in state.deleting:
             try:
                 self.remove(record_id)

@@ -1,4 +1,6 @@
-"""The host-path driver's volumes come and go, grow and change, and answer questions: what there is, what it can, how much room is left."""
+"""The host-path driver's volumes come and go, grow and change, and answer questions: what there is, what it can, how
+much room is left.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,9 @@ def take_back(core: Core, volume: Volume) -> None:
 
 
 async def remove_data(core: Core, record_id: str) -> None:
-    """The data of a record that is on its way out; nothing to do for any other id. Raises DriverError: the caller comes back."""
+    """The data of a record that is on its way out; nothing to do for any other id. Raises DriverError: the caller comes
+    back.
+    """
     if record_id not in core.state.deleting:
         return
     try:
@@ -171,7 +175,9 @@ class QuestionCalls(Plugin):
         return unsupported(volume, request.volume_capabilities)
 
     async def list_volumes(self, request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
-        """Sorted by id; a page's token is the last id on it, so that volumes which come and go between pages move nothing."""
+        """Sorted by id; a page's token is the last id on it, so that volumes which come and go between pages move
+        nothing.
+        """
         if request.starting_token and not is_volume_id(request.starting_token):
             raise DriverError(
                 Code.ABORTED,
@@ -223,7 +229,9 @@ class QuestionCalls(Plugin):
 
 
 def _controller_condition(volume: Volume, data: Path) -> csi.VolumeCondition:
-    """The condition that the controller sees: the data is there, and the file system below has room. In csi-driver-host-path's words."""
+    """The condition that the controller sees: the data is there, and the file system below has room. In
+    csi-driver-host-path's words.
+    """
     if volume.is_filling:
         return csi.VolumeCondition(message="the volume's data is being copied")
     try:

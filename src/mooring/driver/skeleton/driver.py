@@ -2,8 +2,9 @@
 
     mooring dev --driver driver:Skeleton --option folder=/tmp/volumes
 
-Every call may come twice, and must then answer the same. The SDK has checked the request by then, and lets one changing call at a time in
-for each volume; work that blocks belongs into `blocking`, which finishes it even where the caller gives up.
+Every call may come twice, and must then answer the same. The SDK has checked the request by then, and lets one changing
+call at a time in for each volume; work that blocks belongs into `blocking`, which finishes it even where the caller
+gives up.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ GIB: Final = 1 << 30
 
 
 class Skeleton(Plugin):
-    """folder: where the volumes are. node_id: what the driver calls this node; the node's name where no option says otherwise."""
+    """folder: where the volumes are. node_id: what the driver calls this node; the node's name where no option says
+    otherwise.
+    """
 
     name = "skeleton.example.com"
     vendor_version = "0.1.0"

@@ -1,4 +1,6 @@
-"""Pods that their namespace's Pod Security Standard refuses. Pure. It judges only what both `baseline` and `restricted` forbid."""
+"""Pods that their namespace's Pod Security Standard refuses. Pure. It judges only what both `baseline` and `restricted`
+forbid.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def admission(inventory: Inventory) -> Iterator[Finding]:
             "pod-security",
             Severity.ERROR,
             str(pods.item),
-            f"it has {', '.join(forbidden)}, and its namespace {namespace.name} enforces the Pod Security Standard {level}",
+            f"it has {', '.join(forbidden)}, and its namespace {namespace.name} enforces the Pod Security "
+            f"Standard {level}",
             "none of its pods is made: the driver is missing where they should run",
             Change(f"{ENFORCE}: privileged", namespace.where("metadata", "labels", ENFORCE))
             if namespace.marks is not None

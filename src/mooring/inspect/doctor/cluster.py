@@ -5,7 +5,7 @@ The API server's refusals are noted, and what they hide proves nothing. Of secre
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,8 @@ from mooring.inspect.doctor.objects import (
     DEFINITIONS,
     LISTED,
     VALUES_MAX,
+    WITH_RIGHTS,
+    WORKLOADS,
     BarePod,
     Item,
     without_nulls,
@@ -37,14 +39,23 @@ SECRETS_MAX: Final = 500
 
 async def read_cluster(inventory: Inventory, cluster: Cluster, metadata: Cluster) -> None:
     """metadata: the same cluster, which is asked for no more of an object than that. Raises ApiError."""
-    for kind in LISTED:
+    await _read(inventory, cluster, LISTED)
+    for definition in (*SINGLES, *GROUPS):
+        await _one(inventory, cluster, DEFINITIONS, definition.resource)
+    await _secrets(inventory, metadata)
+
+
+async def read_rights(inventory: Inventory, cluster: Cluster) -> None:
+    """The programs, and what they may do. Raises ApiError."""
+    await _read(inventory, cluster, (*WORKLOADS, *WITH_RIGHTS))
+
+
+async def _read(inventory: Inventory, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> None:
+    for kind in kinds:
         async for body in _all(inventory, cluster, kind):
             if body.get("metadata", {}).get("namespace") != NODE_LEASE_NAMESPACE:
                 _put(inventory, kind, body)
     await _pods(inventory, cluster)
-    for definition in (*SINGLES, *GROUPS):
-        await _one(inventory, cluster, DEFINITIONS, definition.resource)
-    await _secrets(inventory, metadata)
 
 
 async def _all(inventory: Inventory, cluster: Cluster, kind: Kind[Any]) -> AsyncIterator[dict[str, Any]]:

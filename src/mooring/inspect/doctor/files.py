@@ -1,20 +1,21 @@
 """Reads the files of a release. No network, no write.
 
-A folder with a kustomization is what its `resources` name, in its `namespace`; its patches, components and generators are not applied
-(`kubectl kustomize DIR | mooring doctor -f -` judges these, too). A chart of Helm is not rendered. Any other folder is all YAML and JSON
-below it.
+A folder with a kustomization is what its `resources` name, in its `namespace`; its patches, components and generators
+are not applied (`kubectl kustomize DIR | mooring doctor -f -` judges these, too). A chart of Helm is not rendered. Any
+other folder is all YAML and JSON below it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import yaml
 
+from mooring.base.border import refused_as
 from mooring.base.errors import ConfigError
+from mooring.base.yaml_text import Loader, from_yaml
 from mooring.inspect.doctor.inventory import Inventory
 from mooring.inspect.doctor.objects import READ, VALUES_MAX, Item, without_nulls
 
@@ -71,18 +72,24 @@ class Files:
         self._seen: set[Path] = set()
 
     def read(self, path: str) -> None:
-        """Raises ConfigError for a path that is not there, or can't be read as YAML."""
-        before = self._inventory.count()
-        if path == "-":
-            self._text("<stdin>", self._stdin, "")
-        elif Path(path).exists():
-            self._any(Path(path), "", 0)
-        else:
+        """What can't be read is noted, and the rest is read. Raises ConfigError for a path that is not there."""
+        if path != "-" and not Path(path).exists():
             raise ConfigError(f"{path}: there is no such file or folder")
-        if self._inventory.count() == before:
+        before = self._inventory.count(), len(self._inventory.unread)
+        self._any(Path(path), "", 0)
+        if (self._inventory.count(), len(self._inventory.unread)) == before:
             self._inventory.note(path, "it has no object that the doctor looks at")
 
     def _any(self, path: Path, namespace: str, depth: int) -> None:
+        try:
+            self._file_or_folder(path, namespace, depth)
+        except ConfigError as error:
+            self._inventory.unread.append(error)
+
+    def _file_or_folder(self, path: Path, namespace: str, depth: int) -> None:
+        if str(path) == "-":
+            self._text("<stdin>", self._stdin, "")
+            return
         if depth > DEPTH_MAX:
             raise ConfigError(f"{path}: its kustomizations lead more than {DEPTH_MAX} folders deep")
         if path.resolve() in self._seen:
@@ -105,7 +112,7 @@ class Files:
                 self._any(one, namespace, depth + 1)
 
     def _kustomization(self, file: Path, namespace: str, depth: int) -> None:
-        values = _safe(str(file), lambda: yaml.safe_load(_text_of(file)))
+        values = _safe(str(file), lambda: from_yaml(_text_of(file)))
         if not isinstance(values, dict):
             raise ConfigError(f"{file}: it is no kustomization")
         namespace = namespace or str(values.get("namespace") or "")
@@ -144,14 +151,15 @@ class Files:
         try:
             obj = msgspec.convert(body, kind.struct)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{YamlMarks(name, node).at()}: {kind.name}: {error}") from None
+            self._inventory.unread.append(ConfigError(f"{YamlMarks(name, node).at()}: {kind.name}: {error}"))
+            return
         if obj.metadata.name:
             self._inventory.put(Item(kind, obj, YamlMarks(name, node)))
 
 
-def _documents(name: str, text: str) -> Iterator[tuple[yaml.Node, Any]]:
+def _documents(name: str, text: str) -> list[tuple[yaml.Node, Any]]:
     def read() -> list[tuple[yaml.Node, Any]]:
-        loader = yaml.SafeLoader(text)
+        loader = Loader(text)
         found, budget = [], [VALUES_MAX]
         try:
             while loader.check_node():
@@ -162,7 +170,8 @@ def _documents(name: str, text: str) -> Iterator[tuple[yaml.Node, Any]]:
             loader.dispose()
         return found
 
-    yield from _safe(name, read, hint=HELM if "{{" in text else "")
+    found: list[tuple[yaml.Node, Any]] = _safe(name, read, hint=HELM if "{{" in text else "")
+    return found
 
 
 def _safe(name: str, read: Any, hint: str = "") -> Any:
@@ -173,17 +182,15 @@ def _safe(name: str, read: Any, hint: str = "") -> Any:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark is not None else name
         raise ConfigError(f"{where}: {getattr(error, 'problem', None) or error}{hint}") from None
-    except (ValueError, RecursionError, OverflowError) as error:
+    except ValueError as error:
         raise ConfigError(f"{name}: {error}") from None
 
 
 def _text_of(path: Path) -> str:
-    try:
+    with refused_as(str(path)):
         if path.stat().st_size > BYTES_MAX:
             raise ConfigError(f"{path}: it has more than {BYTES_MAX} bytes")
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from None
+        return path.read_text(encoding="utf-8")
 
 
 def _set_namespace(body: Json, namespace: str, *, is_namespaced: bool) -> None:

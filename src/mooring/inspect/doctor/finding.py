@@ -19,7 +19,9 @@ class Severity(enum.Enum):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """line: a command, or a line of YAML. where: where the YAML goes, `FILE:LINE` or the command that opens it; "" for a command."""
+    """line: a command, or a line of YAML. where: where the YAML goes, `FILE:LINE` or the command that opens it; "" for
+    a command.
+    """
 
     line: str
     where: str = ""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from mooring.api.meta import Key, Kind, Object
+from mooring.base.errors import ConfigError
 from mooring.inspect.doctor.objects import WORKLOADS, Item, Workload
 from mooring.inspect.scene import Unseen
 
@@ -13,11 +14,14 @@ T = TypeVar("T", bound=Object)
 
 
 class Inventory:
-    """now_s: seconds since 1970. of_files: these are the files of a release, so what is missing may be in the cluster."""
+    """now_s: seconds since 1970. of_files: these are the files of a release, so what is missing may be in the
+    cluster.
+    """
 
     def __init__(self, now_s: float, *, of_files: bool) -> None:
         self.now_s, self.of_files = now_s, of_files
         self.unseen: list[Unseen] = []
+        self.unread: list[ConfigError] = []
         self._items: dict[str, dict[Key, Item[Any]]] = {}
         self._hidden: set[str] = set()
 
@@ -34,8 +38,8 @@ class Inventory:
         return tuple(item for kind in WORKLOADS for item in self.all(kind))
 
     def hide(self, kind: Kind[Any], why: str, what: str = "") -> None:
-        """Notes that objects of a kind may be there, and could not be seen. what: one of them, or several kinds; all of this
-        kind, without it. The same is noted once.
+        """Notes that objects of a kind may be there, and could not be seen. what: one of them, or several kinds; all of
+        this kind, without it. The same is noted once.
         """
         self._hidden.add(kind.resource)
         unseen = Unseen(what or kind.resource, why)

@@ -13,8 +13,7 @@ from mooring.base.clock import rfc3339
 from mooring.inspect.doctor.finding import Change, Finding, Severity
 from mooring.inspect.doctor.inventory import Inventory
 from mooring.inspect.doctor.sidecars import Pods, Sidecar, sidecars_in
-from mooring.inspect.locks import CONTROLLER_LOCKS, LOCKS, TOGETHER
-from mooring.inspect.why.leaders import leader_of
+from mooring.inspect.locks import CONTROLLER_LOCKS, LOCKS, TOGETHER, leader_of
 
 ELECTING: Final = (*LOCKS, "snapshot-controller")
 
@@ -27,7 +26,9 @@ def leading(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _silent(inventory: Inventory) -> Iterator[Finding]:
-    """Of sidecars whose names say that they are: the provisioner's Lease has its driver's name alone, and a CSIDriver tells it."""
+    """Of sidecars whose names say that they are: the provisioner's Lease has its driver's name alone, and a CSIDriver
+    tells it.
+    """
     drivers = {one.name for one in inventory.all(CSI_DRIVERS)}
     own = {LOCKS["csi-provisioner"].format(sanitised(driver)) for driver in drivers}
     patterns = [lock.format("*") for name, lock in LOCKS.items() if name != "csi-provisioner"]
@@ -52,8 +53,7 @@ def _silent(inventory: Inventory) -> Iterator[Finding]:
 
 def _alone(sidecar: Sidecar) -> Iterator[Finding]:
     """Of a driver on each node, --node-deployment shares the work in place of an election."""
-    shares = sidecar.is_on("node-deployment") or sidecar.is_on("enable-distributed-snapshotting")
-    if sidecar.is_on("leader-election") or sidecar.pods.replicas < 2 or shares:
+    if sidecar.is_on("leader-election") or sidecar.pods.replicas < 2 or sidecar.is_on("node-deployment"):
         return
     yield Finding(
         "leaders",

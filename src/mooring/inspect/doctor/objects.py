@@ -56,6 +56,8 @@ class PodVolume(ApiStruct, frozen=True):
 class PodSpec(ApiStruct, frozen=True):
     containers: tuple[Container, ...] = ()
     service_account_name: str = ""
+    service_account: str = ""
+    """The old name of the same, which the API server still reads."""
     tolerations: tuple[Toleration, ...] = ()
     node_selector: dict[str, str] = field(default_factory=dict)
     affinity: dict[str, Any] = field(default_factory=dict)
@@ -76,6 +78,7 @@ class WorkloadSpec(ApiStruct, frozen=True):
 class Workload(ApiStruct, frozen=True):
     """A Deployment, a StatefulSet or a DaemonSet."""
 
+    has_json = True
     metadata: ObjectMeta
     spec: WorkloadSpec = WorkloadSpec()
 
@@ -83,6 +86,7 @@ class Workload(ApiStruct, frozen=True):
 class BarePod(ApiStruct, frozen=True):
     """A Pod that nobody makes anew."""
 
+    has_json = True
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
 
@@ -163,12 +167,10 @@ BARE_NAMESPACES: Final = NAMESPACES.decoded_as(Bare)
 BARE_SECRETS: Final = Kind("", "v1", "Secret", "secrets", True, Bare)
 
 WORKLOADS: Final[tuple[Kind[Workload], ...]] = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS)
+WITH_RIGHTS: Final[tuple[Kind[Any], ...]] = (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 LISTED: Final[tuple[Kind[Any], ...]] = (
     *WORKLOADS,
-    ROLES,
-    CLUSTER_ROLES,
-    ROLE_BINDINGS,
-    CLUSTER_ROLE_BINDINGS,
+    *WITH_RIGHTS,
     BARE_NAMESPACES,
     NODES,
     CSI_NODES,

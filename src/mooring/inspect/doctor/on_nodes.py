@@ -78,7 +78,9 @@ def _look(plugin: Pods) -> Change:
 
 
 def _lacking(inventory: Inventory, driver: str, by_node: ByNode, plugin: Pods) -> Iterator[Finding]:
-    """Nodes without the driver, by the taint that keeps its plugin away. Nodes that the plugin does not choose are meant to lack it."""
+    """Nodes without the driver, by the taint that keeps its plugin away. Nodes that the plugin does not choose are
+    meant to lack it.
+    """
     kept_away: dict[Taint | None, list[str]] = {}
     for node in inventory.all(NODES):
         if node.name not in by_node and _is_chosen(node, plugin):
@@ -120,7 +122,8 @@ def _unregistered(driver: str, plugin: Pods, nodes: list[str]) -> Finding:
         "nodes",
         Severity.WARNING,
         f"CSIDriver {driver}",
-        f"it is registered on other nodes, and not on {_named(nodes)}: the pod of the {plugin.item} does not run there, "
+        f"it is registered on other nodes, and not on {_named(nodes)}: the pod of the {plugin.item} does not "
+        "run there, "
         "or its registrar failed",
         FOLLOWS,
         Change(f"kubectl -n {plugin.item.namespace} get pods -o wide --field-selector spec.nodeName={min(nodes)}"),

@@ -20,6 +20,7 @@ from mooring.inspect.doctor.objects import (
     CLUSTER_ROLES,
     ROLE_BINDINGS,
     ROLES,
+    WITH_RIGHTS,
     Binding,
     Item,
     Role,
@@ -43,15 +44,15 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 def missing_rights(inventory: Inventory) -> Iterator[Finding]:
-    if not inventory.sees(ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
-        return
-    sidecars = sidecars_in(inventory)
-    for sidecar in sidecars:
+    for sidecar in sidecars_in(inventory):
         if sidecar.program in NEEDS:
-            yield from _of(inventory, sidecar)
+            yield from missing_to(inventory, sidecar)
 
 
-def _of(inventory: Inventory, sidecar: Sidecar) -> Iterator[Finding]:
+def missing_to(inventory: Inventory, sidecar: Sidecar) -> Iterator[Finding]:
+    """The rights that one sidecar lacks. Nothing where its roles could not be seen."""
+    if not inventory.sees(*WITH_RIGHTS):
+        return
     grants = tuple(_grants(inventory, sidecar.pods))
     unknown = next((one.role_name for one in grants if one.role is None and one.role_name != ALL_RIGHTS), "")
     if any(one.role_name == ALL_RIGHTS and not one.namespace for one in grants):
@@ -68,14 +69,14 @@ def _of(inventory: Inventory, sidecar: Sidecar) -> Iterator[Finding]:
             Change(f"kubectl auth can-i --list --as=system:serviceaccount:{account.replace('/', ':')}"),
         )
         return
-    home = _home(sidecar)
+    home = home_of(sidecar)
     for need in NEEDS[sidecar.program]:
         lacking = _lacking(need, grants, home) if need.is_needed_by(sidecar) else ()
         if lacking:
             yield _finding(sidecar, need, lacking, grants, home)
 
 
-def _home(sidecar: Sidecar) -> str:
+def home_of(sidecar: Sidecar) -> str:
     """The namespace of its Lease."""
     flag = sidecar.flag("leader-election-namespace")
     return flag.value if flag is not None and flag.value and "$" not in flag.value else sidecar.item.namespace
@@ -100,18 +101,19 @@ def _allows(rule: Rule, need: Need, verb: str) -> bool:
 
 def _grants(inventory: Inventory, pods: Pods) -> Iterator[Grant]:
     for binding in inventory.all(CLUSTER_ROLE_BINDINGS):
-        if any(_is_subject(one, pods) for one in binding.obj.subjects):
+        if any(_is_subject(one, pods, "") for one in binding.obj.subjects):
             yield _grant(inventory, binding, "")
     for local in inventory.all(ROLE_BINDINGS):
-        if any(_is_subject(one, pods) for one in local.obj.subjects):
+        if any(_is_subject(one, pods, local.namespace) for one in local.obj.subjects):
             yield _grant(inventory, local, local.namespace)
 
 
-def _is_subject(subject: Subject, pods: Pods) -> bool:
+def _is_subject(subject: Subject, pods: Pods, home: str) -> bool:
+    """home: of the binding. An account without a namespace is in the binding's own."""
     namespace = pods.item.namespace
     match subject.kind:
         case "ServiceAccount":
-            return (subject.namespace, subject.name) == (namespace, pods.account)
+            return (subject.namespace or home, subject.name) == (namespace, pods.account)
         case "User":
             return subject.name == f"system:serviceaccount:{namespace}:{pods.account}"
         case "Group":
@@ -157,16 +159,14 @@ def _finding(sidecar: Sidecar, need: Need, lacking: tuple[str, ...], grants: tup
 
 
 def _change(sidecar: Sidecar, need: Need, lacking: tuple[str, ...], grants: tuple[Grant, ...], home: str) -> Change:
-    """A rule for a role that the account has and that reaches far enough; without one, commands that make it."""
+    """A rule for the role that most of the program's other rights come from; without one that reaches far enough,
+    commands that make it.
+    """
     namespace = home if need.at_home else ""
     own = [one for one in grants if one.role is not None and one.namespace == namespace]
     if own:
-        best = max(
-            own,
-            key=lambda one: any(
-                set(rule.resources) & {need.resource, need.resource.partition("/")[0]} for rule in one.rules
-            ),
-        )
+        needs = [one for one in NEEDS[sidecar.program] if one.is_needed_by(sidecar)]
+        best = max(own, key=lambda one: -sum(len(_lacking(other, (one,), home)) for other in needs))
         assert best.role is not None
         group = need.group or '""'
         return Change(

@@ -16,7 +16,9 @@ QPS: Final = "kube-api-qps"
 BURST: Final = "kube-api-burst"
 GO_QPS: Final = 5.0
 QPS_MIN: Final = 20.0
-"""Below this a sidecar's workers wait for the limit more than for the API server: an attach takes two to three writes."""
+"""Below this a sidecar's workers wait for the limit more than for the API server: an attach takes two to three
+writes.
+"""
 TIMEOUT_S_MIN: Final = 10.0
 WORKERS_MIN: Final = 4
 LIMITED: Final = (*LOCKS, "snapshot-controller")
@@ -41,8 +43,10 @@ def _number(sidecar: Sidecar, name: str, default: float) -> float | None:
 
 
 def _limits(sidecar: Sidecar) -> Iterator[Finding]:
-    """The Go program's defaults throttle; Mooring's without the flags adapts to the API server. A negative one is no limit."""
-    if sidecar.is_ours and sidecar.flag(QPS) is None:
+    """The Go program's defaults throttle; Mooring's without the flags adapts to the API server. A negative one is no
+    limit, and a sidecar on each node has but that node's volumes.
+    """
+    if sidecar.is_on("node-deployment") or (sidecar.is_ours and sidecar.flag(QPS) is None):
         return
     qps = _number(sidecar, QPS, GO_QPS)
     if qps is None or qps < 0 or qps >= QPS_MIN:
@@ -78,7 +82,8 @@ def _timeout(sidecar: Sidecar) -> Iterator[Finding]:
             Severity.WARNING,
             sidecar.about,
             f"--timeout={flag.value} ends each call to the driver after so short a time",
-            "a slow storage makes volumes that are asked for again and again, and events say DeadlineExceeded or Aborted",
+            "a slow storage makes volumes that are asked for again and again, and events say DeadlineExceeded "
+            "or Aborted",
             Change("- --timeout=60s", sidecar.where(flag)),
         )
 
@@ -99,7 +104,9 @@ def _workers(sidecar: Sidecar) -> Iterator[Finding]:
 
 
 def _gates(inventory: Inventory, sidecar: Sidecar) -> Iterator[Finding]:
-    """Only what objects prove: Topology switched off while nodes tell topology keys, for the one driver that there is."""
+    """Only what objects prove: Topology switched off while nodes tell topology keys, for the one driver that there
+    is.
+    """
     gates = sidecar.gates()
     if sidecar.program != "csi-provisioner" or gates.get("Topology") is not False:
         return

@@ -61,7 +61,7 @@ class Pods(msgspec.Struct, frozen=True):
 
     @property
     def account(self) -> str:
-        return self.spec.service_account_name or "default"
+        return self.spec.service_account_name or self.spec.service_account or "default"
 
 
 class Sidecar(msgspec.Struct, frozen=True):
@@ -87,6 +87,11 @@ class Sidecar(msgspec.Struct, frozen=True):
         """The tag of the image, "" for none."""
         name, _, tag = self.container.image.partition("@")[0].rpartition(":")
         return tag if name and "/" not in tag else ""
+
+    def is_since(self, major: int, minor: int = 0) -> bool:
+        """True for the release and later ones of the Go program, and for Mooring's. One without a number is new."""
+        found = re.match(r"v?(\d+)\.(\d+)", self.version)
+        return self.is_ours or found is None or (int(found[1]), int(found[2])) >= (major, minor)
 
     def flag(self, name: str) -> Flag | None:
         """The last one counts."""

@@ -1,4 +1,6 @@
-"""Whether the three parts of snapshots are there together: the kinds, one controller for the cluster, a sidecar for each driver. Pure."""
+"""Whether the three parts of snapshots are there together: the kinds, one controller for the cluster, a sidecar for
+each driver. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,11 @@ from mooring.inspect.doctor.finding import Change, Finding, Severity
 from mooring.inspect.doctor.inventory import Inventory
 from mooring.inspect.doctor.objects import BARE_PODS, DEFINITIONS, WORKLOADS
 from mooring.inspect.doctor.sidecars import Sidecar, sidecars_in
-from mooring.inspect.locks import CONTROLLER_LOCKS
-from mooring.inspect.why.leaders import leader_of
+from mooring.inspect.locks import CONTROLLER_LOCKS, leader_of
 
 SINGLES: Final = (VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOT_CLASSES)
 GROUPS: Final = (GROUP_SNAPSHOTS, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOT_CLASSES)
-SOURCE: Final = "https://github.com/kubernetes-csi/external-snapshotter//client/config/crd"
+SOURCE: Final = "https://github.com/kubernetes-csi/external-snapshotter//client/config/crd?ref=v8.6.0"
 GATE: Final = "CSIVolumeGroupSnapshot"
 _CONTROLLER: Final = "https://github.com/kubernetes-csi/external-snapshotter//deploy/kubernetes/snapshot-controller"
 
@@ -112,7 +113,8 @@ def _counterpart(inventory: Inventory, sidecars: list[Sidecar]) -> Iterator[Find
             f"there are several snapshot-controllers: {others}",
             "without one Lease for all, each of them makes contents for the same snapshots",
             Change(
-                f"kubectl -n {controllers[-1].item.namespace} delete {controllers[-1].item.kind.name.lower()} {controllers[-1].item.name}"
+                f"kubectl -n {controllers[-1].item.namespace} delete {controllers[-1].item.kind.name.lower()} "
+                f"{controllers[-1].item.name}"
             ),
         )
 

@@ -33,13 +33,17 @@ from mooring.kube.patch import merge_patch
 
 TRIES_MAX: Final = 3
 NODE_LEASE_S_MAX: Final = 3600.0
-"""A kubelet's nodeLeaseDurationSeconds may be minutes, and it renews four times in that time: so long is waited, and not for hours."""
+"""A kubelet's nodeLeaseDurationSeconds may be minutes, and it renews four times in that time: so long is waited, and
+not for hours.
+"""
 FENCED, UNFENCED = "NodeFenced", "NodeUnfenced"
 CHANGED: Final = "somebody keeps changing the node: look again"
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """problem: what kept it from being done, "" for nothing. untold: why the Event could not be left, "" for one that was."""
+    """problem: what kept it from being done, "" for nothing. untold: why the Event could not be left, "" for one that
+    was.
+    """
 
     problem: str = ""
     untold: str = ""

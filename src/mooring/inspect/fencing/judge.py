@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import msgspec
 from mooring.api.core import Node
 from mooring.api.meta import annotation
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT, READY, condition_of, is_out_of_service, is_ready
+from mooring.base.json_text import from_json
 from mooring.inspect.points import Objection, Point, Proof
 from mooring.inspect.renewals import LeaseSight
 
@@ -20,7 +20,9 @@ TAINT: Final = {"key": OUT_OF_SERVICE_TAINT, "value": "nodeshutdown", "effect": 
 
 
 class ProverAnswer(msgspec.Struct, frozen=True):
-    """program: without its arguments, which may hold passwords. exit_code: None where it did not end in time. said: its last line."""
+    """program: without its arguments, which may hold passwords. exit_code: None where it did not end in time. said: its
+    last line.
+    """
 
     program: str
     exit_code: int | None
@@ -28,7 +30,9 @@ class ProverAnswer(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """lease: of its kubelet, after it was watched. prover: None where none was asked. taints: as the server sent them."""
+    """lease: of its kubelet, after it was watched. prover: None where none was asked. taints: as the server sent
+    them.
+    """
 
     node: Node
     lease: LeaseSight
@@ -124,7 +128,9 @@ def is_fenced(node: Node) -> bool:
 
 
 def is_ours(node: Node) -> bool:
-    """False also where our record is of a taint that somebody has taken away since: the taint that stands is younger then."""
+    """False also where our record is of a taint that somebody has taken away since: the taint that stands is younger
+    then.
+    """
     at = record_of(node).get("at")
     return bool(at) and all(one.time_added == at for one in node.spec.taints or () if one.key == OUT_OF_SERVICE_TAINT)
 
@@ -146,7 +152,7 @@ def fence_rows(node: Node) -> list[tuple[str, str]]:
 def record_of(node: Node) -> Mapping[str, Any]:
     """Who fenced it, when and why; {} where nobody has left a record that can be read."""
     try:
-        found = json.loads(annotation(node, RECORD) or "{}")
+        found = from_json(annotation(node, RECORD) or "{}")
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -7,6 +7,7 @@ import contextlib
 import shlex
 from typing import Final
 
+from mooring.base.border import reason
 from mooring.base.errors import ConfigError
 from mooring.base.text import visible
 from mooring.inspect.fencing.judge import ProverAnswer
@@ -34,7 +35,7 @@ async def asked(command: str, node: str, timeout_s: float) -> ProverAnswer:
             *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
     except OSError as error:
-        raise ConfigError(f"--prover: {words[0]} can't be run: {error.strerror or error}") from None
+        raise ConfigError(f"--prover: {words[0]} can't be run: {reason(error)}") from None
     try:
         async with asyncio.timeout(timeout_s):
             output, _ = await process.communicate()

@@ -15,7 +15,8 @@ Rows = Sequence[tuple[str, str]]
 def as_text(
     name: str, points: Sequence[Point], done: str, problem: str, width: int, rows: Rows = (), next_line: str = ""
 ) -> str:
-    """done: the state that was reached, "" for none. problem: what kept it from that, "" for nothing. rows: what else there is to say.
+    """done: the state that was reached, "" for none. problem: what kept it from that, "" for nothing. rows: what else
+    there is to say.
 
     A command to type next stays whole.
     """

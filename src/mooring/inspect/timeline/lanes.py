@@ -18,6 +18,7 @@ from mooring.inspect.objects import NotThere
 from mooring.inspect.reading import Reading
 from mooring.inspect.scene import Scene
 from mooring.inspect.timeline.traces import Lane, Traced, traced
+from mooring.inspect.why.chains import explained
 from mooring.kube.cluster import Cluster
 from mooring.sidecars.attacher.view import BY_VOLUME
 
@@ -67,6 +68,11 @@ class TracedChain:
             ("lease", one) for one in self.scene.leases.values() if one.metadata.namespace != NODE_LEASE_NAMESPACE
         ]
         self.lanes = dict(self._labelled(members))
+
+    async def blocked_by(self, kind: str, key: Key) -> str:
+        """Who has to move now, as `mooring why` has it; "" for nobody. Raises what `read` raises."""
+        blocking = (await explained(self._reading, kind, key)).blocking
+        return blocking.who if blocking is not None else ""
 
     def _labelled(self, members: list[Member]) -> Iterator[tuple[Lane, Traced]]:
         order = list(LABELS)

@@ -1,8 +1,9 @@
 """Moments that API objects tell. Pure.
 
-An object tells its conditions, phases, errors, containers and deletion, and the writers of its fields, from managedFields. A manager's
-entry lists the fields that it owns, with one time: that of its last write to any of them. So an entry gives one moment. Only the maker of
-an object owns the field that no object of its kind is made without. Events tell what others have seen, and a Lease when somebody led.
+An object tells its conditions, phases, errors, containers and deletion, and the writers of its fields, from
+managedFields. A manager's entry lists the fields that it owns, with one time: that of its last write to any of them. So
+an entry gives one moment. Only the maker of an object owns the field that no object of its kind is made without. Events
+tell what others have seen, and a Lease when somebody led.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mooring.api.coordination import NODE_LEASE_NAMESPACE, Lease
+from mooring.base.clock import seconds_of
+from mooring.base.json_text import from_json
 from mooring.inspect.locks import CONTROLLER_LOCKS, LOCKS, SKEW_S
-from mooring.inspect.scene import SeenEvent, moment_s
+from mooring.inspect.scene import SeenEvent
 from mooring.inspect.timeline.traces import Lane, ManagedFields, Moment, Source, TimedError, Traced
 
 _SHOWN_MAX: Final = 4
 _BEFORE_FIRST_APPLY: Final = "before-first-apply"
-"""Owns what an object had before its first apply, with the time of that: whoever wrote it, this entry is nobody's, and no moment."""
+"""Owns what an object had before its first apply, with the time of that: whoever wrote it, this entry is nobody's,
+and no moment.
+"""
 _MADE_WITH: Final[Mapping[str, str]] = {
     "pod": "containers",
     "pvc": "resources",
@@ -42,7 +47,7 @@ def states(lane: Lane, obj: Traced) -> Iterator[Moment]:
 
 def _conditions(lane: Lane, obj: Traced) -> Iterator[Moment]:
     for one in (obj.status.conditions if obj.status else None) or ():
-        at_s = moment_s(one.last_transition_time)
+        at_s = seconds_of(one.last_transition_time)
         if at_s:
             why = ": ".join(part for part in (one.reason, one.message) if part)
             who = owner_of(
@@ -56,11 +61,11 @@ def _phases(lane: Lane, obj: Traced) -> Iterator[Moment]:
     status = obj.status
     if status is None:
         return
-    if at_s := moment_s(status.last_phase_transition_time):
+    if at_s := seconds_of(status.last_phase_transition_time):
         yield Moment(
             at_s, lane.label, Source.STATE, f"set the phase {status.phase}", owner_of(obj, "f:status", "f:phase")
         )
-    if at_s := moment_s(status.start_time):
+    if at_s := seconds_of(status.start_time):
         yield Moment(
             at_s, lane.label, Source.STATE, "took the pod up on its node", owner_of(obj, "f:status", "f:startTime")
         )
@@ -69,7 +74,7 @@ def _phases(lane: Lane, obj: Traced) -> Iterator[Moment]:
 
 
 def _cut_s(time: str | int | None) -> float:
-    return time / 1e9 if isinstance(time, int) else moment_s(time)
+    return time / 1e9 if isinstance(time, int) else seconds_of(time)
 
 
 def _errors(lane: Lane, obj: Traced) -> Iterator[Moment]:
@@ -82,7 +87,7 @@ def _errors(lane: Lane, obj: Traced) -> Iterator[Moment]:
         ("error", "failed", status.error),
     )
     for field, words, error in named:
-        if error is not None and (at_s := moment_s(error.time)):
+        if error is not None and (at_s := seconds_of(error.time)):
             what = f"{words}: {error.message}"
             yield Moment(at_s, lane.label, Source.ERROR, what, owner_of(obj, "f:status", f"f:{field}"), is_bad=True)
 
@@ -91,16 +96,16 @@ def _containers(lane: Lane, obj: Traced) -> Iterator[Moment]:
     who = owner_of(obj, "f:status", "f:containerStatuses")
     for one in (obj.status.container_statuses if obj.status else None) or ():
         running, ended = one.state.running, one.state.terminated
-        if running is not None and (at_s := moment_s(running.started_at)):
+        if running is not None and (at_s := seconds_of(running.started_at)):
             yield Moment(at_s, lane.label, Source.STATE, f"started the container {one.name}", who)
-        if ended is not None and (at_s := moment_s(ended.finished_at)):
+        if ended is not None and (at_s := seconds_of(ended.finished_at)):
             what = f"saw the end of the container {one.name} (exit code {ended.exit_code})"
             yield Moment(at_s, lane.label, Source.STATE, what, who, is_bad=ended.exit_code != 0)
 
 
 def _deletion(lane: Lane, obj: Traced) -> Iterator[Moment]:
     """A pod's deletionTimestamp lies its grace period after the request."""
-    at_s = moment_s(obj.metadata.deletion_timestamp)
+    at_s = seconds_of(obj.metadata.deletion_timestamp)
     if at_s:
         held = f"; held by {', '.join(obj.metadata.finalizers)}" if obj.metadata.finalizers else ""
         yield Moment(
@@ -113,11 +118,11 @@ def _deletion(lane: Lane, obj: Traced) -> Iterator[Moment]:
 
 def written(lane: Lane, obj: Traced) -> Iterator[Moment]:
     """The object's beginning, and the last write of each manager."""
-    made_s, maker = moment_s(obj.metadata.creation_timestamp), maker_of(lane, obj)
+    made_s, maker = seconds_of(obj.metadata.creation_timestamp), maker_of(lane, obj)
     if made_s:
         yield Moment(made_s, lane.label, Source.CREATED, "created it", maker.manager if maker is not None else "")
     for entry in obj.metadata.managed_fields or ():
-        at_s = moment_s(entry.time)
+        at_s = seconds_of(entry.time)
         if not at_s or entry.manager == _BEFORE_FIRST_APPLY or (entry is maker and int(at_s) == int(made_s)):
             continue
         fields = fields_of(entry)
@@ -135,7 +140,9 @@ def maker_of(lane: Lane, obj: Traced) -> ManagedFields | None:
 
 
 def owner_of(obj: Traced, *path: str) -> str:
-    """The one manager of a field, "" where there are several or none. path: elements as in fieldsV1, `f:status`, `f:phase`."""
+    """The one manager of a field, "" where there are several or none. path: elements as in fieldsV1, `f:status`,
+    `f:phase`.
+    """
     owners = {one.manager for one in obj.metadata.managed_fields or () if _has(one.fields_v1, path)}
     owner = owners.pop() if len(owners) == 1 else ""
     return owner if owner != _BEFORE_FIRST_APPLY else ""
@@ -178,8 +185,8 @@ def _name(element: str) -> str | None:
 def _type_of(element: str) -> str:
     """The type of a condition, from an element like `k:{"type":"Ready"}`."""
     try:
-        keys = json.loads(element[2:]) if element.startswith("k:") else None
-    except (ValueError, RecursionError):
+        keys = from_json(element[2:]) if element.startswith("k:") else None
+    except ValueError:
         return ""
     return str(keys.get("type", "")) if isinstance(keys, dict) else ""
 
@@ -201,12 +208,14 @@ def _listed(fields: list[str]) -> str:
 
 
 def told(lane: Lane, events: Iterable[SeenEvent]) -> Iterator[Moment]:
-    """An Event that was repeated gives two moments: the first time and the last. A warning of the same reason repeats the first, too."""
+    """An Event that was repeated gives two moments: the first time and the last. A warning of the same reason repeats
+    the first, too.
+    """
     warned = set[tuple[str, str]]()
     for one in sorted(events, key=lambda event: event.first_s):
         count = one.series.count if one.series is not None else one.count
         text = f"{one.reason}: {one.message}" if one.message else one.reason
-        who, is_bad = one.reporting_component or one.source.component, one.type == "Warning"
+        who, is_bad = program_behind(one.reporting_component or one.source.component), one.type == "Warning"
         if one.first_s:
             is_repeat = is_bad and (who, one.reason) in warned
             yield Moment(one.first_s, lane.label, Source.EVENT, f"said {text}", who, is_bad, one.reason, is_repeat)
@@ -225,20 +234,32 @@ def told(lane: Lane, events: Iterable[SeenEvent]) -> Iterator[Moment]:
             )
 
 
+def program_behind(component: str) -> str:
+    """The program that an Event names as its component: a provisioner by its driver, a host and a uid, others by their
+    own name and the driver.
+    """
+    name, _, host = component.partition("_")
+    if host and "." in name:
+        return name if "/" in name else "csi-provisioner"
+    return component.partition(" ")[0].replace("external-resizer", "csi-resizer")
+
+
 def _nth(count: int) -> str:
     ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
     return f"{count}{ending}"
 
 
 def terms(lane: Lane, lease: Lease, now_s: float) -> Iterator[Moment]:
-    """A sidecar's Lease: when its holder got it, and when it was renewed last, if it is not any more. Of a node: the latter."""
+    """A sidecar's Lease: when its holder got it, and when it was renewed last, if it is not any more. Of a node: the
+    latter.
+    """
     spec, is_node = lease.spec, lease.metadata.namespace == NODE_LEASE_NAMESPACE
     who = "kubelet" if is_node else program_of(lease.metadata.name)
     holder = spec.holder_identity or "nobody"
-    if not is_node and (at_s := moment_s(spec.acquire_time)) and spec.holder_identity:
+    if not is_node and (at_s := seconds_of(spec.acquire_time)) and spec.holder_identity:
         number = f", after {spec.lease_transitions} changes of the holder" if spec.lease_transitions else ""
         yield Moment(at_s, lane.label, Source.LEASE, f"began to lead as {holder}{number}", who)
-    renewed_s = moment_s(spec.renew_time)
+    renewed_s = seconds_of(spec.renew_time)
     if renewed_s and now_s - renewed_s > (spec.lease_duration_seconds or 15) + SKEW_S:
         what = "gave its last sign of life" if is_node else f"renewed its Lease for the last time, as {holder}"
         yield Moment(renewed_s, lane.label, Source.LEASE, what, who, is_bad=True)

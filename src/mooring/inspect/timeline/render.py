@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from mooring.base.clock import rfc3339
@@ -10,14 +11,17 @@ from mooring.inspect.printing import WIDTH, ago, wrapped
 from mooring.inspect.timeline.story import Gap, Timeline
 
 WHO_WIDTH: Final = 24
+ROOM_MIN: Final = 30
+"""Columns that what happened needs beside its time, lane and author; in less it stands below them."""
 
 
 def as_text(line: Timeline, width: int = WIDTH) -> str:
     """The lanes, then the moments, each on a line: offset, lane, who, what. width: of a line, 40 at least."""
-    lines = [f"{visible(line.subject)}: {headline(line)}", ""]
+    broken = partial(wrapped, width=width, breaks=True)
+    lines = [*broken("", f"{line.subject}: {headline(line)}"), ""]
     lane_width = max((len(one.label) for one in line.lanes), default=0)
     for lane in line.lanes:
-        lines += wrapped(f"  {lane.label:<{lane_width}}  ", f"{lane.kind} {lane.name}", width)
+        lines += broken(f"  {lane.label:<{lane_width}}  ", f"{lane.kind} {lane.name}")
     offset_width = max((len(offset(line, number)) for number in range(len(line.moments))), default=0)
     who_width = min(WHO_WIDTH, max((len(visible(one.who or "-")) for one in line.moments), default=0))
     gaps = {gap.after: gap for gap in line.gaps}
@@ -25,14 +29,16 @@ def as_text(line: Timeline, width: int = WIDTH) -> str:
     for number, moment in enumerate(line.moments):
         who = visible(moment.who or "-")
         head = f"{offset(line, number):>{offset_width}}  {moment.lane:<{lane_width}}  {who:<{who_width}}  "
-        if len(who) <= who_width:
-            lines += wrapped(head, moment.what, width)
+        if len(who) <= who_width and len(head) <= width - ROOM_MIN:
+            lines += broken(head, moment.what)
         else:
-            lines += [head.rstrip(), *wrapped(" " * (len(head) - len(who) + who_width), moment.what, width)]
+            before = len(head) - max(len(who), who_width)
+            below = before + who_width if before + who_width <= width - ROOM_MIN else offset_width + 2
+            lines += [*broken(head[: before - 2], who), *broken(" " * below, moment.what)]
         if number in gaps:
-            lines.append(" " * offset_width + f"  ({waits(gaps[number])})")
+            lines += broken(" " * (offset_width + 2), f"({waits(gaps[number])})")
     for one in line.unseen:
-        lines += wrapped("not seen  ", f"{one.what}: {one.why}", width)
+        lines += broken("not seen  ", f"{one.what}: {one.why}")
     return "\n".join(lines) + "\n"
 
 
@@ -41,7 +47,10 @@ def headline(line: Timeline) -> str:
     if not line.moments:
         return "nothing tells when anything happened"
     count = f"{len(line.moments)} moment{'' if len(line.moments) == 1 else 's'}"
-    return f"{count} in {ago(line.end_s - line.begin_s)}, from {rfc3339(line.begin_s)}; the last {ago(line.now_s - line.end_s)} ago"
+    return (
+        f"{count} in {ago(line.end_s - line.begin_s)}, from {rfc3339(line.begin_s)}; the last "
+        f"{ago(line.now_s - line.end_s)} ago"
+    )
 
 
 def offset(line: Timeline, number: int) -> str:

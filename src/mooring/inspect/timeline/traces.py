@@ -88,11 +88,12 @@ class Source(enum.StrEnum):
     ERROR = "error"
     EVENT = "event"
     LEASE = "lease"
-    RECORD = "record"
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """One object of the chain. label: short and unique, `pvc` or `pvc 2`. kind: as people type it. name: with its namespace."""
+    """One object of the chain. label: short and unique, `pvc` or `pvc 2`. kind: as people type it. name: with its
+    namespace.
+    """
 
     label: str
     kind: str
@@ -103,8 +104,9 @@ class Lane(msgspec.Struct, frozen=True):
 class Moment(msgspec.Struct, frozen=True):
     """Something that happened.
 
-    at_s: seconds since 1970. lane: the label. who: the program that did it, "" where nothing proves it. what: the rest of the sentence
-    that begins with `who`. is_bad: an error or a warning. reason: of an Event. is_repeat: an Event told again, which moves nothing on.
+    at_s: seconds since 1970. lane: the label. who: the program that did it, "" where nothing proves it. what: the rest
+    of the sentence that begins with `who`. is_bad: an error or a warning. reason: of an Event. is_repeat: an Event told
+    again, which moves nothing on.
     """
 
     at_s: float

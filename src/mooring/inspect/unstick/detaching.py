@@ -1,10 +1,12 @@
 """Letting the driver detach a volume whose attacher is dead: ControllerUnpublishVolume, as that attacher would call it.
 
-CSI wants OK for a volume that is published nowhere, too, and one call about a volume at a time. So success proves what a list does not: an
-attach that was under way when the attacher died is over.
+CSI wants OK for a volume that is published nowhere, too, and one call about a volume at a time. So success proves what
+a list does not: an attach that was under way when the attacher died is over.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 
@@ -15,7 +17,7 @@ from mooring.api.storage import VolumeAttachment
 from mooring.control.secrets import secret_values
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.inspect.left_behind import finalizer_of, handle_of
+from mooring.inspect.traces import finalizer_of, handle_of
 from mooring.inspect.unstick.driver_word import RPC, Witness
 from mooring.inspect.unstick.facts import DriverWord, Facts
 from mooring.inspect.unstick.table import Verdict, verdicts
@@ -24,7 +26,9 @@ from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION
 
 
 class Detach(msgspec.Struct, frozen=True):
-    """One call. node: its name. secret: None for none. then: the verdicts after its success, by the facts of the look before it."""
+    """One call. node: its name. secret: None for none. then: the verdicts after its success, by the facts of the look
+    before it.
+    """
 
     handle: str
     node: str
@@ -49,8 +53,7 @@ def detach_of(facts: Facts, witness: Witness) -> Detach | str:
         return f"the driver at --csi-address is {witness.info.name}, and the volume is {facts.driver}'s"
     if RPC.PUBLISH_UNPUBLISH_VOLUME not in witness.info.controller:
         return f"the driver {facts.driver} detaches no volumes (PUBLISH_UNPUBLISH_VOLUME)"
-    by_name = {pv.metadata.name: pv for pv in traces.volumes}
-    handle, node = handle_of(one, by_name), one.spec.node_name
+    handle, node = handle_of(one, traces.volumes), one.spec.node_name
     node_id = annotation(one, NODE_ID_ANNOTATION) or facts.node_ids.get(node, "")
     if not handle or UNSPECIFIED in handle.split("/"):
         return "nobody knows the volume's handle"
@@ -58,18 +61,18 @@ def detach_of(facts: Facts, witness: Witness) -> Detach | str:
         return f"nobody knows the driver's id of node {node}"
     for other in traces.attachments:
         same = other.metadata.uid != one.metadata.uid and other.spec.node_name == node and not is_deleting(other)
-        if same and handle_of(other, by_name) == handle:
+        if same and handle_of(other, traces.volumes) == handle:
             return f"VolumeAttachment {other.metadata.name} wants the volume on the same node"
     detach = Detach(handle, node, node_id, _secret_of(one, traces.volumes), ())
     then = verdicts(msgspec.structs.replace(facts, word=detach.word(facts.driver)))
     return msgspec.structs.replace(detach, then=then)
 
 
-def _secret_of(one: VolumeAttachment, volumes: tuple[PersistentVolume, ...]) -> SecretReference | None:
+def _secret_of(one: VolumeAttachment, volumes: Mapping[str, PersistentVolume]) -> SecretReference | None:
     inline = one.spec.source.inline_volume_spec
     if inline is not None:
         return inline.csi.controller_publish_secret_ref if inline.csi else None
-    pv = next((pv for pv in volumes if pv.metadata.name == one.spec.source.persistent_volume_name), None)
+    pv = volumes.get(one.spec.source.persistent_volume_name or "")
     return pv.spec.csi.controller_publish_secret_ref if pv is not None and pv.spec.csi else None
 
 

@@ -1,4 +1,6 @@
-"""Asking a driver about one volume: whether it has it, and on which nodes it is published. Only calls that change nothing are made."""
+"""Asking a driver about one volume: whether it has it, and on which nodes it is published. Only calls that change
+nothing are made.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ LISTS_MAX: Final = 3
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """A driver that is asked. place: the segments of its own node, {} when it does not say. node_id: its name for that, "" likewise.
+    """A driver that is asked. place: the segments of its own node, {} when it does not say. node_id: its name for that,
+    "" likewise.
 
     timeout_s: of each call.
     """
@@ -56,8 +59,8 @@ class Witness(msgspec.Struct, frozen=True):
     async def about_volume(
         self, driver_name: str, handle: str, nodes: NodeSelector | None, others: Collection[str] = ()
     ) -> DriverWord:
-        """driver_name: of the volume. nodes: from which the volume can be reached, None for all. others: handles of the driver's other
-        volumes. Raises DriverError, CannotLook.
+        """driver_name: of the volume. nodes: from which the volume can be reached, None for all. others: handles of the
+        driver's other volumes. Raises DriverError, CannotLook.
         """
         name = self.info.name
         if name != driver_name:
@@ -144,7 +147,9 @@ class Witness(msgspec.Struct, frozen=True):
         return self._there(answer.status.published_node_ids)
 
     async def _listed(self, handle: str, others: Collection[str]) -> DriverWord:
-        """CSI lets a list of several pages leave out a volume while others come and go: two lists have to say the same."""
+        """CSI lets a list of several pages leave out a volume while others come and go: two lists have to say the
+        same.
+        """
         name, before = self.info.name, frozenset[str]()
         for count in range(LISTS_MAX):
             volumes = {one.handle: one async for one in listed_volumes(self.driver, self.timeout_s)}

@@ -7,17 +7,19 @@ from typing import Any
 
 import msgspec
 
-from mooring.inspect.left_behind import LiveLease, Traces
+from mooring.base.clock import seconds_of
 from mooring.inspect.locks import SKEW_S
 from mooring.inspect.renewals import LeaseSight
-from mooring.inspect.scene import Scene, moment_s
+from mooring.inspect.scene import Scene
+from mooring.inspect.traces import LiveLease, Traces
 
 
 class DriverWord(msgspec.Struct, frozen=True):
     """The driver's own answer about one volume or snapshot.
 
-    exists: whether it has it, None where it can't say. published_on: the ids of the nodes that it is published on, None where it can't
-    say. why: it can't. detached_from: the id of the node from which it has detached it at our call, "" for none.
+    exists: whether it has it, None where it can't say. published_on: the ids of the nodes that it is published on, None
+    where it can't say. why: it can't. detached_from: the id of the node from which it has detached it at our call, ""
+    for none.
     """
 
     driver: str
@@ -35,10 +37,11 @@ class Author(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """kind: as people type it. driver: "" for an object of none. traces: of the driver. word: None where the driver was not asked.
+    """kind: as people type it. driver: "" for an object of none. traces: of the driver. word: None where the driver was
+    not asked.
 
-    failures: by program, the last error that the object or an Event says of its tries to let the object go. node_ids: the driver's names
-    of nodes, as the CSINodes have them. scene: the claims, pods and snapshots around the object.
+    failures: by program, the last error that the object or an Event says of its tries to let the object go. node_ids:
+    the driver's names of nodes, as the CSINodes have them. scene: the claims, pods and snapshots around the object.
     """
 
     obj: Any
@@ -67,6 +70,8 @@ class Facts(msgspec.Struct, frozen=True):
         )
 
     def _is_older(self, lease: str) -> bool:
-        """True for a Lease that was given up before the object was made: the program that set the finalizer ran without it."""
-        made, last = moment_s(self.obj.metadata.creation_timestamp), moment_s(self.leases.last.get(lease))
+        """True for a Lease that was given up before the object was made: the program that set the finalizer ran without
+        it.
+        """
+        made, last = seconds_of(self.obj.metadata.creation_timestamp), seconds_of(self.leases.last.get(lease))
         return 0 < last < made - SKEW_S

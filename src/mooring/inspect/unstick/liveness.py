@@ -1,7 +1,7 @@
 """Whether the program that sets a finalizer would take it off by itself. Pure.
 
-A program that lives and has not failed takes it off: the move is that program's. A program that lives and fails may fail for ever: then
-only the driver's own answer counts. A program that nobody can see may live.
+A program that lives and has not failed takes it off: the move is that program's. A program that lives and fails may
+fail for ever: then only the driver's own answer counts. A program that nobody can see may live.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.api.names import sanitised
-from mooring.inspect.left_behind import LiveLease
+from mooring.base.clock import seconds_of
 from mooring.inspect.locks import CONTROLLER_LOCKS, LOCKS, PROTECTION_LOCKS, TOGETHER
 from mooring.inspect.points import Objection, Point, Proof
-from mooring.inspect.scene import moment_s
+from mooring.inspect.traces import LiveLease
 from mooring.inspect.unstick.facts import Facts
 
 PROTECTION: Final = "the protection controller"
@@ -23,7 +23,9 @@ SOON_S: Final = 60.0
 
 
 def sidecar_points(facts: Facts, program: str, *, needs_word: bool, has_word: bool) -> Iterator[Point]:
-    """On a sidecar of the driver. needs_word: without a Lease only the driver's answer counts. has_word: the driver's answer is a proof."""
+    """On a sidecar of the driver. needs_word: without a Lease only the driver's answer counts. has_word: the driver's
+    answer is a proof.
+    """
     driver = facts.driver
     locks = (LOCKS[program].format(sanitised(driver)), TOGETHER.format(sanitised(driver)))
     live, silent = facts.live(*locks), facts.silent(*locks)
@@ -37,7 +39,7 @@ def sidecar_points(facts: Facts, program: str, *, needs_word: bool, has_word: bo
         yield Objection(text, ask_the_driver(facts))
     elif silent:
         yield Proof(f"{who} does not run: nobody renews its Lease {silent}")
-    elif _is_removed(facts):
+    elif is_removed(facts):
         yield Proof(f"the driver {driver} is removed: it has no CSIDriver object, and no node has it registered")
     elif needs_word and not has_word:
         text = f"no Lease of {who} was found: it may run without leader election, where nobody sees it"
@@ -75,7 +77,7 @@ def _its_move(facts: Facts, who: str, live: LiveLease) -> Objection:
 
 def _too_soon(facts: Facts, who: str) -> Iterator[Point]:
     """For a program without a Lease."""
-    since_s = facts.scene.now_s - moment_s(facts.obj.metadata.deletion_timestamp)
+    since_s = facts.scene.now_s - seconds_of(facts.obj.metadata.deletion_timestamp)
     if since_s < SOON_S:
         yield Objection(
             f"it was deleted a moment ago: {who}, whose Lease nobody sees, may be about to act",
@@ -90,6 +92,6 @@ def ask_the_driver(facts: Facts) -> str:
     return f"ask the storage itself: {facts.word.why}" if facts.word.why else "take care of that first"
 
 
-def _is_removed(facts: Facts) -> bool:
+def is_removed(facts: Facts) -> bool:
     traces = facts.traces
     return traces is not None and not (traces.is_installed or traces.registered_on)

@@ -1,9 +1,10 @@
-"""One look at an object, and at all that its finalizers protect. An unreadable object is an error here: it leaves nothing proved."""
+"""One look at an object, and at all that its finalizers protect. An unreadable object is an error here: it leaves
+nothing proved.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
@@ -16,10 +17,9 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.snapshot_names import CLAIM_FINALIZER, MANAGED_BY
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.clock import Clock
+from mooring.base.json_text import from_json
 from mooring.cluster.snapshots.decide_deletion import content_of
 from mooring.cluster.snapshots.view import snapshot_of
-from mooring.inspect.left_behind import Traces
-from mooring.inspect.left_behind import handle_of as attached_handle
 from mooring.inspect.locks import CONTROLLER_LOCKS, PROTECTION_LOCKS
 from mooring.inspect.objects import NotThere
 from mooring.inspect.reading import Reading
@@ -27,6 +27,8 @@ from mooring.inspect.renewals import LeaseSight
 from mooring.inspect.scene import Scene, Shelf
 from mooring.inspect.scene_requests import SEEN_EVENTS
 from mooring.inspect.served import as_served
+from mooring.inspect.traces import Traces
+from mooring.inspect.traces import handle_of as attached_handle
 from mooring.inspect.unstick.driver_word import Witness
 from mooring.inspect.unstick.facts import Author, DriverWord, Facts
 from mooring.inspect.unstick.nearby import NearbySearch
@@ -59,7 +61,9 @@ _FAILURES: Final = {
 
 
 class Look:
-    """Looks as often as it is asked. witness: the driver, None where it is not asked. watching: as for NearbySearch."""
+    """Looks as often as it is asked. witness: the driver, None where it is not asked. watching: as for NearbySearch.
+    search: one for several objects.
+    """
 
     def __init__(
         self,
@@ -69,10 +73,11 @@ class Look:
         key: Key,
         witness: Witness | None,
         watching: Callable[[str], None],
+        search: NearbySearch | None = None,
     ) -> None:
-        self._cluster, self._clock, self._kind, self._key, self._witness = as_served(cluster), clock, kind, key, witness
-        self._watching = watching
-        self._search: NearbySearch | None = None
+        self._cluster, self._clock, self._key, self._witness = as_served(cluster), clock, key, witness
+        self._watching, self._search = watching, search
+        self.kind = kind
         self._uid = ""
         self.told: DriverWord | None = None
         """The driver's word that it has detached the volume: it is asked nothing more."""
@@ -81,12 +86,15 @@ class Look:
         """Raises NotThere, and what `again` raises."""
         facts = await self.again()
         if facts is None:
-            raise NotThere(f'{self._kind} "{self._key}" does not exist')
+            raise NotThere(f'{self.kind} "{self._key}" does not exist')
         return facts
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self._key}"
 
     async def again(self) -> Facts | None:
         """None once the object is gone, or is another one of its name. Raises ApiError, DriverError, CannotLook."""
-        kind = KINDS[self._kind]
+        kind = KINDS[self.kind]
         try:
             whole = await self._cluster.get(kind.whole(), self._key.name, self._key.namespace)
         except NotFound:
@@ -95,16 +103,16 @@ class Look:
         if whole["metadata"]["uid"] != self._uid:
             return None
         obj, scene = decoded(kind, whole), Reading(self._cluster, self._clock.wall_s()).scene
-        await _Surroundings(self._cluster, scene).read(self._kind, obj)
+        await _Surroundings(self._cluster, scene).read(self.kind, obj)
         driver = self._driver_of(obj, scene)
         if self._search is None:
-            also = () if self._kind == "volumeattachment" else (*PROTECTION_LOCKS, *CONTROLLER_LOCKS.values())
+            also = () if self.kind == "volumeattachment" else (*PROTECTION_LOCKS, *CONTROLLER_LOCKS.values())
             asks = self._witness is not None
             self._search = NearbySearch(self._cluster, self._clock, driver, self._watching, also, asks_driver=asks)
-        traces, node_ids = await self._search.look(self._kind, obj, scene)
+        traces, node_ids = await self._search.look(self.kind, obj, scene)
         return Facts(
             obj,
-            self._kind,
+            self.kind,
             driver=driver,
             leases=LeaseSight(traces.live_leases, traces.silent_leases, traces.last_renewals),
             traces=traces,
@@ -117,7 +125,7 @@ class Look:
 
     def _driver_of(self, obj: Any, scene: Scene) -> str:
         """ "" for unknown, or none."""
-        match self._kind:
+        match self.kind:
             case "pv":
                 return driver_of(obj)
             case "volumeattachment":
@@ -135,15 +143,15 @@ class Look:
         witness = self._witness
         if witness is None or self.told is not None:
             return self.told
-        if self._kind == "volumesnapshotcontent":
+        if self.kind == "volumesnapshotcontent":
             return await witness.about_snapshot(traces.driver, handle_of(obj), *_node_of(obj, node_ids))
         if isinstance(obj, VolumeGroupSnapshotContent):
             return await witness.about_group(traces.driver, group_handle_of(obj), group_members_of(obj))
         pv = obj if isinstance(obj, PersistentVolume) else _volume_of(obj, traces)
         handle = driver_and_handle(pv)[1] if pv is not None else ""
         if isinstance(obj, VolumeAttachment):
-            handle = attached_handle(obj, {one.metadata.name: one for one in traces.volumes})
-        others = [one for one in traces.volumes if not is_deleting(one) and witness.may_reach(_nodes_of(one))]
+            handle = attached_handle(obj, traces.volumes)
+        others = [one for one in traces.volumes.values() if not is_deleting(one) and witness.may_reach(_nodes_of(one))]
         handles = [driver_and_handle(one)[1] for one in others if pv is None or one.metadata.uid != pv.metadata.uid]
         return await witness.about_volume(traces.driver, handle, _nodes_of(pv), handles)
 
@@ -152,7 +160,7 @@ class Look:
         if isinstance(obj, VolumeAttachment):
             error = obj.status.detach_error
             return {"csi-attacher": error.message} if error is not None and error.message else {}
-        if self._kind not in ("pv", "volumesnapshotcontent", "volumegroupsnapshotcontent"):
+        if self.kind not in ("pv", "volumesnapshotcontent", "volumegroupsnapshotcontent"):
             return {}
         chosen = Selection(namespace="default", field_selector=f"involvedObject.uid={obj.metadata.uid}")
         events = [one async for one in list_all(self._cluster, SEEN_EVENTS, chosen) if one.reason in _FAILURES]
@@ -233,7 +241,7 @@ def _volume_of(obj: Any, traces: Traces) -> PersistentVolume | None:
         if isinstance(obj, VolumeAttachment)
         else getattr(obj.spec, "volume_name", "")
     )
-    return next((one for one in traces.volumes if one.metadata.name == name), None)
+    return traces.volumes.get(name or "")
 
 
 def authors_of(whole: Mapping[str, Any]) -> dict[str, Author]:
@@ -254,7 +262,7 @@ def _finalizers(fields: Any) -> Iterator[str]:
     for element in fields if isinstance(fields, dict) else ():
         if element.startswith("v:"):
             try:
-                value = json.loads(element[2:])
+                value = from_json(element[2:])
             except ValueError:
                 continue
             if isinstance(value, str):

@@ -1,7 +1,8 @@
-"""The finalizers of snapshots and their groups, of the contents of both, and of claims that snapshots are being made of. Pure.
+"""The finalizers of snapshots and their groups, of the contents of both, and of claims that snapshots are being made
+of. Pure.
 
-The snapshot controller's own `decide` is called: a finalizer that it would remove may go. The judgement on the content of a group is that
-on the content of one snapshot, for all snapshots of the group.
+The snapshot controller's own `decide` is called: a finalizer that it would remove may go. The judgement on the content
+of a group is that on the content of one snapshot, for all snapshots of the group.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ from collections.abc import Iterator
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
-from mooring.api.meta import Key, key_of
+from mooring.api.meta import key_of
 from mooring.api.snapshot import VolumeSnapshotContent
-from mooring.api.snapshot_names import SNAPSHOT_KIND, is_group_content, is_marked
+from mooring.api.snapshot_kinds import GROUPS, SINGLES, Row, ref_of
+from mooring.api.snapshot_names import is_group_content, is_marked
 from mooring.cluster.snapshots.decide_deletion import decide_deletion
 from mooring.cluster.snapshots.decide_protection import decide_claim
 from mooring.cluster.snapshots.decision import Release, ReleaseClaim
-from mooring.cluster.snapshots.view import ref_of, snapshot_of
+from mooring.cluster.snapshots.view import snapshot_of
+from mooring.inspect.filling import filled_from
 from mooring.inspect.points import Objection, Point, Proof
 from mooring.inspect.unstick.facts import Facts
 from mooring.inspect.unstick.liveness import ask_the_driver, sidecar_points, snapshot_controller_points
 from mooring.inspect.unstick.volumes import RETAIN
 from mooring.inspect.why.snapshotting import FOREVER_S, view_of
-from mooring.sidecars.provisioner.model.cached import source_of
-from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES, Row
 
 SNAPSHOTTER = "csi-snapshotter"
 
@@ -45,7 +46,7 @@ def of_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
 
 def restored_from_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
     """The provisioner's: no claim waits for a volume that is filled from it."""
-    if is_restored_from(facts, key_of(facts.obj)):
+    if filled_from(facts.scene, key_of(facts.obj)):
         yield Objection(
             "a claim waits for a volume that is filled from it", f"kubectl -n {key_of(facts.obj).namespace} get pvc"
         )
@@ -86,7 +87,7 @@ def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
             f'its snapshot "{key}" is there',
             f"kubectl -n {key.namespace} delete volumesnapshot {key.name}, if its data may go",
         )
-    if is_restored_from(facts, key):
+    if filled_from(facts.scene, key):
         yield Objection("a claim waits for a volume that is filled from it", f"kubectl -n {key.namespace} get pvc")
     if is_group_content(content):
         yield Objection(
@@ -97,10 +98,10 @@ def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
 
 
 def what_was_made(facts: Facts, handle: str, row: Row, noun: str, what: str) -> Iterator[Point]:
-    """What the driver made for a content is gone, or is to stay on the storage. handle: its name there, "" for unknown. noun, what: in
-    texts, in short and as a whole.
+    """What the driver made for a content is gone, or is to stay on the storage. handle: its name there, "" for unknown.
+    noun, what: in texts, in short and as a whole.
     """
-    content, word, kind = facts.obj, facts.word, row.kind.name.lower()
+    content, word, kind = facts.obj, facts.word, row.contents.name.lower()
     is_gone, keeps = word is not None and word.exists is False, content.spec.deletion_policy == RETAIN
     name = content.metadata.name
     if not handle and is_marked(content, row.being_created):
@@ -112,7 +113,8 @@ def what_was_made(facts: Facts, handle: str, row: Row, noun: str, what: str) -> 
         yield Proof(f"the driver {facts.driver} has no such {what} any more")
     elif keeps:
         yield Proof(
-            f"its deletion policy is Retain: the {noun} {handle} stays on the storage, and no object names it from then on"
+            f"its deletion policy is Retain: the {noun} {handle} stays on the storage, and no object names it "
+            "from then on"
         )
     elif word is not None and word.exists:
         delete = f"kubectl annotate {kind} {name} {row.being_deleted}=yes, and csi-snapshotter deletes it"
@@ -127,13 +129,6 @@ def what_was_made(facts: Facts, handle: str, row: Row, noun: str, what: str) -> 
     yield from sidecar_points(
         facts, SNAPSHOTTER, needs_word=not keeps and bool(handle), has_word=is_gone or keeps or not handle
     )
-
-
-def is_restored_from(facts: Facts, snapshot: Key) -> bool:
-    """Also by a claim of another namespace, which the snapshot controller does not look for."""
-    waiting = (source_of(one) for one in facts.scene.claims.values() if one.status.phase in ("", "Pending"))
-    wanted = SNAPSHOT_KIND, *snapshot
-    return any((one.kind, one.namespace, one.name) == wanted for one in waiting if one is not None)
 
 
 def handle_of(content: VolumeSnapshotContent) -> str:
@@ -162,7 +157,7 @@ def _group_is_there(facts: Facts, content: VolumeGroupSnapshotContent) -> Iterat
         yield Objection(
             f'its snapshot "{key_of(one)}" is there', f"mooring why -n {key.namespace} vs/{one.metadata.name}"
         )
-        if is_restored_from(facts, key_of(one)):
+        if filled_from(facts.scene, key_of(one)):
             yield Objection(
                 f'a claim waits for a volume that is filled from "{key_of(one)}"', f"kubectl -n {key.namespace} get pvc"
             )

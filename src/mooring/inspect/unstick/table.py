@@ -1,4 +1,6 @@
-"""Each finalizer of storage: the kinds that it stands on, who sets it, what it protects, and the judgement whether it may go. Pure."""
+"""Each finalizer of storage: the kinds that it stands on, who sets it, what it protects, and the judgement whether it
+may go. Pure.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from mooring.api.snapshot_names import (
     GROUP_FINALIZER,
     IN_GROUP_FINALIZER,
 )
-from mooring.inspect.left_behind import finalizer_of
 from mooring.inspect.points import Objection, Point, Proof, objections_in, proofs_in
+from mooring.inspect.traces import finalizer_of
 from mooring.inspect.unstick import snapshots, volumes
 from mooring.inspect.unstick.facts import Facts
 from mooring.inspect.unstick.liveness import PROTECTION, SNAPSHOTS
@@ -29,7 +31,9 @@ ATTACHER_PREFIX: Final = "external-attacher/"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """On one finalizer. setter: the program that sets it and takes it off. protects: what would be lost or leaked without it."""
+    """On one finalizer. setter: the program that sets it and takes it off. protects: what would be lost or leaked
+    without it.
+    """
 
     finalizer: str
     setter: str

@@ -1,12 +1,12 @@
 """The finalizers of a PersistentVolume, of its attachments and of its claim. Pure.
 
-A volume is protected while it is bound, and so are the data behind it; a claim while pods use it, and while clones are made of it. The
-judgement on what is attached is that of `mooring release`. But here the driver may still be there, and may say itself where.
+A volume is protected while it is bound, and so are the data behind it; a claim while pods use it, and while clones are
+made of it. The driver may say itself where a volume is attached.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -17,16 +17,19 @@ from mooring.api.migration import driver_and_handle
 from mooring.api.storage import VolumeAttachment
 from mooring.cluster.binder.protection.decide import RemoveFinalizer
 from mooring.cluster.binder.protection.decide import decide_claim as decide_protection
-from mooring.inspect.left_behind import HeldObject, Traces, judged, nodes_in_use
 from mooring.inspect.points import Objection, Point, Proof
+from mooring.inspect.traces import Traces, keeping_attachments, keeps_attachment, nodes_in_use, reported_by
 from mooring.inspect.unstick.facts import Facts
-from mooring.inspect.unstick.liveness import ask_the_driver, protection_points, sidecar_points
+from mooring.inspect.unstick.liveness import ask_the_driver, is_removed, protection_points, sidecar_points
 from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION
 
 _ATTACHER = "csi-attacher"
 
 PROVISIONER = "csi-provisioner"
 RETAIN = "Retain"
+
+_NAMED_MAX = 5
+"""So many pods or attachments are named in one sentence."""
 
 
 def protection_of_volume(facts: Facts, finalizer: str) -> Iterator[Point]:
@@ -48,7 +51,8 @@ def data_of_volume(facts: Facts, finalizer: str) -> Iterator[Point]:
     elif keeps:
         handle = driver_and_handle(pv)[1]
         yield Proof(
-            f"its reclaim policy is Retain: the volume {handle} stays on the storage, and no object names it from then on"
+            f"its reclaim policy is Retain: the volume {handle} stays on the storage, and no object names it "
+            "from then on"
         )
     elif word is not None and word.exists:
         text = f"the driver {facts.driver} still has the volume: it would be leaked"
@@ -78,8 +82,8 @@ def _uses(facts: Facts) -> Iterator[Objection]:
     for node in nodes_in_use(traces, driver_and_handle(pv)[1]) if facts.driver else ():
         if node not in traces.out_of_service:
             yield Objection(
-                f"the kubelet of {node} reports it as in use",
-                f"end its pods there; if the machine is off: mooring fence {node}",
+                reported_by(node),
+                _end_its_use(node),
             )
 
 
@@ -92,7 +96,9 @@ def _attachments(facts: Facts) -> Iterator[Objection]:
 
 
 def protection_of_claim(facts: Facts, finalizer: str) -> Iterator[Point]:
-    """No pod uses it, as the protection controller judges; and no kubelet has its volume mounted for a pod that was forced away."""
+    """No pod uses it, as the protection controller judges; and no kubelet has its volume mounted for a pod that was
+    forced away.
+    """
     claim, traces = facts.obj, facts.traces
     assert isinstance(claim, PersistentVolumeClaim)
     key = key_of(claim)
@@ -106,8 +112,7 @@ def protection_of_claim(facts: Facts, finalizer: str) -> Iterator[Point]:
     if pv is not None and traces is not None:
         for node in nodes_in_use(traces, driver_and_handle(pv)[1]):
             if node not in traces.out_of_service:
-                way_out = f"end its pods there; if the machine is off: mooring fence {node}"
-                yield Objection(f"the kubelet of {node} reports its volume as in use", way_out)
+                yield Objection(f"the kubelet of {node} reports its volume as in use", _end_its_use(node))
     yield from protection_points(facts)
 
 
@@ -142,10 +147,9 @@ def attachment_points(facts: Facts, finalizer: str) -> Iterator[Point]:
     node = one.spec.node_name
     if has_word and node in traces.out_of_service:  # what its kubelet reported before the end counts no more
         traces = msgspec.structs.replace(traces, in_use={**traces.in_use, node: frozenset()})
-    is_free = has_word or node in traces.out_of_service
-    held = _held(traces, one.metadata.uid, (one.metadata.name,) if is_free else ())
-    if held is not None and held.kept:
-        yield Objection(held.kept, _way_out(facts, held))
+    kept = keeps_attachment(traces, one, is_free=has_word or node in traces.out_of_service)
+    if kept:
+        yield Objection(kept, _end_its_use(node) if kept == reported_by(node) else _detach(facts, one))
     elif not has_word:
         yield Proof(_why_free(traces, one))
     yield from sidecar_points(facts, _ATTACHER, needs_word=True, has_word=has_word)
@@ -157,21 +161,22 @@ def volume_points(facts: Facts, finalizer: str) -> Iterator[Point]:
     assert traces is not None
     if facts.word is not None and facts.word.published_on:
         yield Objection(_published(facts.word.published_on), "detach it there by the storage's own means")
-    held = _held(traces, pv.metadata.uid, ())
-    if held is not None and held.kept:
-        yield Objection(held.kept, held.way_out)
-    elif held is not None and held.after:
-        name = min(held.after)
-        yield Objection(f"VolumeAttachment {name} still names it", f"mooring unstick volumeattachment/{name}")
+    pods, reporting = traces.users.get(pv.metadata.name, ()), [*nodes_in_use(traces, driver_and_handle(pv)[1])]
+    attachments = keeping_attachments(traces, pv)
+    if pods:
+        yield Objection(f"it is in use by {_some(pods)}", "delete the pods")
+    elif reporting:
+        yield Objection(reported_by(reporting[0]), _end_its_use(reporting[0]))
+    elif attachments:
+        yield Objection(
+            f"VolumeAttachment {_some(attachments)} still names it",
+            f"mooring unstick volumeattachment/{attachments[0]}",
+        )
     else:
         yield Proof("no VolumeAttachment names it, no pod on a node uses it, and no kubelet reports it as in use")
     yield from sidecar_points(
         facts, _ATTACHER, needs_word=False, has_word=facts.word is not None and facts.word.published_on is not None
     )
-
-
-def _held(traces: Traces, uid: str, detached: tuple[str, ...]) -> HeldObject | None:
-    return next((one for one in judged(traces, detached).held if one.obj.metadata.uid == uid), None)
 
 
 def _told(facts: Facts, one: VolumeAttachment) -> tuple[Point, ...]:
@@ -213,9 +218,23 @@ def _why_free(traces: Traces, one: VolumeAttachment) -> str:
     return f"node {node} is tainted out-of-service, so its machine is off, and its kubelet had the volume unmounted"
 
 
-def _way_out(facts: Facts, held: HeldObject) -> str:
-    """The same as in `mooring release`, but for flags that only that command has."""
-    if "--detached" in held.way_out:
+def _end_its_use(node: str) -> str:
+    return f"end its pods there; if the machine is off: mooring fence {node}"
+
+
+def _detach(facts: Facts, one: VolumeAttachment) -> str:
+    node = one.spec.node_name
+    if facts.word is None and is_removed(facts):
+        asked = (
+            "detach it there by the storage's own means, then mooring unstick "
+            f"volumeattachment/{one.metadata.name} --force --reason=WHY"
+        )
+    else:
         detach = "; or --detach lets the driver detach it, as its attacher would" if facts.word is not None else ""
-        return f"if the machine of node {held.node} is off: mooring fence {held.node}; else {ask_the_driver(facts)}{detach}"
-    return held.way_out
+        asked = f"{ask_the_driver(facts)}{detach}"
+    return f"if the machine of node {node} is off: mooring fence {node}; else {asked}"
+
+
+def _some(names: Collection[str]) -> str:
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return ", ".join(sorted(names)[:_NAMED_MAX]) + more

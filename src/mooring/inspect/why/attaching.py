@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from mooring.api.meta import is_deleting
 from mooring.api.storage import VolumeAttachment
+from mooring.base.clock import seconds_of
 from mooring.base.units import format_duration
 from mooring.csi.driver_capabilities import DriverCapabilities
-from mooring.inspect.scene import Scene, moment_s
+from mooring.inspect.scene import Scene
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
@@ -42,7 +43,7 @@ def attachment_link(scene: Scene, step: str, attachment: VolumeAttachment) -> Li
         text = f"the driver {driver} fails to {'detach it from' if leaves else 'attach it to'} node {node}"
         look = Command(f"kubectl get volumeattachment {name} -o yaml", "reads only: the attachment with its error")
         return failed_link(
-            step, told, text, moment_s(error.time) or asked_s(attachment), error.message, BACK_OFF, (look,)
+            step, told, text, seconds_of(error.time) or asked_s(attachment), error.message, BACK_OFF, (look,)
         )
     silent = silent_link(scene, step, "csi-attacher", driver)
     if silent is not None:
@@ -60,7 +61,7 @@ def attachment_link(scene: Scene, step: str, attachment: VolumeAttachment) -> Li
 
 
 def asked_s(attachment: VolumeAttachment) -> float:
-    return moment_s(attachment.metadata.deletion_timestamp or attachment.metadata.creation_timestamp)
+    return seconds_of(attachment.metadata.deletion_timestamp or attachment.metadata.creation_timestamp)
 
 
 # -- advice for each reason of the attacher
@@ -88,7 +89,7 @@ def _driver_works(scene: Scene, step: str, attachment: VolumeAttachment, because
     text = f"{because}; nothing was heard of it for {format_duration(float(round(scene.now_s - since_s)))}"
     look = log_command(scene, "csi-attacher", driver)
     return Link(
-        step, State.WAITING, text, Mover.DRIVER, f"the driver {driver}, or its attacher", since_s, commands=(look,)
+        step, State.WAITING, text, Mover.DRIVER, f"csi-attacher of {driver}, or that driver", since_s, commands=(look,)
     )
 
 

@@ -24,7 +24,7 @@ class Mover(enum.Enum):
     CLUSTER = 3
     """A program of the cluster is at work, and goes on by itself."""
     USER = 4
-    """The owner of the pod or claim has to change something."""
+    """The owner of the pod, claim or snapshot has to change something."""
     OPERATOR = 5
     """Who runs the cluster has to change something."""
     DRIVER = 6
@@ -44,9 +44,10 @@ class Command(msgspec.Struct, frozen=True):
 class Link(msgspec.Struct, frozen=True):
     """One step of the way.
 
-    name: of the step. text: where it stands, a sentence. mover, who: whose move it is, and by name. since_s: seconds since 1970, 0 for
-    unknown. error: the last one, as its author wrote it. code: of gRPC, under Go's name, "" for none; meaning: what that code says.
-    retry: when it is tried again, "" for never by itself or nothing to try. commands: what to type next, the best one first.
+    name: of the step. text: where it stands, a sentence. mover, who: whose move it is, and by name. since_s: seconds
+    since 1970, 0 for unknown. error: the last one, as its author wrote it. code: of gRPC, under Go's name, "" for none;
+    meaning: what that code says. retry: when it is tried again, "" for never by itself or nothing to try. commands:
+    what to type next, the best one first.
     """
 
     name: str
@@ -79,7 +80,9 @@ class Chain(msgspec.Struct, frozen=True):
 
     @property
     def blocking(self) -> Link | None:
-        """The link that keeps the rest: the first that failed, else the first that is not known to be done. None where all are done."""
+        """The link that keeps the rest: the first that failed, else the first that is not known to be done. None where
+        all are done.
+        """
         open_links = [link for link in self.links if link.state in _RANK]
         return min(open_links, key=lambda link: _RANK[link.state], default=None)
 

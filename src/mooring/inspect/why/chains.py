@@ -10,9 +10,10 @@ import msgspec
 from mooring.api.binding import claims_of
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key, is_deleting
+from mooring.api.migration import driver_and_handle
 from mooring.api.nodes import is_out_of_service, is_ready
-from mooring.cluster.snapshots.kinds import Content, Snapshot
-from mooring.cluster.snapshots.view import row_of, snapshot_of
+from mooring.api.snapshot_kinds import Content, Snapshot, row_of
+from mooring.cluster.snapshots.view import snapshot_of
 from mooring.inspect.objects import NotThere
 from mooring.inspect.reading import Reading
 from mooring.inspect.render import counted
@@ -64,7 +65,7 @@ def refused_link(refused: SeenEvent, key: Key) -> Link:
 
 
 def _no_kind_link(kind: str, plurals: list[str]) -> Link:
-    line = "kubectl apply -k https://github.com/kubernetes-csi/external-snapshotter/client/config/crd"
+    line = "kubectl apply -k https://github.com/kubernetes-csi/external-snapshotter/client/config/crd?ref=v8.6.0"
     install = Command(
         line,
         "safe: installs the kinds of snapshots; then a snapshot-controller is needed, and a csi-snapshotter per driver",
@@ -128,7 +129,7 @@ def _phase_link(reading: Reading, pv: PersistentVolume) -> Link:
             State.WAITING,
             f"its claim {claim} is gone: its provisioner deletes it",
             Mover.CLUSTER,
-            "csi-provisioner",
+            f"csi-provisioner of {driver_and_handle(pv)[0]}",
         )
     text = f"its claim {claim} is gone; it is kept until somebody decides (reclaim policy Retain)"
     again = f'kubectl patch pv {pv.metadata.name} -p \'{{"spec": {{"claimRef": null}}}}\''
@@ -197,7 +198,7 @@ def _links_of_snapshot(reading: Reading, snapshot: Snapshot | None) -> Links | N
     if snapshot is None:
         return None
     if is_deleting(snapshot):
-        return deletion_links(reading.scene, snapshot, row_of(snapshot).kind.name.lower())
+        return deletion_links(reading.scene, snapshot, row_of(snapshot).snapshots.name.lower())
     return snapshot_links(reading.scene, snapshot)
 
 

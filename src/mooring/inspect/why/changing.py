@@ -1,6 +1,8 @@
-"""The links of a volume that changes: its growth, and the change of its class. The resizer's own judgement is asked for both.
+"""The links of a volume that changes: its growth, and the change of its class. The resizer's own judgement is asked for
+both.
 
-A failure counts only while the claim is in the state in which it happened: a step that has begun since is newer than its Event.
+A failure counts only while the claim is in the state in which it happened: a step that has begun since is newer than
+its Event.
 """
 
 from __future__ import annotations
@@ -16,20 +18,22 @@ from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.migration import driver_and_handle
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
+from mooring.base.clock import seconds_of
 from mooring.cluster.binder.view import BY_CLAIM
 from mooring.csi.driver_capabilities import DriverCapabilities
-from mooring.inspect.scene import Scene, moment_s
+from mooring.inspect.scene import Scene
 from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
+from mooring.sidecars.resizer import decision as both
 from mooring.sidecars.resizer import names
-from mooring.sidecars.resizer.expansion import reasons as growing
+from mooring.sidecars.resizer.conditions import condition_of
+from mooring.sidecars.resizer.expansion import decide as growing
 from mooring.sidecars.resizer.expansion.decide import decide_expansion
-from mooring.sidecars.resizer.memory import Memory
-from mooring.sidecars.resizer.modification import reasons as modifying
+from mooring.sidecars.resizer.modification import decide as modifying
 from mooring.sidecars.resizer.modification.decide import decide_modification
 from mooring.sidecars.resizer.options import ResizerOptions
-from mooring.sidecars.resizer.view import View, condition_of
+from mooring.sidecars.resizer.view import Memory, View
 
 RESIZER: Final = "csi-resizer"
 _NODES_STEPS: Final[Mapping[str, str]] = {
@@ -61,7 +65,8 @@ def _view(scene: Scene, claim: PersistentVolumeClaim) -> View:
     """As the resizer of the claim's driver sees it. Whether that grows volumes without their nodes, no object says."""
     driver = DriverCapabilities(_driver(scene, claim) or "no CSI driver", expands=True, modifies=True)
     return View(
-        driver, ResizerOptions(), scene.claims, scene.volumes, scene.attributes_classes, _Pods(scene), _NoCalls(), Memory()
+        driver, ResizerOptions(), scene.claims, scene.volumes, scene.attributes_classes,
+        _Pods(scene), _NoCalls(), Memory(),
     )  # fmt: skip
 
 
@@ -108,7 +113,7 @@ def _told(claim: PersistentVolumeClaim, *conditions: str) -> _Failure | None:
     """By a condition that holds."""
     found = (condition_of(claim, one) for one in conditions)
     return next(
-        (_Failure(one.message, moment_s(one.last_transition_time)) for one in found if one and one.status == "True"),
+        (_Failure(one.message, seconds_of(one.last_transition_time)) for one in found if one and one.status == "True"),
         None,
     )
 
@@ -116,7 +121,7 @@ def _told(claim: PersistentVolumeClaim, *conditions: str) -> _Failure | None:
 def _since_s(claim: PersistentVolumeClaim, condition: str) -> float:
     """Since when the claim is in this state; 0 where nothing says."""
     found = condition_of(claim, condition)
-    return moment_s(found.last_transition_time) if found is not None and found.status == "True" else 0.0
+    return seconds_of(found.last_transition_time) if found is not None and found.status == "True" else 0.0
 
 
 def _of_controller(scene: Scene, claim: PersistentVolumeClaim) -> _Failure | None:
@@ -128,7 +133,9 @@ def _of_controller(scene: Scene, claim: PersistentVolumeClaim) -> _Failure | Non
 
 
 def _of_node(scene: Scene, claim: PersistentVolumeClaim) -> _Failure | None:
-    """The kubelet's Events are about the pod. One about the claim is of the step before, unless it is newer than the node's."""
+    """The kubelet's Events are about the pod. One about the claim is of the step before, unless it is newer than the
+    node's.
+    """
     told, begun_s = _told(claim, names.NODE_ERROR), _since_s(claim, names.FS_PENDING)
     reasons = ("FileSystemResizeFailed", names.RESIZE_FAILED)
     events = [one for pod in scene.pods.by(BY_CLAIM, str(key_of(claim))) for one in scene.events(pod, *reasons)]
@@ -246,21 +253,21 @@ def _foreign(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any
 Advice = Callable[[Scene, str, PersistentVolumeClaim, Any], Link | None]
 
 GROWTH: Final[Mapping[type, Advice]] = {
-    growing.Gone: _nothing,
-    growing.NoVolume: _nothing,
-    growing.NotBound: _nothing,
+    both.Gone: _nothing,
+    both.NoVolume: _nothing,
+    both.NotBound: _nothing,
     growing.Served: _nothing,
-    growing.VolumeMissing: _volume_unseen,
-    growing.Foreign: _foreign,
+    both.VolumeMissing: _volume_unseen,
+    both.Foreign: _foreign,
     growing.NotItsVolume: _wrong_volume,
     growing.NodesTurn: _nodes_turn,
-    growing.CallInFlight: _works,
+    both.CallInFlight: _works,
     growing.PodsUnknown: _works,
     growing.Infeasible: _grows,
     growing.Growing: _grows,
     growing.GrowingOnNode: _grows,
     growing.InUse: _in_use,
-    growing.BadRequest: _wrong_volume,
+    both.BadRequest: _wrong_volume,
     growing.TooLarge: _too_large,
 }
 """One for each reason that the resizer has for a growth; a test of the house asks for all."""
@@ -292,30 +299,24 @@ def _class_missing(scene: Scene, step: str, claim: PersistentVolumeClaim, becaus
     )
 
 
-def _class_foreign(scene: Scene, step: str, claim: PersistentVolumeClaim, because: modifying.ForeignClass) -> Link:
-    return Link(
-        step, State.FAILED, str(because.error), Mover.USER, "the owner of the claim", commands=(_ATTRIBUTES_CLASSES,)
-    )
-
-
 _ATTRIBUTES_CLASSES: Final = Command(
     "kubectl get volumeattributesclasses", "reads only: the classes that are there, and whose"
 )
 
 MODIFICATION: Final[Mapping[type, Advice]] = {
-    modifying.Gone: _nothing,
-    modifying.NoVolume: _nothing,
-    modifying.NotBound: _nothing,
+    both.Gone: _nothing,
+    both.NoVolume: _nothing,
+    both.NotBound: _nothing,
     modifying.Applied: _nothing,
     modifying.TakenBack: _nothing,
-    modifying.VolumeMissing: _volume_unseen,
-    modifying.Foreign: _foreign,
+    both.VolumeMissing: _volume_unseen,
+    both.Foreign: _foreign,
     modifying.Cancelling: _works,
-    modifying.CallInFlight: _works,
+    both.CallInFlight: _works,
     modifying.Infeasible: _modifies,
     modifying.Modifying: _modifies,
     modifying.ClassMissing: _class_missing,
-    modifying.ForeignClass: _class_foreign,
-    modifying.BadRequest: _wrong_volume,
+    both.BadRequest: _wrong_volume,
+    modifying.CannotModify: _modifies,
 }
 """The same of a change of the class."""

@@ -1,4 +1,6 @@
-"""The link of a claim: bound, or what keeps it from its volume. The binder's own judgement is asked; its reason gets advice here."""
+"""The link of a claim: bound, or what keeps it from its volume. The binder's own judgement is asked; its reason gets
+advice here.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,11 @@ from typing import Any, Final
 
 from mooring.api.classes import class_of
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
-from mooring.api.meta import Key, annotation, is_deleting
+from mooring.api.meta import Key, annotation, is_deleting, key_of
 from mooring.api.migration import MIGRATED_TO
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.cluster.binder.available_volumes import AvailableVolumes
-from mooring.cluster.binder.view import View, Volumes, is_default
+from mooring.cluster.binder.view import BY_CLAIM, View, Volumes, is_default
 from mooring.cluster.binder.volumes import reasons as why
 from mooring.cluster.binder.volumes.decide import decide_claim
 from mooring.cluster.binder.volumes.decision import Absent
@@ -62,6 +64,13 @@ def _goes_on(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any
 def _waits_for_pod(scene: Scene, step: str, claim: PersistentVolumeClaim, because: why.WaitsForFirstConsumer) -> Link:
     if because.pods:
         return Link(step, State.WAITING, str(because), Mover.CLUSTER, "the scheduler", made_s(claim))
+    pinned = next((one for one in scene.pods.by(BY_CLAIM, str(key_of(claim))) if one.spec.node_name), None)
+    if pinned is not None:
+        text = f'the pod "{pinned.metadata.name}" uses it, and was put on its node past the scheduler'
+        look = Command(
+            f"mooring why -n {pinned.metadata.namespace} pod/{pinned.metadata.name}", "reads only: what to do about it"
+        )
+        return Link(step, State.WAITING, text, Mover.USER, "the owner of the pod", made_s(claim), commands=(look,))
     text = f'no pod uses it: its class "{class_of(claim)}" makes the volume for the first pod that does'
     return Link(step, State.WAITING, text, Mover.USER, "whoever creates a pod with this claim", made_s(claim))
 
@@ -96,7 +105,9 @@ def _by_hand(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any
 
 
 def _in_tree(scene: Scene, step: str, claim: PersistentVolumeClaim, because: why.NoSuchPlugin) -> Link:
-    """kube-controller-manager hands the claim over to the CSI driver that took over from the plug-in, and notes that on it."""
+    """kube-controller-manager hands the claim over to the CSI driver that took over from the plug-in, and notes that on
+    it.
+    """
     driver = annotation(claim, MIGRATED_TO)
     if driver:
         return provisioning_link(scene, step, claim, why.WaitsForProvisioner(driver))

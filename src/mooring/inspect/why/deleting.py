@@ -14,13 +14,16 @@ from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
 from mooring.api.migration import driver_and_handle
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
 from mooring.api.storage import VolumeAttachment
+from mooring.base.clock import seconds_of
+from mooring.inspect.filling import filled_from
 from mooring.inspect.objects import UNSTUCK
-from mooring.inspect.scene import Scene, moment_s
+from mooring.inspect.scene import Scene
 from mooring.inspect.why.attaching import attachment_link
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
 from mooring.inspect.why.snapshots_end import claim_end_link, content_end_link, snapshot_end_link
+from mooring.sidecars.provisioner.names import CLONE_FINALIZER, SNAPSHOT_FINALIZER
 
 COLLECTORS: Final = ("foregroundDeletion", "orphan")
 NEVER_BY_HAND: Final = "do not take it off by hand: what it protects may be lost or leaked"
@@ -36,11 +39,7 @@ def deletion_links(scene: Scene, obj: Object, kind: str) -> tuple[Link, ...]:
 def with_unstick(link: Link, obj: Object, kind: str) -> Link:
     """The link, for one that does not go on by itself with the command that proves whether its finalizers may go."""
     is_left = link.state is State.FAILED or link.mover is Mover.OPERATOR
-    if (
-        not is_left
-        or kind not in UNSTUCK
-        or any("mooring release" in one.line or "mooring unstick" in one.line for one in link.commands)
-    ):
+    if not is_left or kind not in UNSTUCK or any("mooring unstick" in one.line for one in link.commands):
         return link
     key = key_of(obj)
     where = f" -n {key.namespace}" if key.namespace else ""
@@ -62,7 +61,7 @@ def _of_finalizer(scene: Scene, obj: Object, kind: str, finalizer: str) -> Link:
 def _collected(step: str, obj: Object) -> Link:
     who = "the garbage collector (kube-controller-manager, or mooring dev)"
     text = "its dependents go first, or are set free: the garbage collector takes this finalizer off then"
-    return Link(step, State.WAITING, text, Mover.CLUSTER, who, moment_s(obj.metadata.deletion_timestamp))
+    return Link(step, State.WAITING, text, Mover.CLUSTER, who, seconds_of(obj.metadata.deletion_timestamp))
 
 
 def _unknown(step: str, obj: Object, kind: str, finalizer: str) -> Link:
@@ -83,14 +82,14 @@ def _unknown(step: str, obj: Object, kind: str, finalizer: str) -> Link:
         f"nobody known here takes it off; {of_domain}: {NEVER_BY_HAND}",
         Mover.OPERATOR,
         f"whoever runs the program of {domain}" if domain else "whoever runs the program that sets it",
-        moment_s(obj.metadata.deletion_timestamp),
+        seconds_of(obj.metadata.deletion_timestamp),
         retry="never, if that program is gone",
         commands=(written, there) if domain else (written,),
     )
 
 
 def _protected_claim(scene: Scene, step: str, obj: Any) -> Link:
-    key, since_s = key_of(obj), moment_s(obj.metadata.deletion_timestamp)
+    key, since_s = key_of(obj), seconds_of(obj.metadata.deletion_timestamp)
     pods = [pod for pod in scene.pods.values() if key in claims_of(pod)]
     live = [pod for pod in pods if not is_finished(pod)]
     if live:
@@ -122,7 +121,7 @@ def _protected_claim(scene: Scene, step: str, obj: Any) -> Link:
 def _protected_volume(scene: Scene, step: str, obj: Any) -> Link | None:
     if not isinstance(obj, PersistentVolume):
         return None
-    since_s, ref = moment_s(obj.metadata.deletion_timestamp), obj.spec.claim_ref
+    since_s, ref = seconds_of(obj.metadata.deletion_timestamp), obj.spec.claim_ref
     claim = scene.claims.get(Key(ref.namespace, ref.name)) if ref is not None else None
     if claim is not None:
         key = key_of(claim)
@@ -151,7 +150,7 @@ def _attached(scene: Scene, step: str, obj: Any) -> Link | None:
         return attachment_link(scene, step, obj)
     if not isinstance(obj, PersistentVolume):
         return None
-    since_s, (driver, _) = moment_s(obj.metadata.deletion_timestamp), driver_and_handle(obj)
+    since_s, (driver, _) = seconds_of(obj.metadata.deletion_timestamp), driver_and_handle(obj)
     held = [one for one in scene.attachments.values() if one.spec.source.persistent_volume_name == obj.metadata.name]
     if held:
         link = attachment_link(scene, step, held[0])
@@ -174,12 +173,8 @@ def _attached(scene: Scene, step: str, obj: Any) -> Link | None:
             since_s,
             commands=(
                 Command(
-                    f"mooring release --driver={driver}",
-                    "reads only: proves what is attached nowhere, and says what is",
-                ),
-                Command(
-                    f"mooring release --driver={driver} --remove",
-                    "safe: asks, proves again, and takes off only what is proved",
+                    f"mooring unstick --driver={driver} --dry-run",
+                    "reads only: proves what is attached nowhere, and says what is; without --dry-run it asks",
                 ),
             ),
         )
@@ -189,7 +184,7 @@ def _attached(scene: Scene, step: str, obj: Any) -> Link | None:
 def _provisioned(scene: Scene, step: str, obj: Any) -> Link | None:
     if not isinstance(obj, PersistentVolume):
         return None
-    since_s, (driver, _) = moment_s(obj.metadata.deletion_timestamp), driver_and_handle(obj)
+    since_s, (driver, _) = seconds_of(obj.metadata.deletion_timestamp), driver_and_handle(obj)
     failed = next(iter(scene.events(obj, "VolumeFailedDelete")), None)
     if failed is not None:
         told = diagnosed(failed.message, driver=driver, namespace="", program="csi-provisioner", scene=scene)
@@ -209,8 +204,22 @@ def _provisioned(scene: Scene, step: str, obj: Any) -> Link | None:
 def _cloned(scene: Scene, step: str, obj: Any) -> Link | None:
     if not isinstance(obj, PersistentVolumeClaim):
         return None
-    since_s = moment_s(obj.metadata.deletion_timestamp)
-    return Link(step, State.WAITING, "a copy of its volume is being made", Mover.CLUSTER, "csi-provisioner", since_s)
+    since_s, pv = seconds_of(obj.metadata.deletion_timestamp), scene.volumes.get(Key("", obj.spec.volume_name))
+    who = f"csi-provisioner of {driver_and_handle(pv)[0]}" if pv is not None else "csi-provisioner"
+    return Link(step, State.WAITING, "a copy of its volume is being made", Mover.CLUSTER, who, since_s)
+
+
+def _restored(scene: Scene, step: str, obj: Any) -> Link | None:
+    if not isinstance(obj, VolumeSnapshot):
+        return None
+    since_s, filled = seconds_of(obj.metadata.deletion_timestamp), filled_from(scene, key_of(obj))
+    names = ", ".join(one.name for one in filled)
+    text = f"claims are being filled from it: {names}" if filled else "no claim is filled from it"
+    look = tuple(
+        Command(f"mooring why -n {one.namespace} pvc/{one.name}", "reads only: what the claim waits for")
+        for one in filled[:1]
+    )
+    return Link(step, State.WAITING, text, Mover.CLUSTER, "csi-provisioner of its driver", since_s, commands=look)
 
 
 def _of_snapshots(scene: Scene, step: str, obj: Any) -> Link | None:
@@ -228,7 +237,8 @@ _KNOWN: Final[Mapping[str, Callable[[Scene, str, Any], Link | None]]] = {
     "kubernetes.io/pv-protection": _protected_volume,
     "external-attacher/": _attached,
     "external-provisioner.volume.kubernetes.io/finalizer": _provisioned,
-    "provisioner.storage.kubernetes.io/cloning-protection": _cloned,
+    CLONE_FINALIZER: _cloned,
+    SNAPSHOT_FINALIZER: _restored,
     "snapshot.storage.kubernetes.io/": _of_snapshots,  # those of groups, too
 }
 """The finalizers of storage, by what is in their name."""

@@ -35,7 +35,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 def diagnosed(error: str, *, driver: str, namespace: str, program: str, scene: Scene | None = None) -> Diagnosis:
-    """driver: whose call failed. namespace: that of the claim, for commands. program: which made the call, as `csi-provisioner`.
+    """driver: whose call failed. namespace: that of the claim, for commands. program: which made the call, as
+    `csi-provisioner`.
 
     scene: shows which pod leads, or that there are no pods.
     """
@@ -47,7 +48,9 @@ def diagnosed(error: str, *, driver: str, namespace: str, program: str, scene: S
     if not code:
         return Diagnosis(Mover.CLUSTER, program, commands=(logs,))
     if code in USER_CODES:
-        who = f"whoever wrote the class, the secret or the claim (the driver {driver} does not accept them)"
+        who = (
+            f"whoever wrote the class, the secret or the object of {program} (the driver {driver} does not accept them)"
+        )
         return Diagnosis(Mover.USER, who, code=code, commands=(logs,))
     return Diagnosis(Mover.DRIVER, f"the driver {driver}", code=code, commands=(logs,))
 
@@ -55,7 +58,9 @@ def diagnosed(error: str, *, driver: str, namespace: str, program: str, scene: S
 def failed_link(
     step: str, told: Diagnosis, text: str, since_s: float, error: str, retry: str, also: tuple[Command, ...] = ()
 ) -> Link:
-    """text: where the error names no cause. also: commands after those of the diagnosis. What only waits for others has not failed."""
+    """text: where the error names no cause. also: commands after those of the diagnosis. What only waits for others has
+    not failed.
+    """
     state = State.WAITING if told.mover is Mover.CLUSTER and told.cause else State.FAILED
     return Link(
         step,
@@ -141,7 +146,8 @@ def _no_driver_on_node(found: re.Match[str], namespace: str, scene: Scene | None
     return Diagnosis(
         Mover.OPERATOR,
         f"whoever runs the driver {driver} on the nodes",
-        f"the driver {driver} is not registered on the node: its node plugin does not run there, or its registrar failed",
+        f"the driver {driver} is not registered on the node: its node plugin does not run there, or its "
+        "registrar failed",
         commands=(
             Command("kubectl get csinodes -o wide", "reads only: on which nodes the driver is registered"),
             pods_command(scene, "kubelet", driver),
@@ -171,7 +177,8 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, Scene 
     (re.compile(r'secret "?(?P<namespace>[\w-]+)/(?P<name>[\w.-]+)"?.{0,40}not found'), _secret),
     (
         re.compile(
-            r'User "(?P<user>[^"]+)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"(?: in API group "(?P<group>[^"]*)")?'
+            r'User "(?P<user>[^"]+)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"(?: in API group '
+            r'"(?P<group>[^"]*)")?'
         ),
         _forbidden,
     ),

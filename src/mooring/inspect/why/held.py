@@ -1,5 +1,5 @@
-"""The link of a volume that is attached to a node: who has it there, and when its next move comes. For one that nobody wants there the
-attach/detach controller's own judgement is asked.
+"""The link of a volume that is attached to a node: who has it there, and when its next move comes. For one that nobody
+wants there the attach/detach controller's own judgement is asked.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mooring.api.storage import VolumeAttachment
 from mooring.cluster.attachdetach import reasons as why
 from mooring.cluster.attachdetach.facts import Place
 from mooring.cluster.attachdetach.identity import identity_of
-from mooring.cluster.nodehealth.eviction.decide import Evict, decide_eviction
+from mooring.cluster.nodehealth.eviction.decide import Evict, age_s, decide_eviction
 from mooring.cluster.nodehealth.view import no_execute_taints
 from mooring.inspect.render import counted
-from mooring.inspect.scene import Scene, moment_s
+from mooring.inspect.scene import Scene
 from mooring.inspect.why.attaching import attachment_link
 from mooring.inspect.why.chain import Link, Mover, State
 from mooring.inspect.why.judged import Judged, in_time, judged
@@ -42,13 +42,13 @@ def held_link(scene: Scene, attachment: VolumeAttachment) -> Link:
     identity = identity_of(pv) if pv is not None else None
     if identity is None or is_deleting(attachment) or not attachment.status.attached:
         return link
-    found = judged(scene, identity.unique)
-    place = found.volume.places.get(node)
-    if place is None or place.attachment is not attachment:
+    found = judged(scene, identity.unique, node)
+    place = found.volume.place
+    if place.attachment is not attachment:
         return link
     if place.wishes:
         return _used_link(scene, link, found, place)
-    because = found.steps[node].because
+    because = found.decision.because
     unused = _Unused(link.name, str(because), found, place, silent_since_s(scene, node))
     return UNUSED.get(because.__class__, _by_controller)(unused)
 
@@ -124,8 +124,7 @@ def _eviction(scene: Scene, pod: Pod, node: Node | None) -> tuple[float, str, st
         text = "the pod is being deleted, which only its node can confirm"
         return math.inf, text, f"the kubelet of node {pod.spec.node_name}, or whoever fences it"
     taints = no_execute_taints(node)
-    since_s = min((moment_s(one.time_added) for one in taints if one.time_added), default=scene.now_s)
-    decision = decide_eviction(pod, node, since_s, scene.now_s)
+    decision = decide_eviction(pod, node, None, scene.now_s, age_s(pod, node, scene.now_s))
     if any(isinstance(one, Evict) for one in decision.actions):
         return 0.0, "the pod is evicted now", EVICTION
     if decision.after_s is not None:

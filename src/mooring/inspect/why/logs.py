@@ -1,5 +1,5 @@
-"""Where the log of a program is: the pod that holds its Lease, else the place that a plane without pods names, else the pods that have
-its container. Pure.
+"""Where the log of a program is: the pod that holds its Lease, else the place that a plane without pods names, else the
+pods that have its container. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _PLACE_LENGTH_MAX: Final = 200
 
 
 def log_command(scene: Scene | None, program: str, driver: str) -> Command:
-    """program: a sidecar, or the kubelet, whose calls the driver's pod on the node answers. scene: None where no Leases were read."""
+    """program: a sidecar, or the kubelet, whose calls the driver's pod on the node answers. scene: None where no Leases
+    were read.
+    """
     held = leader(scene, program, driver) if scene is not None and program in LOCKS and driver else None
     pod = held.holder.partition("_")[0] if held is not None and held.is_live else ""
     if held is not None and _POD.fullmatch(pod):
@@ -39,7 +41,9 @@ def log_command(scene: Scene | None, program: str, driver: str) -> Command:
 
 
 def log_outside_pods(scene: Scene | None) -> Command | None:
-    """The place that a plane without pods, as `mooring dev`, names on its CSIDriver: a comment for the shell; nothing is to be typed."""
+    """The place that a plane without pods, as `mooring dev`, names on its CSIDriver: a comment for the shell; nothing
+    is to be typed.
+    """
     places = (annotation(one, LOG_PLACE) for one in (scene.drivers.values() if scene is not None else ()))
     place = " ".join(next(filter(None, places), "").split())[
         :_PLACE_LENGTH_MAX

@@ -6,7 +6,8 @@ from typing import Final
 
 from mooring.api.meta import Key
 from mooring.api.nodes import READY, condition_of
-from mooring.inspect.scene import Scene, moment_s
+from mooring.base.clock import seconds_of
+from mooring.inspect.scene import Scene
 from mooring.inspect.why.chain import Command, Link, Mover, State
 
 CONTROLLER: Final = "the attach/detach controller (kube-controller-manager, or mooring attachdetach)"
@@ -28,7 +29,8 @@ def silent_node_link(
         commands=(
             Command(
                 f"mooring fence {node}",
-                "proves what can be proved, asks, and taints it out-of-service: its pods are deleted, its volumes go to other nodes",
+                "proves what can be proved, asks, and taints it out-of-service: its pods are deleted, its "
+                "volumes go to other nodes",
                 safe=False,
             ),
             Command(f"kubectl describe node {node}", "reads only: since when, and what it said last"),
@@ -39,4 +41,4 @@ def silent_node_link(
 def silent_since_s(scene: Scene, node: str) -> float:
     known = scene.nodes.get(Key("", node))
     ready = condition_of(known, READY) if known is not None else None
-    return moment_s(ready.last_transition_time) if ready is not None else 0.0
+    return seconds_of(ready.last_transition_time) if ready is not None else 0.0

@@ -1,20 +1,25 @@
 """The link of a pod's place: its node, or what keeps it from one. The scheduler's own check of its claims is asked.
 
-Which nodes suit it, only a look at all nodes could say: that the scheduler writes down itself, in its condition or an Event.
+Which nodes suit it, only a look at all nodes could say: that the scheduler writes down itself, in its condition or an
+Event.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Final
 
-from mooring.api.binding import NO_PROVISIONER, claims_of
+import msgspec
+
+from mooring.api.binding import NO_PROVISIONER, SELECTED_NODE, claims_of, is_delayed
 from mooring.api.classes import class_of
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
-from mooring.api.meta import Key, key_of
+from mooring.api.meta import Key, annotation, key_of
 from mooring.api.migration import driver_and_handle
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIStorageCapacity
+from mooring.base.clock import seconds_of
 from mooring.cluster.binder.available_volumes import AvailableVolumes
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBindings
@@ -22,7 +27,7 @@ from mooring.cluster.binder.scheduling.claims import PodClaims, check_claims
 from mooring.cluster.binder.scheduling.view import View
 from mooring.cluster.binder.view import BY_CLAIM, Volumes
 from mooring.inspect.reading import AFFINITY
-from mooring.inspect.scene import Scene, Shelf, moment_s
+from mooring.inspect.scene import Scene, Shelf
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.diagnosis import Diagnosis, failed_link
 
@@ -31,9 +36,9 @@ STEP: Final = "place"
 
 def scheduling_link(scene: Scene, pod: Pod) -> Link:
     """Where the pod is to run, or what the scheduler says."""
-    since_s = moment_s(pod.metadata.creation_timestamp)
+    since_s = seconds_of(pod.metadata.creation_timestamp)
     if pod.spec.node_name:
-        return Link(STEP, State.DONE, f"on node {pod.spec.node_name}")
+        return _pinned(scene, pod) or Link(STEP, State.DONE, f"on node {pod.spec.node_name}")
     gates = [one.name for one in pod.spec.scheduling_gates or ()]
     if gates:
         return Link(
@@ -49,7 +54,7 @@ def scheduling_link(scene: Scene, pod: Pod) -> Link:
     said = next(
         (one for one in pod.status.conditions or () if one.type == "PodScheduled" and one.status == "False"), None
     )
-    message, told_s = (said.message, moment_s(said.last_transition_time)) if said is not None else ("", 0.0)
+    message, told_s = (said.message, seconds_of(said.last_transition_time)) if said is not None else ("", 0.0)
     if claims.problem:
         return failed_link(STEP, _told(claims.problem, pod), claims.problem, told_s or since_s, message, _LOOKS_AGAIN)
     if claims.in_use:
@@ -61,6 +66,30 @@ def scheduling_link(scene: Scene, pod: Pod) -> Link:
     if message and not _OF_CLAIMS.search(message):
         return failed_link(STEP, _told(message, pod), "", told_s, message, _LOOKS_AGAIN)
     return _waits(view, pod, claims, since_s, is_stale=bool(message) and _sees_claims(scene, pod), message=message)
+
+
+def _pinned(scene: Scene, pod: Pod) -> Link | None:
+    """It was put on its node without the scheduler, which chooses where a claim that waits for its pod gets its
+    volume.
+    """
+    for claim in filter(None, map(scene.claims.get, claims_of(pod))):
+        storage_class = scene.classes.get(Key("", class_of(claim)))
+        if not is_delayed(storage_class) or claim.spec.volume_name or annotation(claim, SELECTED_NODE):
+            continue
+        key, node = key_of(claim), pod.spec.node_name
+        text = (
+            f'it was put on node {node} by its nodeName, past the scheduler, and its claim "{key.name}" gets its '
+            "volume where the scheduler puts a pod"
+        )
+        choose = Command(
+            f"kubectl -n {key.namespace} annotate pvc {key.name} {SELECTED_NODE}={node}",
+            "does the scheduler's part for this claim: the volume is made where this node reaches it",
+            safe=False,
+        )
+        who = "the owner of the pod: a nodeSelector (kubernetes.io/hostname) in place of nodeName"
+        since_s = seconds_of(pod.metadata.creation_timestamp)
+        return Link(STEP, State.FAILED, text, Mover.USER, who, since_s, commands=(choose,))
+    return None
 
 
 def _strange_key(scene: Scene, pod: Pod, since_s: float, message: str) -> Link | None:
@@ -99,7 +128,10 @@ def _class_of_elsewhere(scene: Scene, pod: Pod, since_s: float, message: str) ->
             storage_class.metadata.name,
             "; ".join(f"{one.key} is {' or '.join(one.values or ())}" for one in wanted),
         )
-        text = f'its StorageClass "{name}" allows volumes only where {places}, and no node that could take the pod is there'
+        text = (
+            f'its StorageClass "{name}" allows volumes only where {places}, and no node that could take the pod is '
+            "there"
+        )
         keys = ",".join(dict.fromkeys(one.key for one in wanted))
         look = Command(f"kubectl get nodes -L {keys}", "reads only: where the nodes are, by the keys of the class")
         show = Command(
@@ -131,10 +163,16 @@ def _waits(view: View, pod: Pod, claims: PodClaims, since_s: float, *, is_stale:
     if chosen:
         waits = why.WaitsForVolumes(next(iter(chosen)), tuple(str(key_of(one)) for one in claims.delayed))
         return Link(STEP, State.WAITING, str(waits), Mover.CLUSTER, "whoever the claims wait for", since_s)
-    scheduler = f'the scheduler "{pod.spec.scheduler_name or "default-scheduler"}"'
+    name = pod.spec.scheduler_name or "default-scheduler"
+    scheduler = f'the scheduler "{name}"'
     if message and not is_stale:
         return failed_link(STEP, _told(message, pod), "", since_s, message, _LOOKS_AGAIN)
-    look = Command("kubectl -n kube-system get lease kube-scheduler", "reads only: whether the scheduler is alive")
+    alive = (
+        "kubectl -n kube-system get lease kube-scheduler"
+        if name == "default-scheduler"
+        else f"kubectl get pods,leases -A | grep {name}"
+    )
+    look = Command(alive, "reads only: whether the scheduler is there and alive")
     text = (
         f"its claims are ready by now, and {scheduler} has not looked again"
         if message
@@ -159,15 +197,41 @@ def _in_use(scene: Scene, pod: Pod, claims: PodClaims, since_s: float, message: 
 
 
 def _told(text: str, pod: Pod) -> Diagnosis:
+    """What keeps the most nodes from it, with the other reasons behind that."""
+    fit = _NODES_FIT.search(text)
+    counts: Counter[int] = Counter()
+    for one in _REASON.finditer(fit["reasons"]) if fit is not None else ():
+        counts[_rank(one["reason"])] += int(one["count"])
+    if fit is None or not counts:
+        return _diagnosis(_rank(text), pod)
+    first, *others = sorted(counts, key=lambda rank: (-counts[rank], rank))
+    told = _diagnosis(first, pod)
+    if not others:
+        return told
+    behind = "; ".join(f"{_diagnosis(rank, pod).cause} ({counts[rank]})" for rank in others)
+    cause = f"{told.cause} ({counts[first]} of {fit['all']} nodes); besides: {behind}"
+    return msgspec.structs.replace(told, cause=cause)
+
+
+def _rank(text: str) -> int:
+    """The place in PLACES of what a text says; behind all of them for what nobody here knows."""
+    return next((rank for rank, (pattern, _) in enumerate(PLACES) if pattern.search(text)), len(PLACES))
+
+
+def _diagnosis(rank: int, pod: Pod) -> Diagnosis:
+    if rank < len(PLACES):
+        return PLACES[rank][1]
     describe = Command(
         f"kubectl -n {pod.metadata.namespace} describe pod {pod.metadata.name}", "reads only: what it asks of a node"
     )
-    unknown = Diagnosis(
+    return Diagnosis(
         Mover.OPERATOR, "whoever owns the nodes or the pod's demands", "no node takes it", commands=(describe,)
     )
-    return next((one for pattern, one in PLACES if pattern.search(text)), unknown)
 
 
+_NODES_FIT: Final = re.compile(r"^\d+/(?P<all>\d+) nodes are available: (?P<reasons>.+?)\.(?: |$)")
+_REASON: Final = re.compile(r"(?P<count>\d+) (?P<reason>.+?)(?=, \d+ |$)")
+"""Each reason with the number of nodes that it holds for; a node may have several."""
 _LOOKS_AGAIN: Final = "the scheduler looks again when something changes"
 _OF_CLAIMS: Final = re.compile(
     'unbound immediate|persistentvolumeclaim "|in-use by another pod|was not created for pod'
@@ -178,7 +242,8 @@ _NO_VOLUME: Final = re.compile("find available persistent volumes to bind")
 _VOLUMES: Final = Command("kubectl get pv -o wide", "reads only: the volumes; kubectl describe pv says where each is")
 _NODES: Final = Command("kubectl get nodes --show-labels", "reads only: which nodes are ready, and where they are")
 _KEYS: Final = Command(
-    "kubectl get csinodes -o custom-columns=NAME:.metadata.name,DRIVERS:.spec.drivers[*].name,KEYS:.spec.drivers[*].topologyKeys",
+    "kubectl get csinodes -o "
+    "custom-columns=NAME:.metadata.name,DRIVERS:.spec.drivers[*].name,KEYS:.spec.drivers[*].topologyKeys",
     "reads only: the topology keys that each driver has reported",
 )
 _LIMITS: Final = Command(
@@ -188,6 +253,8 @@ _CAPACITY: Final = Command(
     "kubectl get csistoragecapacities -A", "reads only: how much room the driver has reported, by place"
 )
 _CLAIMS: Final = Command("kubectl get pvc -A", "reads only: the claims, with their volumes")
+_ROOM: Final = Command("kubectl describe nodes", "reads only: what each node has, and how much of it is asked for")
+_PODS: Final = Command("kubectl get pods -A -o wide", "reads only: which pods are on which node")
 _TAINTS: Final = Command(
     "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key",
     "reads only: what keeps pods off each node",
@@ -196,6 +263,10 @@ _TAINTS: Final = Command(
 
 def _operator(pattern: str, who: str, cause: str, *commands: Command) -> tuple[re.Pattern[str], Diagnosis]:
     return re.compile(pattern), Diagnosis(Mover.OPERATOR, who, cause, commands=commands)
+
+
+def _room(pattern: str, lacking: str) -> tuple[re.Pattern[str], Diagnosis]:
+    return _operator(pattern, "whoever can add nodes, or the owner of the pod's requests", f"no node {lacking}", _ROOM)
 
 
 def _user(pattern: str, who: str, cause: str, *commands: Command) -> tuple[re.Pattern[str], Diagnosis]:
@@ -272,6 +343,23 @@ PLACES: Final = (
         "the scheduler",
         "a node was chosen, and the pod or its volumes could not be bound to it",
     ),
+    _room("Insufficient cpu", "has enough processors free"),
+    _room("Insufficient memory", "has enough memory free"),
+    _room("Insufficient ephemeral-storage", "has enough of its own disk free"),
+    _room("Insufficient ", "has enough free of a resource that it asks for"),
+    _room("Too many pods", "takes one more pod"),
+    _user(
+        "didn't have free ports",
+        "the owner of the pod, or of the pods with that port",
+        "no node has its host port free",
+        _PODS,
+    ),
+    _user(
+        "pod affinity rules|anti-affinity rules|topology spread constraints",
+        "the owner of the pod",
+        "no node fits what it asks about other pods (affinity, anti-affinity or spread)",
+        _PODS,
+    ),
     _operator(
         r"untolerated taint",
         "whoever owns the nodes, or the pod's tolerations",
@@ -288,5 +376,6 @@ PLACES: Final = (
     ),
     _operator("no nodes available", "whoever runs the cluster", "there is no node", _NODES),
 )
-"""What kube-scheduler writes, and mooring binder, by pattern; what is about volumes first. A test of the house asks for each text of the
-binder."""
+"""What kube-scheduler writes, and mooring binder, by pattern; what is about volumes first. A test of the house asks for
+each text of the binder.
+"""

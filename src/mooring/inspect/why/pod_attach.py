@@ -1,4 +1,6 @@
-"""The link between a pod's bound claim and its node. The attach/detach controller's own judgement is asked; its reason gets advice here."""
+"""The link between a pod's bound claim and its node. The attach/detach controller's own judgement is asked; its reason
+gets advice here.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,13 @@ from mooring.api.core import NODES, PERSISTENT_VOLUMES
 from mooring.api.meta import Key, is_deleting
 from mooring.api.nodes import is_out_of_service
 from mooring.api.pods import Pod
+from mooring.base.clock import seconds_of
 from mooring.cluster.attachdetach import reasons as why
-from mooring.cluster.attachdetach.decision import Step
+from mooring.cluster.attachdetach.decision import NoteBlock
 from mooring.cluster.attachdetach.facts import Place, Volume
 from mooring.cluster.attachdetach.identity import MANAGED, Identity, identity_of, is_managed
 from mooring.cluster.attachdetach.unresolved import obstacles_of
-from mooring.inspect.scene import Scene, moment_s
+from mooring.inspect.scene import Scene
 from mooring.inspect.why.attaching import asked_s, attachment_link
 from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.judged import Judged, judged
@@ -24,14 +27,12 @@ from mooring.inspect.why.nodes import CONTROLLER, silent_node_link
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One volume that a pod waits for. own: the pod's node. since_s: when the pod came there."""
+    """One volume that a pod waits for, judged on the pod's node. since_s: when the pod came there."""
 
     scene: Scene
     step: str
     pod: Pod
     judged: Judged
-    own: Place | None
-    taken: Step
     error: str
     since_s: float
 
@@ -64,7 +65,8 @@ def attach_link(scene: Scene, pod: Pod, claim: Key) -> Link | None:
     if identity is None or not _needs_attach(scene, identity.driver):
         return None
     case = _case(scene, step, pod, identity)
-    return ADVICE[case.taken.because.__class__](case, case.taken.because)
+    because = case.judged.decision.because
+    return ADVICE[because.__class__](case, because)
 
 
 def _needs_attach(scene: Scene, driver: str) -> bool:
@@ -74,14 +76,13 @@ def _needs_attach(scene: Scene, driver: str) -> bool:
 
 
 def _case(scene: Scene, step: str, pod: Pod, identity: Identity) -> Case:
-    found, node = judged(scene, identity.unique), pod.spec.node_name
-    taken = found.steps.get(node, Step(node, why.Nothing()))
+    found = judged(scene, identity.unique, pod.spec.node_name)
     failed = next(iter(scene.events(pod, "FailedAttachVolume")), None)
     error, since_s = (
         failed.message if failed is not None else "",
-        moment_s(pod.status.start_time or pod.metadata.creation_timestamp),
+        seconds_of(pod.status.start_time or pod.metadata.creation_timestamp),
     )
-    return Case(scene, step, pod, found, found.volume.places.get(node), taken, error, since_s)
+    return Case(scene, step, pod, found, error, since_s)
 
 
 # -- nobody is in the way
@@ -123,9 +124,9 @@ def _not_wanted(case: Case, because: Any) -> Link:
 
 def _of_attacher(case: Case, because: Any) -> Link:
     """From here on it is the attacher's to say."""
-    assert case.own is not None
-    assert case.own.attachment is not None
-    return attachment_link(case.scene, case.step, case.own.attachment)
+    attachment = case.volume.place.attachment
+    assert attachment is not None
+    return attachment_link(case.scene, case.step, attachment)
 
 
 def _detaching_first(case: Case, because: why.DetachingFirst) -> Link:
@@ -144,10 +145,10 @@ def _mismatch(case: Case, because: why.Mismatch) -> Link:
 
 
 def _blocked(case: Case, because: why.Blocked) -> Link:
-    held = [place for name, place in sorted(case.volume.places.items()) if name != case.node and place.is_held]
-    waiting = (place for name, place in sorted(case.volume.places.items()) if name != case.node)
-    holder = next(iter(held), None) or next(waiting)
-    return HOLDERS[case.taken.blocked_by](case, because, holder)
+    rivals = case.volume.rivals
+    holder = next((place for place in rivals if place.is_held), rivals[0])
+    (kind,) = (action.kind for action in case.judged.decision.actions if isinstance(action, NoteBlock))
+    return HOLDERS[kind](case, because, holder)
 
 
 def _by_pod(case: Case, because: why.Blocked, holder: Place) -> Link:
@@ -271,7 +272,8 @@ ADVICE: Final[Mapping[type, Callable[[Case, Any], Link]]] = {
     why.NeverForced: _not_wanted,
     why.AsksClass: _not_wanted,
     why.Unreporting: _not_wanted,
-    why.TooNew: _not_wanted,
+    why.WaitBegins: _not_wanted,
+    why.WaitEnds: _of_attacher,
     why.Checking: _not_wanted,
     why.Released: _not_wanted,
     why.Forced: _not_wanted,
@@ -279,16 +281,14 @@ ADVICE: Final[Mapping[type, Callable[[Case, Any], Link]]] = {
     why.Foreign: _not_wanted,
     why.Wanted: _not_asked,
     why.CreateUnknown: _not_asked,
-    why.CreateOpen: _not_asked,
-    why.BackingOff: _not_asked,
     why.Attached: _of_attacher,
     why.Attaching: _of_attacher,
     why.AttachFailed: _of_attacher,
-    why.MayBeDeleted: _of_attacher,
-    why.DeleteUnknown: _detaching_first,
-    why.DeleteOpen: _detaching_first,
+    why.Fencing: _of_attacher,
     why.DetachingFirst: _detaching_first,
     why.Mismatch: _mismatch,
     why.Blocked: _blocked,
 }
-"""One for each reason that the attach/detach controller has for a volume on a node; a test of the house asks for all."""
+"""One for each reason that the attach/detach controller has for a volume on a node; a test of the house asks for
+all.
+"""

@@ -12,7 +12,8 @@ from mooring.api.meta import Key
 from mooring.api.migration import driver_and_handle
 from mooring.api.nodes import is_ready
 from mooring.api.pods import Pod, unused_text
-from mooring.inspect.scene import Scene, moment_s
+from mooring.base.clock import seconds_of
+from mooring.inspect.scene import Scene
 from mooring.inspect.why.chain import Link, Mover, State
 from mooring.inspect.why.claims import claim_link
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
@@ -65,7 +66,7 @@ def mount_link(scene: Scene, pod: Pod, *, is_due: bool) -> Link:
             text = f"node {node} does not report: nobody can say whether its containers, which had started, still run"
             return silent_node_link(scene, step, node, text)
         return Link(step, State.DONE, f"its containers have started{_mounted(pod)}")
-    since_s = moment_s(pod.status.start_time or pod.metadata.creation_timestamp)
+    since_s = seconds_of(pod.status.start_time or pod.metadata.creation_timestamp)
     if not is_due:
         return Link(
             step, State.WAITING, "comes after the links before", Mover.CLUSTER, f"the kubelet of node {node}", since_s
@@ -123,7 +124,7 @@ def _unregistered(scene: Scene, pod: Pod) -> str | None:
 def end_link(scene: Scene, pod: Pod) -> Link:
     """Of a pod that is being deleted: its node's, for its containers and its mounts."""
     step, node, meta = "end", pod.spec.node_name, pod.metadata
-    since_s = moment_s(meta.deletion_timestamp) - (
+    since_s = seconds_of(meta.deletion_timestamp) - (
         meta.deletion_grace_period_seconds or 0
     )  # the server adds the grace period to the time
     known = scene.nodes.get(Key("", node))

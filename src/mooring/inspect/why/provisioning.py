@@ -1,4 +1,5 @@
-"""The link of a claim that waits for its provisioner. The provisioner's own judgement is asked; its reason gets advice here.
+"""The link of a claim that waits for its provisioner. The provisioner's own judgement is asked; its reason gets advice
+here.
 
 Objects that the provisioner looks up are those that were read. Secrets are not: what is wrong with one, an Event says.
 """
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mooring.api.binding import is_delayed
 from mooring.api.classes import class_of
 from mooring.api.core import PERSISTENT_VOLUMES, SECRETS, PersistentVolumeClaim
 from mooring.api.gateway import ReferenceGrant
@@ -17,18 +19,19 @@ from mooring.api.meta import Key, annotation, key_of
 from mooring.api.migration import in_tree_name
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
+from mooring.base.clock import seconds_of
 from mooring.cluster.binder.volumes.reasons import WaitsForProvisioner
 from mooring.control.decision import Decision
 from mooring.csi.driver_capabilities import DriverCapabilities
-from mooring.inspect.scene import Scene, Shelf, moment_s
+from mooring.inspect.scene import Scene, Shelf
 from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import leader, silent_link
+from mooring.inspect.why.logs import log_command
 from mooring.kube.errors import NotFound
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims import reasons as why
-from mooring.sidecars.provisioner.claims.decide import decide_claim
-from mooring.sidecars.provisioner.claims.decision import LookUp
+from mooring.sidecars.provisioner.claims.decide import LookUp, decide_claim
 from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords
 from mooring.sidecars.provisioner.model.cached import Source, source_of
@@ -52,8 +55,8 @@ def provisioning_link(scene: Scene, step: str, claim: PersistentVolumeClaim, bec
 
 
 def _decided(scene: Scene, claim: PersistentVolumeClaim, driver: str) -> Decision[Any] | None:
-    """The provisioner's next step, with all abilities that no object tells of. None for a source in another namespace, whose grants were
-    not read.
+    """The provisioner's next step, with all abilities that no object tells of. None for a source in another namespace,
+    whose grants were not read.
     """
     source = source_of(claim)
     if source is not None and source.namespace != claim.metadata.namespace:
@@ -117,14 +120,35 @@ def _creates(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str,
     silent = silent_link(scene, step, "csi-provisioner", driver)
     if silent is not None:
         return silent
-    is_begun = bool(scene.events(claim, "Provisioning"))
-    is_known = scene.drivers.get(Key("", driver)) is not None or leader(scene, "csi-provisioner", driver) is not None
+    is_begun, held = bool(scene.events(claim, "Provisioning")), leader(scene, "csi-provisioner", driver)
+    is_known = scene.drivers.get(Key("", driver)) is not None or held is not None
     if not is_begun and not is_known and scene.age_s(claim) > QUIET_S:
         text = f'nothing in this cluster answers for the provisioner "{driver}": it has no CSIDriver and no Lease'
         who = f"whoever installs the driver {driver}, or corrects the class {class_of(claim)}"
         look = Command("kubectl get csidrivers", "reads only: the drivers that are installed")
         return Link(step, State.FAILED, text, Mover.OPERATOR, who, made_s(claim), commands=(look,))
-    return Link(step, State.WAITING, str(because), Mover.CLUSTER, f"csi-provisioner of {driver}", made_s(claim))
+    who = f"csi-provisioner of {driver}"
+    if is_begun or is_delayed(scene.classes.get(Key("", class_of(claim)))) or scene.age_s(claim) <= QUIET_S:
+        return Link(step, State.WAITING, str(because), Mover.CLUSTER, who, made_s(claim))
+    return Link(
+        step,
+        State.WAITING,
+        f"{because}: it {'renews its Lease, and ' if held is not None else ''}has not said a word about the claim",
+        Mover.OPERATOR,
+        f"whoever runs {who}",
+        made_s(claim),
+        commands=(_RIGHTS, log_command(scene, "csi-provisioner", driver)),
+    )
+
+
+def _not_asked(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str, because: Any) -> Link:
+    """Its provisioner may be known to be unable to answer, or has begun all the same."""
+    link = _creates(scene, step, claim, driver, because)
+    is_known = link.state is State.FAILED or scene.events(claim, "Provisioning")
+    return link if is_known else _made(scene, step, claim, driver, because)
+
+
+_RIGHTS: Final = Command("mooring doctor", "reads only: whether its service account has all rights that it needs")
 
 
 def _hindered(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str, because: why.Hindered) -> Link:
@@ -185,7 +209,7 @@ def anew(claim: PersistentVolumeClaim, field: str, has: str, gets: str) -> str:
 
 
 def made_s(claim: PersistentVolumeClaim) -> float:
-    return moment_s(claim.metadata.creation_timestamp)
+    return seconds_of(claim.metadata.creation_timestamp)
 
 
 Advice = Callable[[Scene, str, PersistentVolumeClaim, str, Any], Link]
@@ -193,7 +217,7 @@ Advice = Callable[[Scene, str, PersistentVolumeClaim, str, Any], Link]
 ADVICE: Final[Mapping[type, Advice]] = {
     why.Gone: _creates,
     why.HasVolume: _made,
-    why.NotAsked: _creates,
+    why.NotAsked: _not_asked,
     why.ClassMissing: _other_class,
     why.ClassOfAnother: _other_class,
     why.WaitsForNode: _scheduled,

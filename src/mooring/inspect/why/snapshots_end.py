@@ -1,6 +1,7 @@
 """The links of a snapshot, a group snapshot, a content or a claim that a finalizer of snapshots holds.
 
-The snapshot controller's own judgement is asked; its reason gets advice here. A content's last finalizer is its driver's to take off.
+The snapshot controller's own judgement is asked; its reason gets advice here. A content's last finalizer is its
+driver's to take off.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from typing import Any, Final, TypeAlias
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import finalizers_of, key_of
+from mooring.api.snapshot_kinds import SINGLES, Content, Snapshot, ref_of, row_of
+from mooring.base.clock import seconds_of
 from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decide_deletion import decide_deletion, group_of
 from mooring.cluster.snapshots.decide_protection import decide_claim, decide_content
-from mooring.cluster.snapshots.kinds import SINGLES, Content, Snapshot
-from mooring.cluster.snapshots.view import ref_of, row_of, snapshot_of
-from mooring.inspect.scene import Scene, moment_s
+from mooring.cluster.snapshots.view import snapshot_of
+from mooring.inspect.scene import Scene
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
-from mooring.inspect.why.leaders import silent_controller_link, silent_link
+from mooring.inspect.why.leaders import silent_link
 from mooring.inspect.why.snapshotting import BACK_OFF, CONTROLLER, FOREVER_S, content_of, view_of
 
 DELETE_ERRORS: Final = ("SnapshotDeleteError", "GroupSnapshotDeleteError")
@@ -47,14 +49,14 @@ def claim_end_link(scene: Scene, step: str, claim: PersistentVolumeClaim) -> Lin
 
 
 def _since_s(obj: Any) -> float:
-    return moment_s(obj.metadata.deletion_timestamp)
+    return seconds_of(obj.metadata.deletion_timestamp)
 
 
 # -- advice for each reason of the snapshot controller for what is to go
 
 
 def _controller_works(scene: Scene, step: str, obj: Any, because: Any) -> Link:
-    silent = silent_controller_link(scene, step, CONTROLLER)
+    silent = silent_link(scene, step, CONTROLLER, "")
     return silent or Link(step, State.WAITING, str(because), Mover.CLUSTER, CONTROLLER, _since_s(obj))
 
 
@@ -114,7 +116,7 @@ def _waits_for_snapshot(scene: Scene, step: str, content: Any, because: why.Wait
     snapshot: Snapshot | None = scene.snapshots.get(key) if row is SINGLES else scene.groups.get(key)
     name, since_s = content.metadata.name, _since_s(content)
     if snapshot is not None and snapshot.metadata.uid == ref_of(content).uid:
-        line = f"kubectl -n {key.namespace} delete {row.kind.name.lower()} {key.name}"
+        line = f"kubectl -n {key.namespace} delete {row.snapshots.name.lower()} {key.name}"
         with_it = Command(line, "deletes the snapshot; its data go, too, if the content's policy is Delete", safe=False)
         return Link(
             step, State.WAITING, str(because), Mover.USER, "the owner of the snapshot", since_s, commands=(with_it,)

@@ -1,6 +1,7 @@
 """The links of a snapshot, or of a group snapshot: its claims, its class, its content, the driver's answer.
 
-The snapshot controller's own judgement is asked; its reason gets advice here. The texts that the programs wrote on the objects come first.
+The snapshot controller's own judgement is asked; its reason gets advice here. The texts that the programs wrote on the
+objects come first.
 """
 
 from __future__ import annotations
@@ -15,21 +16,24 @@ from mooring.api.group_snapshot import GROUP, VolumeGroupSnapshot
 from mooring.api.matching import selects
 from mooring.api.meta import Key, key_of
 from mooring.api.snapshot import SnapshotError
+from mooring.api.snapshot_kinds import SINGLES, Content, Snapshot, class_name_of, row_of
+from mooring.base.clock import seconds_of
 from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decide import decide_snapshot
-from mooring.cluster.snapshots.kinds import SINGLES, Content, Snapshot
-from mooring.cluster.snapshots.view import View, bound_name, claim_of, class_name_of, content_key, is_ready, row_of
-from mooring.inspect.scene import Scene, moment_s
+from mooring.cluster.snapshots.view import View, bound_name, claim_of, content_key, is_ready
+from mooring.inspect.scene import Scene
 from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.claims import claim_link
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
-from mooring.inspect.why.leaders import silent_controller_link, silent_link
+from mooring.inspect.why.leaders import silent_link
 from mooring.inspect.why.logs import log_outside_pods
 
 CONTROLLER: Final = "snapshot-controller"
 BACK_OFF: Final = "csi-snapshotter tries again by itself"
 FOREVER_S: Final = float("inf")
-"""Since when this process waits: nobody outside of the snapshot controller knows, and nothing that is stuck has just begun."""
+"""Since when this process waits: nobody outside of the snapshot controller knows, and nothing that is stuck has just
+begun.
+"""
 
 
 def view_of(scene: Scene) -> View:
@@ -78,7 +82,7 @@ def content_of(scene: Scene, snapshot: Snapshot) -> Content | None:
 
 
 def _made_s(snapshot: Snapshot) -> float:
-    return moment_s(snapshot.metadata.creation_timestamp)
+    return seconds_of(snapshot.metadata.creation_timestamp)
 
 
 def _error(snapshot: Snapshot, content: Content | None) -> SnapshotError | None:
@@ -149,13 +153,14 @@ def _new_class(api_version: str, kind: str, default_class: str, name: str, drive
     default = "" if name else f', annotations: {{{default_class}: "true"}}'
     return (
         f"printf 'apiVersion: {api_version}\\nkind: {kind}\\n"
-        f"metadata: {{name: {name or 'snapshots'}{default}}}\\ndriver: {driver or 'DRIVER'}\\ndeletionPolicy: Delete\\n' "
+        f"metadata: {{name: {name or 'snapshots'}{default}}}\\ndriver: {driver or 'DRIVER'}\\ndeletionPolicy: "
+        "Delete\\n' "
         "| kubectl apply -f -"
     )
 
 
 def _wrong(scene: Scene, snapshot: Snapshot, because: Any) -> Link:
-    kind, key = row_of(snapshot).kind, key_of(snapshot)
+    kind, key = row_of(snapshot).snapshots, key_of(snapshot)
     look = Command(
         f"kubectl -n {key.namespace} get {kind.plural} {key.name} -o yaml", "reads only: what it names as its source"
     )
@@ -193,7 +198,7 @@ def _controller_works(scene: Scene, snapshot: Snapshot, because: Any) -> Link:
     error = _error(snapshot, content_of(scene, snapshot))
     if error is not None:
         return _failed(scene, snapshot, error)
-    silent = silent_controller_link(scene, "snapshot", CONTROLLER)
+    silent = silent_link(scene, "snapshot", CONTROLLER, "")
     if silent is not None:
         return silent
     pods = Command(f"kubectl get pods -A | grep {CONTROLLER}", "reads only: whether that controller runs")
@@ -208,9 +213,11 @@ def _driver_works(scene: Scene, snapshot: Snapshot, because: Any) -> Link:
         return _failed(scene, snapshot, error)
     silent = silent_link(scene, "snapshot", "csi-snapshotter", driver)
     is_made = content is not None and content.status is not None and content.status.creation_time is not None
-    text = "the storage has it, and is still working on it" if is_made else "the driver has been asked for it"
-    mover = Mover.DRIVER if is_made else Mover.CLUSTER
-    return silent or Link("snapshot", State.WAITING, text, mover, f"the driver {driver}", _made_s(snapshot))
+    if is_made:
+        text, mover, who = "the storage has it, and is still working on it", Mover.DRIVER, f"the driver {driver}"
+    else:
+        text, mover, who = "the driver is asked for it", Mover.CLUSTER, f"csi-snapshotter of {driver}, or that driver"
+    return silent or Link("snapshot", State.WAITING, text, mover, who, _made_s(snapshot))
 
 
 def _failed(scene: Scene, snapshot: Snapshot, error: SnapshotError) -> Link:
@@ -219,7 +226,7 @@ def _failed(scene: Scene, snapshot: Snapshot, error: SnapshotError) -> Link:
         message, driver=driver, namespace=snapshot.metadata.namespace, program="csi-snapshotter", scene=scene
     )
     text = f"the driver {driver} does not make the snapshot"
-    return failed_link("snapshot", told, text, moment_s(error.time) or _made_s(snapshot), message, BACK_OFF)
+    return failed_link("snapshot", told, text, seconds_of(error.time) or _made_s(snapshot), message, BACK_OFF)
 
 
 def _waits_for_group(scene: Scene, snapshot: Snapshot, because: Any) -> Link:
@@ -249,7 +256,6 @@ ADVICE: Final[Mapping[type, Advice]] = {
     why.Binding: _controller_works,
     why.MakingMembers: _controller_works,
     why.GroupContentMissing: _controller_works,
-    why.Waiting: _driver_works,
     why.Copying: _driver_works,
     why.MemberUnbound: _waits_for_group,
 }

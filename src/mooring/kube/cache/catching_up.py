@@ -1,18 +1,21 @@
 """Who waits until a cache has shown all that the API server had when they asked.
 
-A watch tells what happens and never says that it has come up to now: a cache that has long heard nothing may lack the last second, or the
-last hour. So the server is asked for its version, and the wait is over once list or watch has come that far.
+A watch tells what happens and never says that it has come up to now: a cache that has long heard nothing may lack the
+last second, or the last hour. So the server is asked for its version, and the wait is over once list or watch has come
+that far.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from mooring.kube.cluster import order
+from mooring.kube.cluster import compare_versions
 
 
 class CatchingUp:
-    """asking: those for whom the server has to be asked for its version. waiting: the others, each with the version that has to come."""
+    """asking: those for whom the server has to be asked for its version. waiting: the others, each with the version
+    that has to come.
+    """
 
     def __init__(self) -> None:
         self.asking: list[asyncio.Future[None]] = []
@@ -36,7 +39,7 @@ class CatchingUp:
 
     def came_to(self, version: str) -> None:
         """List and watch have shown everything up to this version."""
-        self.end([one for goal, one in self.waiting if order(goal, version) <= 0])
+        self.end([one for goal, one in self.waiting if compare_versions(goal, version) <= 0])
 
     @property
     def everybody(self) -> list[asyncio.Future[None]]:

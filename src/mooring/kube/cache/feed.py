@@ -1,8 +1,9 @@
-"""Takes changes from reflector and own writes into a cache: prunes, interns and stores them, and passes them to the readers.
+"""Takes changes from reflector and own writes into a cache: prunes, interns and stores them, and passes them to the
+readers.
 
-A write is the own write of the reader that made it; to the others it is a change like any other. The watch may show the write before its
-answer arrives. So while a write is under way, the feed holds the changes of its object back from the writer, until it knows which of them
-are the writer's own.
+A write is the own write of the reader that made it; to the others it is a change like any other. The watch may show the
+write before its answer arrives. So while a write is under way, the feed holds the changes of its object back from the
+writer, until it knows which of them are the writer's own.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
+from mooring.api.meta import Key, Object, finalizers_of, is_deleting
 from mooring.base.clock import Clock, Instant, give_way
 from mooring.base.log import logger
 from mooring.kube.cache.interner import Interner
 from mooring.kube.cache.relist import Relist
 from mooring.kube.cache.store import Cause, Change, Store
-from mooring.kube.cluster import EventType, UnreadItem, WatchEvent, order
+from mooring.kube.cluster import EventType, UnreadItem, WatchEvent, compare_versions
 
 T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]
@@ -33,7 +34,9 @@ _log = logger(__name__)
 
 
 class OwnWrite(Generic[T]):
-    """Our writes to one object that are under way: how many, their answers so far, and what the cache was shown meanwhile."""
+    """Our writes to one object that are under way: how many, their answers so far, and what the cache was shown
+    meanwhile.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -62,7 +65,9 @@ class OwnWrite(Generic[T]):
 
 
 def _is_over(obj: Object) -> bool:
-    """True for an object whose last finalizer our write took: the server has removed it. A Pod in its grace period is still there."""
+    """True for an object whose last finalizer our write took: the server has removed it. A Pod in its grace period is
+    still there.
+    """
     return is_deleting(obj) and not finalizers_of(obj) and not obj.metadata.deletion_grace_period_seconds
 
 
@@ -79,9 +84,10 @@ class Pruning(Protocol[T]):
 class FeedReader(Generic[T]):
     """One reader of a cache: its handlers, and its writes that are under way.
 
-    prune: where the cache keeps more than the reader asked for, for others: changes are told as they would be to a reader of a cache of its
-    own. One that comes or goes is told as the cache has it: there is nothing to compare it with, and most of a start is that.
-    resyncs: it is told of resyncs; others may have asked for them. comings: it is told of objects that come.
+    prune: where the cache keeps more than the reader asked for, for others: changes are told as they would be to a
+    reader of a cache of its own. One that comes or goes is told as the cache has it: there is nothing to compare it
+    with, and most of a start is that. resyncs: it is told of resyncs; others may have asked for them. comings: it is
+    told of objects that come.
     """
 
     def __init__(self, prune: Pruning[T] | None = None, *, resyncs: bool = True) -> None:
@@ -97,7 +103,9 @@ class FeedReader(Generic[T]):
         return bool(self._untold)
 
     async def tell_all(self, store: Store[T]) -> None:
-        """Tells what was noted, as changes from nothing, some at a time: what changed last is told first, as it is by then."""
+        """Tells what was noted, as changes from nothing, some at a time: what changed last is told first, as it is by
+        then.
+        """
         for number, place in enumerate(tuple(self._untold), start=1):
             if place in self._untold:
                 del self._untold[place]
@@ -131,7 +139,7 @@ class FeedReader(Generic[T]):
         self._deliver(change)
 
     def _deliver(self, change: Change[T]) -> None:
-        write = self._writes.get(change.key)
+        write = self._writes.get(change.key) if self._writes else None
         if write is not None:
             write.observed.append(change)
             return
@@ -259,7 +267,7 @@ class Feed(Generic[T]):
 
     def _known(self, obj: T) -> T | None:
         """The stored object in this very state: most of a list that repeats another."""
-        stored = self._store.get(key_of(obj))
+        stored = self._store.like(obj)
         if stored is None or (stored.metadata.uid, stored.metadata.resource_version) != (
             obj.metadata.uid,
             obj.metadata.resource_version,
@@ -269,13 +277,13 @@ class Feed(Generic[T]):
 
     def _is_news(self, obj: T) -> bool:
         """False for the echo of an own write, which need not be looked at."""
-        stored = self._store.get(key_of(obj))
-        return stored is None or order(obj.metadata.resource_version, stored.metadata.resource_version) > 0
+        stored = self._store.like(obj)
+        return stored is None or compare_versions(obj.metadata.resource_version, stored.metadata.resource_version) > 0
 
     def _kept(self, obj: T) -> T | None:
         kept = self._prune(obj)
         if kept is None:
             return None
         assert kept.metadata.resource_version == obj.metadata.resource_version, "prune took what the cache needs"
-        assert key_of(kept) == key_of(obj)
-        return self._interner.shared(kept)
+        assert kept.metadata.name == obj.metadata.name
+        return self._interner.shared(kept, self._store.like(kept))

@@ -6,10 +6,22 @@
     await attachments.synced()
     attachments.store.by("pv", "pv1")
 
-Only what `prune` leaves is kept, and equal parts of objects are kept once. The answer of an own write enters at once (`wrote`), so
-nobody acts twice on it. How watch and own writes come in: `kube/cache/feed.py`; how lists join them: `kube/cache/store.py`.
+Only what `prune` leaves is kept, and equal parts of objects are kept once. The answer of an own write enters at once
+(`wrote`), so nobody acts twice on it. How watch and own writes come in: `kube/cache/feed.py`; how lists join them:
+`kube/cache/store.py`.
 
-Several readers of one cache have an `Informer` each (`share`): the store is one, handlers and own writes are each reader's.
+Several readers of one cache have an `Informer` each (`share`): the store is one, handlers and own writes are each
+reader's. A reader's life:
+
+| state       | comes by                           | its handlers are told of            | has_synced, once filled |
+| --- | --- | --- | --- |
+| mute        | share, leave                       | nothing                             | no                      |
+| being told  | join, where something is there     | changes, and what is there, in turn | no                      |
+| looks first | looks_first                        | changes, and what goes              | yes                     |
+| told        | join, the end of tell_all; looked  | everything                          | yes                     |
+
+A cache of one reader is told from the beginning. `run` fills the store by a list, follows it by a watch, and begins
+anew when it is run again; `caught_up` waits until the store has all that the API server has now.
 """
 
 from __future__ import annotations
@@ -62,8 +74,9 @@ class _Run(msgspec.Struct, Generic[T]):
 class Informer(Generic[T]):
     """prune: what to keep of an object, with its metadata's name, uid and resource_version; None leaves the object out.
 
-    indexes: as for Store. resync_s: how often all objects are delivered again, as changes with cause RESYNC; 0 is never.
-    may_be_missing: a kind that is not served, as yet, counts as one without objects. name: of the task and in logs.
+    indexes: as for Store. resync_s: how often all objects are delivered again, as changes with cause RESYNC; 0 is
+    never. may_be_missing: a kind that is not served, as yet, counts as one without objects. name: of the task and in
+    logs.
     """
 
     def __init__(
@@ -97,7 +110,8 @@ class Informer(Generic[T]):
     def share(self, prune: Pruning[T]) -> Informer[T]:
         """The same cache for another reader, with handlers and own writes of its own. It is told nothing before `join`.
 
-        prune: the part of an object that this reader asked for; its handlers are told of changes of that, though the store has more.
+        prune: the part of an object that this reader asked for; its handlers are told of changes of that, though the
+        store has more.
         """
         other = copy.copy(self)
         other._reader, other._is_share = FeedReader(prune, resyncs=False), True
@@ -122,7 +136,8 @@ class Informer(Generic[T]):
         self._is_told.set()
 
     def looks_first(self) -> None:
-        """As `join`; but of objects that are there, or come, the handlers are told nothing before they have `looked` themselves.
+        """As `join`; but of objects that are there, or come, the handlers are told nothing before they have `looked`
+        themselves.
 
         Whoever runs the cache has joined already.
         """
@@ -147,7 +162,9 @@ class Informer(Generic[T]):
             await self._run.reflector.caught_up()
 
     def also(self, indexes: Mapping[str, IndexFunction[T]], resync_s: float, *, may_be_missing: bool) -> None:
-        """A further reader's wishes: indexes, the shortest time between resyncs, a kind that has to be there. Nothing new once it runs."""
+        """A further reader's wishes: indexes, the shortest time between resyncs, a kind that has to be there. Nothing
+        new once it runs.
+        """
         self.store.index(indexes)
         self._feed.may_be_missing = self._feed.may_be_missing and may_be_missing
         if resync_s > 0:
@@ -165,7 +182,9 @@ class Informer(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """True while the cache follows the API server and has listed everything, and the handlers know all of it, or look first."""
+        """True while the cache follows the API server and has listed everything, and the handlers know all of it, or
+        look first.
+        """
         return self.is_filled and self._is_told.is_set()
 
     @property
@@ -213,20 +232,22 @@ class Informer(Generic[T]):
         await self._is_told.wait()
 
     def on_change(self, handler: Handler[T]) -> None:
-        """Calls the handler with each change, after the store has it. Handlers are synchronous and quick; they may read any store.
+        """Calls the handler with each change, after the store has it. Handlers are synchronous and quick; they may read
+        any store.
 
-        The store may already hold something newer, which the next change tells: another object of that name after a change to
-        nothing, or what came while a write of ours was under way (`write`).
+        The store may already hold something newer, which the next change tells: another object of that name after a
+        change to nothing, or what came while a write of ours was under way (`write`).
         """
         assert self._is_share or not self.is_running, "a handler that comes late has missed changes"
         self._reader.handlers.append(handler)
 
     async def write(self, key: Key, request: Awaitable[T]) -> T:
-        """Makes one of our writes to the object of this key, and lets the answer in (`wrote`). Raises what the request raises.
+        """Makes one of our writes to the object of this key, and lets the answer in (`wrote`). Raises what the request
+        raises.
 
-        The watch may show the write before its answer is here: that, too, is told as our own, once the answer has come. An answer
-        that the object is no more enters, too: it may be long until the watch says so. One from before what is known here shows that the
-        server was set back: then all is listed anew.
+        The watch may show the write before its answer is here: that, too, is told as our own, once the answer has come.
+        An answer that the object is no more enters, too: it may be long until the watch says so. One from before what
+        is known here shows that the server was set back: then all is listed anew.
         """
         before, sight = self.store.get(key), self.store.sight(key)
         with self._reader.writing(key) as write:
@@ -251,7 +272,9 @@ class Informer(Generic[T]):
         self._feed.wrote(obj, self._reader)
 
     async def run(self) -> None:
-        """Follows the API server until cancelled. Raises only what a handler raises. May be run again, and then lists again."""
+        """Follows the API server until cancelled. Raises only what a handler raises. May be run again, and then lists
+        again.
+        """
         assert not self.is_running
         assert not self._is_share
         self._run.is_running = True
@@ -288,16 +311,15 @@ class Informer(Generic[T]):
 
 
 class FreshCache(Generic[T]):
-    """A cache that something irrevocable relies on: the API server itself is asked where a watch may hide what is there.
+    """A cache that something irrevocable relies on: the API server itself is asked where a watch may hide what is
+    there.
 
-    informer: the cache, of this kind. listing: held for one list at a time.
+    informer: the cache, of this kind.
     """
 
-    def __init__(
-        self, cluster: Cluster, clock: Clock, informer: Informer[T], kind: Kind[T], listing: asyncio.Lock
-    ) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, informer: Informer[T], kind: Kind[T]) -> None:
         self._cluster, self._clock, self._informer, self._kind = cluster, clock, informer, kind
-        self._listing = listing
+        self._listing = asyncio.Lock()  # one list at a time
         self._listed_at: Instant = -math.inf
         self._failure: ApiError | None = None
 
@@ -307,7 +329,9 @@ class FreshCache(Generic[T]):
             await self.list()
 
     async def list(self) -> None:
-        """Returns when the cache has every object that is there now; some that are gone may be in it as well. Raises ApiError."""
+        """Returns when the cache has every object that is there now; some that are gone may be in it as well. Raises
+        ApiError.
+        """
         asked_at = self._clock.now()
         async with self._listing:
             if (
@@ -320,7 +344,9 @@ class FreshCache(Generic[T]):
                 raise copy.copy(self._failure)  # of its own for each: a shared one would keep the frames of all
 
     async def _list(self) -> ApiError | None:
-        """Puts the objects into the cache; those that are gone leave it with the watch. Gives the error, if there was one."""
+        """Puts the objects into the cache; those that are gone leave it with the watch. Gives the error, if there was
+        one.
+        """
         try:
             async for obj in list_all(self._cluster, self._kind):
                 self._informer.wrote(obj)

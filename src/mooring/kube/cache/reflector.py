@@ -1,21 +1,33 @@
 """Lists a kind and watches it from there, for ever, through all failures of server, network and proxies.
 
-A list is read in pages, always at the newest state. Where the server forgets that state before the last page, larger pages are asked for
-the next time; where a page is larger than the client takes, smaller ones. The watch resumes at the last version, after a clean end and
-after a cut; when the server no longer has that version (410), all is listed again. Retries back off. A watch that ends at once without news
-counts as a failure too, so no server can cause a hot loop; each watch is asked to end after 5 to 10 minutes, so a dead one is noticed. An
-error is logged once until its text changes, and retried. A kind that is not served is such an error: the cache keeps its content.
+A list is read in pages, always at the newest state. Where the server forgets that state before the last page, larger
+pages are asked for the next time; where a page is larger than the client takes, smaller ones. The watch resumes at the
+last version:
 
-A server that was restored from a backup goes on from older versions. It accepts a watch from a version that it has yet to reach, is silent
-until then, and never shows what the restore undid. So the reflector asks for the server's version in three cases: before it resumes a watch
-that broke, before it resumes one that did not come to a newer version, and before a watch that begins long after the request for its list.
-If the version went back, it lists all again. A bookmark, or the answer to a request of others, may show that, too (`set_back`).
+| it ended by                        | within a second, no news | after a second  | with news, or after 120 s |
+| --- | --- | --- | --- |
+| its time, or a cut                 | back-off                 | at once         | at once                   |
+| no answer, or an error of the server | back-off               | back-off        | at once                   |
+| 410, the version is forgotten      | list at once, the second time after a back-off | the same | list at once  |
+| a server that was set back         | list at once             | list at once    | list at once              |
 
-Who has to know that nothing is missing waits for `caught_up`. The watch begins anew then, and is asked to end so soon that the server sends
-a bookmark after about a second. A kind that fits one page is listed in its place, and so is one whose bookmark does not come.
+A balancer or proxy cuts what is silent, and a quiet kind is silent for minutes. Only a watch that is opened again at
+once resets the back-off; a list does not. Each watch is asked to end after 5 to 10 minutes, so a dead one is noticed.
+An error is logged once until its text changes, and retried. A kind that is not served is such an error: the cache keeps
+its content.
 
-Source: client-go tools/cache (reflector): its times and back-off. Differs from client-go: only the newest state is listed, never "any"
-(resourceVersion 0 answers without pages, and may be older than what is known); no streaming list.
+A server that was restored from a backup goes on from older versions. It accepts a watch from a version that it has yet
+to reach, is silent until then, and never shows what the restore undid. So the reflector asks for the server's version
+before each watch but one that begins right after the request for its list. If the version went back, it lists all
+again. A bookmark, or the answer to a request of others, may show that, too (`set_back`). A restore between that answer
+and the watch is noticed when the watch is over.
+
+Who has to know that nothing is missing waits for `caught_up`. The watch begins anew then, and is asked to end so soon
+that the server sends a bookmark after about a second. A kind that fits one page is listed in its place, and so is one
+whose bookmark does not come.
+
+Source: client-go tools/cache (reflector): its times and back-off. Differs from client-go: only the newest state is
+listed, never "any" (resourceVersion 0 answers without pages, and may be older than what is known); no streaming list.
 """
 
 from __future__ import annotations
@@ -33,8 +45,17 @@ from mooring.base.clock import Clock
 from mooring.base.log import LogOnce, logger
 from mooring.base.randomness import Random
 from mooring.kube.cache.catching_up import CatchingUp
-from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, UnreadItem, WatchEvent, order
-from mooring.kube.errors import AnswerTooLarge, ApiError, Gone, NotServed, SetBack, Unreachable
+from mooring.kube.cluster import (
+    EVERYTHING,
+    Cluster,
+    EventType,
+    Page,
+    Selection,
+    UnreadItem,
+    WatchEvent,
+    compare_versions,
+)
+from mooring.kube.errors import AnswerTooLarge, ApiError, Gone, NoAnswer, NotServed, SetBack, Unreachable
 
 T = TypeVar("T")
 
@@ -60,7 +81,9 @@ class ObjectSink(Protocol[T]):
     """Where the objects go."""
 
     def known(self) -> str:
-        """The newest version that the server is known to have come to, "" for none: an answer to an own write may be ahead of the watch."""
+        """The newest version that the server is known to have come to, "" for none: an answer to an own write may be
+        ahead of the watch.
+        """
 
     def list_begins(self) -> None:
         """A list was asked for; one that had begun before and did not end is void."""
@@ -118,7 +141,9 @@ class Reflector(Generic[T]):
         self._log = _log.bind(reflector=name or kind.plural)
         self._log_once = LogOnce(self._log, over="The API server answers again")
         self.trouble: ApiError | None = None
-        """The last error of list or watch, until one of them works again; SetBack until all is listed again, whatever comes after it."""
+        """The last error of list or watch, until one of them works again; SetBack until all is listed again,
+        whatever comes after it.
+        """
 
     async def run(self) -> None:
         while True:
@@ -207,9 +232,9 @@ class Reflector(Generic[T]):
     async def _check_version(self) -> None:
         """Raises SetBack, and any other ApiError."""
         told, asked_at, waiting = self._sink.known(), self._clock.now(), self._catching_up.asked()
-        known = told if order(told, self._version) > 0 else self._version
+        known = told if compare_versions(told, self._version) > 0 else self._version
         page = await self._page(1, "")
-        if order(page.resource_version, known) < 0:
+        if compare_versions(page.resource_version, known) < 0:
             raise self._set_back(known, page.resource_version)
         self._proved_at = asked_at
         self._catching_up.answered(waiting, page.resource_version)
@@ -231,24 +256,27 @@ class Reflector(Generic[T]):
             raise Unreachable(f"no answer to a list of {self._kind.resource} within {PAGE_S:g} s") from None
 
     async def _watch(self) -> float:
-        """Watches until the stream ends. Returns how many seconds to wait before the next; raises ApiError when it failed at once."""
-        began, version, catches_up = self._clock.now(), self._version, bool(self._catching_up.waiting)
+        """Watches until the stream ends. Returns how many seconds to wait before the next; raises ApiError when it
+        failed at once.
+        """
+        began, catches_up = self._clock.now(), bool(self._catching_up.waiting)
         self._has_news = False
         error: ApiError | None = None
         try:
             await self._read_events()
         except ApiError as caught:
             error = caught
-        error, ended = self._shown or error, self._clock.now()
-        lived_s = ended - began
+        error, lived_s = self._shown or error, self._clock.now() - began
         if isinstance(error, Gone) or (catches_up and self._catching_up.waiting and not self._catching_up.asking):
             self._version = ""
-        self._proved_at = -math.inf if error is not None or self._version == version else ended
+        self._proved_at = -math.inf
         if isinstance(error, SetBack):
             return self._failed(error)
         if error is None and self._catching_up.asking:
             return 0.0
-        if lived_s >= HEALTHY_S or self._has_news or (error is None and lived_s >= SHORT_S):
+        # Seconds without any answer are no life: a server that is away is tried ever more seldom.
+        is_end_or_cut = error is None or (isinstance(error, Unreachable) and not isinstance(error, NoAnswer))
+        if lived_s >= HEALTHY_S or self._has_news or (is_end_or_cut and lived_s >= SHORT_S):
             self._failures, self._forgotten = 0, False
             self.trouble = None
             self._log.info(
@@ -261,8 +289,11 @@ class Reflector(Generic[T]):
         return self._failed(error or Unreachable(f"the server ended the watch of {self._kind.resource} at once"))
 
     async def _read_events(self) -> None:
-        """Hands the events of one watch on. Raises ApiError; a server that forgets to end it in time is left silently."""
-        timeout_s = CATCHING_UP_S if self._catching_up.waiting else self._randomness.uniform(*WATCH_S)
+        """Hands the events of one watch on. Raises ApiError; a server that forgets to end it in time is left
+        silently.
+        """
+        # Also for those who asked during the last of the proofs: the server is asked for its version when this ends.
+        timeout_s = CATCHING_UP_S if self._catching_up.everybody else self._randomness.uniform(*WATCH_S)
         watch = self._cluster.watch(self._kind, self._selection, resource_version=self._version, timeout_s=timeout_s)
         count = 0
         try:
@@ -278,7 +309,7 @@ class Reflector(Generic[T]):
             self._time = None
 
     def _take(self, event: WatchEvent[T]) -> None:
-        if event.type is EventType.BOOKMARK and order(event.resource_version, self._version) < 0:
+        if event.type is EventType.BOOKMARK and compare_versions(event.resource_version, self._version) < 0:
             raise self._set_back(self._version, event.resource_version)
         self._is_well()
         self._sink.event(event)
@@ -286,7 +317,7 @@ class Reflector(Generic[T]):
             self._is_fresh = False
             heap.settle()
             heap.trim()
-        if order(event.resource_version, self._version) > 0:
+        if compare_versions(event.resource_version, self._version) > 0:
             self._version = event.resource_version
             if self._catching_up.waiting:
                 self._catching_up.came_to(self._version)

@@ -7,13 +7,14 @@ from typing import Generic, TypeVar
 
 from mooring.api.meta import Key, Object
 from mooring.kube.cache.store import Change, Store
-from mooring.kube.cluster import UnreadItem, order
+from mooring.kube.cluster import UnreadItem, compare_versions
 
 T = TypeVar("T", bound=Object)
 
 
 class Relist(Generic[T]):
-    """A list on its way into the store, page by page, so that the loop breathes between pages and memory holds one at a time.
+    """A list on its way into the store, page by page, so that the loop breathes between pages and memory holds one at a
+    time.
 
     Make it before the list is asked for.
     """
@@ -26,11 +27,12 @@ class Relist(Generic[T]):
         self._listed: set[str] = set()
 
     def rewound(self, version: str) -> bool:
-        """True when the list at this version comes from before what the store knew to have happened when the list was asked for.
+        """True when the list at this version comes from before what the store knew to have happened when the list was
+        asked for.
 
         So does one before which the server is known to have been set back, even if it has come as far again.
         """
-        return self._is_alone or order(version, self._known) < 0
+        return self._is_alone or compare_versions(version, self._known) < 0
 
     def page(self, objects: Iterable[T], version: str) -> list[Change[T]]:
         """version: of the list, the same on each page."""
@@ -61,7 +63,7 @@ class Relist(Generic[T]):
         missing = [
             obj
             for place, obj in store._objects.items()
-            if place not in self._listed and (rewound or order(version, obj.metadata.resource_version) >= 0)
+            if place not in self._listed and (rewound or compare_versions(version, obj.metadata.resource_version) >= 0)
         ]
         changes = [store._lacked(obj) for obj in missing]
         if rewound:

@@ -1,18 +1,22 @@
-"""A cache of one kind's objects, with indexes. Pure: no clock, no I/O; changes are returned, and delivered by the informer.
+"""A cache of one kind's objects, with indexes. Pure: no clock, no I/O; changes are returned, and delivered by the
+informer.
 
-Three sources feed it, in any interleaving: lists, the watch, and the answers of our own writes. The rules that reconcile them:
+Three sources feed it, in any interleaving: lists, the watch, and the answers of our own writes. The rules that
+reconcile them:
 
-- The newer resource version wins, wherever it comes from. Versions are numbers of one counter per server (Kubernetes' API conventions); for
-  texts that are no numbers the order of arrival counts.
-- `version` is the point up to which lists and watch have shown everything. The answer of a write at or below it is ignored: the watch has
-  shown that state and its successors, perhaps a deletion, and the object would never be removed again.
-- A list deletes objects that it lacks, except those newer than the list: an own write that the list could not know. An object in the list
-  that can't be read stays as it was.
-- An object that our own write has ended, or found replaced by another of its name, leaves at once, and its uid stays as a tombstone, so
-  that older events still on their way don't bring it back. A tombstone goes when the watch shows the deletion, or when a list that
-  began after the write has ended.
-- A list whose version lies before `version`, or before that of an own write or of a list that broke off, comes from a server that was set
-  back (restored from a backup): then it alone counts. So does the next list once an answer has shown that (`is_of_before`).
+- The newer resource version wins, wherever it comes from. Versions are numbers of one counter per server (Kubernetes'
+  API conventions); for texts that are no numbers the order of arrival counts.
+- `version` is the point up to which lists and watch have shown everything. The answer of a write at or below it is
+  ignored: the watch has shown that state and its successors, perhaps a deletion, and the object would never be removed
+  again.
+- A list deletes objects that it lacks, except those newer than the list: an own write that the list could not know. An
+  object in the list that can't be read stays as it was.
+- An object that our own write has ended, or found replaced by another of its name, leaves at once, and its uid stays as
+  a tombstone, so that older events still on their way don't bring it back. A tombstone goes when the watch shows the
+  deletion, or when a list that began after the write has ended.
+- A list whose version lies before `version`, or before that of an own write or of a list that broke off, comes from a
+  server that was set back (restored from a backup): then it alone counts. So does the next list once an answer has
+  shown that (`is_of_before`).
 
 A change never joins two objects of different uid: a reused name is one change to nothing, then one from nothing.
 """
@@ -20,14 +24,14 @@ A change never joins two objects of different uid: a reused name is one change t
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from mooring.api.meta import Key, Object, key_of
 from mooring.base import texts
-from mooring.kube.cluster import order
+from mooring.kube.cluster import compare_versions
 
 __all__ = ["TOMBSTONES_MAX", "Cause", "Change", "IndexFunction", "Sight", "Store", "newest_first", "version"]
 
@@ -66,7 +70,8 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """A store's knowledge of one object at a moment, as versions. told: up to which lists and watch have shown everything.
+    """A store's knowledge of one object at a moment, as versions. told: up to which lists and watch have shown
+    everything.
 
     object: its own, "" for none. lists_alone: how many lists of a server that was set back there have been.
     """
@@ -77,7 +82,9 @@ class Sight(msgspec.Struct, frozen=True):
 
 
 class Store(Generic[T]):
-    """indexes: name → function that gives the values under which an object is found; it must depend on the object alone."""
+    """indexes: name → function that gives the values under which an object is found; it must depend on the object
+    alone.
+    """
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
         self._objects: dict[
@@ -107,6 +114,10 @@ class Store(Generic[T]):
     def get(self, key: Key) -> T | None:
         return self._objects.get(str(key))
 
+    def like(self, obj: T) -> T | None:
+        """The object that is stored under the name of this one."""
+        return self._objects.get(_place(obj))
+
     def values(self) -> tuple[T, ...]:
         """All objects; for anything frequent ask an index."""
         return tuple(self._objects.values())
@@ -122,6 +133,10 @@ class Store(Generic[T]):
         """The objects under one value of an index, in the order they came under it."""
         return tuple(self._objects[place] for place in self._indexes[index].places(value))
 
+    def count(self, index: str, value: str) -> int:
+        """How many objects there are under one value of an index."""
+        return len(self._indexes[index].places(value))
+
     def apply(self, obj: T) -> tuple[Change[T], ...]:
         """The watch showed an object, new or changed."""
         self._advance(obj.metadata.resource_version)
@@ -136,7 +151,7 @@ class Store(Generic[T]):
     def exclude(self, obj: T, cause: Cause) -> tuple[Change[T], ...]:
         """The object in this state isn't to be kept: takes out what is stored under its name, unless that is newer."""
         old = self._objects.get(_place(obj))
-        if old is None or order(obj.metadata.resource_version, old.metadata.resource_version) < 0:
+        if old is None or compare_versions(obj.metadata.resource_version, old.metadata.resource_version) < 0:
             return ()
         return (self._take_out(old, cause),)
 
@@ -147,11 +162,11 @@ class Store(Generic[T]):
     def wrote(self, obj: T) -> tuple[Change[T], ...]:
         """One of our writes was answered with this object, which is still there.
 
-        An answer that the watch has told of already is no news. One that is newer than the object here all the same, be it the same or
-        another of its name, comes from a server that was set back: whoever never sees what his own write met would make it again and
-        again, until all is listed anew.
+        An answer that the watch has told of already is no news. One that is newer than the object here all the same, be
+        it the same or another of its name, comes from a server that was set back: whoever never sees what his own write
+        met would make it again and again, until all is listed anew.
         """
-        place, is_told = _place(obj), order(obj.metadata.resource_version, self.version) <= 0
+        place, is_told = _place(obj), compare_versions(obj.metadata.resource_version, self.version) <= 0
         if is_told and place not in self._objects:
             return ()
         self._note_ahead(obj.metadata.resource_version)
@@ -166,8 +181,10 @@ class Store(Generic[T]):
         return (self._take_out(old, Cause.OWN_WRITE),)
 
     def known(self) -> str:
-        """The newest version that the server is known to have come to, by list and watch, or by the answer to an own write."""
-        return self._ahead if order(self._ahead, self.version) > 0 else self.version
+        """The newest version that the server is known to have come to, by list and watch, or by the answer to an own
+        write.
+        """
+        return self._ahead if compare_versions(self._ahead, self.version) > 0 else self.version
 
     def sight(self, key: Key) -> Sight:
         """The known state of the object of this key now, while a request about it is about to be sent."""
@@ -175,16 +192,17 @@ class Store(Generic[T]):
         return Sight(self.version, "" if obj is None else obj.metadata.resource_version, self._lists_alone)
 
     def is_of_before(self, obj: T, sight: Sight) -> bool:
-        """True when the answer to a request with this object shows that the server was set back: it denies what was known as it was sent.
+        """True when the answer to a request with this object shows that the server was set back: it denies what was
+        known as it was sent.
 
-        The object has never been as old, or it changed at a time of which the watch had shown all, and not that. A server's answer to a
-        write, or to a read of one object, is the object's newest state.
+        The object has never been as old, or it changed at a time of which the watch had shown all, and not that. A
+        server's answer to a write, or to a read of one object, is the object's newest state.
         """
         answered = obj.metadata.resource_version
         if not sight.object or sight.lists_alone != self._lists_alone:
             return False
-        step = order(answered, sight.object)
-        return step < 0 or (step > 0 and order(answered, sight.told) <= 0)
+        step = compare_versions(answered, sight.object)
+        return step < 0 or (step > 0 and compare_versions(answered, sight.told) <= 0)
 
     def set_back(self) -> None:
         """The server was set back."""
@@ -203,16 +221,18 @@ class Store(Generic[T]):
             self.tombstones_lost += 1
 
     def _exhume(self, uid: str, number: int) -> None:
-        """The list of this number shows the object: if it was asked for after our write had ended it, the server was set back."""
+        """The list of this number shows the object: if it was asked for after our write had ended it, the server was
+        set back.
+        """
         if self._tombstones.get(uid, number) < number:
             del self._tombstones[uid]
 
     def _advance(self, version: str) -> None:
-        if order(version, self.version) > 0:
+        if compare_versions(version, self.version) > 0:
             self.version = version
 
     def _note_ahead(self, version: str) -> None:
-        if order(version, self._ahead) > 0:
+        if compare_versions(version, self._ahead) > 0:
             self._ahead = version
 
     def _put(self, place: str, obj: T, cause: Cause, *, rewound: bool = False) -> tuple[Change[T], ...]:
@@ -222,7 +242,7 @@ class Store(Generic[T]):
         if old is None:
             self._set(place, None, obj)
             return (Change(None, obj, cause),)
-        step = order(obj.metadata.resource_version, old.metadata.resource_version)
+        step = compare_versions(obj.metadata.resource_version, old.metadata.resource_version)
         if step == 0 or (step < 0 and not rewound):
             return ()
         if old.metadata.uid == obj.metadata.uid:
@@ -280,7 +300,8 @@ def _place(obj: Object) -> str:
 class Index(Generic[T]):
     """Values to the places of objects in the store.
 
-    Most values name one object: such a value holds the bare place. A few stand in a tuple: a dict takes three times as much.
+    Most values name one object: such a value holds the bare place. A few stand in a tuple: a dict takes three times as
+    much.
     """
 
     __slots__ = ("_buckets", "function")
@@ -289,7 +310,7 @@ class Index(Generic[T]):
         self.function = function
         self._buckets: dict[str, str | tuple[str, ...] | dict[str, None]] = {}
 
-    def places(self, value: str) -> Iterable[str]:
+    def places(self, value: str) -> Collection[str]:
         bucket = self._buckets.get(value)
         if bucket is None:
             return ()
@@ -299,6 +320,8 @@ class Index(Generic[T]):
         """An object in this place has taken the place of another."""
         before = () if old is None else tuple(dict.fromkeys(self.function(old)))
         after = () if new is None else tuple(dict.fromkeys(self.function(new)))
+        if before == after:
+            return
         for value in before:
             if value not in after:
                 self._leave(value, place)

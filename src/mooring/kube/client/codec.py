@@ -1,7 +1,7 @@
 """JSON of the API server to typed objects, decoded directly into each kind's struct.
 
-Decoders are made once per type. An object that can't be decoded in a list or a watch is skipped and logged: one bad object must not
-blind a controller to all others. But it is there: a page names it, so that nobody takes it for deleted.
+Decoders are made once per type. An object that can't be decoded in a list or a watch is skipped and logged: one bad
+object must not blind a controller to all others. But it is there: a page names it, so that nobody takes it for deleted.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from mooring.api.meta import Kind
+from mooring.base.json_text import TooDeep, check_depth
 from mooring.base.log import logger
 from mooring.kube.cluster import EventType, Page, Row, UnreadItem, WatchEvent
 from mooring.kube.errors import ApiError, Gone, ServerError, from_status
 
 _log = logger(__name__)
 T = TypeVar("T")
-
-UNDECODABLE: Final = (ValueError, RecursionError)
-"""Errors of msgspec for hostile input: its own and UnicodeDecodeError are ValueErrors, deep nesting raises the other."""
 
 TOLD_MAX: Final = 10
 """Objects of one page, or of one piece of a watch, that the log names; a server may send hundreds of thousands."""
@@ -82,36 +80,59 @@ class _Resources(msgspec.Struct):
     resources: tuple[_Resource, ...] = ()
 
 
+class Decoder(Generic[T]):
+    """Decodes one type. is_open: it keeps JSON of any shape.
+
+    Only such JSON is looked through for its depth first, since whatever works on it has to go down there. Other types
+    have a depth of their own, and what they have no field for is skipped in C, which knows its limit.
+    """
+
+    def __init__(self, struct: Any, *, is_open: bool = False) -> None:
+        self._decode = msgspec.json.Decoder(struct).decode
+        self._is_open = is_open
+
+    def decode(self, text: bytes | msgspec.Raw) -> T:
+        """Raises ValueError."""
+        if self._is_open:
+            check_depth(bytes(text))
+        try:
+            found: T = self._decode(text)
+        except RecursionError:
+            raise TooDeep from None
+        return found
+
+
 class Codec(Generic[T]):
     """Decodes one type in the forms it arrives in: alone, in a list, on a watch line."""
 
     def __init__(self, struct: type[T]) -> None:
-        self._object = msgspec.json.Decoder(struct)
-        self._list = msgspec.json.Decoder(_ListOf[struct])  # type: ignore[valid-type]
-        self._line = msgspec.json.Decoder(_Line[struct])  # type: ignore[valid-type]
+        is_open = getattr(struct, "has_json", True)
+        self._object = Decoder[T](struct, is_open=is_open)
+        self._list = Decoder[_ListOf[T]](_ListOf[struct], is_open=is_open)  # type: ignore[valid-type]
+        self._line = Decoder[_Line[T]](_Line[struct], is_open=is_open)  # type: ignore[valid-type]
         self._is_whole = struct is dict
 
     def object(self, body: bytes) -> T:
-        """Raises one of UNDECODABLE."""
+        """Raises ValueError."""
         return self._object.decode(body)
 
     def page(self, kind: Kind[T], body: bytes) -> Page[T]:
-        """A list with its broken items apart. Raises one of UNDECODABLE when it is no list at all."""
+        """A list with its broken items apart. Raises ValueError when it is no list at all."""
         try:
             found = self._list.decode(body)
-        except UNDECODABLE:
+        except ValueError:
             return self._page_by_item(kind, body)
         return Page(found.items or (), found.metadata.resource_version, found.metadata.continue_)
 
     def event(self, kind: Kind[T], line: bytes, *, is_told: bool = True) -> WatchEvent[T] | None:
         """A watch line, None when it has to be skipped; is_told: the log says so.
 
-        Raises the error of an ERROR line; one of UNDECODABLE for what is no JSON.
+        Raises the error of an ERROR line; ValueError for what is no JSON.
         """
         try:
             found = self._line.decode(line)
             event_type = _OBJECT_EVENTS.get(found.type)
-        except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
+        except (msgspec.ValidationError, UnicodeDecodeError, TooDeep):
             return self._odd_event(kind, line, is_told)
         if event_type is None:
             return self._odd_event(kind, line, is_told)
@@ -124,7 +145,7 @@ class Codec(Generic[T]):
         for raw in found.items or ():
             try:
                 items.append(self._object.decode(raw))
-            except UNDECODABLE as error:
+            except ValueError as error:
                 unread.append(_report(kind, raw, error, is_told=len(unread) < TOLD_MAX))
                 if len(unread) > ODD_MAX:
                     raise ValueError(
@@ -147,7 +168,7 @@ class Codec(Generic[T]):
             return WatchEvent(EventType.BOOKMARK, None, meta.resource_version, ended)
         try:
             self._object.decode(found.object)
-        except UNDECODABLE as error:
+        except ValueError as error:
             one = _report(kind, found.object, error, is_told=is_told)
             if found.type == EventType.DELETED.value:
                 raise Gone(
@@ -166,20 +187,20 @@ class Codec(Generic[T]):
 
 
 def rows_of(body: bytes) -> Page[Row]:
-    """A Table. Raises one of UNDECODABLE."""
+    """A Table. Raises ValueError."""
     table = _TABLE.decode(body)
     names = [column.name for column in table.column_definitions]
     rows = tuple(Row(dict(zip(names, row.cells, strict=True))) for row in table.rows or ())
     return Page(rows, table.metadata.resource_version, table.metadata.continue_)
 
 
-_TABLE: Final = msgspec.json.Decoder(_Table)
+_TABLE: Final = Decoder[_Table](_Table, is_open=True)
 _OBJECT_EVENTS: Final = {event.value: event for event in (EventType.ADDED, EventType.MODIFIED, EventType.DELETED)}
-_RAW_LIST: Final = msgspec.json.Decoder(_ListOf[msgspec.Raw])
-_RAW_LINE: Final = msgspec.json.Decoder(_Line[msgspec.Raw])
-_NAMED: Final = msgspec.json.Decoder(_Named)
-_STATUS: Final = msgspec.json.Decoder(dict[str, Any])
-_RESOURCES: Final = msgspec.json.Decoder(_Resources)
+_RAW_LIST: Final = Decoder[_ListOf[msgspec.Raw]](_ListOf[msgspec.Raw])
+_RAW_LINE: Final = Decoder[_Line[msgspec.Raw]](_Line[msgspec.Raw])
+_NAMED: Final = Decoder[_Named](_Named)
+_STATUS: Final = Decoder[dict[str, Any]](dict[str, Any], is_open=True)
+_RESOURCES: Final = Decoder[_Resources](_Resources)
 
 
 _codecs: dict[type, Codec[Any]] = {}
@@ -196,20 +217,22 @@ def status_of(body: bytes) -> dict[str, Any] | None:
     """A `Status` object, None when the body is anything else."""
     try:
         status = _STATUS.decode(body)
-    except UNDECODABLE:
+    except ValueError:
         return None
     return status if status.get("kind") == "Status" else None
 
 
 def plurals_of(body: bytes) -> frozenset[str]:
-    """The kinds of an APIResourceList, for one version of a group; sub-resources as `pods/status`. Raises UNDECODABLE."""
+    """The kinds of an APIResourceList, for one version of a group; sub-resources as `pods/status`. Raises
+    ValueError.
+    """
     return frozenset(resource.name for resource in _RESOURCES.decode(body).resources)
 
 
 def _watch_error(raw: msgspec.Raw) -> ApiError:
     try:
         status = _STATUS.decode(raw)
-    except UNDECODABLE:
+    except ValueError:
         status = {}
     code = status.get("code")
     if not isinstance(code, int):
@@ -221,7 +244,7 @@ def _report(kind: Kind[Any], raw: msgspec.Raw, error: Exception, *, is_told: boo
     """msgspec's words name a path and two types, never a value: safe to log."""
     try:
         meta = _NAMED.decode(raw).metadata
-    except UNDECODABLE:
+    except ValueError:
         meta = _Meta()
     if is_told:
         _log.error(

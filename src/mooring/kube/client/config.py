@@ -1,4 +1,6 @@
-"""Records for the way to an API server: `kubeconfig.load` makes them, `HttpCluster` takes them. Secrets are kept out of every repr."""
+"""Records for the way to an API server: `kubeconfig.load` makes them, `HttpCluster` takes them. Secrets are kept out of
+every repr.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import enum
 from collections.abc import Mapping
 from pathlib import Path
 
+from mooring.base.border import reason
 from mooring.base.errors import ConfigError
 
 _FILE_BYTES_MAX = 16 * 2**20  # a kubeconfig, a token or a certificate is a few KiB; /dev/zero is not
@@ -14,7 +17,9 @@ _FILE_BYTES_MAX = 16 * 2**20  # a kubeconfig, a token or a certificate is a few 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pem:
-    """A certificate or key, inline or in a file that may be replaced at any time (path). where: names it in messages."""
+    """A certificate or key, inline or in a file that may be replaced at any time (path). where: names it in
+    messages.
+    """
 
     where: str
     path: str = ""
@@ -27,7 +32,8 @@ class Pem:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tls:
-    """authority: what the server's certificate is checked with, None for the system's. certificate, key: of the client, both or neither.
+    """authority: what the server's certificate is checked with, None for the system's. certificate, key: of the client,
+    both or neither.
 
     server_name: what the server's certificate must be made out to, "" for the host of the URL.
     """
@@ -53,7 +59,9 @@ class InteractiveMode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """Prints credentials. command: absolute. environment: the whole. cluster: None without provideClusterInfo. where: for messages."""
+    """Prints credentials. command: absolute. environment: the whole. cluster: None without provideClusterInfo. where:
+    for messages.
+    """
 
     where: str
     command: str
@@ -67,7 +75,8 @@ class ExecPlugin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KubeconfigUser:
-    """A user. At most one of token or token_file, username, exec_plugin; all empty is anonymous, or known by certificate.
+    """A user. At most one of token or token_file, username, exec_plugin; all empty is anonymous, or known by
+    certificate.
 
     token: also used while token_file can't be read. headers: sent with each request (impersonation).
     """
@@ -85,7 +94,8 @@ class ClusterConfig:
     """server: `https://host:port`, perhaps with a path, no slash at its end. namespace: the context's, else "default".
 
     source: where all this was read, for messages. proxy: URL of an HTTP proxy, "" for none; may hold a password.
-    compressed: asks for gzip in big answers. Worth it over a slow link; near the server it costs both sides more than it saves.
+    compressed: asks for gzip in big answers. Worth it over a slow link; near the server it costs both sides more than
+    it saves.
     """
 
     server: str
@@ -102,7 +112,9 @@ class ClusterConfig:
 
 
 def read_file(path: str, where: str) -> bytes:
-    """A small file's content. where: its mention, for the message. Raises ConfigError when it can't be read or is too big."""
+    """A small file's content. where: its mention, for the message. Raises ConfigError when it can't be read or is too
+    big.
+    """
     try:
         with Path(path).open("rb") as file:
             content = file.read(_FILE_BYTES_MAX + 1)
@@ -111,14 +123,16 @@ def read_file(path: str, where: str) -> bytes:
             f'{where}: the file "{path}" does not exist; check the path, or that it is mounted here'
         ) from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f'{where}: the file "{path}" can\'t be read: {reason}') from None
+        why = reason(error) if isinstance(error, OSError) else error
+        raise ConfigError(f'{where}: the file "{path}" can\'t be read: {why}') from None
     if len(content) > _FILE_BYTES_MAX:
         raise ConfigError(f'{where}: the file "{path}" is larger than {_FILE_BYTES_MAX} bytes; is it the right one?')
     return content
 
 
 def clean_token(text: str) -> str | None:
-    """A bearer token without blanks around it; None when it can't stand in a header (empty, control characters, not ASCII)."""
+    """A bearer token without blanks around it; None when it can't stand in a header (empty, control characters, not
+    ASCII).
+    """
     token = text.strip()
     return token if token and token.isascii() and token.isprintable() else None

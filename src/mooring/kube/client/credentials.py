@@ -1,4 +1,6 @@
-"""The Authorization header, kept fresh: token files change hourly, plugins' credentials expire. `current()` is synchronous and usual."""
+"""The Authorization header, kept fresh: token files change hourly, plugins' credentials expire. `current()` is
+synchronous and usual.
+"""
 
 from __future__ import annotations
 
@@ -125,8 +127,8 @@ class TokenFile:
 class CredentialPlugin:
     """Credentials from a program, kept until they expire or are refused; never run twice at a time.
 
-    A run is nobody's alone: it goes on when the one who waits for it gives up, and serves the next. The election's deadline, for one, is
-    shorter than many a plugin takes.
+    A run is nobody's alone: it goes on when the one who waits for it gives up, and serves the next. The election's
+    deadline, for one, is shorter than many a plugin takes.
     """
 
     def __init__(self, plugin: ExecPlugin, clock: Clock, use_certificate: Callable[[Pem, Pem], None]) -> None:
@@ -207,7 +209,8 @@ class CredentialPlugin:
         return self._credential
 
     def _expiry(self, answer: PluginAnswer) -> float | None:
-        """Since the epoch, None for never. A token that is expired when it arrives may be good by the server's clock: it is used for a
-        pause."""
+        """Since the epoch, None for never. A token that is expired when it arrives may be good by the server's clock:
+        it is used for a pause.
+        """
         now = self._clock.wall_s()
         return now + PLUGIN_PAUSE_S if answer.expires_s is not None and answer.expires_s <= now else answer.expires_s

@@ -1,6 +1,7 @@
 """Runs an exec plugin of a kubeconfig to its end, and reads the credentials it prints.
 
-Protocol: client.authentication.k8s.io v1 and v1beta1 (kubernetes.io/docs/reference/config-api/client-authentication.v1).
+Protocol: client.authentication.k8s.io v1 and v1beta1
+(kubernetes.io/docs/reference/config-api/client-authentication.v1).
 A plugin's standard output is secret and never shown; the end of its standard error is, with tokens removed.
 """
 
@@ -20,6 +21,7 @@ import msgspec
 
 from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import ConfigError
+from mooring.base.json_text import TooDeep, check_depth
 from mooring.kube.client.config import ExecPlugin, InteractiveMode, clean_token
 
 _OUT, _ERR = 1, 2
@@ -35,7 +37,9 @@ _TOKEN_LIKE: Final = re.compile(r"[A-Za-z0-9_.=+-]{32,}")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PluginAnswer:
-    """token: "" when there is only a certificate. certificate, key: PEM, both or neither. expires_s: since the epoch, None for never."""
+    """token: "" when there is only a certificate. certificate, key: PEM, both or neither. expires_s: since the epoch,
+    None for never.
+    """
 
     token: str = dataclasses.field(repr=False)
     certificate: bytes = dataclasses.field(repr=False)
@@ -81,8 +85,11 @@ def _may_interact(plugin: ExecPlugin) -> bool:
 
 def _read_answer(plugin: ExecPlugin, output: bytes, stderr: bytes) -> PluginAnswer:
     try:
+        check_depth(output)
         answer = msgspec.json.decode(output, type=dict)
-    except (ValueError, RecursionError):
+    except TooDeep as error:
+        raise _failure(plugin, f"printed what can't be read: {error}") from None
+    except ValueError:
         raise _failure(
             plugin, f"printed no JSON object ({len(output)} bytes), expected an ExecCredential{_stderr_end(stderr)}"
         ) from None
@@ -91,7 +98,8 @@ def _read_answer(plugin: ExecPlugin, output: bytes, stderr: bytes) -> PluginAnsw
         raise _failure(
             plugin,
             f'printed apiVersion "{_scrubbed(shown["apiVersion"])}", kind "{_scrubbed(shown["kind"])}", expected '
-            f'"{plugin.api_version}", "ExecCredential"; make the kubeconfig\'s apiVersion the one that the plugin speaks',
+            f'"{plugin.api_version}", "ExecCredential"; make the kubeconfig\'s apiVersion the one that the '
+            "plugin speaks",
         )
     status = answer.get("status")
     if not isinstance(status, dict):
@@ -150,10 +158,11 @@ class _Printed(NamedTuple):
 
 
 async def _printed(command: Sequence[str], environment: Mapping[str, str], *, with_terminal: bool) -> _Printed:
-    """Runs the program to its end, without waiting for others that it has started. with_terminal: it has our standard input and error.
+    """Runs the program to its end, without waiting for others that it has started. with_terminal: it has our standard
+    input and error.
 
-    Raises OSError, ValueError for what can't be started. When this returns or raises, cancelled too, the program is gone, and what it has
-    started in its session, unless it has ours.
+    Raises OSError, ValueError for what can't be started. When this returns or raises, cancelled too, the program is
+    gone, and what it has started in its session, unless it has ours.
     """
     pipe, none = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     transport, child = await asyncio.get_running_loop().subprocess_exec(

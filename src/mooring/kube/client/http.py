@@ -1,8 +1,10 @@
 """`Cluster` over HTTP: the client that controllers run on in production.
 
-    async with HttpCluster(load("", os.environ), clock=LoopClock(), randomness=Random(), user_agent="me/1.0") as cluster:
+    async with HttpCluster(load("", os.environ), clock=LoopClock(), randomness=Random(), user_agent="me/1.0") as
+    cluster:
         page = await cluster.list(VOLUME_ATTACHMENTS, limit=500)
-        async with contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, resource_version=page.resource_version)) as events:
+        async with contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, resource_version=page.resource_version)) as
+        events:
             async for event in events:
                 ...
 
@@ -27,11 +29,12 @@ from mooring.kube.client.transport import HttpTransport, place_of
 
 
 class HttpCluster(RestCluster):
-    """The API server at the other end of a network. Make it and use it inside one event loop; close it, or use `async with`.
+    """The API server at the other end of a network. Make it and use it inside one event loop; close it, or use
+    `async with`.
 
     qps, burst: client-go's token bucket, without one by default: qps None or negative is no limit, 0 is 5, above 0 it
-    needs a burst above 0. request_timeout_s: of one try; a list has four times as long. concurrency_max: requests at a time, watches
-    not counted.
+    needs a burst above 0. request_timeout_s: of one try; a list has four times as long. concurrency_max: requests at a
+    time, watches not counted.
     """
 
     def __init__(
@@ -71,7 +74,9 @@ class HttpCluster(RestCluster):
         super().__init__(client, clock, _stranger(config))
 
     async def open(self) -> None:
-        """Gets the first credentials, so that a plugin that fails is known at the start. Raises ConfigError. Opens no connection."""
+        """Gets the first credentials, so that a plugin that fails is known at the start. Raises ConfigError. Opens no
+        connection.
+        """
         await self._client.open()
 
     async def close(self) -> None:
@@ -97,7 +102,9 @@ def _no_certificate(certificate: Pem, _key: Pem) -> None:
 
 
 def _stranger(config: ClusterConfig) -> str:
-    """The reason that the server rejects our credentials, and the next thing to check. Names credentials, shows none."""
+    """The reason that the server rejects our credentials, and the next thing to check. Names credentials, shows
+    none.
+    """
     user = config.user
     if user.token_file:
         shown = f'the token in "{user.token_file}"'
@@ -110,5 +117,8 @@ def _stranger(config: ClusterConfig) -> str:
     elif config.tls.certificate is not None:
         shown = "the client certificate"
     else:
-        return f"{place_of(config)} wants credentials, and there are none; give a kubeconfig whose context has a user with some"
+        return (
+            f"{place_of(config)} wants credentials, and there are none; give a kubeconfig whose context has a user "
+            "with some"
+        )
     return f"{place_of(config)} did not take {shown}; has it expired, or is it another cluster's?"

@@ -1,8 +1,8 @@
 """Finds the API server and the user: in a kubeconfig file, a list of them, or the pod's service account.
 
-Rules as kubectl's: an explicit path, else the files of KUBECONFIG merged, else ~/.kube/config, else the service account of the pod.
-Every mistake is found at the start, and reported with its file, field and remedy. An HTTP proxy is the kubeconfig's, else the
-environment's, which is read as Go programs do.
+Rules as kubectl's: an explicit path, else the files of KUBECONFIG merged, else ~/.kube/config, else the service account
+of the pod. Every mistake is found at the start, and reported with its file, field and remedy. An HTTP proxy is the
+kubeconfig's, else the environment's, which is read as Go programs do.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 def load(path: str, environ: Mapping[str, str], *, context: str = "") -> ClusterConfig:
     """The way to the cluster. Raises ConfigError.
 
-    path: a kubeconfig file; "" for those that KUBECONFIG lists, without it ~/.kube/config, without that the pod's own service account.
-    context: "" for the current one. environ: also what exec plugins get, and where proxies are looked up.
+    path: a kubeconfig file; "" for those that KUBECONFIG lists, without it ~/.kube/config, without that the pod's own
+    service account. context: "" for the current one. environ: also what exec plugins get, and where proxies are looked
+    up.
     """
     files = [path] if path else _listed(environ) or _of_home(environ)
     if not files:
@@ -41,7 +42,9 @@ def load(path: str, environ: Mapping[str, str], *, context: str = "") -> Cluster
 
 
 def _listed(environ: Mapping[str, str]) -> list[str]:
-    """The existing files of KUBECONFIG. Raises ConfigError for none; differs from kubectl, which then takes the pod's service account."""
+    """The existing files of KUBECONFIG. Raises ConfigError for none; differs from kubectl, which then takes the pod's
+    service account.
+    """
     listed = [name for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     present = [name for name in listed if os.path.exists(name)]
     if listed and not present:
@@ -61,12 +64,15 @@ def _of_home(environ: Mapping[str, str]) -> list[str]:
 def in_cluster(
     environ: Mapping[str, str], folder: str = SERVICE_ACCOUNT, *, remedy: str = "give --kubeconfig"
 ) -> ClusterConfig:
-    """The pod's API server and service account. remedy: advice in the error for a process in no pod. Raises ConfigError."""
+    """The pod's API server and service account. remedy: advice in the error for a process in no pod. Raises
+    ConfigError.
+    """
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         ignored = " (KUBECONFIG is set, but does not count here)" if environ.get("KUBECONFIG") else ""
         raise ConfigError(
-            "no kubeconfig was given, and this is no pod of a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT "
+            "no kubeconfig was given, and this is no pod of a cluster: KUBERNETES_SERVICE_HOST and "
+            "KUBERNETES_SERVICE_PORT "
             f"are not set; {remedy}{ignored}"
         )
     where = "in-cluster configuration"
@@ -172,7 +178,9 @@ def checked_proxy(url: str, where: str) -> str:
 
 
 def environment_proxy(server: str, environ: Mapping[str, str]) -> str:
-    """HTTPS_PROXY or HTTP_PROXY unless NO_PROXY covers the server, as golang.org/x/net/http/httpproxy reads them. Raises ConfigError."""
+    """HTTPS_PROXY or HTTP_PROXY unless NO_PROXY covers the server, as golang.org/x/net/http/httpproxy reads them.
+    Raises ConfigError.
+    """
     parts = urlsplit(server)
     name = f"{parts.scheme.upper()}_PROXY"
     for variable in (name, name.lower()):

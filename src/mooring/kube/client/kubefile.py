@@ -8,22 +8,15 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
-import yaml
 
 from mooring.base.errors import ConfigError
+from mooring.base.json_text import from_json
 from mooring.kube.client.config import Pem, read_file
-
-_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
-_BAD_TAG: Final = (KeyError, IndexError, AttributeError)
-"""Errors that the loader itself raises for `!!bool x`, `!!int ""` and `!!timestamp x`."""
-_GRAMMAR: Final = re.compile(r"'(<[a-z ]+>|[^\w\s]|\\[a-z])'")
-"""Quoted words that are YAML's own: '<stream end>', ',', '\\t'."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +72,8 @@ class KubeconfigEntry:
             return base64.b64decode("".join(encoded.split()), validate=True)
         except (binascii.Error, ValueError):
             raise ConfigError(
-                f"{self.where}: {field} is not base64; encode the PEM file with `base64 -w0`, or name it by {field[:-5]}"
+                f"{self.where}: {field} is not base64; encode the PEM file with `base64 -w0`, or name it by "
+                f"{field[:-5]}"
             ) from None
 
     def _typed(self, field: str, kind: type, allowed: str) -> Any:
@@ -100,7 +94,9 @@ class KubeFile(msgspec.Struct, frozen=True):
 
 
 def read_kube_file(path: str, *, alone: bool = True) -> KubeFile:
-    """Raises ConfigError when the file can't be read, is not valid YAML, or is no kubeconfig. alone: then an empty one is none, too."""
+    """Raises ConfigError when the file can't be read, is not valid YAML, or is no kubeconfig. alone: then an empty one
+    is none, too.
+    """
     where = f'kubeconfig "{path}"'
     top = KubeconfigEntry(_parsed(read_file(path, "kubeconfig"), where), where, Path(path).absolute().parent)
     if top.text("kind") not in ("", "Config"):
@@ -148,31 +144,16 @@ def _named(top: KubeconfigEntry, field: str, inner: str) -> dict[str, Kubeconfig
 
 def _parsed(content: bytes, where: str) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError, OverflowError, *_BAD_TAG) as error:
-        raise ConfigError(f"{where}: is not valid YAML{_in_words(error)}") from None
+        values = from_json(content)
+    except ValueError:  # most files are YAML, whose parser takes a megabyte of memory: a pod has no use for it
+        from mooring.kube.client.kubeyaml import parsed_yaml
+
+        values = parsed_yaml(content, where)
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise ConfigError(f"{where}: is {_described(values)}, must be a mapping with clusters, contexts and users")
     return values
-
-
-def _in_words(error: Exception) -> str:
-    """Where and why, in the parser's words. The text that it quotes from the file is left out, and so is all of str(), since both may be
-    secrets."""
-    place, words = "", str(error)
-    if isinstance(error, RecursionError):
-        words = "nested too deeply"
-    elif isinstance(error, _BAD_TAG):
-        words = "a value is not what its tag says"
-    elif isinstance(error, yaml.MarkedYAMLError):
-        mark = error.problem_mark
-        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        words = ", ".join(filter(None, (error.context, error.problem))) or "it can not be read"
-    elif isinstance(error, yaml.reader.ReaderError):
-        place, words = f" at character {error.position + 1}", error.reason
-    return f"{place}: {_QUOTED.sub(lambda quoted: quoted[0] if _GRAMMAR.fullmatch(quoted[0]) else '…', words)}"
 
 
 def _described(value: object) -> str:

@@ -7,11 +7,14 @@ import os
 import shutil
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 from mooring.base.errors import ConfigError
 from mooring.kube.client.config import ExecPlugin, InteractiveMode, KubeconfigUser, Tls, clean_token, read_file
 from mooring.kube.client.kubefile import KubeconfigEntry
 
+_IN_NAMES: Final = "!#$&'*+^`|"
+"""What may stand in a header's name beside letters, digits and `-._~`; the rest is escaped, as client-go does it."""
 _EXEC_GROUP: Final = "client.authentication.k8s.io"
 _EXEC_VERSIONS: Final = (f"{_EXEC_GROUP}/v1", f"{_EXEC_GROUP}/v1beta1")
 
@@ -19,7 +22,9 @@ _EXEC_VERSIONS: Final = (f"{_EXEC_GROUP}/v1", f"{_EXEC_GROUP}/v1beta1")
 def read_user(
     user: KubeconfigEntry, cluster: KubeconfigEntry, tls: Tls, server: str, environ: Mapping[str, str]
 ) -> KubeconfigUser:
-    """tls, server: for exec plugins. A token goes before a password, that before a plugin, as in client-go. Raises ConfigError."""
+    """tls, server: for exec plugins. A token goes before a password, that before a plugin, as in client-go. Raises
+    ConfigError.
+    """
     headers = _impersonation(user)
     token, token_file = user.text("token"), user.path("tokenFile")
     username, password = user.text("username"), user.text("password")
@@ -66,12 +71,12 @@ def _impersonation(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
     extra = user.child("as-user-extra")
     for key in extra.values if extra else ():
         assert extra is not None
-        headers += [(f"Impersonate-Extra-{key}", value) for value in extra.texts(key)]
+        headers += [(f"Impersonate-Extra-{quote(key, safe=_IN_NAMES)}", value) for value in extra.texts(key)]
     headers = [pair for pair in headers if pair[1]]
     if headers and not name:
         raise ConfigError(f"{user.where}: has as-uid, as-groups or as-user-extra without as")
     headers = [("Impersonate-User", name), *headers] if name else []
-    if not all(text.isascii() and text.isprintable() and " " not in key for key, text in headers):
+    if not all(text.isascii() and text.isprintable() for _, text in headers):
         raise ConfigError(f"{user.where}: as, as-uid, as-groups and as-user-extra must be plain printable ASCII")
     return tuple(headers)
 

@@ -1,7 +1,8 @@
-"""URLs of API resources: `/apis/<group>/<version>/[namespaces/<ns>/]<plural>[/<name>[/<subresource>]]` and their queries.
+"""URLs of API resources: `/apis/<group>/<version>/[namespaces/<ns>/]<plural>[/<name>[/<subresource>]]` and their
+queries.
 
-Names come from objects that anybody may have written. A name that can't be one path segment is refused here, as in client-go: a volume
-named `../secrets/x` must not lead anywhere.
+Names come from objects that anybody may have written. A name that can't be one path segment is refused here, as in
+client-go: a volume named `../secrets/x` must not lead anywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from mooring.api.meta import Kind
-from mooring.kube.cluster import Selection
+from mooring.kube.cluster import PatchType, Request, Selection
 from mooring.kube.errors import BadRequest
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_~.-]*[A-Za-z0-9_~-]")  # ends in no dot: neither "." nor ".."
@@ -74,6 +75,13 @@ def watch_query(selection: Selection, resource_version: str, timeout_s: float) -
         resourceVersion=resource_version,
         timeoutSeconds=str(math.ceil(timeout_s)) if timeout_s > 0 else "",
     )
+
+
+def apply_query(request: Request) -> str:
+    """`?…` of a server-side apply, "" for any other patch."""
+    if request.body.type is not PatchType.APPLY:
+        return ""
+    return _query(fieldManager=request.field_manager, force="true" if request.force else "")
 
 
 def _query(**parameters: str) -> str:

@@ -18,7 +18,9 @@ _TELL_EVERY_S: Final = 10.0
 
 
 class TokenBucket:
-    """golang.org/x/time/rate's limiter: `burst` requests at once, then `qps` a second, in order. Starts full. qps: > 0. burst: >= 1."""
+    """golang.org/x/time/rate's limiter: `burst` requests at once, then `qps` a second, in order. Starts full. qps: > 0.
+    burst: >= 1.
+    """
 
     def __init__(self, qps: float, burst: int) -> None:
         assert qps > 0
@@ -47,7 +49,8 @@ class Throttle:
     def __init__(
         self, qps: float | None, burst: int, clock: Clock, flags: str = "--kube-api-qps and --kube-api-burst"
     ) -> None:
-        """qps, burst: as client-go reads them: None or negative is no limit, 0 is 5; 0 for burst is 10 then. qps > 0 needs burst > 0.
+        """qps, burst: as client-go reads them: None or negative is no limit, 0 is 5; 0 for burst is 10 then. qps > 0
+        needs burst > 0.
 
         flags: by which people raise the limit.
         """

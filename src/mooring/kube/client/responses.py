@@ -17,7 +17,9 @@ _log = logger(__name__)
 SNIPPET_LENGTH_MAX: Final = 200
 _WARNINGS_KEPT_MAX: Final = 1000
 _NOWHERE: Final = b"404 page not found"
-"""The page of Go's net/http: a kube-apiserver's for a group that it does not have, and that of proxies written in Go."""
+"""The page of Go's net/http: a kube-apiserver's for a group that it does not have, and that of proxies written in
+Go.
+"""
 _WARNING: Final = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 
 
@@ -47,10 +49,10 @@ def is_json(headers: Headers) -> bool:
 def error_of(response: Response, asked: str, *, about: str = "", may_show: bool = True) -> ApiError:
     """The error of a response that is no success, or not the API server's.
 
-    asked: verb and path, for the message. about: the same in client-go's words, `get pods web-0`. may_show: False where the body could
-    hold a secret.
-    A 404 without a Status object is no NotFound: it comes from a proxy or a missing API group, and does not prove that an object is gone.
-    Differs from client-go, which takes it for one.
+    asked: verb and path, for the message. about: the same in client-go's words, `get pods web-0`. may_show: False where
+    the body could hold a secret.
+    A 404 without a Status object is no NotFound: it comes from a proxy or a missing API group, and does not prove that
+    an object is gone. Differs from client-go, which takes it for one.
     """
     wait_s = retry_after_s(response.headers.get("Retry-After", ""))
     status = status_of(response.body) if response.status >= 300 else None

@@ -9,8 +9,9 @@ import msgspec
 
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
-from mooring.kube.client.codec import TOLD_MAX, UNDECODABLE, codec_of, plurals_of, rows_of
-from mooring.kube.client.paths import list_query, paths_of, watch_query
+from mooring.base.json_text import TooDeep
+from mooring.kube.client.codec import TOLD_MAX, codec_of, plurals_of, rows_of
+from mooring.kube.client.paths import apply_query, list_query, paths_of, watch_query
 from mooring.kube.client.responses import Response, error_of, is_json
 from mooring.kube.client.retrying import BodyStream, RetryingClient
 from mooring.kube.cluster import EVERYTHING, Cluster, Request, Row, Selection, Verb, WatchEvent
@@ -72,7 +73,9 @@ class RestCluster(Cluster):
     """Implements `Cluster` on an exchange. `kube/client/http.py` makes one."""
 
     def __init__(self, client: RetryingClient, clock: Clock, stranger: str) -> None:
-        """stranger: what a 401 means, said behind the server's own word: which server did not take which credentials."""
+        """stranger: what a 401 means, said behind the server's own word: which server did not take which
+        credentials.
+        """
         self._client = client
         self._clock = clock
         self._stranger = stranger
@@ -91,7 +94,7 @@ class RestCluster(Cluster):
             raise refusal
         try:
             return _decoded(request, response.body)
-        except UNDECODABLE as error:
+        except ValueError as error:
             raise _undecodable(method, path, response, error) from None
 
     async def watch(
@@ -155,7 +158,7 @@ def _as_http(request: Request) -> tuple[str, str, object, str]:
         return method, paths.collection(request.namespace), _typed(kind, request.body), _JSON
     path = paths.object(request.name, request.namespace, request.subresource)
     if request.verb is Verb.PATCH:
-        return method, path, request.body.body, request.body.type.value
+        return method, path + apply_query(request), request.body.body, request.body.type.value
     if request.verb is Verb.DELETE:
         return method, path, _delete_options(request), _JSON
     return (
@@ -168,8 +171,9 @@ def _as_http(request: Request) -> tuple[str, str, object, str]:
 
 def _delete_options(request: Request) -> dict[str, Any] | None:
     options: dict[str, Any] = {}
-    if request.uid:
-        options["preconditions"] = {"uid": request.uid}
+    conditions = {"uid": request.uid, "resourceVersion": request.resource_version}
+    if any(conditions.values()):
+        options["preconditions"] = {name: value for name, value in conditions.items() if value}
     if request.grace_period_s is not None:
         options["gracePeriodSeconds"] = request.grace_period_s
     if request.propagation:
@@ -178,7 +182,7 @@ def _delete_options(request: Request) -> dict[str, Any] | None:
 
 
 def _decoded(request: Request, body: bytes) -> Any:
-    """Raises UNDECODABLE."""
+    """Raises ValueError."""
     if request.verb is Verb.LIST and request.kind.struct is Row:
         return rows_of(body)
     if request.verb is Verb.LIST:
@@ -195,7 +199,9 @@ def _about(method: str, request: Request) -> str:
 
 
 def _events(kind: Kind[T], splitter: LineSplitter, chunk: bytes, path: str) -> Iterator[WatchEvent[T]]:
-    """The events whose lines end in this chunk. Raises Unreachable for a line that is none: the stream can't be trusted further."""
+    """The events whose lines end in this chunk. Raises Unreachable for a line that is none: the stream can't be trusted
+    further.
+    """
     codec, skipped = codec_of(kind.struct), 0
     try:
         for line in splitter.feed(chunk):
@@ -206,7 +212,7 @@ def _events(kind: Kind[T], splitter: LineSplitter, chunk: bytes, path: str) -> I
                 skipped += 1
     except LineTooLong as error:
         raise Unreachable(f"WATCH {path}: {error}") from None
-    except UNDECODABLE as error:
+    except ValueError as error:
         raise Unreachable(f"WATCH {path}: a line that is no watch event: {_why(error)}") from None
 
 
@@ -225,16 +231,19 @@ def _encoded(body: object) -> bytes:
 
 
 def _undecodable(method: str, path: str, response: Response, error: Exception) -> ServerError:
-    """A success that can't be read: what was asked has happened, or may have. The body is not shown, it may hold a secret."""
+    """A success that can't be read: what was asked has happened, or may have. The body is not shown, it may hold a
+    secret.
+    """
     return ServerError(
-        f"the server's answer to {method} {path} ({response.status}, {len(response.body)} bytes) can't be read: {_why(error)}",
+        f"the server's answer to {method} {path} ({response.status}, {len(response.body)} bytes) can't be "
+        f"read: {_why(error)}",
         code=502,
     )
 
 
 def _why(error: Exception) -> str:
     """msgspec's words name places and types; those of a UnicodeDecodeError would show the bytes."""
-    return str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__
+    return str(error) if isinstance(error, msgspec.MsgspecError | TooDeep) else type(error).__name__
 
 
 def _may_show(kind: Kind[Any]) -> bool:

@@ -1,4 +1,6 @@
-"""A request with credentials (and one more try after a 401), rate limit, Retry-After, and a bound on requests at once (not watches)."""
+"""A request with credentials (and one more try after a 401), rate limit, Retry-After, and a bound on requests at once
+(not watches).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _WAIT_BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0
 
 
 class ClientMetrics:
-    """Counts requests by their answer, and the time that requests waited for the client's own limit. One per registry."""
+    """Counts requests by their answer, and the time that requests waited for the client's own limit. One per
+    registry.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
@@ -37,7 +41,9 @@ class ClientMetrics:
             buckets=_WAIT_BUCKETS_S,
             registry=registry,
         )
+        # The library looks a series up by its labels for some 60 steps each time.
         self._request_counters: dict[tuple[int, str, str], Counter] = {}
+        self._wait_series: dict[tuple[str, str], Histogram] = {}
 
     def answered(self, status: int, host: str, method: str) -> None:
         """status: 0 when there was no answer."""
@@ -50,19 +56,26 @@ class ClientMetrics:
         counter.inc()
 
     def waited(self, seconds: float, host: str, method: str) -> None:
-        self._waits.labels(method, host).observe(seconds)
+        series = self._wait_series.get((method, host))
+        if series is None:
+            series = self._wait_series[method, host] = self._waits.labels(method, host)
+        series.observe(seconds)
 
 
 _log = logger(__name__)
 
 REQUEST_TIMEOUT_S: Final = 30.0
 LIST_PATIENCE: Final = 4
-"""A list may take so many times as long as another request: a page of a large cluster, or a whole one when pages expire."""
+"""A list may take so many times as long as another request: a page of a large cluster, or a whole one when pages
+expire.
+"""
 CONCURRENCY_MAX: Final = 32
 RETRIES_MAX: Final = 10
 """How often a request is repeated because the server asked for it by Retry-After; client-go's number."""
 RETRY_AFTER_S_MAX: Final = 60.0
-"""A longer wait is left to the caller, who gets the error with its retry_after_s; so is the next one after as long in all."""
+"""A longer wait is left to the caller, who gets the error with its retry_after_s; so is the next one after as long
+in all.
+"""
 _READS: Final = ("GET", "WATCH")
 _RETRY_SPREAD: Final = 0.25  # those who were sent away together shall not return together
 _REFUSAL_BYTES_MAX: Final = 2**20  # of a watch that was refused: a Status, or somebody's page
@@ -89,7 +102,9 @@ class BodyStream(Protocol):
 
 
 class Transport(Protocol):
-    """Carries requests to one server; each raises Unreachable and nothing else. path: begins with a slash, already escaped."""
+    """Carries requests to one server; each raises Unreachable and nothing else. path: begins with a slash, already
+    escaped.
+    """
 
     async def request(
         self, method: str, path: str, headers: Pairs, body: bytes | None, timeout_s: float
@@ -121,8 +136,8 @@ class RetryingClient:
         concurrency_max: int = CONCURRENCY_MAX,
         metrics: ClientMetrics | None = None,
     ) -> None:
-        """host: for metrics. headers: sent with each request. timeout_s: of one try, from its sending to the answer's last byte; of a list
-        LIST_PATIENCE times that.
+        """host: for metrics. headers: sent with each request. timeout_s: of one try, from its sending to the answer's
+        last byte; of a list LIST_PATIENCE times that.
         """
         assert timeout_s > 0
         assert concurrency_max > 0
@@ -227,8 +242,8 @@ class RetryingClient:
     def _wait_s(self, response: Response | BodyStream, method: str) -> float | None:
         """The delay before a retry; None when the server asks for none, or for too long a one.
 
-        Differs from client-go, which repeats writes after a 5xx too: such a write may have happened, and a JSON patch that is applied
-        twice has another result. The writer must know.
+        Differs from client-go, which repeats writes after a 5xx too: such a write may have happened, and a JSON patch
+        that is applied twice has another result. The writer must know.
         """
         if not (response.status == 429 or (response.status >= 500 and method in _READS)):
             return None

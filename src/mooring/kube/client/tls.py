@@ -1,7 +1,7 @@
 """TLS towards the API server: contexts from PEM text, renewed when the files change.
 
-OpenSSL's messages name neither the file nor the remedy, so every step names its input. Inline keys pass through an anonymous memory
-file: a container's file system may be read-only, and nothing may stay behind.
+OpenSSL's messages name neither the file nor the remedy, so every step names its input. Inline keys pass through an
+anonymous memory file: a container's file system may be read-only, and nothing may stay behind.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class TlsContexts:
 def client_context(tls: Tls) -> ssl.SSLContext:
     """The client's TLS context. Raises ConfigError for unusable PEM text.
 
-    Differs from ssl.create_default_context as Go's client does: a CA without the key identifiers of RFC 5280 is accepted (many clusters
-    have one), an intermediate CA may be the anchor, and a certificate's common name never counts.
+    Differs from ssl.create_default_context as Go's client does: a CA without the key identifiers of RFC 5280 is
+    accepted (many clusters have one), an intermediate CA may be the anchor, and a certificate's common name never
+    counts.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -108,7 +109,10 @@ def tls_reason(error: BaseException) -> str:
 def _explained(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         if "ismatch" in error.verify_message:  # OpenSSL: Hostname mismatch, IP address mismatch
-            return f"the server's certificate is for another name: {error.verify_message}; set tls-server-name to a name that it is for"
+            return (
+                f"the server's certificate is for another name: {error.verify_message}; set tls-server-name to a "
+                "name that it is for"
+            )
         return f"the server's certificate is not trusted: {error.verify_message}; check certificate-authority"
     reason = (error.reason or "").replace("_", " ").lower()
     if "wrong version number" in reason or "record layer failure" in reason or "http request" in reason:

@@ -1,7 +1,8 @@
-"""Requests to an API server over HTTP/1.1 of our own (`mooring.wire.http1`). Its many errors are told as one, `Unreachable`.
+"""Requests to an API server over HTTP/1.1 of our own (`mooring.wire.http1`). Its many errors are told as one,
+`Unreachable`.
 
-One connection per running request and per watch, kept for the next. A read is sent a second time when a kept connection turns out to
-be closed before a byte of its answer has come; a write never is.
+One connection per running request and per watch, kept for the next. A read is sent a second time when a kept connection
+turns out to be closed before a byte of its answer has come; a write never is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mooring.kube.client.config import ClusterConfig, Tls
 from mooring.kube.client.responses import Headers, Response
 from mooring.kube.client.retrying import Pairs
 from mooring.kube.client.tls import TlsContexts, client_context, tls_reason
-from mooring.kube.errors import AnswerTooLarge, Unreachable
+from mooring.kube.errors import AnswerTooLarge, NoAnswer, Unreachable
 from mooring.wire.http1.connection import Closed, Connection
 from mooring.wire.http1.dialing import ContextMaker, Dialer, Proxy, Server
 from mooring.wire.http1.gunzip import Gunzip, TooLarge, decoder_of
@@ -76,9 +77,9 @@ class HttpTransport:
             connection, head, _ = await self._answer("GET", data, deadline, is_stream=True)
             return ResponseStream(connection, head, self._pool, self._place)
         except TimeoutError:
-            raise Unreachable(f"no answer from {self._place} to a watch within {timeout_s:g} s") from None
+            raise NoAnswer(f"no answer from {self._place} to a watch within {timeout_s:g} s") from None
         except _FAULTS as error:
-            raise Unreachable(_reason(error, self._place)) from None
+            raise NoAnswer(_reason(error, self._place)) from None
 
     async def close(self) -> None:
         """Ends what runs, connections that are being made too, with Unreachable for who waits."""
@@ -88,7 +89,9 @@ class HttpTransport:
     async def _answer(
         self, method: str, data: bytes, deadline: float, *, is_stream: bool
     ) -> tuple[Connection, ResponseHead, bytes]:
-        """The answer's head, and its body unless that is a stream; then the connection stays with the caller. deadline: loop time."""
+        """The answer's head, and its body unless that is a stream; then the connection stays with the caller. deadline:
+        loop time.
+        """
         self._look_at_context()
         pool, needs_new = self._pool, False
         while True:
@@ -266,7 +269,10 @@ def _reason(error: Exception, place: str) -> str:
         case socket.gaierror():
             return f"the host name of {place} can't be resolved"
         case ConnectionResetError():
-            return f"no connection to {place}: the server closed it at once; if it speaks TLS, check the client certificate"
+            return (
+                f"no connection to {place}: the server closed it at once; if it speaks TLS, check the client "
+                "certificate"
+            )
     return f"no connection to {place}: {_detail(cause) or type(cause).__name__}"
 
 

@@ -1,4 +1,5 @@
-"""Keeps the count of volumes that a node can hold up to date: the driver is asked anew at the pace that its CSIDriver sets.
+"""Keeps the count of volumes that a node can hold up to date: the driver is asked anew at the pace that its CSIDriver
+sets.
 
 Source: kubelet 1.36, nodeAllocatableUpdatePeriodSeconds. Differs: a count that has not changed is not written.
 """

@@ -1,7 +1,8 @@
 """Decides what to write to Node and CSINode for a driver that comes or goes. Pure.
 
-The annotation is for readers of old; CSINode is the truth. Labels are only ever added: never changed, never removed, also not when the
-driver goes. An entry's node id and topology keys can't be changed in place: a driver that comes back with others is taken off first.
+The annotation is for readers of old; CSINode is the truth. Labels are only ever added: never changed, never removed,
+also not when the driver goes. An entry's node id and topology keys can't be changed in place: a driver that comes back
+with others is taken off first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 from mooring.api.core import Node
 from mooring.api.driver_versions import DRIVER_VERSIONS, versions_on, versions_text
 from mooring.api.storage import CSINode, CSINodeDriver
+from mooring.base.json_text import from_json
 from mooring.control.decision import Decision
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import json_patch, merge_patch, strategic_patch
@@ -86,7 +88,9 @@ def decide_csinode(csinode: CSINode, coming: DriverOnNode) -> Decision[Patch]:
 
 
 def decide_refresh(csinode: CSINode, coming: DriverOnNode) -> Decision[Patch]:
-    """As `decide_csinode`, for an answer about the node of the driver's entry: a registration alone enters it, and changes the rest."""
+    """As `decide_csinode`, for an answer about the node of the driver's entry: a registration alone enters it, and
+    changes the rest.
+    """
     _, present = _find(csinode.spec.drivers or (), coming.driver)
     if present is None:
         lost = why.EntryLost(coming.driver)
@@ -152,7 +156,7 @@ def _node_ids(node: Node) -> dict[str, str] | why.BadAnnotation:
     if not text:
         return {}
     try:
-        found = json.loads(text)
+        found = from_json(text)
     except ValueError as error:
         return why.BadAnnotation(NODE_IDS, f"({error})")
     if not isinstance(found, dict):
@@ -182,7 +186,9 @@ def _append(drivers: Sequence[CSINodeDriver], coming: DriverOnNode) -> dict[str,
 
 
 def _version_note(csinode: CSINode, driver: str, version: str | None) -> Operations:
-    """The operations that note the driver's version, () where the CSINode has it. version: "" for none, None to leave the note as it is."""
+    """The operations that note the driver's version, () where the CSINode has it. version: "" for none, None to leave
+    the note as it is.
+    """
     noted = versions_on(csinode)
     wanted = noted if version is None else {name: one for name, one in {**noted, driver: version}.items() if one}
     if wanted == noted:

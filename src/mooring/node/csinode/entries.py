@@ -1,10 +1,12 @@
 """Keeps CSINode true to the registered drivers: removes entries that nobody registers any more, and restores lost ones.
 
-An entry to remove is from before the agent's start, or could not be removed in time. A lost entry was removed by somebody else, or by a
-write of the agent's that it had given up, and that was carried out after the driver had come back.
+An entry to remove is from before the agent's start, or could not be removed in time. A lost entry was removed by
+somebody else, or by a write of the agent's that it had given up, and that was carried out after the driver had come
+back.
 
-The scheduler and the provisioner trust CSINode: for a driver that will not come back they would place pods and volumes where nobody can
-mount them, and for a driver that is not named they place none. Differs from a kubelet, which leaves both for good.
+The scheduler and the provisioner trust CSINode: for a driver that will not come back they would place pods and volumes
+where nobody can mount them, and for a driver that is not named they place none. Differs from a kubelet, which leaves
+both for good.
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ def decide_entries(
 class Entries:
     """One key, the node's name, from `start` on.
 
-    is_there: whether a driver is registered, or about to be. enter: a registered driver, as it was at first; raises ApiError, Refused.
+    is_there: whether a driver is registered, or about to be. enter: a registered driver, as it was at first; raises
+    ApiError, Refused.
     """
 
     def __init__(

@@ -62,7 +62,8 @@ class LabelCollision:
     def error(self) -> str:
         key = self.key
         return (
-            f"detected topology value collision: driver reported {key!r}:{self.given!r} but existing label is {key!r}:{self.present!r}; "
+            f"detected topology value collision: driver reported {key!r}:{self.given!r} but existing label is "
+            f"{key!r}:{self.present!r}; "
             f"remove the label (kubectl label node {self.node} {key}-), or mend what the driver reports"
         )
 

@@ -53,7 +53,8 @@ class NodeObjects:
         self._lock = asyncio.Lock()
 
     async def prepare(self) -> None:
-        """Waits until there is an API server that knows CSINodes, and makes this node's, without drivers, where there is none.
+        """Waits until there is an API server that knows CSINodes, and makes this node's, without drivers, where there
+        is none.
 
         The Node has been made.
         """
@@ -74,7 +75,9 @@ class NodeObjects:
         await self._locked(step)
 
     async def refresh(self, coming: DriverOnNode) -> None:
-        """Enters a limit that may have changed. The Node is not written, and the entry stays where the driver gives another node id."""
+        """Enters a limit that may have changed. The Node is not written, and the entry stays where the driver gives
+        another node id.
+        """
         _check_node_id(coming)
 
         async def step() -> None:
@@ -134,7 +137,9 @@ class NodeObjects:
         return csinode
 
     async def _locked(self, step: Callable[[], Awaitable[T]]) -> T:
-        """One change of this node's objects at a time, tried a few times: what was read may be old by the time of the write."""
+        """One change of this node's objects at a time, tried a few times: what was read may be old by the time of the
+        write.
+        """
         async with self._lock:
             for pause_s in PAUSES_S:
                 try:
@@ -159,7 +164,9 @@ def _check_node_id(coming: DriverOnNode) -> None:
 
 
 async def persistently(step: Callable[[], Awaitable[T]], clock: Clock, what: str) -> T:
-    """Tries until it succeeds, however long the API server is away. what: is not there yet, for the log; said once for each error."""
+    """Tries until it succeeds, however long the API server is away. what: is not there yet, for the log; said once for
+    each error.
+    """
     logged = ""
     while True:
         try:

@@ -1,13 +1,14 @@
 """Registers the plugins whose sockets appear, and unregisters those whose sockets go.
 
-A plugin is asked what it is, its driver's node service is asked about the node, Node and CSINode are written, and the plugin is told.
-Whatever fails on the way is told to the plugin, undone, and tried again with a back-off, or at once when the socket is made anew.
-Source: kubelet 1.36, pkg/kubelet/pluginmanager. Differs: nothing is polled, and a driver of a name belongs to the socket that registered
-it last: another socket that goes does not take it along.
+A plugin is asked what it is, its driver's node service is asked about the node, Node and CSINode are written, and the
+plugin is told. Whatever fails on the way is told to the plugin, undone, and tried again with a back-off, or at once
+when the socket is made anew. Source: kubelet 1.36, pkg/kubelet/pluginmanager. Differs: nothing is polled, and a driver
+of a name belongs to the socket that registered it last: another socket that goes does not take it along.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ import msgspec
 
 from mooring.base.errors import ConfigError, MooringError
 from mooring.base.log import logger
+from mooring.base.logform import Lines
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision, Failed
 from mooring.control.queue import BackOff
@@ -40,7 +42,9 @@ DIAL_S: Final = 10.0
 NOTIFY_S: Final = 5.0
 BACK_OFF: Final = BackOff(0.5, 122.0)
 FIRST_S: Final = 2.0
-"""For a plugin's first answer. Each further try waits twice as long, up to a kubelet's limit: a silent socket costs little at first."""
+"""For a plugin's first answer. Each further try waits twice as long, up to a kubelet's limit: a silent socket costs
+little at first.
+"""
 WORKERS: Final = 100
 """Sockets dealt with at once, most of them silent: a plugin that answers is not to wait for one that does not."""
 
@@ -52,8 +56,9 @@ class _Refusal(MooringError):
 class Plugins:
     """The registration of drivers.
 
-    generation: of a socket in the folder, None when it is not there. connect: to a driver, by name and endpoint. plugin_at: who listens
-    at a socket. grace_s: how long a driver whose socket is gone stays registered, 0 for not at all.
+    generation: of a socket in the folder, None when it is not there. connect: to a driver, by name and endpoint.
+    plugin_at: who listens at a socket. grace_s: how long a driver whose socket is gone stays registered, 0 for not at
+    all.
     """
 
     def __init__(
@@ -71,9 +76,8 @@ class Plugins:
         self._generation, self._connect, self._plugin_at = generation, connect, plugin_at
         self._registered: dict[Path, int] = {}  # of the sockets whose plugin was registered: the generation
         self._clock, self._grace_s = runtime.clock, grace_s
-        self._gone_since: dict[
-            Path, float
-        ] = {}  # of the sockets whose plugin is still registered: when they went, monotonic
+        # Since when, monotonic: sockets that are gone, or not registered anew yet, whose plugin is still registered.
+        self._gone_since: dict[Path, float] = {}
         self._registering: dict[str, Path] = {}  # by driver name: the socket whose registration is under way
         how = Deciding(self.decide, self.perform, _tell_nobody)
         self.controller: Controller[Path] = Controller(
@@ -82,9 +86,7 @@ class Plugins:
 
     def changed(self, socket: Path) -> None:
         """The socket has come, gone, or was made anew: what failed with the old one is history."""
-        if self._generation(socket) is not None:
-            self._gone_since.pop(socket, None)
-        elif socket in self._registered:
+        if socket in self._registered and self._registered[socket] != self._generation(socket):
             self._gone_since.setdefault(socket, self._clock.now())
         self.controller.forget(socket)
         self.controller.add(socket)
@@ -99,8 +101,9 @@ class Plugins:
             await self._objects.enter(driver.told)
 
     def decide(self, socket: Path) -> Decision[Step]:
-        stays, left_s = self._grace_s > 0, self._grace_left_s(socket)
-        return decide_plugin(self._generation(socket), self._registered.get(socket), grace_left_s=left_s, stays=stays)
+        return decide_plugin(
+            self._generation(socket), self._registered.get(socket), grace_left_s=self._grace_left_s(socket)
+        )
 
     async def perform(self, socket: Path, decision: Decision[Step]) -> None:
         """Raises Failed, which the plugin was told."""
@@ -136,7 +139,8 @@ class Plugins:
         version = self._valid(info, socket)
         if (other := self._registering.setdefault(info.name, socket)) != socket:
             raise _Refusal(
-                f"plugin validation failed with err: CSI driver {info.name} is being registered by the socket {other} at this moment"
+                f"plugin validation failed with err: CSI driver {info.name} is being registered by the socket "
+                f"{other} at this moment"
             )
         try:
             await self._register_valid(plugin, socket, generation, info, version)
@@ -155,15 +159,20 @@ class Plugins:
             await self._drivers.put(driver)
             await self._remove_others(socket, info.name)
             await plugin.notify(registered=True, timeout_s=NOTIFY_S)
-        except (DriverError, ApiError, WriteRefused, ConfigError) as error:
+            self._gone_since.pop(socket, None)
+        except Exception as error:  # what nobody foresaw, too: it is told, and half a registration is never left
             await self._undo(socket, driver)
+            if not isinstance(error, DriverError | ApiError | WriteRefused | ConfigError):
+                story = Lines("".join(traceback.format_exception(error)))
+                _log.error("A registration failed unexpectedly", driver=info.name, traceback=story)
             raise _Refusal(f"plugin registration failed with err: {error}") from None
 
     def _valid(self, info: PluginInfo, socket: Path) -> Version:
         """The version of CSI to speak. Raises _Refusal."""
         if not DRIVER_NAME.fullmatch(info.name):
             raise _Refusal(
-                f"plugin validation failed with err: {info.name!r} is no driver name: 1 to 63 letters, digits, dashes and dots"
+                f"plugin validation failed with err: {info.name!r} is no driver name: 1 to 63 letters, digits, "
+                "dashes and dots"
             )
         version = highest_supported(info.supported_versions)
         if version is None:
@@ -174,7 +183,8 @@ class Plugins:
         present = self._drivers.find(info.name)
         if present is not None and present.socket not in (socket, *self._gone_since) and present.version >= version:
             raise _Refusal(
-                f"plugin validation failed with err: CSI driver {info.name} is already registered with a higher supported version, "
+                f"plugin validation failed with err: CSI driver {info.name} is already registered with a "
+                "higher supported version, "
                 f"{_text(present.version)}, by the socket {present.socket}"
             )
         return version
@@ -194,7 +204,9 @@ class Plugins:
         return msgspec.structs.replace(told_by(driver.name, answer), version=await self._version(driver))
 
     async def _version(self, driver: RegisteredDriver) -> str:
-        """The driver's version, "" for a driver that has none: it is registered all the same, as by a kubelet, which does not ask."""
+        """The driver's version, "" for a driver that has none: it is registered all the same, as by a kubelet, which
+        does not ask.
+        """
         try:
             answer = await driver.rpc.get_plugin_info(csi.GetPluginInfoRequest(), Call(VERSION_S))
         except DriverError as error:
@@ -229,7 +241,9 @@ class Plugins:
                 await self._taken_off(driver.name, socket)
 
     async def _taken_off(self, name: str, socket: Path) -> None:
-        """Unless another socket has registered the driver meanwhile, or is about to: then the entries are that one's."""
+        """Unless another socket has registered the driver meanwhile, or is about to: then the entries are that
+        one's.
+        """
         if self._registering.get(name, socket) != socket or self._drivers.find(name) is not None:
             return
         try:

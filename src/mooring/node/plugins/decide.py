@@ -27,16 +27,16 @@ class Step(enum.Enum):
     UNREGISTER = "Plugin unregistered"
 
 
-def decide_plugin(
-    present: int | None, registered: int | None, *, grace_left_s: float = 0.0, stays: bool = False
-) -> Decision[Step]:
-    """present: the generation of the socket in the folder, None where there is none. registered: of the one that was registered last.
+def decide_plugin(present: int | None, registered: int | None, *, grace_left_s: float = 0.0) -> Decision[Step]:
+    """present: the generation of the socket in the folder, None where there is none. registered: of the one that was
+    registered last.
 
-    grace_left_s: how long a socket that is gone may still come back. stays: what is registered stays while a new socket takes its place.
+    grace_left_s: how long what is registered stays while its socket is gone, or nobody answers at the one that took its
+    place.
     """
-    if registered is not None and present is None and grace_left_s > 0:
-        return Decision(why.SocketMayComeBack(), after_s=grace_left_s)
-    if registered is not None and present is not None and registered != present and stays:
+    if registered is not None and registered != present and grace_left_s > 0:
+        if present is None:
+            return Decision(why.SocketMayComeBack(), after_s=grace_left_s)
         return _done(Step.REGISTER, why.SocketMadeAnew())
     if registered is not None and registered != present:
         return _done(Step.UNREGISTER, why.SocketGone() if present is None else why.SocketMadeAnew())
@@ -50,7 +50,9 @@ def _done(step: Step, because: Because) -> Decision[Step]:
 
 
 def highest_supported(versions: Iterable[str]) -> Version | None:
-    """The highest of a plugin's versions that this node speaks, as numbers; None for none. Texts that are no versions are passed over."""
+    """The highest of a plugin's versions that this node speaks, as numbers; None for none. Texts that are no versions
+    are passed over.
+    """
     known = [version for text in versions if (version := _numbers(text)) is not None and version[0] <= MAJOR]
     best = max(known, default=None)
     return best if best is not None and best[0] == MAJOR else None

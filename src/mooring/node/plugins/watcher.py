@@ -1,30 +1,27 @@
 """The sockets in the registry folder: which are there, and which were made anew under their old name.
 
-After an event of inotify it looks at the whole tree, which is small; so the next event, or the look each minute, makes up for a lost one.
-Where there is no inotify the look comes every second.
+After an event of inotify it looks at the whole tree, which is small; so the next event, or the look each minute, makes
+up for a lost one. Where there is no inotify the look comes every second.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import enum
+import contextlib
+import errno
 import os
 import stat
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from inotify_simple import INotify, flags
 
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 
 _log = logger(__name__)
-
-_EVENT: Final = struct.Struct("iIII")
-_READ_BYTES: Final = 64 * 1024
 
 RESCAN_S: Final = 60.0
 POLL_S: Final = 1.0
@@ -32,84 +29,7 @@ DEPTH_MAX: Final = 8
 """Folders below the registry; deeper ones are not looked into."""
 
 
-class _Mask(enum.IntFlag):
-    MOVED_FROM = 0x40
-    MOVED_TO = 0x80
-    CREATE = 0x100
-    DELETE = 0x200
-    DELETE_SELF = 0x400
-    OVERFLOW = 0x4000
-    IGNORED = 0x8000
-    ONLY_FOLDERS = 0x01000000
-
-
-_WATCHED: Final = (
-    _Mask.CREATE | _Mask.DELETE | _Mask.MOVED_FROM | _Mask.MOVED_TO | _Mask.DELETE_SELF | _Mask.ONLY_FOLDERS
-)
-
-
-class _Happened(msgspec.Struct, frozen=True):
-    """One event. folder: None, with OVERFLOW, when events were lost. name: in the folder, "" for the folder itself."""
-
-    mask: _Mask
-    folder: Path | None
-    name: str = ""
-
-
-class _Inotify:
-    """inotify(7) on an event loop: watches folders until `close`. handler: called on the loop for each event."""
-
-    def __init__(self, handler: Callable[[_Happened], None]) -> None:
-        self._handler = handler
-        self._descriptor = -1
-        self._folders: dict[int, Path] = {}
-
-    def start(self) -> bool:
-        """False where the system has no inotify, as all but Linux, or no more of it."""
-        try:
-            self._libc = ctypes.CDLL(None, use_errno=True)
-            self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        except (OSError, AttributeError):
-            return False
-        if self._descriptor < 0:
-            return False
-        asyncio.get_running_loop().add_reader(self._descriptor, self._read)
-        return True
-
-    def watch(self, folder: Path) -> None:
-        """Adds a folder; harmless twice. Raises OSError, FileNotFoundError for one that is gone."""
-        number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(folder), int(_WATCHED))
-        if number < 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), str(folder))
-        self._folders[number] = folder
-
-    def close(self) -> None:
-        """Ends it. Harmless twice."""
-        if self._descriptor >= 0:
-            asyncio.get_running_loop().remove_reader(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _read(self) -> None:
-        try:
-            data = os.read(self._descriptor, _READ_BYTES)
-        except BlockingIOError:
-            return
-        position = 0
-        while position < len(data):
-            number, mask, _, length = _EVENT.unpack_from(data, position)
-            position += _EVENT.size
-            name = os.fsdecode(data[position : position + length].rstrip(b"\0"))
-            position += length
-            self._tell(number, _Mask(mask), name)
-
-    def _tell(self, number: int, mask: _Mask, name: str) -> None:
-        folder = self._folders.get(number)
-        if mask & _Mask.IGNORED:
-            self._folders.pop(number, None)
-        elif folder is not None or mask & _Mask.OVERFLOW:
-            self._handler(_Happened(mask, folder, name))
+_WATCHED: Final = flags.CREATE | flags.DELETE | flags.MOVED_FROM | flags.MOVED_TO | flags.DELETE_SELF | flags.ONLYDIR
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -125,8 +45,9 @@ class SocketWatcher:
 
     def __init__(self, registry: Path, changed: Callable[[Path], None], *, clock: Clock) -> None:
         self._registry, self._changed, self._clock = registry, changed, clock
-        self._inotify = _Inotify(self._happened)
-        self._has_inotify = False
+        self._inotify: INotify | None = None
+        self._is_blind = True  # inotify does not tell of all folders
+        self._folders: dict[int, Path] = {}  # by the number of their watch
         self._sockets: dict[Path, _Seen] = {}
         self._made: set[Path] = set()  # by what inotify tells, since the last look
         self._count = 0
@@ -140,23 +61,37 @@ class SocketWatcher:
     async def run(self) -> None:
         """Makes the folder and watches it until cancelled. Raises OSError when it can't be made or read."""
         os.makedirs(self._registry, mode=0o755, exist_ok=True)
-        self._has_inotify = self._inotify.start()
-        if not self._has_inotify:
-            _log.warning(
-                "This system has no inotify, or no more of it; the folder is looked at every second",
-                folder=str(self._registry),
-            )
-        try:
+        with self._watching():
             while True:
                 self._look()
-                await self._clock.sleep(RESCAN_S if self._has_inotify else POLL_S)
-        finally:
-            self._inotify.close()
+                await self._clock.sleep(POLL_S if self._is_blind else RESCAN_S)
 
-    def _happened(self, event: _Happened) -> None:
-        if event.folder is not None and event.mask & (_Mask.CREATE | _Mask.MOVED_TO):
-            self._made.add(path := event.folder / event.name)
-            self._complained.discard(path)
+    @contextlib.contextmanager
+    def _watching(self) -> Iterator[None]:
+        try:
+            self._inotify = INotify(nonblocking=True)
+        except (OSError, AttributeError) as error:  # all but Linux; or its users have as many as they may
+            _log.warning(
+                "There is no inotify; the folder is looked at every second", folder=str(self._registry), error=error
+            )
+            yield
+            return
+        self._is_blind = False
+        with self._inotify as inotify:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(inotify.fileno(), self._happened, inotify)
+            try:
+                yield
+            finally:
+                loop.remove_reader(inotify.fileno())
+
+    def _happened(self, inotify: INotify) -> None:
+        for event in inotify.read(0):
+            if event.mask & flags.IGNORED:
+                self._folders.pop(event.wd, None)
+            elif event.mask & (flags.CREATE | flags.MOVED_TO) and event.wd in self._folders:
+                self._made.add(path := self._folders[event.wd] / event.name)
+                self._complained.discard(path)
         self._look()
 
     def _look(self) -> None:
@@ -173,17 +108,35 @@ class SocketWatcher:
             self._changed(path)
 
     def _is_new(self, path: Path, status: os.stat_result) -> bool:
-        """A socket that was made anew may have its old inode; one that a look saw first is told of by inotify only afterwards."""
+        """A socket that was made anew may have its old inode; one that a look saw first is told of by inotify only
+        afterwards.
+        """
         before = self._sockets.get(path)
         if before is None or before.inode != status.st_ino:
             return True
-        return path in self._made and before.changed_ns != status.st_ctime_ns
+        return (path in self._made or self._is_blind) and before.changed_ns != status.st_ctime_ns
+
+    def _watch(self, folder: Path) -> None:
+        """Where inotify has no more watches, the folders are looked at as where there is none."""
+        if self._inotify is None:
+            return
+        try:
+            self._folders[self._inotify.add_watch(folder, _WATCHED)] = folder
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            if not self._is_blind:
+                self._is_blind = True
+                _log.warning("inotify has no more watches; folders are looked at every second", folder=str(folder))
+
+    def _leads_to_a_socket(self, link: Path) -> bool:
+        """What happens at the other end of a link that was seen is no event here, and none to a kubelet."""
+        return link in self._sockets or link.is_socket()
 
     def _walk(self, folder: Path, depth: int) -> Iterator[tuple[Path, os.stat_result]]:
         """The sockets with their status. Names that begin with a dot are passed over."""
         try:
-            if self._has_inotify:
-                self._inotify.watch(folder)
+            self._watch(folder)
             entries = list(os.scandir(folder))
         except OSError as error:
             _log.error("A folder of the plugin registry can't be read", error=error, folder=str(folder))
@@ -198,7 +151,7 @@ class SocketWatcher:
                 continue
             if stat.S_ISDIR(status.st_mode) and depth > 0:
                 yield from self._walk(path, depth - 1)
-            elif stat.S_ISSOCK(status.st_mode):
+            elif stat.S_ISSOCK(status.st_mode) or (stat.S_ISLNK(status.st_mode) and self._leads_to_a_socket(path)):
                 yield path, status
             elif path not in self._complained:
                 self._complained.add(path)

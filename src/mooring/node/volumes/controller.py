@@ -1,7 +1,8 @@
 """The volumes of one node: which change wakes which volume, and its next step.
 
-A volume is worked on when a pod's wish for it changes, its driver comes or goes, the Node's status changes, or a step has ended.
-Source: kubelet 1.36, pkg/kubelet/volumemanager. Differs: nothing is polled, and the report of volumes in use is written when it changes.
+A volume is worked on when a pod's wish for it changes, its driver comes or goes, the Node's status changes, or a step
+has ended. Source: kubelet 1.36, pkg/kubelet/volumemanager. Differs: nothing is polled, and the report of volumes in use
+is written when it changes.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from mooring.node.layout import KubeletLayout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.options import AgentOptions
 from mooring.node.volumes import reasons as why
-from mooring.node.volumes.decide import Await, Do, Facts, Step, decide_volume, do_of
+from mooring.node.volumes.decide import Await, Do, Facts, decide_volume, do_of
 from mooring.node.volumes.leftovers import PodFolders, UnreadDevices, UnremovedFolders
 from mooring.node.volumes.pods.controller import NodePods
 from mooring.node.volumes.pods.selinux import default_context
 from mooring.node.volumes.pods.wishes import Wishes
-from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState, attached_to
+from mooring.node.volumes.state.actual import ActualState, Stand, Step, VolumeState, attached_to
 from mooring.node.volumes.state.desired import DesiredState
 from mooring.node.volumes.state.in_use import REPORTED, InUseReport, NamesInUse, UnreadPlaces
 from mooring.node.volumes.state.on_disk import OnDisk, find_volumes, remove_unrecorded
@@ -122,7 +123,9 @@ class NodeVolumes:
     # -- the start and the end
 
     async def prepare(self, node: Node) -> None:
-        """Finds the volumes that an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
+        """Finds the volumes that an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew.
+        Raises OSError.
+        """
         known_names = {*attached_to(node), *(node.status.volumes_in_use or ())}
         self._wishes.default_label = await asyncio.to_thread(default_context)
         self.unremoved_folders.begin(await asyncio.to_thread(remove_unrecorded, self._layout))
@@ -193,9 +196,7 @@ class NodeVolumes:
     def _driver_changed(self, name: str) -> None:
         """Tries at once the steps that failed for the driver's absence."""
         for state in self._actual.states_of_driver(name):
-            state.device_failure = state.attach_wait = None
-            for publication in state.publications.values():
-                publication.failure = None
+            state.driver_returned()
             self.controller.add(state.volume.unique)
 
     def _csi_driver_changed(self, change: Change[CSIDriver]) -> list[str]:
@@ -223,8 +224,9 @@ class NodeVolumes:
             self._slots.pass_on()
 
     async def _next_step(self, unique: str) -> Result:
-        if (found := self._actual.states.get(unique)) is not None and found.is_alone:
-            return Result(next(iter(found.at_work.values())))  # its end brings the volume here again
+        found = self._actual.states.get(unique)
+        if found is not None and (under_way := found.step_alone) is not None:
+            return Result(under_way.because)  # its end brings the volume here again
         state = self._actual.state(unique, self._unread.settle)
         if state is None:
             return Result(why.Forgotten())

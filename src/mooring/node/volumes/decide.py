@@ -1,7 +1,9 @@
-"""The next step for one volume on this node. Pure: what pods want, what has been done, what the Node's status says; a step and its reason.
+"""The next step for one volume on this node. Pure: what pods want, what has been done, what the Node's status says; a
+step and its reason.
 
-Taking away comes before giving: a pod that is gone is unpublished first, and an unwanted device goes only after every pod has gone.
-The Node reports a volume in use before the first step and until the last, for that is what keeps the controller from detaching it.
+Taking away comes before giving: a pod that is gone is unpublished first, and an unwanted device goes only after every
+pod has gone. The Node reports a volume in use before the first step and until the last, for that is what keeps the
+controller from detaching it.
 """
 
 from __future__ import annotations
@@ -15,20 +17,8 @@ import msgspec
 from mooring.control.decision import Decision
 from mooring.control.result import Because
 from mooring.node.volumes import reasons as why
-from mooring.node.volumes.state.actual import Failure, Publication, Stand, VolumeState
+from mooring.node.volumes.state.actual import Device, Failure, Publication, Stand, Step, VolumeState
 from mooring.node.volumes.state.in_use import REPORTED
-
-
-class Step(enum.Enum):
-    ATTACH = "attach"
-    DETACH = "detach"
-    STAGE = "stage"
-    PUBLISH = "publish"
-    UNPUBLISH = "unpublish"
-    UNSTAGE = "unstage"
-    EXPAND = "expand"
-    FORGET = "forget"
-
 
 MOUNTS: Final = (Step.STAGE, Step.PUBLISH)
 
@@ -45,7 +35,9 @@ class Do(msgspec.Struct, frozen=True):
 
 
 class Await(enum.Enum):
-    """The thing that the volume waits for, beside topics and time: its attachment, or its turn among the mounts of its driver."""
+    """The thing that the volume waits for, beside topics and time: its attachment, or its turn among the mounts of its
+    driver.
+    """
 
     ATTACHMENT = "attachment"
     SLOT = "slot"
@@ -65,13 +57,14 @@ Action: TypeAlias = Do | Await | Refuse
 class Facts(msgspec.Struct, frozen=True):
     """Facts outside of the state.
 
-    wanted: the pods that use the volume, by uid, to their names. unsure: pods that are alive, and whose volumes are not known yet.
-    may_take_away: False until every pod of this node was looked at after a start. reported: the Node's status says that it is in use.
-    attached: the Node's status lists it. attaches: no controller attaches volumes to this node, which does so itself. has_driver: its
-    driver is registered. now: monotonic seconds. in_reach: its node affinity means this node. readers: the pods that only read it. labels:
-    the SELinux labels that pods want, where they want one. clashing: the pods that name it by another PersistentVolume and can't have it
-    beside those of the first, to that one's name. leaving: the pods that it is being taken from at this moment. has_slot: its driver may
-    mount one more volume now. may_be_unread: it may be in a place of which no record can be read.
+    wanted: the pods that use the volume, by uid, to their names. unsure: pods that are alive, and whose volumes are not
+    known yet. may_take_away: False until every pod of this node was looked at after a start. reported: the Node's
+    status says that it is in use. attached: the Node's status lists it. attaches: no controller attaches volumes to
+    this node, which does so itself. has_driver: its driver is registered. now: monotonic seconds. in_reach: its node
+    affinity means this node. readers: the pods that only read it. labels: the SELinux labels that pods want, where they
+    want one. clashing: the pods that name it by another PersistentVolume and can't have it beside those of the first,
+    to that one's name. leaving: the pods that it is being taken from at this moment. has_slot: its driver may mount one
+    more volume now. may_be_unread: it may be in a place of which no record can be read.
     """
 
     wanted: Mapping[str, str]
@@ -150,11 +143,11 @@ def _next_step(state: VolumeState, facts: Facts) -> Decision[Action]:
         return Decision(why.PodsUnknown())
     if facts.may_be_unread:
         return Decision(why.Unread())
-    if state.device is Stand.ABSENT and state.attachment is Stand.ABSENT:
+    if state.device is Device.ABSENT and state.attachment is Stand.ABSENT:
         return _do(why.Forgotten(), Step.FORGET)
     if not facts.may_take_away or facts.unsure:
         return Decision(why.PodsUnknown())
-    if state.device is Stand.ABSENT:
+    if state.device is Device.ABSENT:
         return _once_awaited(state, facts) or _do(why.Detaching(), Step.DETACH)
     if not facts.has_driver and state.may_be_staged:
         return Decision(why.NoDriver(state.volume.driver))
@@ -162,7 +155,9 @@ def _next_step(state: VolumeState, facts: Facts) -> Decision[Action]:
 
 
 def _leaving(state: VolumeState, facts: Facts) -> Decision[Action] | None:
-    """The next pod that the volume is taken from, or a wait where all of these have failed or the driver is away; None when none leaves."""
+    """The next pod that the volume is taken from, or a wait where all of these have failed or the driver is away; None
+    when none leaves.
+    """
     gone = [
         (uid, one)
         for uid, one in state.publications.items()
@@ -228,7 +223,9 @@ def _giving(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decisio
 
 
 def _labelled_alike(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Mapping[str, str]:
-    """The pods that want the volume under the SELinux label that it has here; before it is here, the label of the first pod."""
+    """The pods that want the volume under the SELinux label that it has here; before it is here, the label of the first
+    pod.
+    """
     if state.volume.is_block:
         return due
     label = facts.labels.get(next(iter(due)), "") if state.is_empty else state.label
@@ -245,7 +242,7 @@ def _leaving_for_others(state: VolumeState, facts: Facts, because: Because) -> D
 
 def _mounting(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decision[Action]:
     """Nothing keeps these pods from having the volume but its own steps."""
-    if state.device is not Stand.DONE and not state.volume.is_inline:
+    if state.device not in (Device.STAGED, Device.READY) and not state.volume.is_inline:
         return _once_due(state.device_failure, facts) or _do(why.Staging(), Step.STAGE, first=next(iter(due)))
     ready = [uid for uid in due if (one := state.publications.get(uid)) is None or _is_due(one.failure, facts)]
     if ready:
@@ -277,7 +274,7 @@ def _growing(state: VolumeState, facts: Facts) -> Decision[Action] | None:
 
 
 def _needs(publication: Publication | None) -> bool:
-    return publication is None or publication.stand is not Stand.DONE or publication.is_outdated
+    return publication is None or publication.stand is not Stand.DONE
 
 
 def _kept_for_one(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> dict[str, Because]:
@@ -288,7 +285,7 @@ def _kept_for_one(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> d
 
 
 def _held_by_others(state: VolumeState, due: Mapping[str, str]) -> list[str]:
-    """The pods that must wait for another one: all of them while one has the volume, all but the first while none has."""
+    """The pods that must wait for another one, which has the volume; none of them while nobody has it."""
     holders = [uid for uid, one in state.publications.items() if one.stand is not Stand.ABSENT]
     return [uid for uid in due if any(holder != uid for holder in holders)]
 

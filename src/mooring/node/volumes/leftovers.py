@@ -1,7 +1,8 @@
 """Looks again, at growing intervals, at whatever is left on the disk and can't be removed, or read, at once.
 
-Folders are removed bottom up, as far as nothing is in them that could be anybody's. Source: kubelet 1.36, kubelet_volumes.go. A kubelet
-that had a pod before leaves folders of its own beside the volumes. Differs: what is in the way is named, and looked at again.
+Folders are removed bottom up, as far as nothing is in them that could be anybody's. Source: kubelet 1.36,
+kubelet_volumes.go. A kubelet that had a pod before leaves folders of its own beside the volumes. Differs: what is in
+the way is named, and looked at again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from mooring.node.volumes.state.desired import DesiredState
 from mooring.node.volumes.state.folders import (
     BadRecord,
     LeftOver,
-    read_mount_table,
+    mounts_of,
     read_record,
     remove_folder,
     remove_record,
@@ -44,11 +45,16 @@ USED_S: Final = 300.0
 """Between two looks at a folder that a volume has come to use."""
 
 _STAYS: Final = "A folder without a volume's record can't be removed, and is tried again; look what is in it"
-_UNREAD: Final = "A raw device's record can't be read, and is looked at again; put it right, or remove it and what is mounted beside it"
+_UNREAD: Final = (
+    "A raw device's record can't be read, and is looked at again; put it right, or remove it and what is mounted "
+    "beside it"
+)
 _POD_STAYS: Final = "The folder of a pod that is gone can't be removed, and is tried again; look what is in it"
 
 _OF_KUBELET: Final = ("containers", "etc-hosts")
-"""The kubelet's own files for a pod's containers: ends of their logs, and their /etc/hosts. Nothing there is a volume's."""
+"""The kubelet's own files for a pod's containers: ends of their logs, and their /etc/hosts. Nothing there is a
+volume's.
+"""
 
 _READY: Final = "plugins"
 """Empty files by which a kubelet marks volumes as set up."""
@@ -57,7 +63,8 @@ _READY: Final = "plugins"
 class UnremovedFolders:
     """Folders without a volume's record that could not be removed at a start.
 
-    By the folder of a volume: the folders in it, inner ones first, and itself. A volume that comes back has its folder back.
+    By the folder of a volume: the folders in it, inner ones first, and itself. A volume that comes back has its folder
+    back.
 
     gone: called when one of them is left behind no more.
     """
@@ -191,7 +198,9 @@ class PodFolders:
         return True
 
     async def _clean_up(self, uid: str) -> Result:
-        """Tries once more to remove the folder of a pod that is gone. Volumes that have records by now are taken back. Raises Retry."""
+        """Tries once more to remove the folder of a pod that is gone. Volumes that have records by now are taken back.
+        Raises Retry.
+        """
         if self._actual.keeps_pod(uid) or any(self._actual.states_of_pod(uid)):
             return Result(why.PodRuns())
         try:
@@ -214,11 +223,11 @@ def pod_folders(layout: KubeletLayout) -> list[str]:
 def remove_pod_folder(layout: KubeletLayout, uid: str) -> None:
     """Removes the folder of a pod that is no more; one that is not there is fine. Blocks.
 
-    Raises OSError, BadRecord and LeftOver for a folder that has something in it, or has something mounted below it: beside what kubelets
-    and drivers are known to leave, nothing is ever removed with what it holds.
+    Raises OSError, BadRecord and LeftOver for a folder that has something in it, or has something mounted below it:
+    beside what kubelets and drivers are known to leave, nothing is ever removed with what it holds.
     """
     folder, own = layout.pod(uid), (layout.pod_volumes(uid), layout.pod_devices(uid))
-    if below := read_mount_table(layout.root).below(str(folder)):
+    if below := mounts_of(layout).below(str(folder)):
         raise LeftOver(
             f"{below[-1].point} is still mounted, and no record that can be read says of which volume: look what it is"
         )
@@ -252,8 +261,11 @@ def _remove_kubelets_file(path: Path, parts: tuple[str, ...]) -> None:
 
 
 def _bottom_up(folder: Path) -> Iterator[Path]:
-    """All that is in it; links are not followed."""
-    for path, is_folder in entries_in(folder):
-        if is_folder:
-            yield from _bottom_up(path)
-        yield path
+    """All that is in it, each before the folder that it is in, however deep; links are not followed. Raises OSError."""
+    found, folders = [], [folder]
+    while folders:
+        for path, is_folder in entries_in(folders.pop()):
+            found.append(path)
+            if is_folder:
+                folders.append(path)
+    return reversed(found)

@@ -1,4 +1,6 @@
-"""Why something is done with a volume on a node, or not yet. Texts of the kubelet's, which monitoring greps, stay as they are."""
+"""Why something is done with a volume on a node, or not yet. Texts of the kubelet's, which monitoring greps, stay as
+they are.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ class OutOfReach:
 
 
 @reason(
-    "waiting for unmount of volume {volume}, because it is already mounted to a different pod with a different SELinux label"
+    "waiting for unmount of volume {volume}, because it is already mounted to a different pod with a different "
+    "SELinux label"
 )
 class LabelledOtherwise:
     volume: str
@@ -68,7 +71,8 @@ class NamedTwice:
 
 
 @reason(
-    "error processing PVC {claim}: it was made anew, and names volume '{handle}' (PersistentVolume {name}) now; the pod keeps volume "
+    "error processing PVC {claim}: it was made anew, and names volume '{handle}' (PersistentVolume {name}) "
+    "now; the pod keeps volume "
     "'{former}' (PersistentVolume {former_name}) until it is deleted: delete it, so that its successor gets the new one"
 )
 class ClaimMadeAnew:
@@ -80,7 +84,8 @@ class ClaimMadeAnew:
 
 
 @reason(
-    "the pod keeps volume '{handle}' (PersistentVolume {name}) until it is deleted, and none of its claims names that any more"
+    "the pod keeps volume '{handle}' (PersistentVolume {name}) until it is deleted, and none of its claims "
+    "names that any more"
 )
 class NoClaimNames:
     handle: str
@@ -128,7 +133,8 @@ class PodsUnknown:
 
 
 @reason(
-    "a record on this node can't be read, and may be this volume's: put it right, or remove it and what is mounted beside it"
+    "a record on this node can't be read, and may be this volume's: put it right, or remove it and what is "
+    "mounted beside it"
 )
 class Unread:
     pass

@@ -1,6 +1,7 @@
 """How full the volumes are, and whether they are well: the driver is asked once a minute for each volume of each pod.
 
-Source: kubelet 1.36, pkg/kubelet/metrics/collectors/volume_stats.go. Differs: the volumes of one driver are asked for in turn.
+Source: kubelet 1.36, pkg/kubelet/metrics/collectors/volume_stats.go. Differs: the volumes of one driver are asked for
+in turn.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.drivers import CALL_S, Drivers, NotRegistered
 from mooring.node.layout import KubeletLayout
 from mooring.node.metrics import NodeMetrics
-from mooring.node.volumes.state.actual import ActualState, Stand
+from mooring.node.volumes.state.actual import ActualState
 from mooring.node.volumes.state.desired import PodUse
 from mooring.node.volumes.steps.requests import STATS, VolumeRequests, stats
 from mooring.wire.grpc.codes import Code
@@ -35,7 +36,9 @@ _Unit = csi.VolumeUsage
 
 
 class StatsTarget(msgspec.Struct, frozen=True):
-    """One volume in one pod. claim: its namespace and name, "" for an inline volume. path: where it is published. use: of the pod."""
+    """One volume in one pod. claim: its namespace and name, "" for an inline volume. path: where it is published. use:
+    of the pod.
+    """
 
     driver: str
     handle: str
@@ -51,13 +54,15 @@ def asked_of(actual: ActualState, layout: KubeletLayout) -> Iterator[StatsTarget
         volume = state.volume
         for uid, publication in state.publications.items():
             use = actual.desired.uses(volume.unique).get(uid)
-            if publication.stand is Stand.DONE and use is not None:
+            if publication.is_there and use is not None:
                 path = VolumeRequests(layout, volume).stats_path(uid, publication.spec_name)
                 yield StatsTarget(volume.driver, volume.handle, path, use.namespace, use.claim, use)
 
 
 class VolumeUsage(msgspec.Struct, frozen=True):
-    """Bytes and inodes; None for what the driver does not tell. abnormal: in the driver's words, "" for a volume that is well."""
+    """Bytes and inodes. abnormal: in the driver's words, "" for a volume that is well. None for what it does not
+    tell.
+    """
 
     capacity: int | None = None
     available: int | None = None
@@ -65,7 +70,7 @@ class VolumeUsage(msgspec.Struct, frozen=True):
     inodes: int | None = None
     inodes_free: int | None = None
     inodes_used: int | None = None
-    abnormal: str = ""
+    abnormal: str | None = None
 
 
 class NoStats(Exception):
@@ -74,7 +79,10 @@ class NoStats(Exception):
 
 def usage_of(answer: csi.NodeGetVolumeStatsResponse) -> VolumeUsage:
     """Raises NoStats for an answer without usage and without a condition."""
-    found = VolumeUsage(abnormal=answer.volume_condition.message if answer.volume_condition.abnormal else "")
+    found = VolumeUsage()
+    if answer.HasField("volume_condition"):
+        told = answer.volume_condition
+        found = VolumeUsage(abnormal=(told.message or "the driver does not say why") if told.abnormal else "")
     for entry in answer.usage:
         if entry.unit == _Unit.BYTES:
             found = msgspec.structs.replace(found, capacity=entry.total, available=entry.available, used=entry.used)
@@ -90,7 +98,9 @@ def usage_of(answer: csi.NodeGetVolumeStatsResponse) -> VolumeUsage:
 
 
 class UsageMetrics(Collector):
-    """The usage of volumes as metrics, for all nodes of one process."""
+    """The usage of volumes as metrics, for all nodes of one process: each claim once, however many pods use it, as a
+    kubelet's page has it.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._sources: dict[str, Callable[[], Mapping[StatsTarget, VolumeUsage]]] = {}
@@ -105,19 +115,22 @@ class UsageMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         for name, (text, value_of) in _GAUGES.items():
+            values = {
+                (volume.namespace, volume.claim): value
+                for source in self._sources.values()
+                for volume, usage in source().items()
+                if volume.claim and (value := value_of(usage)) is not None
+            }
             metric = Metric(name, text, "gauge")
-            for source in self._sources.values():
-                for volume, usage in source().items():
-                    value = value_of(usage)
-                    if volume.claim and value is not None:
-                        metric.add_sample(
-                            name, {"namespace": volume.namespace, "persistentvolumeclaim": volume.claim}, value
-                        )
+            for (namespace, claim), value in values.items():
+                metric.add_sample(name, {"namespace": namespace, "persistentvolumeclaim": claim}, value)
             yield metric
 
 
 class VolumeStats:
-    """Asks the drivers of one node. volumes: all that are published now. abnormal: told of a volume that is not well."""
+    """Asks the drivers of one node. volumes: all that are published now. abnormal: told of a volume that is not
+    well.
+    """
 
     def __init__(
         self,
@@ -149,7 +162,9 @@ class VolumeStats:
             self._ask_all(group)
 
     def _ask_all(self, group: asyncio.TaskGroup) -> None:
-        """The volumes of one driver in turn: one that has not answered for all of the last time is not asked. Forgets the gone."""
+        """The volumes of one driver in turn: one that has not answered for all of the last time is not asked. Forgets
+        the gone.
+        """
         volumes = list(self._volumes())
         self.usages = {volume: self.usages[volume] for volume in volumes if volume in self.usages}
         for driver in sorted({volume.driver for volume in volumes} - self._asking):
@@ -210,6 +225,6 @@ _GAUGES: Final[dict[str, tuple[str, Callable[[VolumeUsage], float | None]]]] = {
     "kubelet_volume_stats_health_status_abnormal": (
         "[ALPHA] Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, "
         "0 indicates volume is healthy",
-        lambda usage: float(bool(usage.abnormal)),
+        lambda usage: None if usage.abnormal is None else float(bool(usage.abnormal)),
     ),
 }

@@ -1,8 +1,24 @@
 """The attacher's decisions: the next step for one VolumeAttachment, or for one PersistentVolume.
 
-Pure: the view goes in, actions come out, carried out in order by `reconcile.py`; the first failure stops the
-rest and the key comes again. Everything that can be checked is checked before the attachment's finalizer is set, because from then on its
-deletion needs a detach; only the volume's finalizer comes before the later checks, as in external-attacher.
+Pure: the view goes in, actions come out. `Reconciler` carries them out in order; the first failure stops the rest and
+the key comes again. Everything that can be checked is checked before the attachment's finalizer is set, because from
+then on its deletion needs a detach; only the volume's finalizer comes before the later checks, as in external-attacher.
+
+A node's name may be taken over by another machine: then its CSINode has another node id. What becomes of a volume on
+the former machine, whose id stands in the attachment's annotation or in the memory of an unconfirmed publish:
+
+    the attachment       ListVolumes reports it    what is done
+    is attached          as it should be, or       nothing: pods may use it on the former machine
+                         there is no report
+    is attached          nowhere                   it is published on the new machine
+    is attached          on the former machine     it is unpublished there, then published on the new one
+    is not attached      anywhere                  the same
+    is being deleted     anywhere                  it is unpublished on both
+
+    Another attachment of the volume that is to stay keeps it where it has it. A status that is still about the former
+    machine is marked so (`mooring.dev/status-of`) by the write that names the new one, until the new status is stored:
+    a process that dies between the two leaves an attachment that is published once more. external-attacher forgets the
+    former machine.
 """
 
 from __future__ import annotations
@@ -17,30 +33,10 @@ from mooring.control.call_slots import call_over
 from mooring.control.decision import Decision
 from mooring.control.result import Problem
 from mooring.csi.driver_capabilities import DriverCapabilities
-from mooring.csi.volume_capability import AccessModeError
+from mooring.csi.volume_capability import AccessModeError, volume_capability
 from mooring.sidecars.attacher import reasons as why
-from mooring.sidecars.attacher.decision import (
-    Action,
-    AddFinalizer,
-    AddVolumeFinalizer,
-    ClearError,
-    ConfirmStatus,
-    EndUndo,
-    LoadSecret,
-    LookUpNode,
-    LookUpVolume,
-    MarkAttached,
-    MarkDetached,
-    Publish,
-    RemoveFinalizer,
-    RemoveVolumeFinalizer,
-    SettlePublish,
-    ShareSecret,
-    Unpublish,
-    WaitForCall,
-)
 from mooring.sidecars.attacher.memory import Drift, UnconfirmedPublish
-from mooring.sidecars.attacher.requests import PublishOrder, UnpublishOrder, capability, is_single_node
+from mooring.sidecars.attacher.requests import PublishOrder, UnpublishOrder, is_single_node
 from mooring.sidecars.attacher.view import (
     BY_VOLUME,
     NODE_ID_ANNOTATION,
@@ -51,37 +47,174 @@ from mooring.sidecars.attacher.view import (
     resolve_volume,
 )
 
+# -- actions
+
+
+class AddVolumeFinalizer(msgspec.Struct, frozen=True):
+    """Add the finalizer to the PersistentVolume, so that it stays for the detach."""
+
+    pv_name: str
+
+
+class LookUpVolume(msgspec.Struct, frozen=True):
+    """Ask the API server for a PersistentVolume that the cache lacks: the watches of attachments and volumes are not in
+    step.
+    """
+
+    pv_name: str
+
+
+class LookUpNode(msgspec.Struct, frozen=True):
+    """Ask the API server for a CSINode whose entry for the driver the cache lacks."""
+
+    node_name: str
+
+
+class LoadSecret(msgspec.Struct, frozen=True):
+    """Read the Secret that the next call needs; all that wait for it share what comes of it."""
+
+    ref: SecretReference
+
+
+class ShareSecret(msgspec.Struct, frozen=True):
+    """Wait for what comes of the reading of this Secret, which is under way."""
+
+    ref: SecretReference
+
+
+class WaitForCall(msgspec.Struct, frozen=True):
+    """Wait until a call has ended."""
+
+    #: The call about this volume; None for any call.
+    volume_handle: str | None = None
+
+
+class AddFinalizer(msgspec.Struct, frozen=True):
+    """Add finalizer and node id to the attachment: from now on it can't vanish without a detach."""
+
+    node_id: str
+
+
+class Publish(msgspec.Struct, frozen=True):
+    """Call ControllerPublishVolume and save the answer."""
+
+    order: PublishOrder
+
+
+class ConfirmStatus(msgspec.Struct, frozen=True):
+    """Remove the mark that the status is about a former machine."""
+
+
+class Unpublish(msgspec.Struct, frozen=True):
+    """Call ControllerUnpublishVolume."""
+
+    order: UnpublishOrder
+
+
+class RemoveFinalizer(msgspec.Struct, frozen=True):
+    """Remove the finalizer from the attachment."""
+
+    #: Then mark the attachment detached, if it is still there.
+    mark: bool = True
+
+
+class MarkAttached(msgspec.Struct, frozen=True):
+    """Mark the attachment attached without a call (drivers that don't publish)."""
+
+
+class RemoveVolumeFinalizer(msgspec.Struct, frozen=True):
+    """Remove the finalizer from the PersistentVolume."""
+
+    pv_name: str
+
+
+class ClearError(msgspec.Struct, frozen=True):
+    """Remove the attachError from an attachment that is attached."""
+
+
+class SettlePublish(msgspec.Struct, frozen=True):
+    """Confirm at the API server that the attachment shows the publish: its end is a detach from now on."""
+
+
+class MarkDetached(msgspec.Struct, frozen=True):
+    """Save that it is detached, where an earlier try could not."""
+
+
+class EndUndo(msgspec.Struct, frozen=True):
+    """Forget the orphaned publish: it has been undone, or is another attachment's."""
+
+
+Action = (
+    AddVolumeFinalizer
+    | LookUpVolume
+    | LookUpNode
+    | LoadSecret
+    | ShareSecret
+    | WaitForCall
+    | AddFinalizer
+    | Publish
+    | ConfirmStatus
+    | Unpublish
+    | RemoveFinalizer
+    | MarkAttached
+    | RemoveVolumeFinalizer
+    | ClearError
+    | SettlePublish
+    | MarkDetached
+    | EndUndo
+)
+
+
 # -- VolumeAttachments
 
 
 def decide_attachment(view: View, name: str) -> Decision[Action]:
-    """The next step for one VolumeAttachment, or for a publish that an earlier one of its name left behind."""
+    """Decide the next step for one VolumeAttachment, or for a publish that an earlier one of its name left behind."""
     orphaned, attachment = view.memory.orphaned(name), view.attachment(name)
-    if orphaned is None:
-        return Decision(why.Gone(name)) if attachment is None else _decide_present(view, attachment)
-    if attachment is not None and _supersedes(view, attachment, orphaned):
+    if attachment is not None and (orphaned is None or _supersedes(view, attachment, orphaned)):
         decision = _decide_present(view, attachment)
-        if decision.actions:
-            return decision
-    return _decide_undo(view, orphaned)
+        # Where it only waits, what was left behind is undone meanwhile.
+        if orphaned is None or decision.actions:
+            return msgspec.structs.replace(decision, uid=attachment.metadata.uid)
+    return Decision(why.Gone(name)) if orphaned is None else _decide_undo(view, orphaned)
+
+
+def _supersedes(view: View, attachment: VolumeAttachment, orphaned: UnconfirmedPublish) -> bool:
+    """Return True where the orphaned publish is the very one that the attachment which has the name by now needs."""
+    if attachment.spec.attacher != view.driver.name or is_deleting(attachment):
+        return False
+    volume, needed = resolve_volume(view, attachment), (orphaned.order.handle, orphaned.order.node_id)
+    return isinstance(volume, ResolvedVolume) and needed == (
+        volume.source.volume_handle,
+        view.node_id(attachment.spec.node_name),
+    )
+
+
+def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision[Action]:
+    """Undo a publish whose attachment was removed by force, with its finalizer: no other program would undo it.
+
+    An attachment that has the name by now comes after that, unless it can be attached at once and needs this very
+    publish. Another attachment that holds the volume there by now keeps it.
+    """
+    order, attachment = unconfirmed.order, unconfirmed.attachment
+    decision = _wait_for_call(view, attachment.metadata.name, order.handle, order.secret)
+    if decision is None:
+        twin = next(view.twins(attachment, order.node_id), None)
+        if twin is not None:
+            decision = Decision(why.HeldByAnother(twin.metadata.name), (EndUndo(),), again=True)
+        else:
+            because = why.TakingBack(attachment.spec.node_name, order.node_id)
+            decision = Decision(because, (Unpublish(order), EndUndo()), again=True)
+    return msgspec.structs.replace(decision, uid=attachment.metadata.uid)
 
 
 def _decide_present(view: View, attachment: VolumeAttachment) -> Decision[Action]:
     if attachment.spec.attacher != view.driver.name:
         return Decision(why.Foreign(attachment.spec.attacher))
-    if not view.driver.publishes:
-        decision = _decide_trivially(view, attachment)
-    else:
-        decision = _decide_detach(view, attachment) if is_deleting(attachment) else _decide_attach(view, attachment)
-    return msgspec.structs.replace(decision, uid=attachment.metadata.uid)
-
-
-def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision[Action]:
-    """For drivers without ControllerPublishVolume.
-
-    Differs from external-attacher: a finalizer left from a time when the driver did publish is dropped when the attachment is deleted,
-    and a deleted attachment is not marked attached any more.
-    """
+    if view.driver.publishes:
+        return (_decide_detach if is_deleting(attachment) else _decide_attach)(view, attachment)
+    # A driver without ControllerPublishVolume. Differs from external-attacher: a finalizer left from a time when the
+    # driver did publish is dropped when the attachment is deleted, and a deleted attachment is not marked any more.
     if is_deleting(attachment):
         if view.holds(attachment):
             return Decision(why.ReleasedWithoutCall(), (RemoveFinalizer(mark=False),))
@@ -93,13 +226,15 @@ def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision[Acti
 
 def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision[Action]:
     name, node_name = attachment.metadata.name, attachment.spec.node_name
-    again = view.memory.drift(name) in (Drift.MISSING, Drift.MOVED)
-    # Differs from external-attacher: a publish on the node's new machine that its status does not tell of yet is made once more.
-    if attachment.status.attached and not again and not annotation(attachment, STATUS_OF_ANNOTATION):
+    drift, status_of = view.memory.drift.get(name), annotation(attachment, STATUS_OF_ANNOTATION)
+    again = drift in (Drift.MISSING, Drift.MOVED)
+    is_shown = attachment.status.attached and not status_of
+    if is_shown and not again:
         # Differs from external-attacher, which leaves an error of a try that raced with the success there for ever.
-        left: tuple[Action, ...] = (ClearError(),) if attachment.status.attach_error is not None else ()
+        left: tuple[Action, ...] = () if attachment.status.attach_error is None else (ClearError(),)
         return Decision(why.Attached(node_name), (*_settle(view, attachment), *left))
 
+    # 1. The volume, and its finalizer.
     pv_name = named_volume(attachment)
     if pv_name:
         pv = view.volume(pv_name)
@@ -109,10 +244,11 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision[Action]
             return _stuck(why.VolumeDeleting(pv_name))
         if not view.holds(pv):
             return Decision(why.Holding(pv_name), (AddVolumeFinalizer(pv_name),), again=True)
-
     volume = resolve_volume(view, attachment)
     if not isinstance(volume, ResolvedVolume):
         return _stuck(volume)
+
+    # 2. Whatever else the call needs.
     held = _held_elsewhere(view, attachment, volume)
     if held is not None:
         return _stuck(held)
@@ -122,41 +258,133 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision[Action]
         return _stuck(why.BadSpec(str(error)))
     if not order.node_id:
         return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
-
-    waiting = _wait_for_call(view, name, volume.handle, volume.secret)
+    waiting = _wait_for_call(view, name, order.handle, order.secret)
     if waiting is not None:
         return waiting
-    has_finalizer = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
-    finalizer: tuple[Action, ...] = () if has_finalizer else (AddFinalizer(order.node_id),)
-    confirm: tuple[Action, ...] = (ConfirmStatus(),) if view.tells_of_another(attachment, order.node_id) else ()
-    actions = (*_leave_former(view, attachment, order), *finalizer, Publish(order), *confirm)
+
+    # 3. The former machine first: its id is lost once the annotation names the new one. The table at the top says when.
+    claimed = annotation(attachment, NODE_ID_ANNOTATION)
+    actions: list[Action] = []
+    if view.may_hold(attachment) and (not is_shown or drift is Drift.MOVED):
+        for node_id in view.former_ids(attachment):
+            # A twin that shows the volume there may have a pod that uses it; one that has MOVED is published anew.
+            twins = (one for one in view.twins(attachment, node_id) if one.status.attached)
+            if all(view.memory.drift.get(one.metadata.name) is Drift.MOVED for one in twins):
+                actions.append(Unpublish(msgspec.structs.replace(order.undone, node_id=node_id)))
+
+    # 4. The finalizer, then the call: from the finalizer on the attachment can't vanish without a detach.
+    if not view.holds(attachment) or claimed != order.node_id:
+        actions.append(AddFinalizer(order.node_id))
+    actions.append(Publish(order))
+    if status_of or (attachment.status.attached and claimed not in ("", order.node_id)):
+        actions.append(ConfirmStatus())
     done = f"attached to {node_name}{' again, where the backend had lost it,' if again else ''}"
-    return Decision(why.Attaching(node_name, order.node_id, again), actions, done=done)
-
-
-def _leave_former(view: View, attachment: VolumeAttachment, order: PublishOrder) -> tuple[Unpublish, ...]:
-    """Unpublishes on a machine that had the node's name before: its id is lost to everybody once the claim names the new one.
-
-    Differs from external-attacher, which forgets it. While the status tells of it, pods may use it there; unless the backend contradicts.
-    """
-    is_told = attachment.status.attached and not annotation(attachment, STATUS_OF_ANNOTATION)
-    if not view.may_hold(attachment) or (is_told and view.memory.drift(attachment.metadata.name) is not Drift.MOVED):
-        return ()
-    former = (one for one in view.former_node_ids(attachment, order.node_id) if not view.stays_in_use(attachment, one))
-    return tuple(Unpublish(msgspec.structs.replace(order.undone, node_id=one)) for one in former)
+    return Decision(why.Attaching(node_name, order.node_id, again), tuple(actions), done=done)
 
 
 def _settle(view: View, attachment: VolumeAttachment) -> tuple[Action, ...]:
-    """Where the cache shows a publish whose status patch had no answer. One that was meant for another machine is shown by nothing."""
+    """Settle a publish whose status patch had no answer, where the cache shows it. A publish that was meant for another
+    machine is not shown by that.
+    """
     unconfirmed = view.memory.unconfirmed_of(attachment.metadata.name)
     is_shown = unconfirmed is not None and unconfirmed.order.node_id == annotation(attachment, NODE_ID_ANNOTATION)
     return (SettlePublish(),) if is_shown else ()
 
 
+def publish_order(
+    driver: DriverCapabilities, volume: ResolvedVolume, node_id: str, default_fs_type: str
+) -> PublishOrder:
+    """Compose the publish. Raises AccessModeError."""
+    spec, source = volume.spec, volume.source
+    fs_type, multi_writer = source.fs_type or default_fs_type, driver.single_node_multi_writer
+    return PublishOrder(
+        handle=source.volume_handle,
+        node_id=node_id,
+        capability=volume_capability(spec.access_modes, spec.volume_mode, fs_type, spec.mount_options, multi_writer),
+        read_only=source.read_only and driver.publishes_readonly,
+        context=source.volume_attributes or {},
+        secret=source.controller_publish_secret_ref,
+        migrated=volume.migrated,
+    )
+
+
+def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: ResolvedVolume) -> why.HeldElsewhere | None:
+    """Return the attachment that may have this single-node volume published on another machine, and goes first.
+
+    Differs from external-attacher, which publishes there as well and leaves the decision to the driver: a finalizer of
+    ours means that the volume may be published. Who goes first:
+
+        this one \\ the other       attached, or being deleted       may be published
+        attached                    the other; but this one, if      this one
+                                    the backend lost the other and
+                                    this name is the lesser
+        may be published            the other                        the one with an unconfirmed publish, else the
+                                                                     lesser name
+        surely not published        the other                        the other
+
+    An attached one comes here to be published again. Two that are attached were both restored, or marked by somebody.
+    Two of which neither is attached were left so by another attacher, and would wait for each other.
+    """
+    if not is_single_node(volume.spec.access_modes):
+        return None
+    memory, name, is_attached = view.memory, attachment.metadata.name, attachment.status.attached
+    here = attachment.spec.node_name, view.node_id(attachment.spec.node_name)
+    for other in view.of_same_volume(attachment):
+        other_name, place = other.metadata.name, (other.spec.node_name, view.claimed_id(other))
+        if other_name == name or place == here or not view.may_hold(other):
+            continue
+        if other.status.attached or is_deleting(other):
+            is_first = is_attached and memory.drift.get(other_name) is Drift.MISSING and name < other_name
+        elif is_attached or not view.may_hold(attachment):
+            is_first = is_attached
+        else:
+            ours, theirs = (memory.unconfirmed_of(one) is None for one in (name, other_name))
+            is_first = (ours, name) < (theirs, other_name)
+        if not is_first:
+            return why.HeldElsewhere(other.spec.node_name, other_name, is_deleting(other))
+    for unconfirmed in () if is_attached else view.unconfirmed_about(volume.source.volume_handle):
+        meta, node_name = unconfirmed.attachment.metadata, unconfirmed.attachment.spec.node_name
+        if (node_name, unconfirmed.order.node_id) != here and view.attachment(meta.name, meta.uid) is None:
+            return why.HeldElsewhere(node_name, meta.name, deleting=True)
+    return None
+
+
+def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision[Action]:
+    name, node_name, status = attachment.metadata.name, attachment.spec.node_name, attachment.status
+    ours = view.holds(attachment)
+    release: tuple[Action, ...] = (RemoveFinalizer(),) if ours else ()
+    if not ours and view.memory.drift.get(name) is not Drift.EXTRA:
+        # The finalizer may have gone after a detach whose last write failed: the status would be wrong for ever.
+        is_wrong = status.attached or status.detach_error is not None
+        mark = is_wrong and annotation(attachment, NODE_ID_ANNOTATION)
+        return Decision(why.Detached(), (MarkDetached(),) if mark else ())
+    node_ids = tuple(filter(None, (*view.former_ids(attachment), view.node_id(node_name))))
+    twins = {one: next(view.twins(attachment, one), None) for one in node_ids or ("",)}
+    left = [one for one, twin in twins.items() if twin is None]
+    if not left:  # Differs from external-attacher, which detaches the volume that the other one uses.
+        twin = next(filter(None, twins.values()))
+        return Decision(why.HeldByAnother(twin.metadata.name), release)
+    pv_name = named_volume(attachment)
+    if pv_name and view.volume(pv_name) is None:
+        return _missing(attachment, why.VolumeMissing(pv_name), LookUpVolume(pv_name))
+    volume = resolve_volume(view, attachment)
+    if not isinstance(volume, ResolvedVolume):
+        return _stuck(volume)
+    if not node_ids:
+        return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
+    handle, secret = volume.source.volume_handle, volume.source.controller_publish_secret_ref
+    waiting = _wait_for_call(view, name, handle, secret)
+    if waiting is not None:
+        return waiting
+    unpublish = (Unpublish(UnpublishOrder(handle, one, secret, volume.migrated)) for one in left)
+    because = why.Detaching(node_name, ", ".join(left))
+    return Decision(because, (*unpublish, *release), done=f"detached from {node_name}")
+
+
 def _wait_for_call(
     view: View, name: str, volume_handle: str, secret: SecretReference | None
 ) -> Decision[Action] | None:
-    """Reads the Secret, then waits for a call that has to end first; None when this one may begin."""
+    """Read the Secret, then wait for a call that has to end first. Return None when this call may begin."""
     secrets = view.memory.secrets
     if secret is not None and not secrets.is_at_hand(name, secret):
         if secrets.is_being_read(secret):
@@ -173,27 +401,9 @@ def _stuck(problem: Problem, actions: tuple[Action, ...] = ()) -> Decision[Actio
 
 
 def _missing(attachment: VolumeAttachment, problem: Problem, look_up: Action) -> Decision[Action]:
-    """For an object that the cache lacks: it is looked up before the error is shown, but not again while the status shows it."""
+    """Look up an object that the cache lacks before the error is shown, but not again while the status shows it."""
     error = attachment.status.detach_error if is_deleting(attachment) else attachment.status.attach_error
-    is_shown = error is not None and error.message == problem.error
-    return _stuck(problem, () if is_shown else (look_up,))
-
-
-def publish_order(
-    driver: DriverCapabilities, volume: ResolvedVolume, node_id: str, default_fs_type: str
-) -> PublishOrder:
-    """Raises AccessModeError."""
-    source = volume.spec.csi
-    assert source is not None
-    return PublishOrder(
-        handle=source.volume_handle,
-        node_id=node_id,
-        capability=capability(volume.spec, driver.single_node_multi_writer, default_fs_type),
-        read_only=source.read_only and driver.publishes_readonly,
-        context=source.volume_attributes or {},
-        secret=volume.secret,
-        migrated=volume.migrated,
-    )
+    return _stuck(problem, () if error is not None and error.message == problem.error else (look_up,))
 
 
 def _node_problem(view: View, node_name: str) -> Problem:
@@ -202,120 +412,11 @@ def _node_problem(view: View, node_name: str) -> Problem:
     return why.DriverNotOnNode(node_name, view.driver.name)
 
 
-def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: ResolvedVolume) -> why.HeldElsewhere | None:
-    """Another attachment that may have this single-node volume published on another node.
-
-    Differs from external-attacher, which publishes there as well and leaves the decision to the driver: a finalizer of ours means that
-    the volume may be published, and unknown counts as attached; so does a publish that is to be undone, of an orphaned attachment.
-    Two attachments of which neither is attached (left so by another attacher, or restored) would wait for each other: the one that may have
-    been published goes first, else the lesser name.
-    """
-    if not is_single_node(volume.spec.access_modes):
-        return None
-    name, ours, node_name = attachment.metadata.name, view.may_hold(attachment), attachment.spec.node_name
-    here = node_name, view.node_id(node_name)  # another machine may have had the node's name
-    for other in view.of_same_volume(attachment):
-        if (
-            other.metadata.name == name
-            or (other.spec.node_name, view.claimed_id(other)) == here
-            or not view.may_hold(other)
-        ):
-            continue
-        if _goes_first(view, other, attachment, ours):
-            return why.HeldElsewhere(other.spec.node_name, other.metadata.name, is_deleting(other))
-    if attachment.status.attached:
-        return None
-    for unconfirmed in view.unconfirmed_about(volume.handle):
-        orphaned = unconfirmed.attachment
-        if (orphaned.spec.node_name, unconfirmed.order.node_id) != here and not view.is_there(orphaned):
-            return why.HeldElsewhere(orphaned.spec.node_name, orphaned.metadata.name, deleting=True)
-    return None
-
-
-def _goes_first(view: View, other: VolumeAttachment, attachment: VolumeAttachment, ours: bool) -> bool:
-    """One that is attached, and not published any more, is published again unless another one, which is attached as well, may have it:
-    somebody has restored one of the two.
-    """
-    name, is_attached = attachment.metadata.name, other.status.attached or is_deleting(other)
-    if attachment.status.attached:
-        is_missing = view.memory.drift(other.metadata.name) is Drift.MISSING
-        return is_attached and (not is_missing or other.metadata.name < name)
-    if is_attached or not ours:
-        return True
-    may_be, other_may_be = (view.memory.unconfirmed_of(one) is not None for one in (name, other.metadata.name))
-    return other.metadata.name < name if may_be is other_may_be else other_may_be
-
-
-def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision[Action]:
-    name, node_name = attachment.metadata.name, attachment.spec.node_name
-    ours = view.holds(attachment)
-    if not ours and view.memory.drift(name) is not Drift.EXTRA:
-        return Decision(why.Detached(), (MarkDetached(),) if _is_marked_attached(attachment) else ())
-    present = view.node_id(node_name)
-    node_ids = tuple(filter(None, (*view.former_node_ids(attachment, present), present)))
-    holders = {one: view.other_attachment_on(attachment, one) for one in node_ids or ("",)}
-    if all(holders.values()):  # Differs from external-attacher, which detaches the volume that the other one uses.
-        return Decision(why.HeldByAnother(next(filter(None, holders.values()))), (RemoveFinalizer(),) if ours else ())
-    pv_name = named_volume(attachment)
-    if pv_name and view.volume(pv_name) is None:
-        return _missing(attachment, why.VolumeMissing(pv_name), LookUpVolume(pv_name))
-    volume = resolve_volume(view, attachment)
-    if not isinstance(volume, ResolvedVolume):
-        return _stuck(volume)
-    if not node_ids:
-        return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
-    waiting = _wait_for_call(view, name, volume.handle, volume.secret)
-    if waiting is not None:
-        return waiting
-    # Differs from external-attacher, which leaves what is published on a machine that had the node's name before.
-    left = [one for one in node_ids if holders[one] is None]
-    unpublish = (Unpublish(UnpublishOrder(volume.handle, one, volume.secret, volume.migrated)) for one in left)
-    release: tuple[Action, ...] = (RemoveFinalizer(),) if ours else ()
-    return Decision(
-        why.Detaching(node_name, ", ".join(left)), (*unpublish, *release), done=f"detached from {node_name}"
-    )
-
-
-def _is_marked_attached(attachment: VolumeAttachment) -> bool:
-    """True when the finalizer went after a detach whose last write failed: the status would tell an untruth for ever."""
-    is_shown = attachment.status.attached or attachment.status.detach_error is not None
-    return is_shown and bool(annotation(attachment, NODE_ID_ANNOTATION))
-
-
-def _supersedes(view: View, attachment: VolumeAttachment, orphaned: UnconfirmedPublish) -> bool:
-    """True where the attachment that has the name by now is for the same volume on the same machine: its publish is that one."""
-    if attachment.spec.attacher != view.driver.name or is_deleting(attachment):
-        return False
-    volume, order = resolve_volume(view, attachment), orphaned.order
-    return isinstance(volume, ResolvedVolume) and (volume.handle, view.node_id(attachment.spec.node_name)) == (
-        order.handle,
-        order.node_id,
-    )
-
-
-def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision[Action]:
-    """Undoes a publish whose attachment was removed by force, with its finalizer: nobody else would undo it.
-
-    An attachment that has the name by now comes after that, unless it can be attached at once and needs this very publish. Another
-    attachment that holds the volume there by now keeps it.
-    """
-    handle, attachment = unconfirmed.order.handle, unconfirmed.attachment
-    decision = _wait_for_call(view, unconfirmed.name, handle, unconfirmed.order.secret)
-    if decision is None:
-        other = view.other_attachment_on(attachment, unconfirmed.order.node_id)
-        if other is not None:
-            decision = Decision(why.HeldByAnother(other), (EndUndo(),), again=True)
-        else:
-            because = why.TakingBack(attachment.spec.node_name, unconfirmed.order.node_id)
-            decision = Decision(because, (Unpublish(unconfirmed.order), EndUndo()), again=True)
-    return msgspec.structs.replace(decision, uid=attachment.metadata.uid)
-
-
 # -- PersistentVolumes
 
 
 def decide_volume(view: View, pv_name: str) -> Decision[Action]:
-    """The next step for one PersistentVolume: when does the attacher's finalizer leave it?"""
+    """Decide the next step for one PersistentVolume: when does the attacher's finalizer leave it?"""
     pv = view.volume(pv_name)
     if pv is None:
         return Decision(why.Gone(pv_name))
@@ -323,13 +424,10 @@ def decide_volume(view: View, pv_name: str) -> Decision[Action]:
         return Decision(why.VolumeNotHeld())
     if not view.releasable(pv):
         return Decision(why.VolumeKept())
-    users = tuple(
-        va.metadata.name
-        for va in view.attachments.by(BY_VOLUME, pv_name)
-        if va.spec.source.persistent_volume_name == pv_name
-    )
+    attachments = (one for one in view.attachments.by(BY_VOLUME, pv_name))
+    users = [one.metadata.name for one in attachments if one.spec.source.persistent_volume_name == pv_name]
     if users:
-        return Decision(why.VolumeInUse(users[:3]))
+        return Decision(why.VolumeInUse(tuple(users[:3])))
     _, handle = driver_and_handle(pv)
     worker = view.caller_for(handle)
     if worker is not None:  # its attachment was removed by force, or made anew, during the call

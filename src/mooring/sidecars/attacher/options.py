@@ -10,7 +10,7 @@ from mooring.base.flags import flag, gate
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttacherOptions:
-    """report_error_codes: attachments that failed tell their gRPC code."""
+    """The options of one attacher."""
 
     timeout_s: float = flag("timeout", DURATION, 15.0, "Timeout for waiting for attaching or detaching the volume.")
     worker_threads: int = flag("worker-threads", UINT, 10, "How many calls to the driver run at once at the most.")
@@ -33,4 +33,5 @@ class AttacherOptions:
     default_fstype: str = flag(
         "default-fstype", STRING, "", "The filesystem type of volumes whose PersistentVolume names none."
     )
+    #: The attachError of an attachment has the gRPC code of its failure.
     report_error_codes: bool = gate("MutableCSINodeAllocatableCount", GateStage.GA, True)

@@ -1,8 +1,9 @@
 """Every reason the attacher can have, in a user's words.
 
-A reason is a frozen record of its kind, with its facts. `str()` is a sentence for people. Those that are errors carry the
-text that goes into `status.attachError` or `status.detachError`, byte for byte as external-attacher writes it, since monitoring
-greps it. The errors of writes and calls that failed are worded where they happen: `writes.py`, `reconcile.py`.
+A reason is a frozen record of its kind, with its facts. `str()` is a sentence for people. Those that are errors carry
+the text that goes into `status.attachError` or `status.detachError`, byte for byte as external-attacher writes it,
+since monitoring greps it. The errors of writes and calls that failed are worded where they happen: `writes.py`,
+`reconcile.py`.
 """
 
 from __future__ import annotations
@@ -34,10 +35,9 @@ class Holding:
 
 @reason('being attached to node "{node_name}" (node id "{node_id}"){lost}: waiting for the driver')
 class Attaching:
-    """again: it was attached, but the backend reports it is not."""
-
     node_name: str
     node_id: str
+    #: It was attached, but the backend reports that it is not.
     again: bool = False
 
     @property
@@ -68,9 +68,8 @@ class ReleasedWithoutCall:
 
 @reason('waits until the call of "{holder}" for volume "{volume_handle}" has ended: one call for a volume at a time')
 class CallInFlight:
-    """holder: the attachment whose call for this volume is running."""
-
     volume_handle: str
+    #: The attachment whose call for this volume is running.
     holder: str
 
 
@@ -99,7 +98,8 @@ class HeldByAnother:
 
 
 @reason(
-    'its attachment vanished while the volume was being published on node "{node_name}" (node id "{node_id}"): that is taken back'
+    'its attachment vanished while the volume was being published on node "{node_name}" (node id "{node_id}"): '
+    "that is taken back"
 )
 class TakingBack:
     node_name: str
@@ -180,7 +180,7 @@ class BadSpec:
 
 @reason("not being deleted: nothing to release")
 class VolumeKept:
-    """The attacher's finalizer stays on a volume that nobody has deleted."""
+    """The attacher's finalizer stays on a volume that is not being deleted."""
 
 
 @reason("the attacher's finalizer is not on it")
@@ -190,8 +190,7 @@ class VolumeNotHeld:
 
 @reason("VolumeAttachments still name it: {names}")
 class VolumeInUse:
-    """attachments: names, the first few."""
-
+    #: The names of the first few.
     attachments: tuple[str, ...]
 
     @property

@@ -6,39 +6,32 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from mooring.api.core import PersistentVolumeSpec, SecretReference
+from mooring.api.core import SecretReference
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.volume_capability import ROX, RWX, volume_capability
+from mooring.csi.volume_capability import ROX, RWX
 
 
 def is_single_node(modes: Iterable[str] | None) -> bool:
-    """True when the volume may be published on one node only."""
+    """Return True when the volume may be published on one node only."""
     return not {RWX, ROX} & set(modes or ())
 
 
-def capability(
-    spec: PersistentVolumeSpec, single_node_multi_writer: bool, default_fs_type: str
-) -> csi.VolumeCapability:
-    """The use of the volume: mode, and block or mount. Raises AccessModeError."""
-    assert spec.csi is not None
-    fs_type = spec.csi.fs_type or default_fs_type
-    return volume_capability(spec.access_modes, spec.volume_mode, fs_type, spec.mount_options, single_node_multi_writer)
-
-
 class PublishOrder(msgspec.Struct, frozen=True):
-    """A publish, complete but for the values of its secret. migrated: the volume is an in-tree one."""
+    """A publish, complete but for the values of its secret."""
 
     handle: str
     node_id: str
+    #: The use of the volume: access mode, and block or mount.
     capability: csi.VolumeCapability
     read_only: bool
     context: Mapping[str, str]
     secret: SecretReference | None = None
+    #: The volume is an in-tree one; metrics tell such calls apart.
     migrated: bool = False
 
     @property
     def undone(self) -> UnpublishOrder:
-        """The order that undoes it."""
+        """Return the order that undoes it."""
         return UnpublishOrder(self.handle, self.node_id, self.secret, self.migrated)
 
     def request(self, secrets: Mapping[str, str]) -> csi.ControllerPublishVolumeRequest:
@@ -53,7 +46,7 @@ class PublishOrder(msgspec.Struct, frozen=True):
 
 
 class UnpublishOrder(msgspec.Struct, frozen=True):
-    """An unpublish, complete but for the values of its secret."""
+    """An unpublish, complete but for the values of its secret. Its fields are as in `PublishOrder`."""
 
     handle: str
     node_id: str

@@ -1,15 +1,15 @@
 """The attacher's writes to the API server, each one request.
 
-Each carries the uid, so that a late write changes no other object of the same name. A merge patch adds the attachment's finalizer, as audit
-rules know it from external-attacher. If the list has finalizers of others, the patch also carries the resourceVersion, so that it can't
-undo a change of theirs.
+Each carries the uid, so that a late write changes no other object of the same name. A merge patch adds the attachment's
+finalizer, as audit rules know it from external-attacher. If the list has finalizers of others, the patch also carries
+the resourceVersion, so that it can't undo a change of theirs.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -26,12 +26,10 @@ from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Invalid, NotFound
 from mooring.kube.patch import add_finalizer, merge_diff, merge_patch, remove_finalizer
-from mooring.sidecars.attacher.memory import Learnt
-from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View
+from mooring.sidecars.attacher.memory import Evidence
+from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, id_on
 
 log = logger(__name__)
-
-Looked = TypeVar("Looked", PersistentVolume, CSINode)
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -41,13 +39,13 @@ class Target(msgspec.Struct, frozen=True):
     uid: str
 
     def find(self, view: View) -> VolumeAttachment | None:
-        """The attachment as it is now, None when it is no more."""
-        found = view.attachment(self.name)
-        return found if found is not None and found.metadata.uid == self.uid else None
+        """Return the attachment as it is now, None when it is no more."""
+        return view.attachment(self.name, self.uid)
 
 
 class Writes:
-    """Patches to VolumeAttachments and PersistentVolumes. All raise Failed, and Stale where the object has moved or is no more.
+    """Patches to VolumeAttachments and PersistentVolumes. All raise Failed, and Stale where the object has moved or is
+    no more.
 
     nodes: None for a driver that does not publish.
     """
@@ -68,20 +66,14 @@ class Writes:
 
     # -- what the cache lacks
 
-    async def look_up_volume(self, pv_name: str) -> None:
-        """Raises Stale where the cache knows more by now."""
-        await self._look_up(PERSISTENT_VOLUMES, pv_name, self._volume_cache)
-
-    async def look_up_node(self, node_name: str) -> None:
-        """Raises Stale where the cache knows more by now."""
-        assert self._node_cache is not None, "a driver that publishes"
-        await self._look_up(CSI_NODES, node_name, self._node_cache)
-
-    async def _look_up(self, kind: Kind[Looked], name: str, cache: Informer[Looked]) -> None:
-        """One GET before an error is shown, since the watches of different kinds are not in step.
+    async def look_up(self, kind: Kind[Any], name: str) -> None:
+        """Ask for the volume or node before an error is shown, since the watches of different kinds are not in step.
+        Raises Stale where the cache knows more by now.
 
         external-attacher shows an error that is none whenever an attachment overtakes its volume or its node.
         """
+        cache: Informer[Any] | None = self._volume_cache if kind is PERSISTENT_VOLUMES else self._node_cache
+        assert cache is not None, "a driver that publishes"
         before = cache.store.get(Key("", name))
         try:
             cache.wrote(await self._cluster.get(kind, name))
@@ -94,11 +86,29 @@ class Writes:
         if found is not None and changed(before, found):
             raise Stale(name)
 
+    async def is_machine_gone(self, node_name: str, node_id: str) -> bool:
+        """Return True when the API server has no node of this name, or has another machine under it.
+
+        What the cache lacks is looked for in the API server, since a finalizer may go by the answer. A node whose
+        driver has not registered yet may be the same machine.
+        """
+        if self._view.node_id(node_name) == node_id:
+            return False
+        try:
+            csi_node = await self._cluster.get(CSI_NODES, node_name)
+        except NotFound:
+            return True
+        except ApiError as error:
+            log.info(2, "could not ask whether the node is gone", node=node_name, why=str(error))
+            return False
+        return id_on(csi_node, self._view.driver.name) not in ("", node_id)
+
     # -- PersistentVolumes
 
     async def add_volume_finalizer(self, pv_name: str) -> None:
-        """Adds the finalizer, unless it is there. Raises Stale also for a volume that can't be held any more, or that is not shown as held
-        after that, since the API server was set back to a state before the one that the cache shows.
+        """Add the finalizer, unless it is there. Raises Stale also for a volume that can't be held any more, or that
+        is not shown as held after that, since the API server was set back to a state before the one that the cache
+        shows.
         """
         async with self._holding.of(pv_name):  # attachments to several nodes come at once
             pv = self._view.volume(pv_name)
@@ -106,22 +116,24 @@ class Writes:
                 raise Stale(pv_name)
             if self._view.holds(pv):
                 return
-            # Differs from external-attacher, which is never strict: after a lost answer its next patch leaves the finalizer there twice.
-            patch = add_finalizer(pv, self._view.finalizer, strictly=self._memory.is_unsure(pv_name))
+            # Differs from external-attacher, which is never strict: after a lost answer its next patch leaves the
+            # finalizer there twice.
+            unsure = self._memory.unsure_volumes
+            patch = add_finalizer(pv, self._view.finalizer, strictly=pv_name in unsure)
             try:
                 await self._volumes.patch(pv, patch, failing="could not add PersistentVolume finalizer")
             except Failed as failure:
                 if failure.is_unanswered:
-                    self._memory.volume_unsure(pv_name)
+                    unsure.add(pv_name)
                 raise
             shown = self._view.volume(pv_name)
             if shown is None or not self._view.holds(shown):
-                self._memory.volume_unsure(pv_name)
+                unsure.add(pv_name)
                 raise Stale(pv_name)
-            self._memory.volume_sure(pv_name)
+            unsure.discard(pv_name)
 
     async def remove_volume_finalizer(self, pv_name: str) -> None:
-        """Removes the finalizer, unless it is gone."""
+        """Remove the finalizer, unless it is gone."""
         pv = self._view.volume(pv_name)
         if pv is not None and self._view.holds(pv):
             patch = remove_finalizer(pv, self._view.finalizer)
@@ -130,7 +142,7 @@ class Writes:
     # -- VolumeAttachments: the finalizer
 
     async def add_finalizer(self, target: Target, node_id: str) -> None:
-        """Writes finalizer and node id, as far as they lack."""
+        """Write finalizer and node id, as far as they lack."""
         attachment = target.find(self._view)
         if attachment is None:
             raise Vanished("gone before it could be attached")
@@ -144,12 +156,12 @@ class Writes:
             await self._attachments.patch(attachment, patch, failing="could not save VolumeAttachment")
         except Failed as failure:
             if failure.is_unanswered:
-                self._memory.mark_finalizer_unknown(target.name, target.uid)
+                self._memory.finalizers_unknown.add(target.uid)
             raise
-        self._memory.mark_finalizer_known(target.name)
+        self._memory.finalizers_unknown.discard(target.uid)
 
     async def confirm_status(self, target: Target) -> None:
-        """The status is that of the machine whose node id it carries: removes the annotation with the former one's node id."""
+        """Remove the annotation with the former machine's node id: the status is about the present one by now."""
         attachment = target.find(self._view)
         if attachment is None or not annotation(attachment, STATUS_OF_ANNOTATION):
             return
@@ -158,52 +170,55 @@ class Writes:
             await self._attachments.patch(attachment, taken, failing="could not save VolumeAttachment")
 
     async def remove_finalizer(self, target: Target, mark: bool) -> None:
-        """Removes the finalizer; then, if the attachment is still there and `mark`, marks it detached."""
+        """Remove the finalizer; then, if the attachment is still there and `mark`, mark it detached."""
         attachment = target.find(self._view)
         if attachment is not None and self._view.holds(attachment):
             patch = remove_finalizer(attachment, self._view.finalizer)
             await self._attachments.patch(attachment, patch, failing="could not mark as detached")
-            self._memory.mark_finalizer_known(target.name)
+            self._memory.finalizers_unknown.discard(target.uid)
         if mark:
             await self.mark_detached(target)
 
     # -- VolumeAttachments: the status
 
-    async def mark_attached(self, target: Target, metadata: Mapping[str, str]) -> Learnt:
-        """MARKED; VANISHED when the attachment is no more; UNSENT when the cache shows it marked so, and the API server was not asked."""
+    async def mark_attached(self, target: Target, metadata: Mapping[str, str]) -> Evidence:
+        """Mark it attached. Return MARKED, VANISHED when the attachment is no more, or, where the cache shows it marked
+        so already, what the API server says of it.
+        """
         attachment = target.find(self._view)
         if attachment is None:
-            return Learnt.VANISHED
+            return Evidence.VANISHED
         wanted = _status(attachment, "attachError", "attachmentMetadata", attached=True)
         if metadata:
             wanted["attachmentMetadata"] = dict(metadata)
         try:
             is_sent = await self._save_status(attachment, wanted, "could not mark as attached")
         except Vanished:
-            return Learnt.VANISHED
+            return Evidence.VANISHED
         except Failed as failure:
-            if isinstance(
-                failure.__cause__, Invalid
-            ):  # asking again would get the same answer, so the user must see it
+            # Asking again would get the same answer, so the user must see it.
+            if isinstance(failure.__cause__, Invalid):
                 raise Failed(f"could not save the driver's publish_context: {failure.__cause__}") from failure
             failure.patience = PATIENCE  # it is attached, and the next try may say so
             raise
-        return Learnt.MARKED if is_sent else Learnt.UNSENT
+        return Evidence.MARKED if is_sent else await self.ask(target)
 
-    async def ask(self, target: Target) -> Learnt:
-        """Asks the API server: MARKED while the attachment is there, VANISHED, or UNKNOWN when it does not say. Raises nothing."""
+    async def ask(self, target: Target) -> Evidence:
+        """Ask the API server: MARKED while the attachment is there, VANISHED, or UNKNOWN when it does not say. Raises
+        nothing.
+        """
         attachment = target.find(self._view)
         try:
             if attachment is not None:
                 await self._attachments.look(attachment)
         except Vanished:
-            return Learnt.VANISHED
+            return Evidence.VANISHED
         except Failed:
-            return Learnt.UNKNOWN
-        return Learnt.VANISHED if attachment is None else Learnt.MARKED
+            return Evidence.UNKNOWN
+        return Evidence.VANISHED if attachment is None else Evidence.MARKED
 
     async def mark_detached(self, target: Target) -> None:
-        """Nothing to do when the attachment went away with its last finalizer."""
+        """Mark it detached, unless it went away with its last finalizer."""
         attachment = target.find(self._view)
         if attachment is not None:
             wanted = _status(attachment, "attachmentMetadata", "detachError", attached=False)
@@ -211,7 +226,7 @@ class Writes:
                 await self._save_status(attachment, wanted, "could not mark as detached")
 
     async def clear_error(self, target: Target) -> None:
-        """Removes the attachError."""
+        """Remove the attachError."""
         attachment = target.find(self._view)
         if attachment is not None:
             with _in_silence():
@@ -220,7 +235,7 @@ class Writes:
     async def save_error(
         self, attachment: VolumeAttachment, field: str, message: str, time: str, code: int | None
     ) -> None:
-        """Writes `attachError` or `detachError` (field). A failure that is there already is not written again."""
+        """Write `attachError` or `detachError` (field). A failure that is there already is not written again."""
         before = _status(attachment).get(field) or {}
         if (before.get("message"), before.get("errorCode")) == (message, code):
             return
@@ -228,7 +243,7 @@ class Writes:
         await self._save_status(attachment, _status(attachment, **{field: error}))
 
     async def _save_status(self, attachment: VolumeAttachment, wanted: Mapping[str, Any], failing: str = "") -> bool:
-        """Patches what differs from the object in hand. Returns False where nothing does."""
+        """Patch what differs from the object in hand. Return False where nothing does."""
         changes = merge_diff(_status(attachment), wanted)
         if changes:
             await self._attachments.patch(
@@ -239,7 +254,7 @@ class Writes:
 
 @contextlib.contextmanager
 def _in_silence() -> Iterator[None]:
-    """A failure is only logged: the attachment is attached, or detached, all the same."""
+    """Log a failure, and do not show it: the attachment is attached, or detached, all the same."""
     try:
         yield
     except Failed as failure:
@@ -248,9 +263,10 @@ def _in_silence() -> Iterator[None]:
 
 
 def finalizer_changes(attachment: VolumeAttachment, node_id: str, finalizer: str) -> Mapping[str, Any]:
-    """The changes of the attachment's metadata that add finalizer and node id, none where both are there.
+    """Return the changes of the attachment's metadata that add finalizer and node id, none where both are there.
 
-    Beside others' finalizers it carries a resourceVersion: a merge patch writes the whole list, as it was seen (docs/decisions/0008).
+    Beside others' finalizers they carry a resourceVersion: a merge patch writes the whole list, as it was seen
+    (docs/decisions/0008).
     """
     changes: dict[str, Any] = {}
     present = annotation(attachment, NODE_ID_ANNOTATION)
@@ -267,6 +283,6 @@ def finalizer_changes(attachment: VolumeAttachment, node_id: str, finalizer: str
 
 
 def _status(attachment: VolumeAttachment, *without: str, **changes: Any) -> dict[str, Any]:
-    """The status as JSON, without some fields and with some changed."""
+    """Return the status as JSON, without some fields and with some changed."""
     body = {"attached": False, **msgspec.to_builtins(attachment.status), **changes}
     return {field: value for field, value in body.items() if field not in without}

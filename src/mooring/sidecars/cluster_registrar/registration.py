@@ -1,9 +1,12 @@
-"""Makes the CSIDriver of one driver and looks after it: made when it is missing, never changed, removed only when that is asked for.
+"""Makes the CSIDriver of one driver and looks after it: made when it is missing, never changed, removed only when that
+is asked for.
 
-Source: cluster-driver-registrar 1.0, whose object was of v1beta1. Differs: an object that says something else than this driver would is
-named in the log, with the fields, once for each difference. Reading it takes the right `get`, which the old manifests do not give.
+Source: cluster-driver-registrar 1.0, whose object was of v1beta1. Differs: an object that says something else than this
+driver would is named in the log, with the fields, once for each difference. Reading it takes the right `get`, which the
+old manifests do not give.
 
-Its one write is a create, and no cache shows the object: so it has no `ObjectWriter`, which writes to objects of a cache.
+Its one write is a create, and no cache shows the object: so it has no `ObjectWriter`, which writes to objects of a
+cache.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ class ClusterRegistration:
         self._warned = ""
 
     async def run(self) -> None:
-        """Makes the object now, and again whenever it is missing, until cancelled. An API server that refuses is asked again."""
+        """Makes the object now, and again whenever it is missing, until cancelled. An API server that refuses is asked
+        again.
+        """
         while True:
             try:
                 await self._make()
@@ -93,7 +98,9 @@ class ClusterRegistration:
 
 
 def differences(present: CSIDriver, wanted: dict[str, bool]) -> list[str]:
-    """`attachRequired is true, not false` for each field that differs. A field that is not set counts as the API server's default."""
+    """`attachRequired is true, not false` for each field that differs. A field that is not set counts as the API
+    server's default.
+    """
     found = {
         "attachRequired": present.spec.attach_required is not False,
         "podInfoOnMount": bool(present.spec.pod_info_on_mount),

@@ -1,21 +1,21 @@
-"""Asks a driver whether it lives, over one connection that is made anew when it breaks; and shows that as metrics.
+"""Asks a driver whether it lives, each time over a new connection, as Go's livenessprobe does: an old one would go on
+after the socket was removed or replaced, when nobody else reaches the driver any more. And shows that as metrics.
 
-Upstream makes a connection for each question; a driver then sees one come and go every few seconds.
-
-The metrics are those of Go's livenessprobe: durations of calls to the driver, and the start of the process. They are written by hand, in
-the text format 0.0.4: prometheus_client, which all other programs here use, brings an HTTP server, a mail parser and TLS along, a fifth of
-this program's memory for two families of metrics.
+The metrics are those of Go's livenessprobe: durations of calls to the driver, and the start of the process. They are
+written by hand, in the text format 0.0.4: prometheus_client, which all other programs here use, brings an HTTP server,
+a mail parser and TLS along, a fifth of this program's memory for two families of metrics.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from mooring.base.clock import Clock, Instant
+from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.address import socket_path, trouble
@@ -23,8 +23,7 @@ from mooring.csi.call_counts import HELP, NAME, CallCounts, CallObserver
 from mooring.csi.driver_socket import DriverSocket
 from mooring.csi.errors import DriverError
 from mooring.csi.identity import Identity
-from mooring.wire.grpc.codes import Code
-from mooring.wire.grpc.errors import DEADLINE_TEXT, LOST_TEXT
+from mooring.wire.grpc.errors import DEADLINE_TEXT
 
 _log = logger(__name__)
 
@@ -46,18 +45,20 @@ class Prober:
     def __init__(self, address: str, *, clock: Clock, timeout_s: float, metrics: CallObserver | None = None) -> None:
         self._path = socket_path(address)
         self._clock, self._timeout_s, self._metrics = clock, timeout_s, metrics
-        self._driver: Identity | None = None
-        self._connecting = asyncio.Lock()
+        self._introduced: DriverSocket | None = None
 
     @property
     def is_connected(self) -> bool:
-        """True while there is a connection to the driver."""
-        return self._driver is not None and self._driver.socket.is_connected
+        """True while the driver is connected that is to introduce itself."""
+        return self._introduced is not None and self._introduced.is_connected
 
     async def introduce(self) -> str:
-        """The driver's name, however long it takes to come and to answer. Raises DriverError, and ConfigError for an empty name."""
-        driver = await self._connected(None)
-        name = await driver.name(_WITHOUT_LIMIT_S)
+        """The driver's name, however long it takes to come and to answer. Raises DriverError, and ConfigError for an
+        empty name.
+        """
+        async with self._connected(None) as driver:
+            self._introduced = driver.socket
+            name = await driver.name(_WITHOUT_LIMIT_S)
         if not name:
             raise ConfigError("driver name is empty")
         return name
@@ -66,7 +67,9 @@ class Prober:
         """HTTP status and text: 200 when the driver says that it is ready, or does not say that it isn't."""
         began = self._clock.now()
         try:
-            is_ready = await self._answer(began)
+            async with self._connected(self._timeout_s) as driver:
+                left_s = max(0.001, self._timeout_s - (self._clock.now() - began))
+                is_ready = await driver.is_ready(left_s)
         except (DriverError, ConfigError) as error:
             _log.error("health check failed", error=error)
             return 500, str(error)
@@ -79,37 +82,21 @@ class Prober:
             return 500, NOT_READY
         return 200, "ok"
 
-    async def _answer(self, began: Instant) -> bool:
-        """Whether the driver is ready. Raises DriverError, ConfigError and TimeoutError.
-
-        Asks once more, over a new connection, when the old one turns out to be broken: the driver may have been started anew.
-        """
-        driver = await self._connected(self._left_s(began))
-        try:
-            return await driver.is_ready(self._left_s(began))
-        except DriverError as error:
-            if error.code != Code.UNAVAILABLE or error.message != LOST_TEXT:
-                raise
-        await driver.socket.close()
-        driver = await self._connected(self._left_s(began))
-        return await driver.is_ready(self._left_s(began))
-
-    def _left_s(self, began: Instant) -> float:
-        return max(0.001, self._timeout_s - (self._clock.now() - began))
-
     async def close(self) -> None:
-        """Ends the connection."""
-        if self._driver is not None:
-            await self._driver.socket.close()
+        """Ends the connection of an introduction."""
+        if self._introduced is not None:
+            await self._introduced.close()
 
-    async def _connected(self, timeout_s: float | None) -> Identity:
-        """The driver, connected. timeout_s: None waits without end. Raises TimeoutError."""
-        async with asyncio.timeout(timeout_s), self._connecting:
-            if self._driver is None or not self._driver.socket.is_connected:
-                await self.close()
-                self._driver = Identity(DriverSocket(self._path), clock=self._clock, metrics=self._metrics)
-                await self._driver.socket.connect(_WITHOUT_LIMIT_S)
-            return self._driver
+    @contextlib.asynccontextmanager
+    async def _connected(self, timeout_s: float | None) -> AsyncIterator[Identity]:
+        """The driver, over a connection of its own. timeout_s: None waits without end. Raises TimeoutError."""
+        socket = DriverSocket(self._path)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await socket.connect(_WITHOUT_LIMIT_S)
+            yield Identity(socket, clock=self._clock, metrics=self._metrics)
+        finally:
+            await socket.close()
 
 
 _WITHOUT_LIMIT_S = 100 * 365 * 86_400.0

@@ -1,12 +1,12 @@
 """The provisioner: controllers of claims, volumes, sources and capacity on common caches, as one manager.
 
-Claims are known by their uid: one made anew under an old name is another claim. One worker has a claim at a time, so no two calls are
-made for one volume; `--worker-threads` of them run side by side.
+Claims are known by their uid: one made anew under an old name is another claim. One worker has a claim at a time, so no
+two calls are made for one volume; `--worker-threads` of them run side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
 from mooring.base.clock import Clock
@@ -29,6 +29,7 @@ from mooring.sidecars.provisioner.environment import Environment, ProvisionerCac
 from mooring.sidecars.provisioner.intents.journal import Intents, IntentsRunner
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, IntentMetrics, IntentTracker
 from mooring.sidecars.provisioner.local_node.controller import ClaimOwnership
+from mooring.sidecars.provisioner.model.intent import ClaimIntents
 from mooring.sidecars.provisioner.model.topology import ClusterTopology, unlike_nodes
 from mooring.sidecars.provisioner.options import ProvisionerOptions
 from mooring.sidecars.provisioner.source_protection.controller import SourceProtection
@@ -63,9 +64,9 @@ class Provisioner(Manager):
         self._intents, records = IntentsRunner(intents or Intents()), ClaimRecords()
         self._tracker = IntentTracker(self._intents.intents, records, clock, env.bus)
         self._intent_metrics = runtime.metrics.once(IntentMetrics)
-        view = self._view = view_of(env, self._intents.intents, records)
+        view = self._view = view_of(env, self._tracker.open, records)
         self._place: dict[str, str] = {}
-        self._protection = SourceProtection(env, lambda claim: is_due(view, claim))
+        self._protection = SourceProtection(env, lambda claim: is_due(view, claim), self._intents.intents.ready)
         self._ownership = (
             ClaimOwnership(env, view) if options.node is not None and options.node.immediate_binding else None
         )
@@ -106,7 +107,9 @@ class Provisioner(Manager):
         yield self._claims.look_at_all
 
     async def run(self) -> None:
-        """Provisions until cancelled, or until drained. Raises ConfigError, and DriverError where a driver does not report its node."""
+        """Provisions until cancelled, or until drained. Raises ConfigError, and DriverError where a driver does not
+        report its node.
+        """
         env, node = self._env, self._env.options.node
         if node is not None:
             self._place.update(await learn_place(env.driver, env.options.timeout_s))
@@ -126,7 +129,8 @@ class Provisioner(Manager):
         """That the controller was upgraded before the nodes, or while they are, is seen where volumes have places."""
         if unlike := unlike_nodes(self._view.driver.name, self._view.csi_nodes.values()):
             log.warning(
-                "Nodes report different topology keys, or none: upgrade a driver on the nodes first, then its controller",
+                "Nodes report different topology keys, or none: upgrade a driver on the nodes first, then its "
+                "controller",
                 driver=self._view.driver.name,
                 reported=unlike,
             )
@@ -139,7 +143,7 @@ class Provisioner(Manager):
             self._capacity.driver_returned()
 
 
-def view_of(env: Environment, intents: Intents, records: ClaimRecords) -> View:
+def view_of(env: Environment, intents: Mapping[str, ClaimIntents], records: ClaimRecords) -> View:
     caches, node = env.caches, env.options.node
     return View(
         driver=env.capabilities,
@@ -151,7 +155,7 @@ def view_of(env: Environment, intents: Intents, records: ClaimRecords) -> View:
         nodes=caches.nodes.store,
         grants=caches.grants.store,
         places=ClusterTopology(caches.csi_nodes.store, caches.nodes.store),
-        intents=intents.open(),
+        intents=intents,
         records=records,
         node_name=node.node_name if node else "",
     )

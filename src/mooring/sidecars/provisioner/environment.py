@@ -1,7 +1,8 @@
-"""The parts that every controller of the provisioner is built from, the caches among them, and the calls that several of them make.
+"""The parts that every controller of the provisioner is built from, the caches among them, and the calls that several
+of them make.
 
-There is one watch for each kind. A node is selected in a claim by PUT, which external-provisioner's rights on claims allow and a patch
-would not: of the object as it is now, so with a GET.
+There is one watch for each kind. A node is selected in a claim by PUT, which external-provisioner's rights on claims
+allow and a patch would not: of the object as it is now, so with a GET.
 """
 
 from __future__ import annotations
@@ -44,7 +45,6 @@ from mooring.control.slim import always
 from mooring.control.topics import Bus
 from mooring.csi.driver import Call, Driver
 from mooring.csi.driver_capabilities import DriverCapabilities
-from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
@@ -62,7 +62,6 @@ from mooring.sidecars.provisioner.model.cached import (
     keeps_of_volume,
 )
 from mooring.sidecars.provisioner.options import ProvisionerOptions
-from mooring.wire.grpc.codes import Code
 
 log = logger(__name__)
 
@@ -74,10 +73,11 @@ GRANTS_S_MAX: Final = 5.0
 
 
 class ProvisionerCaches:
-    """Claims, volumes and classes always; nodes where topology or capacity needs them; attachments where the driver publishes; grants
-    behind their gate; snapshots once source protection runs their cache.
+    """Claims, volumes and classes always; nodes where topology or capacity needs them; attachments where the driver
+    publishes; grants behind their gate; snapshots once source protection runs their cache.
 
-    shared: the caches that run, the program's or our own. A cache that is not in use stays empty. beside: parts that nobody waits for.
+    shared: the caches that run, the program's or our own. A cache that is not in use stays empty. beside: parts that
+    nobody waits for.
     """
 
     def __init__(
@@ -132,9 +132,11 @@ class ProvisionerCaches:
         self.nodes.store.apply(Node(ObjectMeta(name=node_name, resource_version="1", labels=dict(segments))))
 
     async def grants_synced(self) -> None:
-        """Returns once grants, if they are in use, are there, or have been waited for long enough: a cluster may lack their kind.
+        """Returns once grants, if they are in use, are there, or have been waited for long enough: a cluster may lack
+        their kind.
 
-        Differs from external-provisioner, which never begins where the gate is on and the kind is missing: then there are none.
+        Differs from external-provisioner, which never begins where the gate is on and the kind is missing: then there
+        are none.
         """
         if self.beside:
             with contextlib.suppress(TimeoutError):
@@ -143,7 +145,9 @@ class ProvisionerCaches:
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """caches: may be asked for handlers until they run. events: of the driver's source. bus: from one controller to the others."""
+    """caches: may be asked for handlers until they run. events: of the driver's source. bus: from one controller to the
+    others.
+    """
 
     runtime: Runtime
     driver: Driver
@@ -157,27 +161,6 @@ class Environment(msgspec.Struct, frozen=True):
 
 def delete_request(volume_id: str, secrets: Mapping[str, str]) -> csi.DeleteVolumeRequest:
     return csi.DeleteVolumeRequest(volume_id=volume_id, secrets=secrets)
-
-
-async def delete_volume(
-    driver: Driver, volume_id: str, secrets: Mapping[str, str], call: Call, pv_name: str, *, lacks_secret: bool = False
-) -> None:
-    """Returns when the volume is gone: also where the driver does not find it. Raises DriverError.
-
-    lacks_secret: there is one for the call, and it can't be had; to a stranger the driver may deny what is there.
-
-    Differs from external-provisioner, which repeats the call to such a driver for ever.
-    """
-    try:
-        await driver.delete_volume(delete_request(volume_id, secrets), call)
-    except DriverError as error:
-        if error.code != Code.NOT_FOUND or lacks_secret:
-            raise
-        log.warning(
-            "the driver answers NotFound to DeleteVolume, where CSI asks for OK: the volume counts as deleted",
-            PersistentVolume=pv_name,
-            volume=volume_id,
-        )
 
 
 _WHOLE = PERSISTENT_VOLUME_CLAIMS.whole()
@@ -201,7 +184,9 @@ async def select_node(
 async def deselect_node(
     cluster: Cluster, claims: Informer[PersistentVolumeClaim], claim: PersistentVolumeClaim
 ) -> None:
-    """Takes the selected node off the claim, so that the scheduler chooses anew; nothing to do if somebody has done so. Raises ApiError."""
+    """Takes the selected node off the claim, so that the scheduler chooses anew; nothing to do if somebody has done so.
+    Raises ApiError.
+    """
     tried = claim.metadata.annotations or {}
 
     def deselect(body: dict[str, Any]) -> bool:

@@ -1,8 +1,9 @@
 """Serves the registration of one driver, and knows whether the kubelet has taken it.
 
-The kubelet finds the socket, asks GetInfo, calls the driver's NodeGetInfo, writes CSINode, and only then tells us that the driver is
-registered: `is_registered` therefore means that CSINode names the driver. A refusal ends the process, and leaves the socket where it is:
-the container starts again and makes a new one, which is what the kubelet tries again for.
+The kubelet finds the socket, asks GetInfo, calls the driver's NodeGetInfo, writes CSINode, and only then tells us that
+the driver is registered: `is_registered` therefore means that CSINode names the driver. A refusal ends the process, and
+leaves the socket where it is: the container starts again and makes a new one, which is what the kubelet tries again
+for.
 """
 
 from __future__ import annotations
@@ -25,26 +26,33 @@ _CAUSES: Final[Sequence[tuple[re.Pattern[str], str]]] = tuple(
     for pattern, text in (
         (
             r"already registered with a higher",
-            "another registrar has registered a driver of this name on the node: remove one of them, or wait until the old pod has ended",
+            (
+                "another registrar has registered a driver of this name on the node: remove one of them, or wait "
+                "until the old pod has ended"
+            ),
         ),
         (
             r"topology value collision",
-            "the Node has one of the driver's topology labels with another value: remove that label (kubectl label node NODE KEY-), or "
+            "the Node has one of the driver's topology labels with another value: remove that label (kubectl "
+            "label node NODE KEY-), or "
             "mend the driver's NodeGetInfo",
         ),
         (
             r"metadata\.labels: Invalid value|topologyKeys.*Invalid value",
-            "the driver's topology keys or values are no valid labels, and the kubelet makes labels of the Node from them: look at its "
+            "the driver's topology keys or values are no valid labels, and the kubelet makes labels of the "
+            "Node from them: look at its "
             "NodeGetInfo",
         ),
         (
             r"(?i)updates? to .*(nodeID|topologyKeys)|nodeID.*immutable|field is immutable",
-            "CSINode still has the driver's former node id or topology keys, which can't be changed in place: the kubelet has removed the "
+            "CSINode still has the driver's former node id or topology keys, which can't be changed in place: "
+            "the kubelet has removed the "
             "entry now, so the next try should succeed",
         ),
         (
             r"(?i)forbidden|not allowed to modify labels",
-            "the API server refuses what the kubelet wants to write: a node may set labels of kubernetes.io and k8s.io only where they are "
+            "the API server refuses what the kubelet wants to write: a node may set labels of kubernetes.io "
+            "and k8s.io only where they are "
             "on its list, so topology keys need a domain of the driver's own",
         ),
         (
@@ -53,16 +61,23 @@ _CAUSES: Final[Sequence[tuple[re.Pattern[str], str]]] = tuple(
         ),
         (
             r"dial unix|code = Unavailable|no connection to the CSI driver",
-            "the kubelet can't reach the driver at {endpoint} on the host: --kubelet-registration-path must be the driver's socket as the "
+            "the kubelet can't reach the driver at {endpoint} on the host: --kubelet-registration-path must be "
+            "the driver's socket as the "
             "host sees it, in a folder that the driver's pod mounts",
         ),
         (
             r"parse node's \S+ annotation|(?i:annotation csi\.volume\.kubernetes\.io/nodeid)",
-            "the Node's annotation csi.volume.kubernetes.io/nodeid can't be read as the JSON object that it must be: remove or mend it",
+            (
+                "the Node's annotation csi.volume.kubernetes.io/nodeid can't be read as the JSON object that it "
+                "must be: remove or mend it"
+            ),
         ),
         (
             r"dial tcp",
-            "the API server did not answer the kubelet, which wanted to write Node or CSINode: the next try may succeed",
+            (
+                "the API server did not answer the kubelet, which wanted to write Node or CSINode: the next try "
+                "may succeed"
+            ),
         ),
         (
             r"(?i)node ?id.{0,20}(empty|invalid|required)|no node id",
@@ -84,9 +99,9 @@ UNANSWERED_S: Final = 150.0
 class Registrar:
     """One driver's registration.
 
-    driver_name: as the driver gives it. endpoint: the driver's socket on the host. folder: where the kubelet looks for sockets.
-    on_refusal: called when the kubelet refuses; `refusal` is its reason then. socket_name: "" for the one that everybody uses. answered:
-    set once the kubelet has registered or refused the driver.
+    driver_name: as the driver gives it. endpoint: the driver's socket on the host. folder: where the kubelet looks for
+    sockets. on_refusal: called when the kubelet refuses; `refusal` is its reason then. socket_name: "" for the one that
+    everybody uses. answered: set once the kubelet has registered or refused the driver.
     """
 
     def __init__(
@@ -148,7 +163,8 @@ class Registrar:
                 "(/var/lib/kubelet/plugins_registry on most hosts)?"
             )
         return (
-            f"the kubelet has asked, and has not said yet whether it takes the driver: it calls NodeGetInfo at {self._endpoint} "
+            "the kubelet has asked, and has not said yet whether it takes the driver: it calls NodeGetInfo at "
+            f"{self._endpoint} "
             "on the host, for 2 minutes at the most, and then writes CSINode"
         )
 
@@ -187,6 +203,8 @@ class Registrar:
 
 
 def likely_cause(error: str, endpoint: str) -> str:
-    """The cause behind the text of a kubelet (1.36), and the remedy, "" for none. endpoint: the driver's socket on the host."""
+    """The cause behind the text of a kubelet (1.36), and the remedy, "" for none. endpoint: the driver's socket on the
+    host.
+    """
     found = next((text for pattern, text in _CAUSES if pattern.search(error)), "")
     return found.format(endpoint=endpoint)

@@ -1,4 +1,6 @@
-"""Growths that are not done yet, as metrics: looked up in the caches when the page is rendered. external-resizer has none of these."""
+"""Growths that are not done yet, as metrics: looked up in the caches when the page is rendered. external-resizer has
+none of these.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,13 @@ from mooring.api.core import PersistentVolumeClaim
 from mooring.base.clock import Clock, Instant
 from mooring.kube.cache.informer import Informer
 from mooring.sidecars.resizer import names
-from mooring.sidecars.resizer.view import View, is_true, quantity, sizes_of
+from mooring.sidecars.resizer.conditions import is_true
+from mooring.sidecars.resizer.view import View, quantity, sizes_of, storage
 
 CONTROLLER, NODE, USER = "controller", "node", "user"
-"""Whose move it is: the resizer's and its driver's, the node's, or the user's, who asked for a size that the driver refuses for good."""
+"""Whose move it is: the resizer's and its driver's, the node's, or the user's, who asked for a size that the driver
+refuses for good.
+"""
 
 OPEN: Final = "mooring_resizer_growths_open"
 OLDEST: Final = "mooring_resizer_growths_oldest_seconds"
@@ -27,11 +32,10 @@ _OLDEST_TEXT: Final = "How long the oldest of them waits for that move, as far a
 
 
 def waits_for(view: View, claim: PersistentVolumeClaim) -> str:
-    """Whose move a growth of the claim waits for; "" for a claim that has its size, or that is none of this driver's."""
-    wanted, has = (
-        (claim.spec.resources.requests or {}).get(names.STORAGE),
-        (claim.status.capacity or {}).get(names.STORAGE),
-    )
+    """Whose move a growth of the claim waits for; "" for a claim that has its size, or that is none of this
+    driver's.
+    """
+    wanted, has = storage(claim.spec.resources.requests), storage(claim.status.capacity)
     if claim.status.phase != "Bound" or _is_served(wanted, has):
         return ""
     pv = view.volume(claim.spec.volume_name)
@@ -47,7 +51,7 @@ def waits_for(view: View, claim: PersistentVolumeClaim) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _is_served(wanted: str | None, has: str | None) -> bool:
+def _is_served(wanted: str, has: str) -> bool:
     """Most claims of a cluster share a few sizes, and each page looks at all claims."""
     try:
         return wanted == has or quantity(wanted).value <= quantity(has).value

@@ -1,4 +1,4 @@
-"""The objects, fields and indexes that the resizer reads, for both of its controllers.
+"""What the resizer reads, for both of its controllers: objects, their fields and indexes, and its memory.
 
 A `View` is the input of a decision: the caches, the calls that are running, and what is remembered. It shows them live.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Container, Iterable, Mapping
 from decimal import Decimal
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from mooring.api.binding import claims_of, is_finished
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
-from mooring.api.meta import Condition, Key, annotation
+from mooring.api.meta import Condition, Key, annotation, key_of
 from mooring.api.migration import (
     AZURE_RESOURCE_GROUP,
     PORTWORX_SECRET_NAME,
@@ -32,15 +32,85 @@ from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.errors import NON_FINAL
 from mooring.kube.cache.reader import Reader
 from mooring.sidecars.resizer import names
-from mooring.sidecars.resizer.memory import Memory
+from mooring.sidecars.resizer.conditions import condition_of
 from mooring.sidecars.resizer.options import ResizerOptions
-from mooring.wire.grpc.codes import go_name
+from mooring.wire.grpc.codes import Code, go_name
 
 BY_VOLUME: Final = "resizer/volume"
 BY_CLASS: Final = "resizer/class"
 BY_CLAIM: Final = "resizer/claim"
 
+FAILED_PRECONDITION: Final = go_name(Code.FAILED_PRECONDITION)
+"""The driver does not grow a volume in use."""
 _NOT_FINAL: Final = frozenset({"", *map(go_name, NON_FINAL)})
+
+
+# -- what this process remembers
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What this process remembers of a claim for which it has marked or called something."""
+
+    uid: str
+    #: The code of the driver's last answer by its Go name, "" for success, None while it has not answered this process.
+    error: str | None = None
+    #: The size or class that the driver called infeasible, not tried again before slow_until.
+    slow_target: str = ""
+    slow_until: Instant = 0.0
+    #: When the driver answered last, the version of the Secret that it had, and when that Secret was looked at since.
+    refused_at: Instant = 0.0
+    secret_version: str = ""
+    looked_at: Instant = 0.0
+    #: The version of the claim that this process has written its last mark to, "" for no mark.
+    marked_from: str = ""
+
+
+_NOTHING: Final = Record("")
+
+
+class Memory:
+    """The memory of one controller beside the caches. A claim made anew under an old name has no record.
+
+    A restart loses it all: the last error is on the claim, too; a request that was refused is tried once more, before
+    another one can take its place.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[Key, Record] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def of(self, claim: PersistentVolumeClaim) -> Record:
+        """The claim's record, an empty one where there is none."""
+        record = self._records.get(key_of(claim), _NOTHING)
+        return record if record.uid == claim.metadata.uid else Record(claim.metadata.uid)
+
+    def change(self, claim: PersistentVolumeClaim, **changes: Any) -> None:
+        self._records[key_of(claim)] = msgspec.structs.replace(self.of(claim), **changes)
+
+    def forget(self, key: Key) -> None:
+        """The claim is gone, or has all that it asks for."""
+        self._records.pop(key, None)
+
+    def hurry(self, key: Key) -> None:
+        """An infeasible request of the claim may be feasible now."""
+        if key in self._records:
+            self._records[key] = msgspec.structs.replace(self._records[key], slow_target="")
+
+    def driver_returned(self) -> list[Key]:
+        """Another release of the driver may answer by now: what it called infeasible is tried again, of these claims.
+
+        A refusal of a volume in use is forgotten; where it still counts, the claim says so (`View.was_refused_in_use`).
+        """
+        refused = [key for key, one in self._records.items() if one.slow_target or one.error == FAILED_PRECONDITION]
+        for key in refused:
+            error = None if (record := self._records[key]).error == FAILED_PRECONDITION else record.error
+            self._records[key] = msgspec.structs.replace(record, slow_target="", error=error)
+        return refused
+
+
+# -- the view
 
 
 class Pods(Protocol):
@@ -97,34 +167,39 @@ class View(msgspec.Struct, frozen=True):
         """True for an in-tree volume whose driver this one is, and whose growth is left to it."""
         return csi_driver_of(pv.spec) == self.driver.name and annotation(claim, names.RESIZER) == self.driver.name
 
-    def last_error(self, claim: PersistentVolumeClaim, kind: str) -> str:
-        """The driver's last answer about this claim as a code's Go name, "" for success and for none that is known.
+    def was_refused_in_use(self, claim: PersistentVolumeClaim) -> bool:
+        """True when the driver's last answer about the claim's growth was FailedPrecondition: no pod must use it.
 
-        Without an answer to this process it is the reason of the condition of this kind, where the process before it saved it: that one
-        may have called once more since then, for a retry writes nothing.
+        Without an answer to this process the claim's condition counts, for a driver that grows volumes offline. One
+        that announces ONLINE expansion may be a newer release than the one that refused: it is called once more.
         """
         known = self.memory.of(claim).error
         if known is not None:
-            return known
-        condition = condition_of(claim, kind)
-        return condition.reason if condition is not None else ""
+            return known == FAILED_PRECONDITION
+        condition = condition_of(claim, names.CONTROLLER_ERROR)
+        return not self.driver.expands_online and condition is not None and condition.reason == FAILED_PRECONDITION
 
     def may_be_written_late(self, claim: PersistentVolumeClaim) -> bool:
-        """True until a mark of this process has changed the claim: a write of the process before may be carried out still.
+        """True until a mark of this process has changed the claim: a write of the process before may be carried out
+        still.
 
-        All writes that mark or end a call are of the claim's version as its writer read it, so a newer one makes them conflicts.
+        All writes that mark or end a call are of the claim's version as its writer read it, so a newer one makes them
+        conflicts.
         """
         return self.memory.of(claim).marked_from in ("", claim.metadata.resource_version)
 
     def is_idle(self, claim: PersistentVolumeClaim) -> bool:
-        """True when the driver has told this very process that it is not at work for the claim any more, by its last error.
+        """True when the driver has told this very process that it is not at work for the claim any more, by its last
+        error.
 
         A condition says nothing of that: the process before may have died in the call that followed.
         """
         return is_final_code(self.memory.of(claim).error or "")
 
     def was_infeasible(self, claim: PersistentVolumeClaim, codes: Container[str]) -> bool:
-        """True when the driver's last answer to this process had one of these codes: a claim that does not show that is an old one."""
+        """True when the driver's last answer to this process had one of these codes: a claim that does not show that is
+        an old one.
+        """
         return (self.memory.of(claim).error or "") in codes
 
     def csi_spec(self, pv: PersistentVolume) -> PersistentVolumeSpec:
@@ -138,16 +213,6 @@ def is_claim_of(pv: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return ref is not None and (ref.namespace, ref.uid) == (claim.metadata.namespace, claim.metadata.uid)
 
 
-def condition_of(claim: PersistentVolumeClaim, kind: str) -> Condition | None:
-    return next((one for one in claim.status.conditions or () if one.type == kind), None)
-
-
-def is_true(claim: PersistentVolumeClaim, kind: str) -> bool:
-    """True when the claim has this condition, and it holds."""
-    found = condition_of(claim, kind)
-    return found is not None and found.status == "True"
-
-
 def is_final_code(name: str) -> bool:
     """True for the Go name of an error's code after which the driver is for sure not at work."""
     return name not in _NOT_FINAL
@@ -156,8 +221,8 @@ def is_final_code(name: str) -> bool:
 # -- sizes
 
 
-def quantity(text: str | None) -> Quantity:
-    """Zero for none. Raises ValueError."""
+def quantity(text: str) -> Quantity:
+    """Zero for "". Raises ValueError."""
     return parse_quantity(text) if text else Quantity(Decimal(0))
 
 
@@ -166,26 +231,56 @@ def bytes_text(count: int) -> str:
     return str(Quantity(Decimal(count), "binary"))
 
 
-class Sizes(msgspec.Struct, frozen=True):
-    """The sizes of a claim and its volume. allocated: None where none was. step: of its allocatedResourceStatuses, "" for none."""
+def storage(amounts: Mapping[str, str] | None) -> str:
+    """The entry for storage of a claim's or volume's amounts, or of their steps; "" for none."""
+    return (amounts or {}).get(names.STORAGE, "")
 
+
+class Sizes(msgspec.Struct, frozen=True):
+    """The sizes of a claim and its volume."""
+
+    #: The claim's request, its capacity, and the capacity of its PersistentVolume.
     wanted: Quantity
     has: Quantity
     volume: Quantity
+    #: The claim's allocatedResources: the size that the driver was asked for last. None where it was asked for none.
     allocated: Quantity | None = None
+    #: The step of its allocatedResourceStatuses, "" for none.
     step: str = ""
+
+    @property
+    def begun(self) -> Quantity:
+        return self.wanted if self.allocated is None else self.allocated
+
+    @property
+    def is_served(self) -> bool:
+        """True for a claim that asks for no more than it has."""
+        return self.wanted.value <= self.has.value
+
+    @property
+    def is_made(self) -> bool:
+        """True when the volume has the size that was begun."""
+        return self.volume.value >= self.begun.value
+
+    @property
+    def is_nodes_turn(self) -> bool:
+        """True while the node may be at work on the size that the volume has."""
+        return self.step in (names.NODE_PENDING, names.NODE_IN_PROGRESS) and self.is_made
+
+    def is_allocated(self, size: Quantity) -> bool:
+        return self.allocated is not None and self.allocated.value == size.value
 
 
 def sizes_of(claim: PersistentVolumeClaim, pv: PersistentVolume) -> Sizes:
     """Raises ValueError."""
     status = claim.status
-    allocated = (status.allocated_resources or {}).get(names.STORAGE)
+    allocated = storage(status.allocated_resources)
     return Sizes(
-        wanted=quantity((claim.spec.resources.requests or {}).get(names.STORAGE)),
-        has=quantity((status.capacity or {}).get(names.STORAGE)),
-        volume=quantity((pv.spec.capacity or {}).get(names.STORAGE)),
-        allocated=None if allocated is None else quantity(allocated),
-        step=(status.allocated_resource_statuses or {}).get(names.STORAGE, ""),
+        wanted=quantity(storage(claim.spec.resources.requests)),
+        has=quantity(storage(status.capacity)),
+        volume=quantity(storage(pv.spec.capacity)),
+        allocated=quantity(allocated) if allocated else None,
+        step=storage(status.allocated_resource_statuses),
     )
 
 
@@ -265,50 +360,3 @@ def keeps_of_volume(driver_name: str) -> Callable[[PersistentVolume], Part]:
         return VOLUME if owner == driver_name else _FOREIGN
 
     return keeps
-
-
-# -- a claim's conditions, which are joined by type, so that nobody else's is touched
-
-
-Body: TypeAlias = dict[str, Any]
-"""A strategic merge patch, or a part of one; {} for nothing."""
-
-
-def condition_patch(
-    claim: PersistentVolumeClaim, kind: str, now: str, *, reason: str = "", message: str = "", is_probed: bool = False
-) -> Body | None:
-    """The condition holds; None where it says so already, and keeps its time. now: RFC 3339. is_probed: with the time of the last look."""
-    before = condition_of(claim, kind)
-    if before is not None and (before.status, before.reason, before.message) == ("True", reason, message):
-        return None
-    told: Body = {"reason": reason or None, "message": message or None}
-    if before is None:
-        told = {name: text for name, text in told.items() if text is not None}
-    if is_probed:
-        told["lastProbeTime"] = now
-    if before is None or (before.status, before.reason) != ("True", reason):
-        told["lastTransitionTime"] = now
-    return {"type": kind, "status": "True", **told}
-
-
-def probe_patch(claim: PersistentVolumeClaim, kind: str, now: str) -> Body:
-    """The condition says what it said. The time of the last look changes the claim, also within the second of the look before."""
-    before = condition_of(claim, kind)
-    return {"type": kind, "lastProbeTime": None if before is not None and before.last_probe_time == now else now}
-
-
-def conditions_patch(claim: PersistentVolumeClaim, told: Iterable[Body | None], dropped: Iterable[str]) -> Body:
-    """dropped: types that are to go, where they are."""
-    gone = [{"$patch": "delete", "type": kind} for kind in dropped if condition_of(claim, kind) is not None]
-    changes = [*(one for one in told if one is not None), *gone]
-    return {"conditions": changes} if changes else {}
-
-
-def no_conditions(kinds: Iterable[str]) -> Body:
-    """They go, wherever they are: the claim in hand may lack one that was written, and whose answer was lost."""
-    return {"conditions": [{"$patch": "delete", "type": kind} for kind in kinds]}
-
-
-def patch_body(status: Mapping[str, Any], metadata: Mapping[str, Any]) -> Body:
-    """{} when neither changes."""
-    return {**({"metadata": metadata} if metadata else {}), **({"status": status} if status else {})}

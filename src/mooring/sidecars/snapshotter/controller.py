@@ -1,41 +1,44 @@
 """The snapshotter of one driver: which change of a content wakes it, and when the driver is asked again.
 
-The snapshotter asks at steady intervals for a snapshot that is made and not ready; when the driver says something new, they begin anew.
-Failures have the back-off of the flags. Differs from csi-snapshotter, which has one doubling back-off for both, so that a snapshot that
-took three minutes may be seen five minutes later.
+The snapshotter asks at steady intervals for a snapshot that is made and not ready; when the driver says something new,
+they begin anew. Failures have the back-off of the flags. Differs from csi-snapshotter, which has one doubling back-off
+for both, so that a snapshot that took three minutes may be seen five minutes later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from mooring.api.meta import Key
 from mooring.api.snapshot import VolumeSnapshotContent
-from mooring.api.snapshot_names import MANAGED_BY, is_marked
+from mooring.api.snapshot_kinds import GROUPS, SINGLES, Content, Row, handle_of, is_content_ready, row_of
+from mooring.api.snapshot_names import MANAGED_BY
 from mooring.base.backoff import retry_backoff
 from mooring.base.log import logger
 from mooring.control.backlog import newest_keys
 from mooring.control.caches import Caches
 from mooring.control.call_slots import CallSlots
 from mooring.control.controller import Controller
-from mooring.control.decision import TELL_S, Deciding, Decision, Failed
+from mooring.control.decision import TELL_S, Deciding, Decision, Failed, Read
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
+from mooring.control.topics import PARKED
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.cache.store import Store
-from mooring.kube.cluster import EVERYTHING, Selection, order
+from mooring.kube.cluster import EVERYTHING, Selection, compare_versions
+from mooring.sidecars.snapshotter.creation import Event, Memory
 from mooring.sidecars.snapshotter.decide import decide_content
-from mooring.sidecars.snapshotter.decision import Action, Failure
-from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES, Content, Row
-from mooring.sidecars.snapshotter.memory import Memory
+from mooring.sidecars.snapshotter.decision import Action, Delete, Failure
 from mooring.sidecars.snapshotter.options import SnapshotterOptions
 from mooring.sidecars.snapshotter.reconcile import OfKind, Reconciler
 from mooring.sidecars.snapshotter.view import (
@@ -43,19 +46,16 @@ from mooring.sidecars.snapshotter.view import (
     BY_MEMBER,
     CONTENT_INDEXES,
     View,
-    handle_of,
     handles_of,
     is_born,
     is_going,
-    is_ready,
     keeps_class,
     keeps_content,
-    row_of,
 )
 
 log = logger(__name__)
 
-POLL_S_MAX: Final = 15.0
+POLL_S_MAX: Final = 300.0
 SHARE: Final = 0.25
 """The share of the time that a snapshot has taken so far: it may be seen ready this much later."""
 
@@ -100,9 +100,9 @@ class Snapshotter(Manager):
             part.look_at_all()
 
     def driver_returned(self) -> None:
-        """The driver was away and is back: any failure may have been due to that."""
+        """The driver was away and is back."""
         for part in self._parts:
-            part.retry_now()
+            part.controller.driver_returned()
 
 
 def _caches_of(row: Row, caches: Caches, driver_name: str, options: SnapshotterOptions) -> OfKind:
@@ -111,7 +111,7 @@ def _caches_of(row: Row, caches: Caches, driver_name: str, options: SnapshotterO
     keeps, resync_s, may_be_missing = keeps_content(driver_name), options.resync_s, row is GROUPS
     return OfKind(
         caches.of(
-            row.kind,
+            row.contents,
             keeps=keeps,
             indexes=CONTENT_INDEXES,
             selection=selection,
@@ -130,9 +130,11 @@ class ContentController:
     ) -> None:
         self._row, self._clock, self._view, self._memory = row, runtime.clock, view, view.memory
         back_off = retry_backoff(view.options.retry_interval_start_s, view.options.retry_interval_max_s)
-        deciding, workers = Deciding(self._decide, self._perform, self._show), view.options.worker_threads
+        deciding = Deciding(self._decide, self._perform, self._show, reads=self._reads)
+        workers = view.options.worker_threads
+        queue = f"csi-snapshotter-{'content' if row is SINGLES else 'groupsnapshotcontent'}"
         self.controller: Controller[str] = Controller(
-            runtime, row.queue, deciding, workers=workers, backoff=back_off, label=row.kind.name, log=log
+            runtime, queue, deciding, workers=workers, backoff=back_off, label=row.contents.name, log=log
         )
         self._reconciler = Reconciler(runtime, row, view, caches, driver, CallSlots(self.controller.tell), events)
 
@@ -142,11 +144,6 @@ class ContentController:
         self.controller.watch(caches.classes, self._class_changed)
         if self._row is GROUPS:
             self.controller.watch(singles, self._single_changed)
-
-    def retry_now(self) -> None:
-        """The driver is back."""
-        contents = self._view.contents_of(self._row).values()
-        self.controller.retry_now(content.metadata.name for content in contents if not is_ready(content))
 
     # -- changes
 
@@ -161,7 +158,7 @@ class ContentController:
             self._reconciler.telling.forget(change.object.metadata.uid)
             return
         if change.old is None and change.cause is Cause.WATCH and is_born(change.new, self._clock.wall_s()):
-            self._memory.change(change.new.metadata.uid, nothing_made=is_marked(change.new, self._row.being_created))
+            self._memory.advance(change.new.metadata.uid, Event.MARKED, self._clock.now())
         if is_news(change):
             yield change.key.name
 
@@ -179,13 +176,18 @@ class ContentController:
     # -- one content
 
     def _decide(self, name: str) -> Decision[Action]:
-        """Differs from other rooms: a problem waits for the change that wakes its key, and is not looked at meanwhile; but one that no
-        status shows is told again before its Event is over.
+        """Differs from other rooms: a problem waits for the change that wakes its key, and is not looked at meanwhile;
+        but one that no status shows is told again before its Event is over.
         """
         decision = decide_content(self._view, self._row, name, self._clock.now())
-        return (
-            decision if decision.problem is None else msgspec.structs.replace(decision, waits_for=frozenset({"change"}))
-        )
+        return decision if decision.problem is None else msgspec.structs.replace(decision, waits_for=PARKED)
+
+    def _reads(self, name: str, decision: Decision[Action]) -> Sequence[Read]:
+        """Before a snapshot goes: its content may be kept by now."""
+        content = self._view.contents_of(self._row).get(Key("", name))
+        if content is None or not any(isinstance(action, Delete) for action in decision.actions):
+            return ()
+        return (functools.partial(self._reconciler.writer.look, content),)
 
     async def _perform(self, name: str, decision: Decision[Action]) -> Result:
         after = await self._reconciler.carry_out(name, decision)
@@ -210,7 +212,7 @@ class ContentController:
             return
         await telling.show(name, decision.uid, problem)
         if problem is decision.problem:
-            log.error(problem.error, None, **{self._row.kind.name: name})
+            log.error(problem.error, None, **{self._row.contents.name: name})
 
 
 def poll_s(options: SnapshotterOptions, waited_s: float) -> float:
@@ -230,15 +232,16 @@ def _has_groups(info: DriverInfo) -> bool:
 
 
 def is_news(change: Change[Any]) -> bool:
-    """True for a change that wakes the content: none of our own, and none of status, finalizers or the mark of a creation alone.
+    """True for a change that wakes the content: none of our own, and none of status, finalizers or the mark of a
+    creation alone.
 
-    As csi-snapshotter 8.6; a snapshot that turned ready by another hand is news all the same, and so is one that is no more ready, or whose
-    handle has gone: no hand does that, but a set-back of the API server. Differs from csi-snapshotter, whose own mark of a creation wakes a
-    group, so that an un-ready one is asked for without a pause.
+    As csi-snapshotter 8.6; a snapshot that turned ready by another hand is news all the same, and so is one that is no
+    more ready, or whose handle has gone: no hand does that, but a set-back of the API server. Differs from
+    csi-snapshotter, whose own mark of a creation wakes a group, so that an un-ready one is asked for without a pause.
     """
     old, new = change.old, change.new
     assert new is not None
-    if old is not None and order(new.metadata.resource_version, old.metadata.resource_version) < 0:
+    if old is not None and compare_versions(new.metadata.resource_version, old.metadata.resource_version) < 0:
         return True
     if (
         change.cause is Cause.OWN_WRITE
@@ -251,7 +254,7 @@ def is_news(change: Change[Any]) -> bool:
     ):
         return True
     is_back = bool(handle_of(old)) and not handle_of(new)
-    return is_back or is_ready(new) != is_ready(old) or _quiet(old) != _quiet(new)
+    return is_back or is_content_ready(new) != is_content_ready(old) or _quiet(old) != _quiet(new)
 
 
 def _quiet(content: Content) -> Content:

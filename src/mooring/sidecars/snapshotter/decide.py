@@ -1,8 +1,8 @@
 """The snapshotter's decisions: the next step for one content, of a single snapshot or of a group.
 
-Pure: the view goes in, actions come out, carried out in order by `reconcile.py`; what follows from the driver's answer stands in
-`decide_after.py`. All that can be checked is checked before the content is marked: from then on its deletion has to find out whether the
-driver has made something.
+Pure: the view goes in, actions come out, carried out in order by `reconcile.py`; what follows from the driver's answer
+stands in `decide_after.py`. All that can be checked is checked before the content is marked: from then on its deletion
+has to find out whether the driver has made something.
 """
 
 from __future__ import annotations
@@ -12,11 +12,23 @@ import msgspec
 from mooring.api.core import SecretReference
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.meta import Key, is_deleting
+from mooring.api.snapshot_kinds import (
+    GROUPS,
+    SINGLES,
+    Content,
+    Row,
+    handle_of,
+    imported_handle,
+    is_content_ready,
+    row_of,
+    volumes_of,
+)
 from mooring.api.snapshot_names import is_group_content, is_marked
 from mooring.base.clock import Instant
 from mooring.control.decision import Decision
 from mooring.control.result import Because
 from mooring.sidecars.snapshotter import reasons as why
+from mooring.sidecars.snapshotter.creation import State
 from mooring.sidecars.snapshotter.decide_deletion import decide_deletion
 from mooring.sidecars.snapshotter.decision import (
     Action,
@@ -24,16 +36,13 @@ from mooring.sidecars.snapshotter.decision import (
     Create,
     Failure,
     LoadSecret,
-    LookFor,
     LookUpClass,
     Mark,
     NoteClass,
     Unmark,
     Way,
 )
-from mooring.sidecars.snapshotter.kinds import SINGLES, Content, Row
 from mooring.sidecars.snapshotter.requests import (
-    CreateOrder,
     Made,
     RequestError,
     create_order,
@@ -41,18 +50,7 @@ from mooring.sidecars.snapshotter.requests import (
     name_of,
     question_secret,
 )
-from mooring.sidecars.snapshotter.view import (
-    View,
-    handle_of,
-    imported_handle,
-    is_given_up,
-    is_going,
-    is_open,
-    is_ready,
-    members_of,
-    row_of,
-    volumes_of,
-)
+from mooring.sidecars.snapshotter.view import View, is_given_up, is_going, is_open, members_of
 
 
 def decide_content(view: View, row: Row, name: str, now: Instant) -> Decision[Action]:
@@ -83,7 +81,7 @@ def _decided(view: View, content: Content, now: Instant, *, is_foreign: bool) ->
         return Decision(why.BadSource())
     if is_going(content):
         return decide_deletion(view, content, now)
-    if is_ready(content):
+    if is_content_ready(content):
         return _decide_ready(content, why.Ready())
     if imported is not None:
         return _decide_check(view, content, imported)
@@ -113,13 +111,15 @@ def _decide_foreign(view: View, content: Content, now: Instant) -> Decision[Acti
     found, row = view.class_of(content), row_of(content)
     assert found is not None
     because = why.Foreign(found.metadata.name)
-    if is_ready(content):
+    if is_content_ready(content):
         return _decide_ready(content, because)
     left_s = view.memory.foreign_left_s(content.metadata.uid, now)
-    if left_s and not row.foreign_at_once:
+    if left_s and row is SINGLES:
         return Decision(because, after_s=left_s)
     event, text = (
-        (row.creation_failed, row.creation_text) if row.foreign_at_once else (row.check_failed, row.check_text)
+        (f"{row.title}CreationFailed", f"Failed to create {row.noun}: ")
+        if row is GROUPS
+        else (f"{row.title}ContentCheckandUpdateFailed", f"Failed to check and update {row.noun} content: ")
     )
     text += f"its class {found.metadata.name} is of driver {found.driver}, and the content of driver {view.driver.name}"
     return Decision(because, problem=Failure(event, text, saved=False))
@@ -129,11 +129,12 @@ def _decide_foreign(view: View, content: Content, now: Instant) -> Decision[Acti
 
 
 def _decide_creation(view: View, content: Content, now: Instant) -> Decision[Action]:
-    """Also the look at a snapshot that is made and not ready: by a question where the driver has one and takes it, else by the same
-    request again.
+    """Also the look at a snapshot that is made and not ready: by a question where the driver has one and takes it, else
+    by the same request again.
     """
     row, handle, uid = row_of(content), handle_of(content), content.metadata.uid
-    way = _way(view, content) if handle and not view.memory.of(uid).unlisted else Way.NONE
+    record = view.memory.of(uid)
+    way = _way(view, content) if handle and not record.by_name else Way.NONE
     if way is not Way.NONE:
         question = _decide_question(
             view, content, Ask(Made(handle, members_of(content)), way), why.Polling(handle, way.value)
@@ -141,38 +142,20 @@ def _decide_creation(view: View, content: Content, now: Instant) -> Decision[Act
         if question.problem is None:
             return question
     replayed = is_deleting(content) and is_open(content)
-    if (
-        replayed and is_given_up(content) and view.memory.of(uid).deleted_at is not None
-    ):  # by a handle that could not be saved
+    if replayed and is_given_up(content) and record.state is State.DELETED:  # by a handle that could not be saved
         return Decision(why.Deleted(name_of(content, view.options)), (Unmark(),))
     try:
         order = create_order(view, content, replayed=replayed)
         secret = creation_secret(content)
     except RequestError as error:
         return _cant_create(content, error)
-    look = _look_for(view, content, order)
-    if look is not None:
-        return Decision(why.LookingFor(order.name), (look,), done="ListSnapshots was answered")
     without = replayed and view.memory.secret_is_gone(uid, now)
     load: tuple[Action, ...] = () if secret is None or without else (_creation_secret_of(content, secret),)
-    marked = is_marked(content, row.being_created) and not view.memory.of(uid).mark_lost
+    marked = is_marked(content, row.being_created) and not record.mark_lost
     marking: tuple[Action, ...] = () if handle or marked else (Mark(),)
     because = why.FindingOut(order.name) if replayed else why.Creating(", ".join(order.volumes), order.name)
-    return Decision(because, (*load, *marking, Create(order)), done=f"{row.create_rpc} was answered")
-
-
-def _look_for(view: View, content: Content, order: CreateOrder) -> LookFor | None:
-    """None where another request is better, or the list can't be asked. Drivers list no groups."""
-    able = row_of(content) is SINGLES and view.driver.lists_snapshots
-    if not (able and is_given_up(content) and is_open(content) and view.memory.of(content.metadata.uid).to_list):
-        return None
-    try:
-        secret, made_with = question_secret(view, content), creation_secret(content)
-    except RequestError:
-        return None
-    if made_with is not None and secret is None:
-        return None  # a driver that tells tenants apart by their Secrets lists nothing of this one's
-    return LookFor(order, None if secret is None else _question_secret_of(content, secret))
+    rpc = "CreateSnapshot" if row is SINGLES else "CreateVolumeGroupSnapshot"
+    return Decision(because, (*load, *marking, Create(order)), done=f"{rpc} was answered")
 
 
 def _way(view: View, content: Content) -> Way:
@@ -183,18 +166,19 @@ def _way(view: View, content: Content) -> Way:
 
 def _input_text(content: Content) -> str:
     row = row_of(content)
-    return (
-        f"{row.creation_text}failed to get input parameters to create {row.noun} for content {content.metadata.name}: "
-    )
+    what = f"failed to get input parameters to create {row.noun} for content {content.metadata.name}"
+    return f"Failed to create {row.noun}: {what}: "
 
 
 def _creation_secret_of(content: Content, ref: SecretReference) -> LoadSecret:
-    return LoadSecret(ref, (row_of(content).creation_failed, _input_text(content)), saved=not is_deleting(content))
+    return LoadSecret(
+        ref, (f"{row_of(content).title}CreationFailed", _input_text(content)), saved=not is_deleting(content)
+    )
 
 
 def _cant_create(content: Content, error: RequestError) -> Decision[Action]:
     """Nothing is tried before the class changes, or the content."""
-    failure = Failure(row_of(content).creation_failed, f"{_input_text(content)}{error}")
+    failure = Failure(f"{row_of(content).title}CreationFailed", f"{_input_text(content)}{error}")
     return Decision(why.CantAsk(str(error)), _class_look_up(error), failure)
 
 
@@ -218,7 +202,9 @@ def _decide_question(view: View, content: Content, ask: Ask, because: why.Checki
     try:
         secret = question_secret(view, content)
     except RequestError as error:
-        failure = Failure(row.check_failed, f"{row.check_text}{error}")
+        failure = Failure(
+            f"{row.title}ContentCheckandUpdateFailed", f"Failed to check and update {row.noun} content: {error}"
+        )
         return Decision(why.CantAsk(str(error)), _class_look_up(error), failure)
     load: tuple[Action, ...] = () if secret is None else (_question_secret_of(content, secret, needed=ask.learn),)
     return Decision(because, (*load, ask))
@@ -226,5 +212,6 @@ def _decide_question(view: View, content: Content, ask: Ask, because: why.Checki
 
 def _question_secret_of(content: Content, ref: SecretReference, *, needed: bool = True) -> LoadSecret:
     row = row_of(content)
-    text = f"{row.check_text}failed to get credentials for {row.noun} content {content.metadata.name}: "
-    return LoadSecret(ref, (row.check_failed, text), needed=needed)
+    what = f"failed to get credentials for {row.noun} content {content.metadata.name}"
+    text = f"Failed to check and update {row.noun} content: {what}: "
+    return LoadSecret(ref, (f"{row.title}ContentCheckandUpdateFailed", text), needed=needed)

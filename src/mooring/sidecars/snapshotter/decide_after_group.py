@@ -1,106 +1,112 @@
-"""Judges the driver's answer about a group of snapshots, and finds the volume of each snapshot. Pure. See `decide_after.py`."""
+"""Judges the driver's answer about a group of snapshots, and finds the volume of each snapshot. Pure. See
+`decide_after.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent, VolumeGroupSnapshotContentStatus, VolumeSnapshotInfo
+from mooring.api.migration import UNSPECIFIED
+from mooring.api.snapshot_kinds import imported_handle
 from mooring.base.clock import rfc3339
 from mooring.base.text import quoted
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter.decide_after import (
     After,
-    after_strangers,
-    is_alike,
-    other_handle,
     refused,
-    spelling,
     taken,
     time_ns,
 )
-from mooring.sidecars.snapshotter.view import View, imported_handle, is_given_up
+from mooring.sidecars.snapshotter.view import is_given_up
 
 
 class Matching(msgspec.Struct, frozen=True):
-    """volumes: of each snapshot, by our handle; as the driver says it where that is not known. strangers: volumes that are others'.
-
-    problem: why not every volume has its snapshot, "" for no problem. warning: about other spellings that are taken, "" for none.
+    """volumes: of each snapshot, by our handle; "" where there is a problem. problem: why not every volume has its
+    snapshot, "" for no problem.
     """
 
     volumes: tuple[str, ...]
-    strangers: tuple[str, ...] = ()
     problem: str = ""
-    warning: str = ""
 
 
-def after_group(view: View, content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot, now_ns: int) -> After:
+def after_group(content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot, now_ns: int) -> After:
     """The driver told of the group."""
     wanted = content.spec.source.volume_handles
-    if wanted is None:  # it was there before, and no volumes were asked for
-        return after_answered(content, group, as_told(group.snapshots), now_ns)
-    matching = matched(wanted, group.snapshots, lambda told: view.is_of_another_group(content, told))
+    # One that was there before was not asked for by volumes.
+    matching = as_told(group.snapshots) if wanted is None else matched(wanted, group.snapshots)
     return after_answered(content, group, matching, now_ns)
 
 
 def after_answered(
     content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot, matching: Matching, now_ns: int
 ) -> After:
-    """A group without id leaves the outcome open. One with snapshots of other volumes is not ours, and is not deleted. One whose snapshots
-    can't be told apart is ours: it is kept in the status, so that it can be deleted; an import's handles are in its source.
+    """A group without id leaves the outcome open. Of one whose snapshots can't be told apart the handles are kept, so
+    that it can be deleted (an import's are in its source), and no volumes: no member is made, since its data could be
+    another volume's. Members that were told once stay: an answer to a question may lack them, or their volumes.
     """
     imported = imported_handle(content)
     handle = group.group_snapshot_id if imported is None else imported
     if not handle or not all(one.snapshot_id for one in group.snapshots):
         return After(failure=refused(content, "the driver answered without an id"))
-    if other := other_handle(content, handle, group.group_snapshot_id):
-        return other
-    if matching.strangers:
-        return after_strangers(content, f"{matching.problem}: {quoted(group.group_snapshot_id)} is left alone")
     old, created_ns = content.status or VolumeGroupSnapshotContentStatus(), time_ns(group, now_ns)
-    ready = group.ready_to_use and not matching.problem
-    infos = [
-        _info(one, volume, created_ns, is_ready=ready)
-        for one, volume in zip(group.snapshots, matching.volumes, strict=True)
-    ]
+    known = {info.snapshot_handle: info for info in old.volume_snapshot_info_list or ()}
+    is_known = bool(known) and all(info.volume_handle for info in known.values())
+    problem = "" if is_known else matching.problem
+    ready = group.ready_to_use and not problem
+    if is_known:
+        told = {one.snapshot_id: one for one in group.snapshots}
+        infos = [_again(info, told.get(info.snapshot_handle), is_ready=ready) for info in known.values()]
+    elif problem and imported is not None:
+        infos = []
+    else:
+        infos = [
+            _info(one, volume, created_ns, known.get(one.snapshot_id), is_ready=ready)
+            for one, volume in zip(group.snapshots, matching.volumes, strict=True)
+        ]
     new = VolumeGroupSnapshotContentStatus(
         volume_group_snapshot_handle=old.volume_group_snapshot_handle or handle,
         creation_time=old.creation_time or rfc3339(created_ns // 10**9),
         ready_to_use=ready,
-        error=old.error if matching.problem else None,
-        volume_snapshot_info_list=None if matching.problem and imported is not None else tuple(infos) or None,
+        error=old.error if problem else None,
+        volume_snapshot_info_list=tuple(infos) or None,
     )
-    if matching.problem and not is_given_up(content):
-        return After(new if new != content.status else None, unmarks=True, failure=refused(content, matching.problem))
-    return msgspec.structs.replace(taken(content, new, matching.warning), unmarks=True)
+    if problem and not is_given_up(content):
+        return After(new if new != content.status else None, unmarks=True, failure=refused(content, problem))
+    return msgspec.structs.replace(taken(content, new), unmarks=True)
 
 
-def _info(one: csi.Snapshot, volume_handle: str, created_ns: int, *, is_ready: bool) -> VolumeSnapshotInfo:
-    """is_ready: the group is, which means that each of it is."""
-    size = one.size_bytes if one.size_bytes > 0 else None
-    return VolumeSnapshotInfo(
-        volume_handle, one.snapshot_id, time_ns(one, created_ns), one.ready_to_use or is_ready, size
-    )
+def _info(
+    one: csi.Snapshot, volume_handle: str, created_ns: int, known: VolumeSnapshotInfo | None, *, is_ready: bool
+) -> VolumeSnapshotInfo:
+    """known: what an earlier answer told of it. is_ready: the group is, which means that each of it is."""
+    time, size = time_ns(one, created_ns), one.size_bytes if one.size_bytes > 0 else None
+    if known is not None:  # some drivers tell the time of the call: each look would be news, and a write
+        time, size = known.creation_time or time, known.restore_size or size
+    return VolumeSnapshotInfo(volume_handle, one.snapshot_id, time, one.ready_to_use or is_ready, size)
+
+
+def _again(info: VolumeSnapshotInfo, one: csi.Snapshot | None, *, is_ready: bool) -> VolumeSnapshotInfo:
+    """one: as the driver tells of it now, None where it does not."""
+    if one is None:
+        return msgspec.structs.replace(info, ready_to_use=info.ready_to_use or is_ready)
+    return _info(one, info.volume_handle, info.creation_time or 0, info, is_ready=is_ready)
 
 
 # -- which is of which volume
 
 
-def matched(wanted: Sequence[str], snapshots: Sequence[csi.Snapshot], is_others: Callable[[str], bool]) -> Matching:
-    """wanted: the volumes of the group. is_others: True for exactly the handle of a volume that another content is of."""
+def matched(wanted: Sequence[str], snapshots: Sequence[csi.Snapshot]) -> Matching:
+    """wanted: the volumes of the group."""
     told = [one.source_volume_id for one in snapshots]
-    strangers = tuple(
-        name
-        for name in told
-        if name and name not in wanted and (is_others(name) or not any(is_alike(v, name) for v in wanted))
-    )
     found = _pairs(wanted, told)
-    volumes = tuple(found.get(place, name) for place, name in enumerate(told))
-    if strangers or not len(found) == len(told) == len(wanted):
-        problem = f"the driver answered with snapshots of {', '.join(map(quoted, sorted(told))) or 'no volume'}"
-        return Matching(volumes, strangers, problem)
-    return Matching(volumes, warning="; ".join(filter(None, map(spelling, volumes, snapshots))))
+    if len(found) == len(told) == len(wanted):
+        return Matching(tuple(found[place] for place in range(len(told))))
+    shown = ", ".join(map(quoted, sorted(told))) or "no volume"
+    return Matching(("",) * len(told), f"the driver answered with snapshots of {shown}")
 
 
 def as_told(snapshots: Sequence[csi.Snapshot]) -> Matching:
@@ -113,20 +119,43 @@ def as_told(snapshots: Sequence[csi.Snapshot]) -> Matching:
     )
 
 
+def _have_parts(volume: str, name: str) -> bool:
+    """One has all parts of the other, in any letters: a path, a type or a place around an id."""
+    one, other = _parts(volume), _parts(name)
+    return bool(one and other) and (one <= other or other <= one)
+
+
+def _parts(handle: str) -> set[str]:
+    found = "".join(sign if sign.isalnum() else " " for sign in handle.replace(UNSPECIFIED, ""))
+    return set(found.casefold().split())
+
+
+def _hold(volume: str, name: str) -> bool:
+    """One holds the other as a whole, in any letters and separators."""
+    one, other = ("".join(filter(str.isalnum, text)).casefold() for text in (volume, name))
+    return bool(one and other) and (one in other or other in one)
+
+
+_ALIKE: Final = (str.__eq__, _have_parts, _hold)
+"""Whether a volume's handle and a driver's name for it are the same, from the surest to the boldest."""
+
+
 def _pairs(wanted: Sequence[str], told: Sequence[str]) -> dict[int, str]:
-    """By the place of a snapshot its volume, as far as there is one choice alone."""
+    """By the place of a snapshot its volume, as far as there is one choice alone; at last the one that is left for the
+    one whose name is like none.
+    """
     found: dict[int, str] = {}
     left = list(wanted)
-    for fits in (str.__eq__, _is_spelling, lambda volume, name: not name):
+
+    def is_like_none(_: str, name: str) -> bool:
+        return not any(fits(volume, name) for volume in wanted for fits in _ALIKE)
+
+    for fits in (*_ALIKE, is_like_none):
         while choice := _one_choice(left, {place: name for place, name in enumerate(told) if place not in found}, fits):
             place, volume = choice
             found[place] = volume
             left.remove(volume)
     return found
-
-
-def _is_spelling(volume: str, name: str) -> bool:
-    return bool(name) and is_alike(volume, name)
 
 
 def _one_choice(left: Sequence[str], told: dict[int, str], fits: Callable[[str, str], bool]) -> tuple[int, str] | None:

@@ -32,8 +32,8 @@ class LookUpClass(msgspec.Struct, frozen=True):
 
 
 class LoadSecret(msgspec.Struct, frozen=True):
-    """Fetch the Secret that the next call needs. failed: reason and beginning of the text where that fails. saved: in the status, too.
-    needed: False where there is another way without it.
+    """Fetch the Secret that the next call needs. failed: reason and beginning of the text where that fails. saved: in
+    the status, too. needed: False where there is another way without it.
     """
 
     ref: SecretReference
@@ -56,15 +56,10 @@ class Create(msgspec.Struct, frozen=True):
     order: CreateOrder
 
 
-class LookFor(msgspec.Struct, frozen=True):
-    """Look in the driver's list for what an earlier request of this order may have made. secret: that the question needs."""
-
-    order: CreateOrder
-    secret: LoadSecret | None = None
-
-
 class Ask(msgspec.Struct, frozen=True):
-    """Ask the driver for the state of a snapshot, or of a group. learn: ask for its capabilities first, and let these choose the way."""
+    """Ask the driver for the state of a snapshot, or of a group. learn: ask for its capabilities first, and let these
+    choose the way.
+    """
 
     made: Made
     way: Way
@@ -92,24 +87,13 @@ class Release(msgspec.Struct, frozen=True):
     """Remove our finalizer."""
 
 
-Action = (
-    NoteClass
-    | LookUpClass
-    | LoadSecret
-    | Mark
-    | Unmark
-    | Create
-    | LookFor
-    | Ask
-    | Delete
-    | Tell
-    | ClearStatus
-    | Release
-)
+Action = NoteClass | LookUpClass | LoadSecret | Mark | Unmark | Create | Ask | Delete | Tell | ClearStatus | Release
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A text for users. event: the reason. saved: in the status, too. A decision's own waits for a change; others are tried again."""
+    """A text for users. event: the reason. saved: in the status, too. A decision's own waits for a change; others are
+    tried again.
+    """
 
     event: str
     error: str

@@ -13,7 +13,9 @@ _LENGTH_TEXT: Final = "Characters of the uid in the name of a new {}, without it
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotterOptions:
-    """node_name: contents of this node alone, in distributed mode; "" for all. groups: whether group snapshots are taken care of."""
+    """node_name: contents of this node alone, in distributed mode; "" for all. groups: whether group snapshots are
+    taken care of.
+    """
 
     timeout_s: float = flag("timeout", DURATION, 60.0, "Timeout of each call to the driver.")
     worker_threads: int = flag("worker-threads", INT, 10, "How many calls to the driver run at once at the most.")

@@ -27,16 +27,10 @@ class Creating:
 
 
 @reason(
-    'the driver may have made snapshot "{name}" before the content was deleted: it is asked again, so that nothing is left behind'
+    'the driver may have made snapshot "{name}" before the content was deleted: it is asked again, so that '
+    "nothing is left behind"
 )
 class FindingOut:
-    name: str
-
-
-@reason(
-    'the driver refuses to tell of snapshot "{name}", which it may have made: its list is asked, so that nothing is left behind'
-)
-class LookingFor:
     name: str
 
 

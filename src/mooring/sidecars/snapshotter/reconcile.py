@@ -9,7 +9,9 @@ import msgspec
 
 from mooring.api.core import SecretReference
 from mooring.api.meta import Key, finalizers_of, is_deleting
+from mooring.api.snapshot_kinds import SINGLES, Content, Row, handle_of, row_of
 from mooring.api.snapshot_names import DELETE_POLICY, TOUCHED, YES, is_marked
+from mooring.base.errors import MooringError
 from mooring.control.call_slots import CallSlots, call_over
 from mooring.control.decision import Decision, Failed
 from mooring.control.events import EventRecorder
@@ -17,6 +19,7 @@ from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
+from mooring.csi.capabilities import rpcs
 from mooring.csi.driver import Call, Driver
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
@@ -25,21 +28,34 @@ from mooring.kube.cluster import Patch
 from mooring.kube.errors import ApiError, BadRequest, Invalid, NotFound, TooLarge
 from mooring.kube.patch import json_patch, merge_patch, remove_finalizer, set_fields, test
 from mooring.sidecars.snapshotter import decision as d
+from mooring.sidecars.snapshotter.creation import Event, event_of
 from mooring.sidecars.snapshotter.decide_after import (
     After,
+    after_asked,
+    after_believed,
     after_created,
     after_refused,
+    after_unasked,
     after_unsaved,
     as_json,
-    is_refusal,
-    stranger,
 )
 from mooring.sidecars.snapshotter.decide_after_group import after_group
-from mooring.sidecars.snapshotter.kinds import SINGLES, Content, Row
-from mooring.sidecars.snapshotter.questions import Questions, Unasked
 from mooring.sidecars.snapshotter.requests import Made
 from mooring.sidecars.snapshotter.telling import Telling
-from mooring.sidecars.snapshotter.view import View, handle_of, is_given_up, is_going, members_of, row_of
+from mooring.sidecars.snapshotter.view import View, given_up_s, is_given_up, is_going, members_of
+from mooring.wire.grpc.codes import Code
+
+_OF_THE_MADE: Final = frozenset(
+    {
+        "snapshotHandle",
+        "volumeGroupSnapshotHandle",
+        "readyToUse",
+        "creationTime",
+        "restoreSize",
+        "volumeSnapshotInfoList",
+    }
+)
+"""The fields of a status that tell of the snapshot, or of the group."""
 
 _RPC: Final = csi.ControllerServiceCapability.RPC
 
@@ -49,6 +65,12 @@ class OfKind(msgspec.Struct, frozen=True):
 
     contents: Informer[Any]
     classes: Informer[Any]
+
+
+class _Unasked(MooringError):
+    """The driver does not say how far a snapshot is that it makes: the request is sent again, as csi-snapshotter always
+    does.
+    """
 
 
 class _Unsaved(Failed):
@@ -72,13 +94,14 @@ class Reconciler:
         self._view, self._memory, self._caches, self._driver = view, view.memory, caches, driver
         self._call = Call(view.options.timeout_s)
         self._secrets = SecretCache(runtime.cluster, runtime.clock)
-        self._questions = Questions(driver, self._call, view)
         self._calls = calls
-        self._writer: ObjectWriter[Any] = ObjectWriter(runtime.cluster, row.kind, caches.contents)
+        self.writer: ObjectWriter[Any] = ObjectWriter(runtime.cluster, row.contents, caches.contents)
         self.telling = Telling(row, events, runtime.clock, self)
 
     async def carry_out(self, name: str, decision: Decision[d.Action]) -> After:
-        """Performs the actions in order; what follows from the last answer of the driver. Raises Failed, Stale, ApiError."""
+        """Performs the actions in order; what follows from the last answer of the driver. Raises Failed, Stale,
+        ApiError.
+        """
         secrets, loaded, after = dict[str, str](), set[SecretReference](), After()
         try:
             for action in decision.actions:
@@ -88,8 +111,8 @@ class Reconciler:
                     secrets.update(await self._load_secret(action, decision.uid))
                 else:
                     after = await self._perform(action, secrets, content)
-        except Unasked:
-            self._memory.change(decision.uid, unlisted=True)
+        except _Unasked:
+            self._memory.change(decision.uid, by_name=True)
             return After(again=True)
         except Failed as failed:
             for ref in (
@@ -106,18 +129,16 @@ class Reconciler:
             case d.LookUpClass(class_name):
                 await self._look_up(class_name)
             case d.Mark():
-                self._memory.change(content.metadata.uid, nothing_made=True)
+                self._memory.advance(content.metadata.uid, Event.MARKED, self._clock.now())
                 await self._mark(content)
                 self._memory.change(content.metadata.uid, mark_lost=False)
             case d.Unmark():
                 await self._unmark(content)
                 return After(again=True)
             case d.Create():
-                return await self._keep(content, await self._create(action, secrets, content), secrets)
-            case d.LookFor():
-                return await self._save(content, await self._look_for(action, content))
+                return await self._save_or_delete(content, await self._create(action, secrets, content), secrets)
             case d.Ask():
-                return await self._save(content, await self._questions.ask(action, secrets, content, self._now_ns))
+                return await self._save(content, await self._ask(action, secrets, content))
             case d.Delete(made):
                 return await self._delete(content, made, secrets)
             case d.Tell(reason, message):
@@ -125,10 +146,10 @@ class Reconciler:
             case d.ClearStatus():  # an error stays
                 left = as_json(content.status) or {}
                 await self._save_status(
-                    content, {name: value for name, value in left.items() if name not in self._row.made_of}
+                    content, {name: value for name, value in left.items() if name not in _OF_THE_MADE}
                 )
             case d.Release():
-                if self._row.finalizer in finalizers_of(content):
+                if self._row.content_finalizer in finalizers_of(content):
                     await self.patch(content, release(content))
         return After()
 
@@ -142,7 +163,9 @@ class Reconciler:
             raise Stale(class_name)
 
     async def _load_secret(self, load: d.LoadSecret, uid: str) -> Mapping[str, str]:
-        """For a call about the content with this uid; a missing Secret of a question says nothing. Raises Failed, Unasked."""
+        """For a call about the content with this uid; a missing Secret of a question says nothing. Raises Failed,
+        _Unasked.
+        """
         reason, text = load.failed
         try:
             values = await self._secrets.get(load.ref)
@@ -150,12 +173,12 @@ class Reconciler:
             if (
                 isinstance(error, NotFound)
                 and self._memory.of(uid).secret_gone_at is None
-                and reason != self._row.check_failed
+                and reason != f"{self._row.title}ContentCheckandUpdateFailed"
             ):
                 self._memory.change(uid, secret_gone_at=self._clock.now())
             where = f"failed to get credentials of secret {load.ref.namespace}/{load.ref.name}"
             refused = failed_by(d.Failure(reason, f"{text}{where}: {error}", saved=load.saved))
-            raise (refused if load.needed else Unasked(str(refused))) from error
+            raise (refused if load.needed else _Unasked(str(refused))) from error
         self._memory.change(uid, secret_gone_at=None)
         return values
 
@@ -163,43 +186,71 @@ class Reconciler:
 
     async def _create(self, create: d.Create, secrets: Mapping[str, str], content: Content) -> After:
         order, name, uid = create.order, content.metadata.name, content.metadata.uid
-        is_first = self._memory.creation_begins(uid, order.parameters)
-        is_refused = False
+        self._memory.advance(uid, Event.SENT, self._clock.now(), order.parameters)
         try:
             if self._row is SINGLES:
                 made = (await self._driver.create_snapshot(order.request(secrets), self._call)).snapshot
-                after = self._after_created(self.find(name, uid), made)
+                after = after_created(self.find(name, uid), made, self._now_ns)
             else:
                 group = await self._driver.create_volume_group_snapshot(order.group_request(secrets), self._call)
-                after = after_group(self._view, self.find(name, uid), group.group_snapshot, self._now_ns)
+                after = after_group(self.find(name, uid), group.group_snapshot, self._now_ns)
         except DriverError as error:
-            self._memory.change(uid, nothing_made=is_first and error.unsent)
-            after, is_refused = after_refused(self.find(name, uid), order, error, is_first=is_first), is_refusal(error)
-        self._note(uid, after, refused=is_refused)
+            now = self.find(name, uid)
+            event = event_of(error, given_up_s(now, self._clock.wall_s()))
+            return after_refused(now, order, error, self._memory.advance(uid, event, self._clock.now()))
+        self._memory.advance(uid, Event.ANSWERED if after.unmarks else Event.UNCLEAR, self._clock.now())
         return after
 
-    def _after_created(self, content: Any, made: csi.Snapshot) -> After:
-        return after_created(content, made, self._now_ns, stranger(self._view, content, made))
+    async def _ask(self, ask: d.Ask, secrets: Mapping[str, str], content: Any) -> After:
+        """Ask how far a snapshot is. Only a request by its name tells of one that the driver does not know yet: then
+        _Unasked is raised. A question that fails for the moment is asked again later: each CreateSnapshot is dear.
+        """
+        try:
+            way = await self._way(ask)
+            if way is d.Way.NONE:
+                return after_believed(content, ask.made.handle, self._now_ns)
+            if way is d.Way.GET_GROUP:
+                got = await self._driver.get_volume_group_snapshot(ask.made.get_group_request(secrets), self._call)
+                return after_group(content, got.group_snapshot, self._now_ns)
+            found = await self._found(way, ask.made, secrets)
+        except DriverError as error:
+            if ask.learn:
+                return after_unasked(content, error)
+            if not error.final:
+                return After(polls=True)
+            raise _Unasked(str(error)) from error
+        if not ask.learn and (found is None or found.snapshot_id != ask.made.handle):
+            raise _Unasked(ask.made.handle)
+        return after_asked(content, ask.made.handle, found, self._now_ns)
 
-    def _note(self, uid: str, after: After, *, refused: bool = False) -> None:
-        """Notes what is known of a creation by now. refused: the driver refused its last request for sure."""
-        if after.unmarks:
-            self._memory.creation_ended(uid, nothing_made=after.nothing_made)
-        else:
-            self._memory.creation_is_open(uid, self._clock.now(), refused=refused)
+    async def _way(self, ask: d.Ask) -> d.Way:
+        """Raises DriverError."""
+        if not ask.learn or ask.way is d.Way.GET_GROUP:
+            return ask.way
+        able = rpcs(await self._driver.controller_get_capabilities(csi.ControllerGetCapabilitiesRequest(), self._call))
+        return d.Way.LIST if _RPC.LIST_SNAPSHOTS in able else d.Way.GET if _RPC.GET_SNAPSHOT in able else d.Way.NONE
 
-    async def _look_for(self, look: d.LookFor, content: Content) -> After:
-        """Raises Failed for a Secret that can't be had."""
-        uid = content.metadata.uid
-        self._memory.change(uid, to_list=False)  # whatever comes of it, a request is next
-        secrets = {} if look.secret is None else await self._load_secret(look.secret, uid)
-        after = await self._questions.look_for(content, look.order, secrets)
-        if after.unmarks:
-            self._note(uid, after)
-        return after
+    async def _found(self, way: d.Way, made: Made, secrets: Mapping[str, str]) -> csi.Snapshot | None:
+        """The first entry of an answer to a question about one id is the answer: the driver may spell that id in a way
+        of its own. Differs from csi-snapshotter where another entry has the very id: some drivers list all of a volume.
+        Raises DriverError.
+        """
+        if way is d.Way.LIST:
+            answer = await self._driver.list_snapshots(made.list_request(secrets), self._call)
+            listed = [entry.snapshot for entry in answer.entries]
+            return next((one for one in listed if one.snapshot_id == made.handle), next(iter(listed), None))
+        try:
+            got = await self._driver.get_snapshot(made.get_request(secrets), self._call)
+        except DriverError as error:
+            if error.code == Code.NOT_FOUND:
+                return None
+            raise
+        return got.snapshot
 
     async def _delete(self, content: Content, made: Made, secrets: Mapping[str, str]) -> After:
-        """One call at once, of several contents that go. Raises Stale where the snapshot is to stay by now: the Secret took a while."""
+        """One call at once, of several contents that go. Raises Stale where the snapshot is to stay by now: the Secret
+        took a while.
+        """
         now = self.find(content.metadata.name, content.metadata.uid)
         if made.handle in self._calls.in_flight:
             return After(waits_for=frozenset({call_over(made.handle)}))
@@ -213,8 +264,8 @@ class Reconciler:
                     await self._driver.delete_volume_group_snapshot(made.delete_group_request(secrets), self._call)
         except DriverError as error:
             text = f"Failed to delete {self._row.noun}: {error}"
-            raise failed_by(d.Failure(self._row.deletion_failed, text, saved=False)) from error
-        self._memory.change(content.metadata.uid, deleted_at=self._clock.now())
+            raise failed_by(d.Failure(f"{self._row.title}DeleteError", text, saved=False)) from error
+        self._memory.advance(content.metadata.uid, Event.DELETED, self._clock.now())
         return After(again=True)
 
     def _is_kept(self, content: Content, handle: str) -> bool:
@@ -237,8 +288,10 @@ class Reconciler:
             raise Stale(name)
         return found
 
-    async def _keep(self, content: Content, after: After, secrets: Mapping[str, str]) -> After:
-        """Saves what was made. A snapshot that can't be saved, and would be deleted by the save, is deleted at once. Raises Failed."""
+    async def _save_or_delete(self, content: Content, after: After, secrets: Mapping[str, str]) -> After:
+        """Saves what was made. A snapshot that can't be saved, and would be deleted by the save, is deleted at once.
+        Raises Failed.
+        """
         try:
             return await self._save(content, after)
         except _Unsaved:
@@ -250,7 +303,7 @@ class Reconciler:
             deleted = await self._delete(now, Made(handle, members_of(answered)), secrets)
             if deleted.waits_for:
                 return deleted
-            return await self._save(now, After(unmarks=True, nothing_made=True, again=True))
+            return await self._save(now, After(unmarks=True, again=True))
 
     async def _save(self, content: Content, after: After) -> After:
         """Writes the consequences of an answer, the status first. Raises Failed."""
@@ -264,10 +317,10 @@ class Reconciler:
                     raise
                 problem = after_unsaved(content, str(cause))
                 raise _Unsaved(problem.error, problem=problem) from cause
+        if after.kept:
+            self.telling.tell(content, f"{self._row.title}Kept", after.kept)
         if after.unmarks:
             await self._unmark(self.find(name, uid))
-        if after.tells is not None:
-            self.telling.warn(content, after.tells)
         if after.failure is not None:
             raise failed_by(after.failure)
         return after
@@ -293,29 +346,29 @@ class Reconciler:
 
     async def patch(self, content: Content, patch: Patch, subresource: str = "", *, strictly: bool = False) -> None:
         """strictly: for what holds only while the content is as it was judged. Raises Stale, Failed."""
-        await self._writer.patch(content, patch, subresource, strictly=strictly)
+        await self.writer.patch(content, patch, subresource, strictly=strictly)
 
 
 def release(content: Content) -> Patch:
-    """Removes our finalizer; under this policy alone, and where no handle was known, only while none is: it may have been saved by a write
-    of ours whose answer was lost.
+    """Removes our finalizer; under this policy alone, and where no handle was known, only while none is: it may have
+    been saved by a write of ours whose answer was lost.
     """
     row, tests = row_of(content), [test("/spec/deletionPolicy", content.spec.deletion_policy)]
     if not handle_of(content):
-        shown = as_json(content.status)
-        tests.append(
-            test("/status", None) if shown is None else test(f"/status/{row.made_of[0]}", shown.get(row.made_of[0]))
-        )
-    return json_patch([*tests, *remove_finalizer(content, row.finalizer).body])
+        shown, handle = as_json(content.status), "snapshotHandle" if row is SINGLES else "volumeGroupSnapshotHandle"
+        tests.append(test("/status", None) if shown is None else test(f"/status/{handle}", shown.get(handle)))
+    return json_patch([*tests, *remove_finalizer(content, row.content_finalizer).body])
 
 
 def mark(content: Content) -> Patch:
-    """Sets the mark of a creation, with the finalizer, which somebody may have torn off. Where the mark may be there already, another
-    version is made of the content, so that a removal of the mark which is still on its way is refused.
+    """Sets the mark of a creation, with the finalizer, which somebody may have torn off. Where the mark may be there
+    already, another version is made of the content, so that a removal of the mark which is still on its way is refused.
     """
     row, held = row_of(content), finalizers_of(content)
     moved = {TOUCHED: content.metadata.resource_version} if is_marked(content, row.being_created) else {}
-    finalizers = {} if row.finalizer in held or is_deleting(content) else {"finalizers": [*held, row.finalizer]}
+    finalizers = (
+        {} if row.content_finalizer in held or is_deleting(content) else {"finalizers": [*held, row.content_finalizer]}
+    )
     return merge_patch({"metadata": {"annotations": {row.being_created: YES, **moved}, **finalizers}}, of=content)
 
 

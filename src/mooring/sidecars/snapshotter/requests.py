@@ -9,19 +9,29 @@ import msgspec
 
 from mooring.api.core import SecretReference
 from mooring.api.meta import annotation
-from mooring.api.snapshot_names import PREFIX, ClassParameterError, for_driver, secret_of, without_ours
+from mooring.api.snapshot import VolumeSnapshotContent
+from mooring.api.snapshot_kinds import SINGLES, Content, class_name_of, ref_of, row_of, volumes_of
+from mooring.api.snapshot_names import (
+    PREFIX,
+    ClassParameterError,
+    for_driver,
+    is_group_content,
+    secret_of,
+    without_ours,
+)
 from mooring.base.errors import MooringError
 from mooring.base.text import quoted
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.sidecars.snapshotter.kinds import SINGLES, Content
 from mooring.sidecars.snapshotter.options import SnapshotterOptions
-from mooring.sidecars.snapshotter.view import View, class_name_of, ref_of, row_of, volumes_of
+from mooring.sidecars.snapshotter.view import View
 
 UUID_LENGTH_MAX: Final = 32
 
 
 class RequestError(MooringError):
-    """The objects can't be expressed as a CSI request: a part is missing or wrong. class_name: of the class that is missing."""
+    """The objects can't be expressed as a CSI request: a part is missing or wrong. class_name: of the class that is
+    missing.
+    """
 
     def __init__(self, text: str, class_name: str = "") -> None:
         super().__init__(text)
@@ -54,8 +64,8 @@ def extra_metadata(content: Content) -> Mapping[str, str]:
 def parameters_of(view: View, content: Content, replayed: bool) -> dict[str, str]:
     """Raises RequestError.
 
-    replayed: the content goes, and the name counts most: a class that is gone or broken keeps nobody from finding what was made. Parameters
-    that were sent before are sent again, as far as they are known.
+    replayed: the content goes, and the name counts most: a class that is gone or broken keeps nobody from finding what
+    was made. Parameters that were sent before are sent again, as far as they are known.
     """
     found, class_name, noun = view.class_of(content), class_name_of(content), row_of(content).noun
     extra = dict(extra_metadata(content)) if view.options.extra_create_metadata else {}
@@ -84,7 +94,9 @@ def _class_missing(content: Content) -> str:
 
 
 def creation_secret(content: Content) -> SecretReference | None:
-    """The Secret that the annotations name, for making and deleting; None unless both are there. Raises Unusable for an empty one."""
+    """The Secret that the annotations name, for making and deleting; None unless both are there. Raises RequestError
+    for an empty one.
+    """
     noted, row = content.metadata.annotations or {}, row_of(content)
     if row.secret_name not in noted or row.secret_namespace not in noted:
         return None
@@ -99,11 +111,15 @@ def creation_secret(content: Content) -> SecretReference | None:
 
 
 def question_secret(view: View, content: Content) -> SecretReference | None:
-    """Raises RequestError. No snapshot is at hand, so that templates may name the content alone."""
+    """The Secret of a question about the content: a group's member has no class, and notes the one of its group.
+
+    No snapshot is at hand, so that templates may name the content alone. Raises RequestError.
+    """
     found, class_name = view.class_of(content), class_name_of(content)
     row, named = row_of(content), f"{row_of(content).noun} content {content.metadata.name}"
     if not class_name:
-        return None
+        is_member = isinstance(content, VolumeSnapshotContent) and is_group_content(content)
+        return creation_secret(content) if is_member else None
     if found is None:
         raise RequestError(
             f"failed to get {row.noun} class {class_name} for {named}: {_class_missing(content)}", class_name
@@ -164,8 +180,3 @@ class Made(msgspec.Struct, frozen=True):
         return csi.DeleteVolumeGroupSnapshotRequest(
             group_snapshot_id=self.handle, snapshot_ids=self.members, secrets=secrets
         )
-
-
-def list_of_volume_request(volume_handle: str, token: str, secrets: Mapping[str, str]) -> csi.ListSnapshotsRequest:
-    """For all snapshots of this volume. token: of the page, "" for the first."""
-    return csi.ListSnapshotsRequest(source_volume_id=volume_handle, starting_token=token, secrets=secrets)

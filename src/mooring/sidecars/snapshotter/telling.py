@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from mooring.api.core import ObjectReference
+from mooring.api.core import ObjectReference, reference_to
+from mooring.api.snapshot_kinds import Content, Row, is_content_ready
 from mooring.base.clock import Clock, rfc3339
 from mooring.base.log import logger
 from mooring.base.text import shortened
 from mooring.control.decision import Failed
-from mooring.control.event_once import EventOnce
-from mooring.control.events import EventRecorder
-from mooring.control.result import Stale
+from mooring.control.events import EventOnce, EventRecorder
+from mooring.control.result import Retry, Stale
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import set_fields
 from mooring.sidecars.snapshotter.decide_after import as_json
-from mooring.sidecars.snapshotter.decision import Failure, Tell
-from mooring.sidecars.snapshotter.kinds import Content, Row
-from mooring.sidecars.snapshotter.view import is_going, is_ready
+from mooring.sidecars.snapshotter.decision import Failure
+from mooring.sidecars.snapshotter.view import is_going
 
 log = logger(__name__)
 
@@ -45,13 +44,14 @@ class Telling:
         self._once.forget(uid)
 
     async def show(self, name: str, uid: str, failure: Failure) -> None:
-        """Tells the failure by an Event and, if it is to be saved, in the status. One that stands there is told once by each process: the
-        one that wrote it may have died before its Event was sent. Raises Stale where the snapshot has turned ready since it was judged.
+        """Tells the failure by an Event and, if it is to be saved, in the status. One that stands there is told once by
+        each process: the one that wrote it may have died before its Event was sent. Raises Stale where the snapshot has
+        turned ready since it was judged; Retry, after telling, where the status could not be written.
         """
         content = self._contents.find(name, uid)
-        if is_ready(content) and not is_going(content):
+        if is_content_ready(content) and not is_going(content):
             raise Stale(name)
-        text = shortened(failure.error, ERROR_BYTES_MAX)
+        text, unsaved = shortened(failure.error, ERROR_BYTES_MAX), None
         if failure.saved:
             status = as_json(content.status) or {}
             is_new = (status.get("error") or {}).get("message") != text or status.get("readyToUse") is not False
@@ -60,12 +60,14 @@ class Telling:
                 try:
                     await self._save_error(content, {**status, "error": error, "readyToUse": False})
                 except Failed as problem:
-                    log.error("could not save the error in the status", error=problem, **{self._row.kind.name: name})
-            if is_ready(self._contents.find(name, uid)) and not is_going(content):
+                    unsaved = problem
+            if is_content_ready(self._contents.find(name, uid)) and not is_going(content):
                 raise Stale(name)  # the answer shows that an earlier write has made it so
             if not is_new and self._once.left_s(uid, text) > 0:
                 return
         self._once.tell(self._reference(content), failure.event, text, anew=True)
+        if unsaved is not None:
+            raise Retry(f"could not save the error in the status: {unsaved}") from unsaved
 
     async def _save_error(self, content: Content, status: Mapping[str, Any]) -> None:
         """On the content as it was read: an error says nothing of one that has turned ready."""
@@ -75,17 +77,11 @@ class Telling:
 
     def refused(self, name: str, uid: str, error: BaseException) -> None:
         """A write that the API server refuses, and may refuse for ever."""
-        self.tell(self._contents.find(name, uid), self._row.check_failed, f"{self._row.check_text}{error}")
-
-    def warn(self, content: Content, tells: Tell) -> None:
-        """Once by each process, in the log, too."""
-        if self._once.note(content.metadata.uid, tells.message, about="warning"):
-            log.warning(tells.message, **{self._row.kind.name: content.metadata.name})
-            self.tell(content, tells.reason, tells.message)
+        text = f"Failed to check and update {self._row.noun} content: {error}"
+        self.tell(self._contents.find(name, uid), f"{self._row.title}ContentCheckandUpdateFailed", text)
 
     def tell(self, content: Content, reason: str, message: str) -> None:
         self._events.event(self._reference(content), "Warning", reason, message)
 
     def _reference(self, content: Content) -> ObjectReference:
-        meta, kind = content.metadata, self._row.kind
-        return ObjectReference(kind.api_version, kind.name, "", meta.name, meta.uid, meta.resource_version)
+        return reference_to(content, self._row.contents)

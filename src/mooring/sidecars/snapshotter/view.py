@@ -8,17 +8,27 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.api.core import ObjectReference
 from mooring.api.group_snapshot import VolumeGroupSnapshotClass, VolumeGroupSnapshotContent
 from mooring.api.meta import Key, is_deleting
 from mooring.api.snapshot import VolumeSnapshotClass, VolumeSnapshotContent
+from mooring.api.snapshot_kinds import (
+    SINGLES,
+    Class,
+    Content,
+    Row,
+    class_name_of,
+    handle_of,
+    imported_handle,
+    is_content_ready,
+    ref_of,
+    row_of,
+)
 from mooring.api.snapshot_names import BEING_DELETED, DELETE_POLICY, is_group_content, is_marked
 from mooring.base.clock import parse_rfc3339
 from mooring.control.slim import WHOLE, Part, always, slim
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
-from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES, Class, Content, Row
-from mooring.sidecars.snapshotter.memory import Memory
+from mooring.sidecars.snapshotter.creation import Memory
 from mooring.sidecars.snapshotter.options import SnapshotterOptions
 
 YOUTH_S: Final = 60.0
@@ -27,11 +37,12 @@ YOUTH_S: Final = 60.0
 BY_CLASS: Final = "snapshotter/class"
 BY_HANDLE: Final = "snapshotter/handle"
 BY_MEMBER: Final = "snapshotter/member"
-BY_SOURCE: Final = "snapshotter/source"
 
 
 class View(msgspec.Struct, frozen=True):
-    """The caches and the memory, live. contents, group_contents: of this driver alone; the latter empty unless groups are taken care of."""
+    """The caches and the memory, live. contents, group_contents: of this driver alone; the latter empty unless groups
+    are taken care of.
+    """
 
     driver: DriverCapabilities
     contents: Reader[VolumeSnapshotContent]
@@ -53,29 +64,12 @@ class View(msgspec.Struct, frozen=True):
         """True for a member of a group that is not ready, or that the cache does not show yet."""
         handle = content.status.volume_group_snapshot_handle if content.status else None
         found = tuple(self.group_contents.by(BY_HANDLE, handle or ""))
-        return self.options.groups and (not found or not all(map(is_ready, found)))
-
-    def is_named(self, handle: str) -> bool:
-        """True where a content stands for this snapshot."""
-        return any(True for _ in self.contents.by(BY_HANDLE, handle))
-
-    def is_source(self, volume_handle: str) -> bool:
-        """True where a content is of exactly this volume."""
-        return any(True for _ in self.contents.by(BY_SOURCE, volume_handle))
-
-    def is_of_another_group(self, content: Content, volume_handle: str) -> bool:
-        """True for exactly the handle of a volume that is in another group."""
-        return any(
-            other.metadata.uid != content.metadata.uid for other in self.group_contents.by(BY_SOURCE, volume_handle)
-        )
-
-    def other_volume_of(self, content: VolumeSnapshotContent, handle: str) -> str:
-        """The volume of which another content has this snapshot, "" where none has it of another volume than this one."""
-        handles = (one.spec.source.volume_handle for one in self.contents.by(BY_HANDLE, handle))
-        return min((other for other in handles if other and other != content.spec.source.volume_handle), default="")
+        return self.options.groups and (not found or not all(map(is_content_ready, found)))
 
     def other_of(self, content: Content, handle: str) -> str:
-        """The name of another content that keeps what this handle is of; of a single snapshot, also of a group's. "" for none."""
+        """The name of another content that keeps what this handle is of; of a single snapshot, also of a group's. ""
+        for none.
+        """
         alike = [
             one
             for one in self.contents_of(row_of(content)).by(BY_HANDLE, handle)
@@ -103,32 +97,6 @@ def _goes_with(group: Content, single: VolumeSnapshotContent) -> bool:
 # -- what a content says, of whichever kind
 
 
-def row_of(content: Content) -> Row:
-    return GROUPS if isinstance(content, VolumeGroupSnapshotContent) else SINGLES
-
-
-def handle_of(content: Content) -> str:
-    """The driver's name for the snapshot, or the group, "" while it is not known."""
-    if isinstance(content, VolumeGroupSnapshotContent):
-        return (content.status.volume_group_snapshot_handle if content.status else None) or ""
-    return (content.status.snapshot_handle if content.status else None) or ""
-
-
-def imported_handle(content: Content) -> str | None:
-    """The handle that an import was made with, None for no import."""
-    if isinstance(content, VolumeGroupSnapshotContent):
-        handles = content.spec.source.group_snapshot_handles
-        return None if handles is None else handles.volume_group_snapshot_handle
-    return content.spec.source.snapshot_handle or None
-
-
-def volumes_of(content: Content) -> tuple[str, ...]:
-    """The volumes that it is to be made of."""
-    if isinstance(content, VolumeGroupSnapshotContent):
-        return content.spec.source.volume_handles or ()
-    return tuple(filter(None, (content.spec.source.volume_handle,)))
-
-
 def members_of(content: Content) -> tuple[str, ...]:
     """The handles of a group's snapshots, as far as they are known."""
     if not isinstance(content, VolumeGroupSnapshotContent):
@@ -140,24 +108,10 @@ def members_of(content: Content) -> tuple[str, ...]:
     )
 
 
-def class_name_of(content: Content) -> str:
-    if isinstance(content, VolumeGroupSnapshotContent):
-        return content.spec.volume_group_snapshot_class_name or ""
-    return content.spec.volume_snapshot_class_name or ""
-
-
-def ref_of(content: Content) -> ObjectReference:
-    if isinstance(content, VolumeGroupSnapshotContent):
-        return content.spec.volume_group_snapshot_ref
-    return content.spec.volume_snapshot_ref
-
-
-def is_ready(content: Content) -> bool:
-    return content.status is not None and content.status.ready_to_use is True
-
-
 def is_born(content: Content, wall_s: float) -> bool:
-    """True for a content that was just made, so that nobody has looked at it yet. One that another node had comes with its past."""
+    """True for a content that was just made, so that nobody has looked at it yet. One that another node had comes with
+    its past.
+    """
     created = content.metadata.creation_timestamp
     return created is not None and wall_s - parse_rfc3339(created) < YOUTH_S and content.status is None
 
@@ -170,6 +124,12 @@ def is_open(content: Content) -> bool:
 def is_given_up(content: Content) -> bool:
     """True for a content that is being deleted because its snapshot is."""
     return is_deleting(content) and is_marked(content, row_of(content).being_deleted)
+
+
+def given_up_s(content: Content, wall_s: float) -> float | None:
+    """Since when a content that is given up is in deletion; None for another one."""
+    deleted = content.metadata.deletion_timestamp
+    return wall_s - parse_rfc3339(deleted) if deleted is not None and is_given_up(content) else None
 
 
 def is_going(content: Content) -> bool:
@@ -200,10 +160,9 @@ def handles_of(content: Content) -> Iterable[str]:
 
 
 CONTENT_INDEXES: Final[Mapping[str, Callable[[Any], Iterable[str]]]] = {
-    BY_CLASS: lambda content: filter(None, () if is_ready(content) else (class_name_of(content),)),
+    BY_CLASS: lambda content: filter(None, () if is_content_ready(content) else (class_name_of(content),)),
     BY_HANDLE: lambda content: handles_of(content),
     BY_MEMBER: lambda content: sorted(set(filter(None, members_of(content)))),
-    BY_SOURCE: lambda content: volumes_of(content),
 }
 
 keeps_class = always(slim("driver", "parameters", metadata=slim()))

@@ -12,7 +12,9 @@ _PSEUDO: Final = frozenset({b":status"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AnswerHeaders:
-    """The fields that gRPC reads of one header block; None where there is none. wrong: why HTTP/2 forbids this block, or ""."""
+    """The fields that gRPC reads of one header block; None where there is none. wrong: why HTTP/2 forbids this block,
+    or "".
+    """
 
     http_status: bytes | None = None
     content_type: bytes | None = None

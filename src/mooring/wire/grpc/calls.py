@@ -1,4 +1,6 @@
-"""The calls of one connection: those that are under way, each on its stream, and those that the server has no room for yet."""
+"""The calls of one connection: those that are under way, each on its stream, and those that the server has no room for
+yet.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ HELD_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
 """For answers of one connection that are not complete yet."""
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
-"""The number of bytes that the server may send on one stream, and on the connection, before we confirm that we have read some."""
+"""The number of bytes that the server may send on one stream, and on the connection, before we confirm that we have
+read some.
+"""
 
 Refusal: TypeAlias = Callable[[], str]
 """The reason that a call may not be sent any more, "" while it may."""
@@ -54,7 +58,9 @@ class ClientCalls:
         return len(self._streams) + len(self._waiting)
 
     def begin(self, path: str, message: bytes, timeout_s: float, refusal: Refusal | None) -> int:
-        """Sends a call, or lets it wait for MAX_CONCURRENT_STREAMS; its stream id. refusal: asked when it has waited."""
+        """Sends a call, or lets it wait for MAX_CONCURRENT_STREAMS; its stream id. refusal: asked when it has
+        waited.
+        """
         stream_id = self.next_id
         self.next_id += 2
         prefixed = b"\x00%b%b" % (len(message).to_bytes(4), message)
@@ -71,7 +77,9 @@ class ClientCalls:
             self._close(stream_id)
 
     def end_above(self, last_id: int, text: str) -> None:
-        """The server looks at no stream after this one: whatever began later is Unavailable, and surely has not happened."""
+        """The server looks at no stream after this one: whatever began later is Unavailable, and surely has not
+        happened.
+        """
         unseen = [*(one for one in self._streams if one > last_id), *self._waiting]
         self._waiting.clear()
         for stream_id in unseen:
@@ -144,7 +152,9 @@ class ClientCalls:
     # -- streams
 
     def _stream(self, stream_id: int, name: str) -> Stream | None:
-        """The stream of a frame; None for one that is over: frames may have been on their way. Raises BrokenConnection for no stream."""
+        """The stream of a frame; None for one that is over: frames may have been on their way. Raises BrokenConnection
+        for no stream.
+        """
         found = self._streams.get(stream_id)
         if found is None and (stream_id % 2 == 0 or stream_id >= self.next_id or stream_id in self._waiting):
             raise BrokenConnection(

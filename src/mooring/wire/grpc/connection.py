@@ -17,18 +17,20 @@ from mooring.wire.grpc.sending import Sending
 from mooring.wire.grpc.settings import WINDOW_DEFAULT, changed, our_settings
 
 HEADER_BYTES_MAX: Final = 8 * 1024 * 1024
-"""The bound for all headers of an answer, or its trailers: an error's text of a megabyte fits, with each letter sent as `%xx`. Such a text
-should reach the user, and not end the connection under all other calls. Differs from Go's client (16 MiB). The fields are bounded apart.
+"""The bound for all headers of an answer, or its trailers: an error's text of a megabyte fits, with each letter sent as
+`%xx`. Such a text should reach the user, and not end the connection under all other calls. Differs from Go's client (16
+MiB). The fields are bounded apart.
 """
 
 
 class Connection:
     """The client's side of one connection, from its first byte to its last. Not for use by several threads.
 
-    After each call of a method look at `to_send`, and write what it returns; don't ask for it while the transport is told to pause, so that
-    what waits here stays bounded. Every method may be called after Gone, and does nothing then (`begin` excepted).
-    now: a monotonic clock in seconds, read only for calls that have to wait for the server's MAX_CONCURRENT_STREAMS: the driver hears of
-    the time that is left. stream_ids_end: the first id that no call gets; another one for tests.
+    After each call of a method look at `to_send`, and write what it returns; don't ask for it while the transport is
+    told to pause, so that what waits here stays bounded. Every method may be called after Gone, and does nothing then
+    (`begin` excepted).
+    now: a monotonic clock in seconds, read only for calls that have to wait for the server's MAX_CONCURRENT_STREAMS:
+    the driver hears of the time that is left. stream_ids_end: the first id that no call gets; another one for tests.
     """
 
     def __init__(
@@ -67,12 +69,16 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """True while calls may begin here: from Settled on, until Leaving, Gone, or the last stream id was given away."""
+        """True while calls may begin here: from Settled on, until Leaving, Gone, or the last stream id was given
+        away.
+        """
         return self._settled and self._leaving is None and not self._gone
 
     @property
     def in_flight(self) -> int:
-        """ClientCalls that were begun and are neither answered nor cancelled; some may still wait for MAX_CONCURRENT_STREAMS."""
+        """ClientCalls that were begun and are neither answered nor cancelled; some may still wait for
+        MAX_CONCURRENT_STREAMS.
+        """
         return len(self._calls)
 
     @property
@@ -83,8 +89,9 @@ class Connection:
     def begin(self, path: str, message: bytes, timeout_s: float, refusal: Refusal | None = None) -> int:
         """Sends a call, now or when the server has room for it, and returns its stream id. Only while `is_open`.
 
-        path: `/csi.v1.Controller/CreateVolume`. timeout_s: > 0; the driver hears of it, never of a later one. The caller keeps the time,
-        and cancels. refusal: the last word on a call that had to wait for room; its text ends the call as Canceled.
+        path: `/csi.v1.Controller/CreateVolume`. timeout_s: > 0; the driver hears of it, never of a later one. The
+        caller keeps the time, and cancels. refusal: the last word on a call that had to wait for room; its text ends
+        the call as Canceled.
         """
         assert self.is_open, "begin() on a connection that takes no calls"
         stream_id = self._calls.begin(path, message, timeout_s, refusal)
@@ -93,7 +100,8 @@ class Connection:
         return stream_id
 
     def cancel(self, stream_id: int) -> list[Event]:
-        """Ends a call, at the driver too (RST_STREAM); there is no Answered for it. Does nothing when it is over already.
+        """Ends a call, at the driver too (RST_STREAM); there is no Answered for it. Does nothing when it is over
+        already.
 
         Returns what follows from it: Gone when it was the last one of a connection that is being left, mostly nothing.
         """
@@ -101,7 +109,8 @@ class Connection:
         return self._told()
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[Event]:
-        """Takes in what was read, in pieces of any size. Raises nothing: what is no HTTP/2 ends the connection, with Gone.
+        """Takes in what was read, in pieces of any size. Raises nothing: what is no HTTP/2 ends the connection, with
+        Gone.
 
         data: not kept; the same buffer may be read into again afterwards.
         """

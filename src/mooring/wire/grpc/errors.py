@@ -1,4 +1,6 @@
-"""The error of a call, and Go's texts for those errors that a client makes itself: people and programs search for them."""
+"""The error of a call, and Go's texts for those errors that a client makes itself: people and programs search for
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Fields of protobuf messages, read and written without protobuf: for programs of which one stands on each node, and that have two calls.
+"""Fields of protobuf messages, read and written without protobuf: for programs of which one stands on each node, and
+that have two calls.
 
 protobuf takes 4 MiB of such a program, a fifth. Source: protobuf's encoding; tests compare with protobuf itself.
 """

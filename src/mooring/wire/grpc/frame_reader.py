@@ -16,7 +16,9 @@ F = TypeVar("F")
 
 
 class _HeaderBlock:
-    """A block of which more is to come. ended: its HEADERS frame had END_STREAM. bytes_max: of the block as it is sent."""
+    """A block of which more is to come. ended: its HEADERS frame had END_STREAM. bytes_max: of the block as it is
+    sent.
+    """
 
     __slots__ = ("_bytes_max", "_frames", "bytes", "ended", "stream_id")
 
@@ -34,12 +36,13 @@ class _HeaderBlock:
 
 
 class FrameReader(Generic[F]):
-    """The incoming half of a connection. Each frame goes to the function that is named after it, in order; PRIORITY and others to none.
+    """The incoming half of a connection. Each frame goes to the function that is named after it, in order; PRIORITY and
+    others to none.
 
     decoder: of header blocks. headers: (stream id, what a block says, ended), once for it, however many frames it had.
-    data: (stream id, data without padding, bytes that count for the windows, ended). reset: (stream id, error code). settings: (payload).
-    ping: (payload). goaway: (last stream id, error code, debug data). window: (stream id or 0, increment). ACKs are checked, and told to
-    nobody.
+    data: (stream id, data without padding, bytes that count for the windows, ended). reset: (stream id, error code).
+    settings: (payload). ping: (payload). goaway: (last stream id, error code, debug data). window: (stream id or 0,
+    increment). ACKs are checked, and told to nobody.
     """
 
     def __init__(

@@ -1,4 +1,6 @@
-"""HTTP/2's frames as bytes: their heads, their kinds, their padding, and the frames that we write (RFC 9113, sections 4 to 6)."""
+"""HTTP/2's frames as bytes: their heads, their kinds, their padding, and the frames that we write (RFC 9113, sections 4
+to 6).
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def error_name(code: int) -> str:
 
 
 class BrokenConnection(MooringError):
-    """The peer sent what no HTTP/2 connection survives: a connection error. code: what our GOAWAY says. str(): what was wrong."""
+    """The peer sent what no HTTP/2 connection survives: a connection error. code: what our GOAWAY says. str(): what was
+    wrong.
+    """
 
     def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(text)
@@ -85,7 +89,9 @@ def rst_stream(stream_id: int, code: ErrorCode) -> bytes:
 
 
 def goaway(code: ErrorCode, text: str, last_id: int = 0) -> bytes:
-    """Ends the connection. text: cut to 1,000 bytes. last_id: of the streams that the peer began and we have looked at."""
+    """Ends the connection. text: cut to 1,000 bytes. last_id: of the streams that the peer began and we have looked
+    at.
+    """
     return frame(GOAWAY, 0, 0, struct.pack(">II", last_id, code) + text.encode(errors="replace")[:1000])
 
 
@@ -96,7 +102,9 @@ def window_update(stream_id: int, increment: int) -> bytes:
 
 
 def unpadded(flags: int, payload: bytes) -> bytes:
-    """The payload of DATA or HEADERS without its padding. Raises BrokenConnection where there is more padding than payload."""
+    """The payload of DATA or HEADERS without its padding. Raises BrokenConnection where there is more padding than
+    payload.
+    """
     if not flags & PADDED:
         return payload
     if not payload or payload[0] >= len(payload):

@@ -1,7 +1,8 @@
-"""Header blocks in the order in which they came: HPACK by the library of that name, with what it lacks in bounds, and remembered blocks.
+"""Header blocks in the order in which they came: HPACK by the library of that name, with what it lacks in bounds, and
+remembered blocks.
 
-A peer's second block has the bytes of its first, since both sides have indexed its fields by then. A block that changes no table means the
-same until another block changes one, so most blocks need no call of the library.
+A peer's second block has the bytes of its first, since both sides have indexed its fields by then. A block that changes
+no table means the same until another block changes one, so most blocks need no call of the library.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ Fields = Sequence[tuple[bytes, bytes]]
 
 
 class HeaderDecoder(Generic[F]):
-    """Reads one peer's header blocks. bytes_max: of one block's fields, as HPACK counts, 32 more for each. read: what they say."""
+    """Reads one peer's header blocks. bytes_max: of one block's fields, as HPACK counts, 32 more for each. read: what
+    they say.
+    """
 
     def __init__(self, bytes_max: int, read: Callable[[Fields], F]) -> None:
         self._bytes_max, self._fields_max, self._read = bytes_max, min(bytes_max // 32 + 2, _FIELDS_MAX), read
@@ -41,7 +44,9 @@ class HeaderDecoder(Generic[F]):
         self._kept: dict[bytes, F] = {}
 
     def decode(self, block: bytes) -> F:
-        """The fields of one block. Raises BrokenConnection for what is no HPACK and for too much: the table is unknown from then on."""
+        """The fields of one block. Raises BrokenConnection for what is no HPACK and for too much: the table is unknown
+        from then on.
+        """
         found = self._kept.get(block)
         if found is not None:
             return found
@@ -85,7 +90,9 @@ class HeaderDecoder(Generic[F]):
 
 
 def by_name(fields: Fields, pseudo: frozenset[bytes]) -> tuple[dict[bytes, bytes], str]:
-    """The fields by their names, and why HTTP/2 forbids the block, or "". pseudo: those of its names with a colon that may be there."""
+    """The fields by their names, and why HTTP/2 forbids the block, or "". pseudo: those of its names with a colon that
+    may be there.
+    """
     said: dict[bytes, bytes] = {}
     wrong, only_pseudo = "", True
     for name, value in fields:
@@ -109,10 +116,11 @@ def is_grpc(content_type: bytes | None) -> bool:
 
 
 def _starts(block: bytes, fields_max: int) -> tuple[list[int], bool]:
-    """Where each field begins, and whether any changes the dynamic table. Raises BrokenConnection where one goes beyond the block.
+    """Where each field begins, and whether any changes the dynamic table. Raises BrokenConnection where one goes beyond
+    the block.
 
-    Also refuses what the library would take: numbers of any length, whose reading takes the square of their length in time, and a change of
-    the table's size after the first field or, twice over, a third one before it.
+    Also refuses what the library would take: numbers of any length, whose reading takes the square of their length in
+    time, and a change of the table's size after the first field or, twice over, a third one before it.
     """
     at, starts, changes_table, sizes = 0, [], False, 0
     while at < len(block):

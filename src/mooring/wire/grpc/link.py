@@ -1,7 +1,8 @@
 """One connection to a server: a socket, the HTTP/2 connection on it, and the calls that wait for an answer.
 
-The socket is read and written by callbacks of the event loop, without a transport or a task: connecting to a unix socket never waits, and
-all calls of one turn of the loop go out in one write. A call behind a fence goes out at once, while the fence is open.
+The socket is read and written by callbacks of the event loop, without a transport or a task: connecting to a unix
+socket never waits, and all calls of one turn of the loop go out in one write. A call behind a fence goes out at once,
+while the fence is open.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from mooring.wire.grpc.frames import READ_BYTES
 _log = logger(__name__)
 
 CROWDED_BYTES: Final = 8 * 1024 * 1024
-"""For requests that lie here since the peer has taken in all before them: from then on no call begins until it has taken them, too."""
+"""For requests that lie here since the peer has taken in all before them: from then on no call begins until it has
+taken them, too.
+"""
 _CALL_BYTES: Final = 256
 """About what a call takes beside its message."""
 _LAST_READS_MAX: Final = 64
@@ -46,7 +49,9 @@ class LinkOwner(Protocol):
 
 
 class Link:
-    """peer: a connected socket that does not block; the link's from now on. Ends with `close`, or when the peer ends it."""
+    """peer: a connected socket that does not block; the link's from now on. Ends with `close`, or when the peer ends
+    it.
+    """
 
     def __init__(self, peer: socket.socket, owner: LinkOwner) -> None:
         self._socket, self._owner = peer, owner
@@ -76,7 +81,8 @@ class Link:
         return self._begun_bytes > CROWDED_BYTES
 
     async def call(self, path: str, message: bytes, timeout_s: float) -> Answered:
-        """The answer of one call, or what ended it: DeadlineExceeded in Go's words when the time is over. Only while `is_open`.
+        """The answer of one call, or what ended it: DeadlineExceeded in Go's words when the time is over. Only while
+        `is_open`.
 
         A caller who is cancelled, or late, cancels the call at the server.
         """

@@ -1,4 +1,6 @@
-"""Header fields as HPACK's literals: none is indexed, so that a block can be repeated byte by byte, whatever else was sent."""
+"""Header fields as HPACK's literals: none is indexed, so that a block can be repeated byte by byte, whatever else was
+sent.
+"""
 
 from __future__ import annotations
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 
 class Outgoing:
-    """unsent: of the message, with gRPC's prefix. credit: bytes that the peer takes beyond its settings' window, below 0 for what was sent.
+    """unsent: of the message, with gRPC's prefix. credit: bytes that the peer takes beyond its settings' window, below
+    0 for what was sent.
 
-    trailers: frames that end the stream after the message, a server's; b"" for a stream that ends with its message, a client's.
+    trailers: frames that end the stream after the message, a server's; b"" for a stream that ends with its message, a
+    client's.
     """
 
     __slots__ = ("credit", "id", "trailers", "unsent")

@@ -1,7 +1,7 @@
 """The header block of a call: encoded once for each method and deadline, without the server's dynamic table.
 
-Literals that are not indexed can be repeated byte by byte, whatever else was sent. The hundred bytes more for each call cost less on a unix
-socket than an encoder does.
+Literals that are not indexed can be repeated byte by byte, whatever else was sent. The hundred bytes more for each call
+cost less on a unix socket than an encoder does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class RequestHeaders:
         )
 
     def table_reduced(self) -> None:
-        """The server made its table smaller: the next block has to begin with the size that we use, which is nothing."""
+        """The server made its table smaller: the next block has to begin with the size that we use, which is
+        nothing.
+        """
         self._table_reduced = True
 
     def block(self, path: str, timeout_s: float) -> bytes:
@@ -61,7 +63,9 @@ class RequestHeaders:
 
 
 def grpc_timeout(timeout_s: float) -> bytes:
-    """`15000000u`: in the finest unit that eight digits are enough for, rounded down; 1 ns at least. timeout_s: > 0, seconds."""
+    """`15000000u`: in the finest unit that eight digits are enough for, rounded down; 1 ns at least. timeout_s: > 0,
+    seconds.
+    """
     assert timeout_s > 0
     for unit, per_second in _UNITS:
         if (count := timeout_s * per_second) < _DIGITS_8 + 1:

@@ -84,7 +84,8 @@ class Sending:
         self.settings = settings
 
     def go_on(self, streams: Mapping[int, Outgoing]) -> list[int]:
-        """Sends what the windows let through by now: once for all frames that came together, however many there are of a few bytes.
+        """Sends what the windows let through by now: once for all frames that came together, however many there are of
+        a few bytes.
 
         Returns the ids of the streams of which all is on its way since.
 

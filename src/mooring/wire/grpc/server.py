@@ -1,7 +1,8 @@
-"""A gRPC server of our own for unary methods: a registrar's, on the kubelet's side, and that of every driver of the SDK.
+"""A gRPC server of our own for unary methods: a registrar's, on the kubelet's side, and that of every driver of the
+SDK.
 
-Each connection is a protocol of asyncio's over `serving/`, each call a task. While a client does not read, nothing more is read from
-it, so that what waits for it stays small.
+Each connection is a protocol of asyncio's over `serving/`, each call a task. While a client does not read, nothing more
+is read from it, so that what waits for it stays small.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
+from mooring.base.border import reason
 from mooring.base.clock import ending_in
 from mooring.base.diagnostics import listening_socket, split_address
 from mooring.base.errors import ConfigError
@@ -29,7 +31,9 @@ from mooring.wire.grpc.socket_file import cannot_bind, permissions, removed_at_t
 _log = logger(__name__)
 
 SETTLED_S_MAX: Final = 10.0
-"""From a connection's begin until its client has sent HTTP/2's preface; and from our last bytes until the client has read them."""
+"""From a connection's begin until its client has sent HTTP/2's preface; and from our last bytes until the client has
+read them.
+"""
 
 ENDING_S_MAX: Final = 1.0
 """For calls that are cancelled at the end. One may wait for a thread that hangs: it ends with the process."""
@@ -41,19 +45,21 @@ _ACCEPTED_AT_ONCE: Final = 64
 _ERRORS: Final = frozenset(Code) - {Code.OK}
 
 Method = Callable[[bytes], Awaitable[bytes]]
-"""A request's bytes to an answer's. Raises RpcError, or ConnectionCut for no answer at all; is cancelled when the caller waits no longer
-(`time_left_s` tells when)."""
+"""A request's bytes to an answer's. Raises RpcError, or ConnectionCut for no answer at all; is cancelled when the
+caller waits no longer (`time_left_s` tells when).
+"""
 
 
 @asynccontextmanager
 async def listening(
     methods: Mapping[str, Method], path: Path, *, mode: int = 0o600, grace_s: float = 5.0, limits: ServerLimits = FEW
 ) -> AsyncGenerator[Callable[[], None], None]:
-    """The methods answer on the socket as long as the block runs. The place must be free (`make_room`). Gives what cuts all connections.
+    """The methods answer on the socket as long as the block runs. The place must be free (`make_room`). Gives what cuts
+    all connections.
 
-    methods: by path, as in `/csi.v1.Identity/Probe`. mode: of the socket file. grace_s: how long calls in flight may take to end
-    afterwards; what is left then is cancelled. The socket file is removed at the end, unless another has taken its place. Raises
-    ConfigError when the socket can't be bound.
+    methods: by path, as in `/csi.v1.Identity/Probe`. mode: of the socket file. grace_s: how long calls in flight may
+    take to end afterwards; what is left then is cancelled. The socket file is removed at the end, unless another has
+    taken its place. Raises ConfigError when the socket can't be bound.
     """
     clients = _Clients(methods, limits)
     listener = _bound(path, mode)
@@ -73,7 +79,9 @@ async def listening(
 async def listening_on_tcp(
     methods: Mapping[str, Method], address: str, *, grace_s: float = 5.0, limits: ServerLimits = FEW
 ) -> AsyncGenerator[int, None]:
-    """The same on a TCP address, host:port; gives the port. Without encryption: for test suites, on a loopback address."""
+    """The same on a TCP address, host:port; gives the port. Without encryption: for test suites, on a loopback
+    address.
+    """
     clients = _Clients(methods, limits)
     try:
         listener = await listening_socket(*split_address(address))
@@ -95,7 +103,7 @@ def _bound(path: Path, mode: int) -> socket.socket:
             listener.bind(str(path))
     except OSError as error:
         listener.close()
-        raise cannot_bind(path, error.strerror or error) from None
+        raise cannot_bind(path, reason(error)) from None
     return listener
 
 
@@ -297,7 +305,9 @@ _NONE: Final = _Answer(Code.UNAVAILABLE)
 
 
 def _give_up(call: asyncio.Task[_Answer]) -> None:
-    """Cancels a call that nobody waits for: once, for whatever reasons. Work that blocks takes a second time for the process's end."""
+    """Cancels a call that nobody waits for: once, for whatever reasons. Work that blocks takes a second time for the
+    process's end.
+    """
     if not call.cancelling():
         call.cancel()
 

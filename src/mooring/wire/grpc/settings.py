@@ -41,7 +41,8 @@ def our_settings(*, window: int, header_bytes_max: int, streams_max: int | None 
 
 
 def changed(settings: PeerSettings, payload: bytes, push_max: int = 0) -> PeerSettings:
-    """The settings after one more SETTINGS frame; unknown ones are ignored. Raises BrokenConnection for a value that none may have.
+    """The settings after one more SETTINGS frame; unknown ones are ignored. Raises BrokenConnection for a value that
+    none may have.
 
     push_max: of ENABLE_PUSH, 1 for a client's.
     """

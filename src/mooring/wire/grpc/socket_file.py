@@ -1,4 +1,6 @@
-"""The file of a socket that we serve on: what makes room for it, who may connect, and whose file is removed at the end."""
+"""The file of a socket that we serve on: what makes room for it, who may connect, and whose file is removed at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from mooring.base.border import reason
 from mooring.base.errors import ConfigError
 
 PATH_BYTES_MAX: Final = 107  # Linux: 108 with the closing zero
@@ -20,7 +23,8 @@ def check_length(path: Path) -> Path:
     """The path. Raises ConfigError for one that is too long for a socket."""
     if len(os.fsencode(path)) > PATH_BYTES_MAX:
         raise ConfigError(
-            f"socket path {str(path)!r} is longer than the {PATH_BYTES_MAX} bytes that the system allows: give a shorter one"
+            f"socket path {str(path)!r} is longer than the {PATH_BYTES_MAX} bytes that the system allows: give "
+            "a shorter one"
         )
     return path
 
@@ -34,10 +38,10 @@ def make_room(path: Path, *, even_alive: bool = False) -> None:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         if not path.parent.is_dir():
-            raise ConfigError(f"the folder of socket {str(path)!r} does not exist") from None
+            raise ConfigError(f"the folder of socket {str(path)!r} does not exist: make it first") from None
         return
     except OSError as error:
-        raise ConfigError(f"socket {str(path)!r} can't be used: {error.strerror}") from None
+        raise ConfigError(f"socket {str(path)!r} can't be used: {reason(error)}") from None
     if not stat.S_ISSOCK(mode):
         raise ConfigError(f"{str(path)!r} exists and is not a socket: choose another path, or move it away")
     if not even_alive and _is_alive(path):
@@ -53,7 +57,9 @@ def _is_alive(path: Path) -> bool:
 
 @contextmanager
 def permissions(mode: int) -> Iterator[None]:
-    """Around the making of a socket: its file has this mode from the first moment. No await within: other files would have it, too."""
+    """Around the making of a socket: its file has this mode from the first moment. No await within: other files would
+    have it, too.
+    """
     others = os.umask(0o777 & ~mode)
     try:
         yield

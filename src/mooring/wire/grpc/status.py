@@ -64,7 +64,9 @@ def text_of_http(status: int, content_type: bytes | None) -> str:
 
 
 def decoded(message: bytes) -> str:
-    """The text of a grpc-message, percent-encoded UTF-8; a text in no UTF-8 is read as Latin-1, and a % without digits is one."""
+    """The text of a grpc-message, percent-encoded UTF-8; a text in no UTF-8 is read as Latin-1, and a % without digits
+    is one.
+    """
     if b"%" in message:
         message = unquote_to_bytes(message)
     try:

@@ -1,7 +1,8 @@
-"""One call on its connection: what of the request waits for a window, what of the answer has come, and what its end means.
+"""One call on its connection: what of the request waits for a window, what of the answer has come, and what its end
+means.
 
-The rules are gRPC's for unary calls, as grpc-go's client keeps them. Where a stream ends without a status of the driver's own, the request
-may have been carried out, and the verdict says so.
+The rules are gRPC's for unary calls, as grpc-go's client keeps them. Where a stream ends without a status of the
+driver's own, the request may have been carried out, and the verdict says so.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ class Stream(Outgoing):
         return None
 
     def _not_grpc(self, headers: AnswerHeaders, ended: bool) -> CallEnd | None:
-        """HTTP's own answers. Those of its 100s have another one behind them; after those of its 400s alone nothing can have happened."""
+        """HTTP's own answers. Those of its 100s have another one behind them; after those of its 400s alone nothing can
+        have happened.
+        """
         if headers.http_status is None or not re.fullmatch(rb"[1-9][0-9][0-9]", headers.http_status):
             return _refused("malformed header: missing HTTP status")
         status = int(headers.http_status)
@@ -136,7 +139,8 @@ class Stream(Outgoing):
         if body[0] == 1:
             encoding = self.headers.encoding if self.headers else b""
             return _unreadable(
-                f"the driver's answer is compressed ({decoded(encoding[:100]) or 'nobody knows how'}), which nobody asked for"
+                f"the driver's answer is compressed ({decoded(encoding[:100]) or 'nobody knows how'}), which "
+                "nobody asked for"
             )
         if body[0]:
             return _unreadable(f"grpc: received unexpected payload format {body[0]}")

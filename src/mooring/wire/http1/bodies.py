@@ -69,16 +69,14 @@ class Chunks:
     def feed(self, data: bytes) -> tuple[int, bytes]:
         """How many bytes at the front of data are done with, and the content in them. Raises Malformed.
 
-        The bytes that are left come behind the body's end, or are the beginning of a line, some 250 at most: they are fed again
-        with those that follow.
+        The bytes that are left come behind the body's end, or are the beginning of a line, some 250 at most: they are
+        fed again with those that follow.
         """
         at, end = 0, len(data)
         found = []
-        while not self.is_whole:
+        while at < end and not self.is_whole:
             if self._left > 2:
                 part = data[at : at + self._left - 2]
-                if not part:
-                    break
                 found.append(part)
                 at += len(part)
                 self._left -= len(part)
@@ -101,7 +99,9 @@ class Chunks:
         self._in_trailer, self._left = size == 0, size + 2 if size else 0
 
     def _line(self, data: bytes, at: int) -> int:
-        """Reads the size of the next chunk, or a line of the trailer; gives where it ends, `at` while it is not all there."""
+        """Reads the size of the next chunk, or a line of the trailer; gives where it ends, `at` while it is not all
+        there.
+        """
         end = data.find(b"\r\n", at, at + _CHUNK_LINE_MAX + 2)
         if end < 0:
             if len(data) - at > _CHUNK_LINE_MAX + 1:

@@ -3,8 +3,8 @@
     IDLE --begin--> BUSY --the answer is read to its end, and both sides stay--> IDLE
                     BUSY --a fault, or given up--> gone
 
-The arriving bytes wake waiting callers: no task per connection, no queue. Bytes that have come and were not asked for yet stay in the
-reader; beyond a bound the socket is not read from, so a slow reader holds the server back.
+The arriving bytes wake waiting callers: no task per connection, no queue. Bytes that have come and were not asked for
+yet stay in the reader; beyond a bound the socket is not read from, so a slow reader holds the server back.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Connection:
 
     is_reused: it has carried an answer, or has waited for a request: the server may have closed it meanwhile.
 
-    Methods that wait raise BrokenOff (its cause says why, if anything is known), Malformed, Closed, and TimeoutError after `give_up`.
-    One that is cancelled leaves the exchange unfinished: `abort` then.
+    Methods that wait raise BrokenOff (its cause says why, if anything is known), Malformed, Closed, and TimeoutError
+    after `give_up`. One that is cancelled leaves the exchange unfinished: `abort` then.
     """
 
     __slots__ = (
@@ -116,7 +116,9 @@ class Connection:
     # an exchange
 
     async def ask(self, method: str, data: bytes, bytes_max: int) -> tuple[ResponseHead, bytes]:
-        """Sends a whole request and gives its whole answer. A body of more than bytes_max is a part of one that is too long."""
+        """Sends a whole request and gives its whole answer. A body of more than bytes_max is a part of one that is too
+        long.
+        """
         reader = self.begin(method, data)
         self._need, self._bytes_max = _Need.WHOLE, bytes_max
         await self._wait()
@@ -228,7 +230,9 @@ class Connection:
     # inside
 
     def _end(self, reader: ResponseReader, link: ByteTransport) -> None:
-        """The connection has gone in the middle of an answer; that was its end, if it has no length and the peer took its leave."""
+        """The connection has gone in the middle of an answer; that was its end, if it has no length and the peer took
+        its leave.
+        """
         try:
             if link.has_farewell and link.failure is None:
                 reader.end()

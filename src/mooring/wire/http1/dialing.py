@@ -22,7 +22,9 @@ ContextMaker = Callable[[], ssl.SSLContext]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Proxy:
-    """host: a name, or an address without brackets. authorization: the header Proxy-Authorization. context: None for one without TLS."""
+    """host: a name, or an address without brackets. authorization: the header Proxy-Authorization. context: None for
+    one without TLS.
+    """
 
     host: str
     port: int
@@ -32,7 +34,9 @@ class Proxy:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Server:
-    """host: a name, or an address without brackets. server_name: what its certificate must be for. context: None for one without TLS."""
+    """host: a name, or an address without brackets. server_name: what its certificate must be for. context: None for
+    one without TLS.
+    """
 
     host: str
     port: int
@@ -55,14 +59,18 @@ class _Receiver(Protocol):
 
 
 class Dialer:
-    """Makes connections to one server. TLS goes through a proxy in a tunnel; a proxy to a server without TLS is asked for whole URLs."""
+    """Makes connections to one server. TLS goes through a proxy in a tunnel; a proxy to a server without TLS is asked
+    for whole URLs.
+    """
 
     def __init__(self, server: Server, proxy: Proxy | None = None) -> None:
         self._server, self._proxy = server, proxy
         self._buffer: Final = memoryview(bytearray(READ_BYTES))
 
     async def dial(self, owner: ConnectionOwner, generation: int) -> Connection:
-        """A connection that takes requests. Raises OSError (ssl.SSLError is one), ValueError (Malformed, BrokenOff), ProxyRefused."""
+        """A connection that takes requests. Raises OSError (ssl.SSLError is one), ValueError (Malformed, BrokenOff),
+        ProxyRefused.
+        """
         connection = Connection(owner, generation)
         tunnel: _Tunnel | None = None
         server, proxy = self._server, self._proxy

@@ -27,7 +27,9 @@ class Gunzip:
         self._piece: bytes | memoryview = b""
 
     def feed(self, data: bytes, bytes_max: int) -> bytes:
-        """The data, unpacked. Raises TooLarge for more than bytes_max, Malformed for what is no gzip or goes on behind its end."""
+        """The data, unpacked. Raises TooLarge for more than bytes_max, Malformed for what is no gzip or goes on behind
+        its end.
+        """
         self.put(data)
         found = []
         while part := self.some(bytes_max + 1):
@@ -69,7 +71,9 @@ class Gunzip:
 
 
 def decoder_of(content_encoding: str) -> Gunzip | None:
-    """A decoder for an answer's `Content-Encoding`, None where none is needed. Raises Malformed for one that is not known."""
+    """A decoder for an answer's `Content-Encoding`, None where none is needed. Raises Malformed for one that is not
+    known.
+    """
     coding = content_encoding.lower()
     if coding in ("", "identity"):
         return None

@@ -1,8 +1,9 @@
-"""A client's connections to one server: idle ones are used again, the last used first; new ones are made a few at a time.
+"""A client's connections to one server: idle ones are used again, the last used first; new ones are made a few at a
+time.
 
-A request without an idle connection waits and takes the first: one returned by another request, or a new one. A burst of requests makes as
-many connections as it can use, and no more. Each in line has one begun, up to a bound: handshakes cost the server more than requests do.
-One that hangs holds up only as many as have nothing else to wait for.
+A request without an idle connection waits and takes the first: one returned by another request, or a new one. A burst
+of requests makes as many connections as it can use, and no more. Each in line has one begun, up to a bound: handshakes
+cost the server more than requests do. One that hangs holds up only as many as have nothing else to wait for.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ DIAL_TIMEOUT_S: Final = 30.0
 
 
 class DialError(Exception):
-    """No connection could be made. reason: an OSError (ssl.SSLError is one), a ValueError, ProxyRefused, or DialTimeout."""
+    """No connection could be made. reason: an OSError (ssl.SSLError is one), a ValueError, ProxyRefused, or
+    DialTimeout.
+    """
 
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))
@@ -67,8 +70,9 @@ class Pool(ConnectionOwner):
     async def get(self, *, needs_new: bool = False) -> Connection:
         """A connection, as soon as there is one. Raises DialError and Closed.
 
-        One of before whose end came in the turn in which it was handed over is nobody's. A new one is given even so, for the request on it
-        to fail, since a server that leaves whenever it is reached would be connected to without end.
+        One of before whose end came in the turn in which it was handed over is nobody's. A new one is given even so,
+        for the request on it to fail, since a server that leaves whenever it is reached would be connected to without
+        end.
         """
         while True:
             connection = await self._next(needs_new)
@@ -150,7 +154,9 @@ class Pool(ConnectionOwner):
         return None
 
     def _leave(self, waiter: _Waiter) -> None:
-        """A waiter gave up. A connection got in the same turn goes to another; a dial that nobody waits for has hung the longest."""
+        """A waiter gave up. A connection got in the same turn goes to another; a dial that nobody waits for has hung
+        the longest.
+        """
         answered = waiter.connection
         if waiter in self._waiters:
             self._waiters.remove(waiter)

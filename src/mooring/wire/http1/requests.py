@@ -1,6 +1,7 @@
 """Requests as bytes: the client writes them, the server reads them. Pure, and stricter than necessary.
 
-Ambiguous requests are refused: both a length and chunks, a length twice, and what `syntax.py` names. Too large a body is read and dropped.
+Ambiguous requests are refused: both a length and chunks, a length twice, and what `syntax.py` names. Too large a body
+is read and dropped.
 """
 
 from __future__ import annotations

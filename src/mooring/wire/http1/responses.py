@@ -1,7 +1,7 @@
 """Answers as bytes: the client's half, which reads them. Pure, and as strict as the server is with requests.
 
-Fed bytes go first into a head (again and again while it is 1xx), then into the body: none, so many bytes, chunks, or everything until the
-connection ends.
+Fed bytes go first into a head (again and again while it is 1xx), then into the body: none, so many bytes, chunks, or
+everything until the connection ends.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ class ResponseHeaders:
 class ResponseHead:
     """An answer without its body.
 
-    status: 200 to 999, 1xx are skipped. reason: as the server spells it, often "". length: of the body as it is sent, None where the head
-    does not tell. is_persistent: as far as the head goes, the connection may serve another request after this answer.
+    status: 200 to 999, 1xx are skipped. reason: as the server spells it, often "". length: of the body as it is sent,
+    None where the head does not tell. is_persistent: as far as the head goes, the connection may serve another request
+    after this answer.
     """
 
     __slots__ = ("headers", "is_persistent", "length", "reason", "status")
@@ -70,9 +71,9 @@ class ResponseHead:
 class ResponseReader:
     """Reads the answer to one request: `feed` it what comes, then look at `head`, `take` the body, until `is_done`.
 
-    head: None until it is whole. unread: bytes of the body that have come and were not taken; the bound is the caller's.
-    is_done: the answer's last byte has come. has_begun: any byte has come: a request without that may be sent again if it is a read.
-    After an error each further call raises it again.
+    head: None until it is whole. unread: bytes of the body that have come and were not taken; the bound is the
+    caller's. is_done: the answer's last byte has come. has_begun: any byte has come: a request without that may be sent
+    again if it is a read. After an error each further call raises it again.
     """
 
     __slots__ = (
@@ -109,11 +110,15 @@ class ResponseReader:
 
     @property
     def keep_alive(self) -> bool:
-        """True when the connection may serve another request: the answer is done, nothing came behind it, and its head agrees."""
+        """True when the connection may serve another request: the answer is done, nothing came behind it, and its head
+        agrees.
+        """
         return self.is_done and not self._is_overrun and self.head is not None and self.head.is_persistent
 
     def feed(self, data: bytes) -> None:
-        """Takes bytes from the connection; what comes behind the end is dropped, and `keep_alive` is False. Raises Malformed."""
+        """Takes bytes from the connection; what comes behind the end is dropped, and `keep_alive` is False. Raises
+        Malformed.
+        """
         if self._failure is not None:
             raise self._failure
         if data:
@@ -125,7 +130,9 @@ class ResponseReader:
                 raise
 
     def end(self) -> None:
-        """The connection has ended: so has a body without a length. Raises Malformed, and BrokenOff for an answer that is not whole."""
+        """The connection has ended: so has a body without a length. Raises Malformed, and BrokenOff for an answer that
+        is not whole.
+        """
         if self._failure is not None:
             raise self._failure
         self._is_overrun = True
@@ -175,7 +182,9 @@ class ResponseReader:
         return end + 4 - before
 
     def _check_beginning(self, raw: bytearray, before: int) -> None:
-        """Refuses what can't become a head, so that nobody waits for its end. before: bytes that have been looked at."""
+        """Refuses what can't become a head, so that nobody waits for its end. before: bytes that have been looked
+        at.
+        """
         if not self._is_checked:
             if not (raw.startswith(_BEGINNING) or _BEGINNING.startswith(raw)):
                 raise Malformed(_NO_HTTP)

@@ -1,7 +1,7 @@
 """Sockets to a host by its name: all its addresses, in the resolver's order, the two families in turn.
 
-The next address is tried as soon as one has failed, and beside it when it has said nothing for a quarter of a second (RFC 8305): a
-host whose IPv6 leads nowhere costs that long, not the minutes after which the kernel gives up.
+The next address is tried as soon as one has failed, and beside it when it has said nothing for a quarter of a second
+(RFC 8305): a host whose IPv6 leads nowhere costs that long, not the minutes after which the kernel gives up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _ADDRESSES_MAX: Final = 16
 """The number of one name's addresses that are tried; a name with more has a balancer's."""
 
 PROBE_AFTER_S: Final = 30
-"""The silence before the first of three probes, 10 s apart: a dead peer is noticed in a minute, also while nothing is written."""
+"""The silence before the first of three probes, 10 s apart: a dead peer is noticed in a minute, also while nothing
+is written.
+"""
 _PROBE_EVERY_S: Final = 10
 _PROBE_COUNT: Final = 3
 _PROBES: Final = (("TCP_KEEPIDLE", PROBE_AFTER_S), ("TCP_KEEPINTVL", _PROBE_EVERY_S), ("TCP_KEEPCNT", _PROBE_COUNT))
@@ -110,7 +112,9 @@ async def _attempt(address: Address) -> socket.socket | OSError:
 
 
 def _dismiss(task: asyncio.Task[socket.socket | OSError]) -> None:
-    """Ends an attempt that another has outrun; its socket is closed if it was connected in the same turn of the loop."""
+    """Ends an attempt that another has outrun; its socket is closed if it was connected in the same turn of the
+    loop.
+    """
     if not task.done():
         task.cancel()
     elif isinstance(outcome := task.result(), socket.socket):

@@ -29,7 +29,9 @@ class Malformed(ValueError):
 
 
 class BrokenOff(ValueError):
-    """The connection ended before the answer did. has_begun: at least one byte of the answer had come. has_head: its head, too."""
+    """The connection ended before the answer did. has_begun: at least one byte of the answer had come. has_head: its
+    head, too.
+    """
 
     def __init__(self, *, has_begun: bool, has_head: bool) -> None:
         super().__init__(
@@ -43,7 +45,8 @@ class Unsendable(ValueError):
 
 
 def header_fields(raw: bytes) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """The first value of each header by its name in lower case; and for names that come more than once, all values. Raises Malformed.
+    """The first value of each header by its name in lower case; and for names that come more than once, all values.
+    Raises Malformed.
 
     raw: header lines without the last line end.
     """
@@ -83,7 +86,9 @@ def _lower_name(spelled: str) -> str:
 
 
 def stays(text: str, version: int) -> bool:
-    """True when a `Connection` header lets the connection stay. text: all its values; words that only begin or end so say nothing."""
+    """True when a `Connection` header lets the connection stay. text: all its values; words that only begin or end so
+    say nothing.
+    """
     if not text:
         return version >= 1
     words = {word.strip(" \t").lower() for word in text.split(",")}

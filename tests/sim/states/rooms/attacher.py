@@ -48,9 +48,10 @@ _VA1: Final[dict[str, Json | None]] = {
     "former": {"finalizers": (FINALIZER,), "annotations": {NODE_ID_ANNOTATION: "id-old"}},
     "deleting": {**_CLAIMED, "deletionTimestamp": _DELETED, "status": {"attached": True}},
     "deleting-failed": {**_CLAIMED, "deletionTimestamp": _DELETED, "status": {"attached": True, "detachError": _ERROR}},
-    "deleting-former": {"finalizers": (FINALIZER,), "annotations": {NODE_ID_ANNOTATION: "id-old"}, "deletionTimestamp": _DELETED},
-    "deleting-free": {"annotations": {NODE_ID_ANNOTATION: "id1"}, "finalizers": (FOREIGN,), "deletionTimestamp": _DELETED,
-                      "status": {"attached": True}},
+    "deleting-former": {"finalizers": (FINALIZER,), "annotations": {NODE_ID_ANNOTATION: "id-old"},
+                        "deletionTimestamp": _DELETED},
+    "deleting-free": {"annotations": {NODE_ID_ANNOTATION: "id1"}, "finalizers": (FOREIGN,),
+                      "deletionTimestamp": _DELETED, "status": {"attached": True}},
     "foreign": {"attacher": OTHER},
 }  # fmt: skip
 _NODE: Final[dict[str, list[Json] | None]] = {
@@ -156,7 +157,8 @@ class _Judged(ScriptedDriver):
                     va["metadata"]["name"],
                     _claim(va) in self.published[handle] and va["spec"]["nodeName"] != _name(node_id),
                 )
-                # Two that hold the volume while neither is attached, as no attacher of ours leaves them: the lesser name goes first.
+                # Two that hold the volume while neither is attached, as no attacher of ours leaves them: the lesser
+                # name goes first.
                 goes_first = (
                     ours < name
                     and not va.get("status", {}).get("attached")

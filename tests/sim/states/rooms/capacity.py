@@ -1,4 +1,5 @@
-"""Capacity: a class, a node, a CSIStorageCapacity that is there already, and a claim or a volume that changes how much room there is.
+"""Capacity: a class, a node, a CSIStorageCapacity that is there already, and a claim or a volume that changes how much
+room there is.
 
 The publisher polls once in many years: so what a change does not make right is seen at rest.
 """

@@ -62,7 +62,8 @@ _CLAIM: Final[dict[str, Json | None]] = {
     "classless": {**_HELD, "sc": None},
     "no-class": {**_HELD, "sc": ""},
     "deleting": {**_HELD, "deletionTimestamp": _AT, "annotations": _ASKED},
-    "deleting-bound": {**_HELD, "deletionTimestamp": _AT, "volume": "pv", "annotations": _BOUND, "status": _BOUND_STATUS},
+    "deleting-bound": {**_HELD, "deletionTimestamp": _AT, "volume": "pv", "annotations": _BOUND,
+                       "status": _BOUND_STATUS},
 }  # fmt: skip
 _OURS: Final = {"annotations": {names.PROVISIONED_BY: DRIVER}, "policy": "Delete"}
 _REF: Final = {
@@ -87,9 +88,10 @@ _PV: Final[dict[str, Json | None]] = {
     "unknown-phase": {**_OURS, "phase": "Moving", "claimRef": _REF, "finalizers": _FINALIZERS},
     "torn": {**_OURS, "phase": "Released", "claimRef": {**_REF, "uid": "uid-former"}},
     "deleting": {**_OURS, "phase": "Bound", "claimRef": _REF, "finalizers": _FINALIZERS, "deletionTimestamp": _AT},
-    "deleting-released": {**_OURS, "phase": "Released", "claimRef": {**_REF, "uid": "uid-former"}, "finalizers": _FINALIZERS,
-                          "deletionTimestamp": _AT},
-    "imported": {"phase": "Bound", "claimRef": {**_REF, "name": "other", "uid": "uid-other"}, "handle": "vol-pvc-uid-claim"},
+    "deleting-released": {**_OURS, "phase": "Released", "claimRef": {**_REF, "uid": "uid-former"},
+                          "finalizers": _FINALIZERS, "deletionTimestamp": _AT},
+    "imported": {"phase": "Bound", "claimRef": {**_REF, "name": "other", "uid": "uid-other"},
+                 "handle": "vol-pvc-uid-claim"},
     "small": {"phase": "Available", "size": "1Mi"},
 }  # fmt: skip
 _SECRET: Final = "csi.storage.k8s.io/provisioner-secret"
@@ -110,8 +112,9 @@ _SOURCE: Final[dict[str, Json | None]] = {
     "held-snapshot": {**_SNAPSHOT, "name": "snap"},
     "elsewhere": {**_SNAPSHOT, "name": "snap", "namespace": "other"},
 }
-"""The snapshot's content is that of a former one; it is held, and not ready; the one that is meant is in another namespace,
-which grants nothing, and the claim's own has one of the same name."""
+"""The snapshot's content is that of a former one; it is held, and not ready; the one that is meant is in another
+namespace, which grants nothing, and the claim's own has one of the same name.
+"""
 _BACKEND: Final = ("none", "made", "refuses")
 
 
@@ -186,8 +189,6 @@ class ClaimsRoom:
             if snapshot is None or SNAPSHOT_FINALIZER not in snapshot["metadata"].get("finalizers", ()):
                 yield "source-freed", "a claim waits to be made from the snapshot, which nothing holds any more"
         handles = [pv["spec"]["csi"]["volumeHandle"] for pv in volumes.values()]
-        if len(set(handles)) < len(handles):
-            yield "shared-volume", f"two PersistentVolumes have one volume: {handles}"
         named = set(handles)
         began = {"vol-pv", *(("vol-pvc-uid-claim",) if state["backend"] == "made" else ())}
         for handle in sorted(set(driver.volumes) - named - began):

@@ -1,4 +1,6 @@
-"""Snapshot controller and snapshotter on a group of two claims: the group, its content, its class, its members, and the backend."""
+"""Snapshot controller and snapshotter on a group of two claims: the group, its content, its class, its members, and the
+backend.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,8 @@ _CONTENTS: Final[dict[str, Json | None]] = {
     "deleting-free": {"finalizers": [FOREIGN], **_MARKED, **_GONE, "status": _DONE},
     "deleting-kept": {"finalizers": [*_CONTENT_HELD["finalizers"], FOREIGN], **_GONE, "status": _DONE,
                       "annotations": {**_BEGUN["annotations"], **_MARKED["annotations"]}},
-    "deleting-secret": {**_CONTENT_HELD, **_GONE, "status": _DONE, "annotations": {**_MARKED["annotations"], **_SECRET}},
+    "deleting-secret": {**_CONTENT_HELD, **_GONE, "status": _DONE,
+                        "annotations": {**_MARKED["annotations"], **_SECRET}},
     "foreign": {**_CONTENT_HELD, "driver": OTHER, "status": _DONE},
 }  # fmt: skip
 _CLASS: Final[dict[str, Json | None]] = {
@@ -110,8 +113,9 @@ _BACKEND: Final = ("none", "made")
 
 
 class GroupsRoom:
-    """group is of the claims with the label app=web. members: what of its snapshots is there already; a claim is being filled from the
-    restored one, and an administrator has imported the imported one, by itself. later: somebody takes that away, with force.
+    """group is of the claims with the label app=web. members: what of its snapshots is there already; a claim is being
+    filled from the restored one, and an administrator has imported the imported one, by itself. later: somebody takes
+    that away, with force.
     """
 
     name = "groups"

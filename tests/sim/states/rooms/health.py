@@ -1,4 +1,6 @@
-"""Node health: a node that is silent, well, marked or gone, beside one that is well, and a pod in each step of its life."""
+"""Node health: a node that is silent, well, marked or gone, beside one that is well, and a pod in each step of its
+life.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ _AT: Final = "2026-01-01T00:00:00Z"
 _CONDITIONS: Final = ("ready", "unknown", "false", "none", "odd")
 _LEASE: Final = ("renewed", "old", "none", "blank")
 _TAINTS: Final[dict[str, list[str]]] = {
-    "none": [], "unreachable": [UNREACHABLE], "not-ready": [NOT_READY], "both": [UNREACHABLE, NOT_READY], "service": [OUT_OF_SERVICE_TAINT],
+    "none": [], "unreachable": [UNREACHABLE], "not-ready": [NOT_READY], "both": [UNREACHABLE, NOT_READY],
+    "service": [OUT_OF_SERVICE_TAINT],
 }  # fmt: skip
 _FOR_A_WHILE: Final = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
 _POD: Final[dict[str, Json | None]] = {

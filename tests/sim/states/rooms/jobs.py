@@ -28,7 +28,9 @@ _RESTART: Final[dict[str, float | None]] = {"never": None, "at-once": 0.5, "soon
 
 
 class JobsRoom:
-    """ends: how many pods fail before the others succeed. meanwhile: suspended for a while, or the first pod is deleted."""
+    """ends: how many pods fail before the others succeed. meanwhile: suspended for a while, or the first pod is
+    deleted.
+    """
 
     name = "jobs"
     rounds = ()

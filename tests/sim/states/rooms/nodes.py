@@ -1,4 +1,6 @@
-"""Attach/detach controller and attacher: two pods, a claim with its volume, two nodes, attachments as each step leaves them."""
+"""Attach/detach controller and attacher: two pods, a claim with its volume, two nodes, attachments as each step leaves
+them.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ _MANAGED: Final = {MANAGED: "true"}
 UNIQUE: Final = unique_name(DRIVER, "h1")
 VA1, VA2 = attachment_name(DRIVER, "h1", "n1"), attachment_name(DRIVER, "h1", "n2")
 _RUNS: Final = {"phase": "Running", "containerStatuses": [
-    {"name": "c", "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": {"running": {}}}]}  # fmt: skip
+    {"name": "c", "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": {"running": {}}}
+]}  # fmt: skip
 _POD: Final[dict[str, Json | None]] = {
     "starts": {"status": {"phase": "Pending"}},
     "absent": None,

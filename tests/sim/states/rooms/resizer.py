@@ -1,4 +1,6 @@
-"""The resizer: a claim and its volume in every step of a growth and of a change of class, and what the backend has made of it."""
+"""The resizer: a claim and its volume in every step of a growth and of a change of class, and what the backend has made
+of it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _STATUS: Final[dict[str, Json]] = {
     "bare": {"phase": "Bound"},
     "begun": claim_status(1, 2, names.CONTROLLER_IN_PROGRESS, conditions=[condition(names.RESIZING)]),
     "begun-larger": claim_status(1, 3, names.CONTROLLER_IN_PROGRESS),
-    "infeasible": claim_status(1, 2, names.CONTROLLER_INFEASIBLE, conditions=[condition(names.CONTROLLER_ERROR, message="no")]),
+    "infeasible": claim_status(
+        1, 2, names.CONTROLLER_INFEASIBLE, conditions=[condition(names.CONTROLLER_ERROR, message="no")]
+    ),
     "infeasible-larger": claim_status(1, 3, names.CONTROLLER_INFEASIBLE),
     "on-node": claim_status(1, 2, names.NODE_PENDING, conditions=[condition(names.FS_PENDING)]),
     "node-begun": claim_status(1, 2, names.NODE_IN_PROGRESS),
@@ -112,9 +116,6 @@ class ResizerRoom:
         service = frozenset({csi.PluginCapability.Service.CONTROLLER_SERVICE})
         info = DriverInfo(DRIVER, "1", service, frozenset(), capabilities)
         port = InProcessDriver(world.driver, clock=world.clock)
-        driver = world.driver
-        assert isinstance(driver, _Grower)
-        driver.fail, driver.foreign = world.fail, state["class"] == "other-driver"
         return [Resizer(world.runtime, port, info, ResizerOptions(workers=1), world.recorder("resizer")).run()]
 
     def complaints(self, world: StateWorld, state: State) -> Iterator[Complaint]:
@@ -160,8 +161,6 @@ class _Grower(ResizingDriver):
     def __init__(self, backend: str) -> None:
         super().__init__(node_step=False)
         self.sizes["h"] = {"grown": 2, "larger": 3}.get(backend, 1) * _GIB
-        self.fail: Any = None
-        self.foreign = False
         self._refusal = {"refuses": Fail(Code.OUT_OF_RANGE), "in-use": Fail(Code.FAILED_PRECONDITION)}.get(backend)
 
     async def controller_expand_volume(
@@ -170,15 +169,6 @@ class _Grower(ResizingDriver):
         if self._refusal is not None:
             self.script("ControllerExpandVolume", self._refusal)
         return await super().controller_expand_volume(request)
-
-    async def controller_modify_volume(
-        self, request: csi.ControllerModifyVolumeRequest
-    ) -> csi.ControllerModifyVolumeResponse:
-        if self.foreign:
-            self.fail(
-                "foreign-parameters", f"the driver gets {dict(request.mutable_parameters)} of another driver's class"
-            )
-        return await super().controller_modify_volume(request)
 
 
 def _bytes(text: str) -> int:

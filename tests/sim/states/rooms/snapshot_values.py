@@ -1,4 +1,6 @@
-"""What the objects of a state of snapshots can be like: the values of their axes, and the objects that these stand for."""
+"""What the objects of a state of snapshots can be like: the values of their axes, and the objects that these stand
+for.
+"""
 
 from __future__ import annotations
 

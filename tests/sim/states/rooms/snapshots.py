@@ -1,4 +1,6 @@
-"""Snapshot controller and snapshotter: a claim, a class, a snapshot, its content, a second content of the same handle, the backend."""
+"""Snapshot controller and snapshotter: a claim, a class, a snapshot, its content, a second content of the same handle,
+the backend.
+"""
 
 from __future__ import annotations
 
@@ -118,8 +120,7 @@ class SnapshotsRoom:
 class _Judged(SnapshotDriver):
     """The driver of a state, which looks at the store with each call.
 
-    marked: contents that were deleted, and marked so, when both programs began. recorded: handles that contents named then: what was
-    recorded is the content's own, wherever the backend has it from.
+    marked: contents that were deleted, and marked so, when both programs began.
     """
 
     def __init__(self, world: StateWorld, first: ScriptedDriver) -> None:
@@ -133,7 +134,6 @@ class _Judged(SnapshotDriver):
             if "deletionTimestamp" in one["metadata"]
         }
         self.marked = {name for name, found in marks.items() if names.BEING_DELETED in found}
-        self.recorded = {handle for content in contents for handle in _handles(content)}
 
     async def create_snapshot(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
         content = self._world.find(VOLUME_SNAPSHOT_CONTENTS, CONTENT)
@@ -152,15 +152,13 @@ class _Judged(SnapshotDriver):
             meta, spec = content["metadata"], content["spec"]
             if handle not in _handles(content) or spec["driver"] != DRIVER:
                 continue
-            # Marked and deleted before both programs began: snapshotters know contents alone, and nothing in this one says otherwise.
+            # Marked and deleted before both programs began: snapshotters know contents alone, and nothing in this one
+            # says otherwise.
             is_told = meta["name"] in self.marked
             if spec["volumeSnapshotRef"].get("uid") in living and not is_told:
                 self._world.fail("deleted-wanted", f"{handle} is deleted, a living snapshot is bound to {meta['name']}")
             if spec["deletionPolicy"] == "Retain":
                 self._world.fail("deleted-kept", f"{handle} is deleted, {meta['name']} is to keep it")
-        found = self.snapshots.get(handle)
-        if found is not None and found.source_volume_id == "vol-other" and handle not in self.recorded:
-            self._world.fail("deleted-strange", f"{handle} is deleted, it is of another volume")
         return await super().delete_snapshot(request)
 
 

@@ -24,7 +24,9 @@ async def until_still(node: EagerNode) -> None:
 
 
 async def controllers(world: StateWorld, ends_s: float | None) -> None:
-    """ends_s: when the first process ends, None for never. The second one begins at that moment, and remembers nothing."""
+    """ends_s: when the first process ends, None for never. The second one begins at that moment, and remembers
+    nothing.
+    """
     if ends_s is not None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ends_s):

@@ -1,4 +1,5 @@
-"""Deployments and StatefulSets: how one is told to work, what its user changes, and when the controllers begin anew meanwhile.
+"""Deployments and StatefulSets: how one is told to work, what its user changes, and when the controllers begin anew
+meanwhile.
 
 A node beside them runs each pod, and ends it when it is deleted.
 """
@@ -24,7 +25,9 @@ OLD, NEW = "example.com/image:1", "example.com/image:2"
 CHANGED_S: Final = 120.0
 """When the user changes it: it has been rolled out."""
 ROLLED_OUT_S: Final = 60.0
-"""By then the change has been rolled out: some of the longer waits of the controllers would bring it about later, whatever they miss."""
+"""By then the change has been rolled out: some of the longer waits of the controllers would bring it about later,
+whatever they miss.
+"""
 _TWO: Final = {"start": 2}
 _PARTITION: Final = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
 _WAY: Final[dict[str, Json]] = {
@@ -110,7 +113,8 @@ def _size(state: State) -> int:
 
 
 def _images(state: State, *, is_lost: bool) -> list[str]:
-    """In the order of the pods, once all is rolled out. Below the partition they stay old, and with OnDelete all but new ones do.
+    """In the order of the pods, once all is rolled out. Below the partition they stay old, and with OnDelete all but
+    new ones do.
 
     is_lost: a pod was, by now.
     """

@@ -7,6 +7,7 @@ import pytest
 from mooring.dev.live.board import NodeRow, ObjectBoard
 from mooring.dev.live.model import ZONE, Model, node_rows
 from tests.support.builders import Json, a_csi_node, a_pod, a_ready_node, an_attached_va, typed
+from tests.support.rows import each_row
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
@@ -23,7 +24,7 @@ def the_row(
     return row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("node", "csi_node", "expected"),
     [
         pytest.param(a_ready_node("n1"), None, NodeRow("n1", "Ready", "", 0, None, 0), id="ready"),

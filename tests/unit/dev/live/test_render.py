@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import textwrap
 
-import pytest
 from rich.cells import cell_len
 
 from mooring.dev.live.board import Board, NodeRow, VolumeRow
 from mooring.dev.live.render import render
+from tests.support.rows import each_row
 
 NODES = (
     NodeRow("node-1", "Ready", "a", 1, 5, 2),
     NodeRow("node-2", "Unknown", "b", 1, 5, 1, ("unreachable:NoExecute",), 42.0),
 )
 PV = "pvc-0a1b2c3d-0000-4000-8000-000000000000"
-HELD = 'can not be attached to node "node-1": pod web-0 is on node node-2, which is not ready; this ends only when that pod goes'
+HELD = (
+    'can not be attached to node "node-1": pod web-0 is on node node-2, which is not ready; this ends only when '
+    "that pod goes"
+)
 VOLUMES = (
     VolumeRow("data-web-0", PV, "node-2", "Published", "pod web-0"),
     VolumeRow("data-web-1", PV, "node-1", "Attaching", HELD, True, 130.0),
@@ -69,7 +72,7 @@ def test_a_narrow_one_leaves_out_what_can_be_spared() -> None:
     assert picture(expected) == shown(Board(NODES, VOLUMES[:1]), 40, 40)
 
 
-@pytest.mark.parametrize(("width", "height"), [(39, 50), (200, 15), (10, 3)])
+@each_row(("width", "height"), [(39, 50), (200, 15), (10, 3)])
 def test_a_tiny_one_gets_one_line(width: int, height: int) -> None:
     summary = "2 nodes, 1 not well · 3 volumes, 2 waiting"
     assert summary[: width - 1].rstrip() == shown(Board(NODES, VOLUMES), width, height)
@@ -120,7 +123,10 @@ def test_a_long_error_keeps_its_end_which_has_the_cause() -> None:
     folder = (
         "/tmp/mooring-x7f3k2/nodes/n1/plugins/kubernetes.io/csi/folder.example.com/0b5c7f3a9d1e4f2a8c6b/globalmount"
     )
-    text = f"MountVolume.MountDevice failed: Internal: mount --bind /data/volumes/pvc-0a1b {folder}: mount point does not exist"
+    text = (
+        f"MountVolume.MountDevice failed: Internal: mount --bind /data/volumes/pvc-0a1b {folder}: mount point does "
+        "not exist"
+    )
     seen = shown(Board(NODES, (VolumeRow("data", "pv", "n1", "Attached", text, True, 9.0),)), 80, 24)
     assert "MountVolume.MountDevice failed" in seen
     assert "mount point does not exist" in " ".join(seen.split())

@@ -14,10 +14,9 @@ import msgspec
 import pytest
 
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Random
 from mooring.dev.live.board import Board, NodeRow, VolumeRow
 from mooring.dev.live.screen import ViewScreen
-from mooring.dev.live.view import view_for
+from mooring.dev.live.view import screen_and_view
 from mooring.dev.screen import LiveScreen, PlainScreen
 from mooring.dev.story import StoryLine
 from tests.support.emulator import Emulator
@@ -261,7 +260,9 @@ async def test_a_drivers_control_characters_move_no_cursor(shown: Shown) -> None
 
 
 def screen_of(stream: io.TextIOBase, *, plain: bool = False) -> type:
-    return type(view_for(stream, None, lambda: None, LoopClock(), Random(1), plain=plain).screen)  # type: ignore[arg-type]
+    screen, view = screen_and_view(stream, None, lambda _: None, plain=plain)  # type: ignore[arg-type]
+    assert view is (screen if isinstance(screen, ViewScreen) else None)
+    return type(screen)
 
 
 async def test_where_there_is_a_view(terminal: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ from tests.support.builders import (
     an_ephemeral_volume,
     typed,
 )
+from tests.support.rows import each_row
 
 FIELDS = {
     "Node": "nodes",
@@ -96,7 +97,7 @@ def rows(
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bodies", "calls", "expected"),
     [
         pytest.param([a_claim("data")], (), ("data", "", "", "Pending", True), id="no-volume"),
@@ -229,7 +230,7 @@ USER = a_pod("user", volumes=[{"name": "own", "gcePersistentDisk": {"pdName": "d
 NAME = "pd.csi.storage.gke.io-disk"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bodies", "expected"),
     [
         pytest.param([USER], ("", NAME, "n1", "Attaching", True), id="asked-for"),
@@ -281,7 +282,7 @@ def the_row(*bodies: Json, model: Model, now: float = 0.0) -> VolumeRow:
     return row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bodies", "who", "queue", "key"),
     [
         pytest.param([a_claim("data")], "binder", "claims", Key("default", "data"), id="pending"),
@@ -292,10 +293,12 @@ def the_row(*bodies: Json, model: Model, now: float = 0.0) -> VolumeRow:
             "uid-data",
             id="provisioning",
         ),
-        pytest.param([CLAIM, PV, POD], "attach-detach", "attachdetach-volumes", UNIQUE, id="to-be-attached"),
+        pytest.param([CLAIM, PV, POD], "attach-detach", "attachdetach-volumes", (UNIQUE, "n1"), id="to-be-attached"),
         pytest.param([CLAIM, PV, POD, ATTACHING], "attacher", "csi-attacher-va", "va", id="attaching"),
         pytest.param([CLAIM, PV, POD, ATTACHED], "n1", "node-volumes", UNIQUE, id="attached"),
-        pytest.param([CLAIM, PV, ATTACHED], "attach-detach", "attachdetach-volumes", UNIQUE, id="to-be-detached"),
+        pytest.param(
+            [CLAIM, PV, ATTACHED], "attach-detach", "attachdetach-volumes", (UNIQUE, "n1"), id="to-be-detached"
+        ),
         pytest.param(
             [CLAIM, PV, a_va("va", "pv", "n1", deleting=True)], "attacher", "csi-attacher-va", "va", id="detaching"
         ),
@@ -322,13 +325,8 @@ def test_a_pod_that_finds_no_node_is_the_reason() -> None:
 
 def test_of_the_steps_of_a_volume_each_node_has_its_own() -> None:
     model, thief = Model(), a_pod("thief", "data", node="n2")
-    model.explained(
-        "attach-detach",
-        "attachdetach-volumes",
-        UNIQUE,
-        attachdetach.Steps((attachdetach.Attached("n1"), attachdetach.Blocked("n2", "held"))),
-        0.0,
-    )
+    for because in (attachdetach.Attached("n1"), attachdetach.Blocked("n2", "held")):
+        model.explained("attach-detach", "attachdetach-volumes", (UNIQUE, because.node), because, 0.0)
     board = model.board(objects(*NODES, CLAIM, PV, RUNNING, ATTACHED, thief), 0.0)
     assert ["pod web", 'can not be attached to node "n2": held'] == [row.text for row in board.volumes]
 
@@ -348,7 +346,7 @@ def test_an_error_of_an_earlier_process_is_shown_until_somebody_says_more() -> N
 def test_the_wait_is_counted_from_the_beginning_of_its_stage() -> None:
     model = Model()
     assert 0.0 == the_row(CLAIM, PV, POD, model=model, now=5.0).for_s
-    model.explained("attach-detach", "attachdetach-volumes", UNIQUE, Says("another reason"), 6.0)
+    model.explained("attach-detach", "attachdetach-volumes", (UNIQUE, "n1"), Says("another reason"), 6.0)
     assert 4.0 == the_row(CLAIM, PV, POD, ATTACHING, model=model, now=9.0).for_s
     assert 0.0 == the_row(CLAIM, PV, POD, ATTACHED, model=model, now=9.0).for_s
     assert the_row(CLAIM, PV, RUNNING, ATTACHED, model=model, now=9.0).for_s is None
@@ -378,7 +376,7 @@ def test_each_event_tells_that_the_board_may_be_another() -> None:
     assert [True] * 3 == heard
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claim", "conditions", "text"),
     [
         (GROWS, {}, "to 2Gi"),

@@ -1,4 +1,5 @@
-"""Who watches the client from the server's side: whatever it sends has to be HTTP/2, within the windows and limits that it was given.
+"""Who watches the client from the server's side: whatever it sends has to be HTTP/2, within the windows and limits that
+it was given.
 
 Knows nothing of the client but its bytes.
 """
@@ -13,7 +14,9 @@ NEW, OPEN, CLOSED = "new", "open", "closed"
 
 
 class ClientChecker:
-    """`told` what the server sends and `heard` what the client does, in that order. Settings hold from the client's ACK on."""
+    """`told` what the server sends and `heard` what the client does, in that order. Settings hold from the client's ACK
+    on.
+    """
 
     def __init__(self) -> None:
         self.state: dict[int, str] = {}

@@ -1,4 +1,6 @@
-"""The other end of `Connection`, as bytes: frames as a server writes them, and what the client wrote, read by hpack's own decoder."""
+"""The other end of `Connection`, as bytes: frames as a server writes them, and what the client wrote, read by hpack's
+own decoder.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """What an answer means: gRPC's rules for unary calls, by grpc-go's tables."""
 
-import pytest
-
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.events import Answered
 from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX
+from tests.support.rows import each_row
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.talk import a_call, a_connection
 
@@ -41,7 +40,7 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize("what", GOOD)
+@each_row("what", GOOD)
 def test_a_message_however_it_comes(what):
     payload, frames = GOOD[what]
     answered, sent = ended(BEGUN, *frames, GOOD_END)
@@ -50,7 +49,7 @@ def test_a_message_however_it_comes(what):
     assert sent == b""
 
 
-@pytest.mark.parametrize("kind", ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"])
+@each_row("kind", ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"])
 def test_a_content_type_of_grpcs(kind):
     begun = talk.headers(1, [(":status", "200"), ("content-type", kind)])
     answered, _ = ended(begun, talk.data(1, talk.message(b"x")), GOOD_END)
@@ -87,8 +86,8 @@ STATUS = {
 }
 
 
-@pytest.mark.parametrize("status", STATUS)
-@pytest.mark.parametrize("shape", ["trailers-only", "headers-and-trailers", "with-a-message"])
+@each_row("status", STATUS)
+@each_row("shape", ["trailers-only", "headers-and-trailers", "with-a-message"])
 def test_a_status(status, shape):
     """What is no number may have been OK."""
     code, answered = STATUS[status]
@@ -124,7 +123,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("raw", TEXTS)
+@each_row("raw", TEXTS)
 def test_a_text(raw):
     fields = talk.block([*talk.OK_HEADERS, ("grpc-status", "2")]) + talk.literal(b"grpc-message", raw)
     found, _ = ended(talk.frame(talk.HEADERS, talk.END_HEADERS | talk.END_STREAM, 1, fields))
@@ -147,7 +146,7 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize("what", UNREADABLE)
+@each_row("what", UNREADABLE)
 def test_OK_with_what_cannot_be_read_may_have_happened(what):
     frames, text = UNREADABLE[what]
     found, sent = ended(*frames)
@@ -179,7 +178,7 @@ CUT_SHORT = {
 }
 
 
-@pytest.mark.parametrize("what", CUT_SHORT)
+@each_row("what", CUT_SHORT)
 def test_an_answer_against_the_rules_is_ended_at_once_and_may_have_happened(what):
     frames, text, reset = CUT_SHORT[what]
     found, sent = ended(*frames)
@@ -219,8 +218,8 @@ HTTP = {
 }
 
 
-@pytest.mark.parametrize("status", HTTP)
-@pytest.mark.parametrize("end", [False, True])
+@each_row("status", HTTP)
+@each_row("end", [False, True])
 def test_an_http_status_without_grpc(status, end):
     found, sent = ended(talk.headers(1, [(":status", status), ("content-type", "text/html")], end=end))
     assert (found.code, found.answered) == (HTTP[status], not status.startswith("4")), (
@@ -231,7 +230,7 @@ def test_an_http_status_without_grpc(status, end):
     assert sent == (b"" if end else talk.reset(1, talk.PROTOCOL_ERROR))
 
 
-@pytest.mark.parametrize("kind", ["application/grpcx", "application/json", "Application/grpc", ""])
+@each_row("kind", ["application/grpcx", "application/json", "Application/grpc", ""])
 def test_a_content_type_that_is_not_grpcs(kind):
     found, _ = ended(talk.headers(1, [(":status", "200"), ("content-type", kind), ("grpc-status", "0")], end=True))
     assert found.code == Code.UNKNOWN
@@ -247,9 +246,7 @@ def test_no_content_type():
     )
 
 
-@pytest.mark.parametrize(
-    "fields", [[], [(":status", "")], [(":status", "20")], [(":status", "2000")], [(":status", "+20")]]
-)
+@each_row("fields", [[], [(":status", "")], [(":status", "20")], [(":status", "2000")], [(":status", "+20")]])
 def test_no_http_status_either(fields):
     found, _ = ended(talk.headers(1, fields))
     assert (found.code, found.text, found.answered) == (Code.INTERNAL, "malformed header: missing HTTP status", True)
@@ -281,8 +278,8 @@ RESETS = {
 }
 
 
-@pytest.mark.parametrize("error", RESETS)
-@pytest.mark.parametrize("before", [b"", BEGUN, BEGUN + talk.data(1, b"\0\0")], ids=["first", "begun", "half"])
+@each_row("error", RESETS)
+@each_row("before", [b"", BEGUN, BEGUN + talk.data(1, b"\0\0")], ids=["first", "begun", "half"])
 def test_a_reset_stream_may_have_happened(error, before):
     name, code = RESETS[error]
     found, sent = ended(before, talk.reset(1, error))

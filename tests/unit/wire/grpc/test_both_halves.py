@@ -1,14 +1,15 @@
-"""Our client with our server, in one process, cut anywhere and in any order: every call comes to the same end on both sides."""
+"""Our client with our server, in one process, cut anywhere and in any order: every call comes to the same end on both
+sides.
+"""
 
 import random
-
-import pytest
 
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.connection import Connection
 from mooring.wire.grpc.events import Answered, Gone, Leaving, Settled
 from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Asked, Dropped
+from tests.support.rows import each_row
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.checker import ClientChecker
 
@@ -114,7 +115,7 @@ class Pair:
         raise AssertionError("they never come to rest")
 
 
-@pytest.mark.parametrize("seed", range(150))
+@each_row("seed", range(150), parts=2)
 def test_every_call_ends_as_the_server_says(seed):
     pair = Pair(seed)
     for _ in range(pair.chance.choice((10, 100, 400))):
@@ -129,7 +130,7 @@ def test_every_call_ends_as_the_server_says(seed):
     assert (pair.client.in_flight, len(pair.server._calls)) == (0, 0)
 
 
-@pytest.mark.parametrize("seed", range(50))
+@each_row("seed", range(50))
 def test_a_server_that_leaves_answers_what_it_took_and_the_client_says_what_never_came(seed):
     pair = Pair(seed)
     while len(pair.requests) < 10:

@@ -5,6 +5,7 @@ import pytest
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.connection import HEADER_BYTES_MAX, Connection
 from mooring.wire.grpc.events import Answered, Gone, Leaving, Settled
+from tests.support.rows import each_row
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.talk import a_call, a_connection
 
@@ -44,9 +45,7 @@ def test_no_call_before_the_servers_settings():
     assert connection.to_send() == 2 * talk.frame(talk.SETTINGS, talk.ACK)
 
 
-@pytest.mark.parametrize(
-    "first", [talk.frame(talk.PING, 0, 0, bytes(8)), talk.frame(talk.SETTINGS, talk.ACK), talk.frame(0x77)]
-)
+@each_row("first", [talk.frame(talk.PING, 0, 0, bytes(8)), talk.frame(talk.SETTINGS, talk.ACK), talk.frame(0x77)])
 def test_a_server_that_begins_with_something_else_is_none(first):
     connection = Connection(now=lambda: 0.0)
     connection.start()
@@ -56,9 +55,7 @@ def test_a_server_that_begins_with_something_else_is_none(first):
     assert talk.goodbye_in(connection.to_send()) == talk.PROTOCOL_ERROR
 
 
-@pytest.mark.parametrize(
-    "greeting", [b"220 mail.example.com ESMTP\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(9), b"\xff" * 9]
-)
+@each_row("greeting", [b"220 mail.example.com ESMTP\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(9), b"\xff" * 9])
 def test_who_speaks_something_else_is_told_at_once(greeting):
     connection = Connection(now=lambda: 0.0)
     connection.start()
@@ -251,7 +248,7 @@ def test_a_connection_that_breaks_after_goaway_says_both():
     assert connection.lost() == [Answered(stream, Code.UNAVAILABLE, text), Gone(text)]
 
 
-@pytest.mark.parametrize("second", [5, 2])
+@each_row("second", [5, 2])
 def test_a_goaway_whose_last_stream_grows_or_is_even_breaks_the_connection(second):
     connection = a_connection()
     a_call(connection)
@@ -318,7 +315,7 @@ def test_a_ping_is_answered_with_its_eight_bytes():
     assert connection.to_send() == b""
 
 
-@pytest.mark.parametrize("flood", [talk.frame(talk.PING, 0, 0, bytes(8)), talk.settings()], ids=["PING", "SETTINGS"])
+@each_row("flood", [talk.frame(talk.PING, 0, 0, bytes(8)), talk.settings()], ids=["PING", "SETTINGS"])
 def test_a_flood_that_we_have_to_answer_ends_the_connection_when_nothing_can_be_written(flood):
     connection = a_connection()
     stream = a_call(connection)

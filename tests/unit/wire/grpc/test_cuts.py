@@ -1,15 +1,15 @@
 """The bytes of a socket come in pieces of any size: what is heard and said must not depend on them.
 
-But for one thing: windows are looked at once for all that came together, so how far a request gets before its answer comes may differ.
+But for one thing: windows are looked at once for all that came together, so how far a request gets before its answer
+comes may differ.
 """
 
 import random
 
-import pytest
-
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.connection import Connection
 from mooring.wire.grpc.events import Answered, Gone, Leaving, Settled
+from tests.support.rows import each_row
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.talk import frame
 
@@ -93,7 +93,7 @@ def test_requests_go_out_as_far_as_the_windows_go():
     ]
 
 
-@pytest.mark.parametrize("cut", range(1, len(WHOLE)))
+@each_row("cut", range(1, len(WHOLE)))
 def test_in_two_pieces(cut):
     assert heard_and_said([cut]) == (EVENTS, SAID)
 
@@ -102,13 +102,13 @@ def test_byte_by_byte():
     assert heard_and_said(list(range(1, len(WHOLE)))) == (EVENTS, SAID)
 
 
-@pytest.mark.parametrize("seed", range(50))
+@each_row("seed", range(50))
 def test_in_pieces_of_any_size(seed):
     chance = random.Random(seed)
     assert heard_and_said(sorted(chance.sample(range(1, len(WHOLE)), chance.randint(2, 30)))) == (EVENTS, SAID)
 
 
-@pytest.mark.parametrize("cut", range(FIRST, len(WHOLE), 3))
+@each_row("cut", range(FIRST, len(WHOLE), 3))
 def test_a_socket_that_breaks_anywhere_answers_every_call_once(cut):
     connection = Connection(now=lambda: 0.0)
     connection.start()
@@ -120,7 +120,7 @@ def test_a_socket_that_breaks_anywhere_answers_every_call_once(cut):
     assert [isinstance(event, Gone) for event in heard] == [False] * (len(heard) - 1) + [True]
 
 
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+@each_row("kind", [bytes, bytearray, memoryview])
 def test_what_was_read_may_be_overwritten(kind):
     connection = Connection(now=lambda: 0.0)
     connection.start()

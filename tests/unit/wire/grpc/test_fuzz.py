@@ -1,15 +1,17 @@
-"""Servers that make mistakes, or mean harm: whatever they send gives events, never an exception, and never keeps more than it may."""
+"""Servers that make mistakes, or mean harm: whatever they send gives events, never an exception, and never keeps more
+than it may.
+"""
 
 import dataclasses
 import random
 
 import hpack
-import pytest
 
 from mooring.wire.grpc.answer_headers import AnswerHeadersDecoder
 from mooring.wire.grpc.connection import Connection
 from mooring.wire.grpc.events import Answered, Gone, Leaving, Settled
 from mooring.wire.grpc.frames import BrokenConnection
+from tests.support.rows import each_row
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.checker import ClientChecker
 from tests.unit.wire.grpc.test_cuts import FIRST, WHOLE
@@ -19,7 +21,9 @@ STREAMS = (0, 1, 1, 1, 3, 3, 5, 7, 2, 99, 2**31 - 1)
 
 @dataclasses.dataclass
 class Life:
-    """A connection and what has to hold for it, whoever is at the other end. honest: its checker may judge what it says."""
+    """A connection and what has to hold for it, whoever is at the other end. honest: its checker may judge what it
+    says.
+    """
 
     chance: random.Random
     honest: bool
@@ -101,7 +105,7 @@ class Life:
         assert not self.waiting_for
 
 
-@pytest.mark.parametrize("seed", range(400))
+@each_row("seed", range(400))
 def test_a_conversation_with_wrong_bytes(seed):
     chance = random.Random(seed)
     life = Life(chance, honest=False)
@@ -124,7 +128,7 @@ def test_a_conversation_with_wrong_bytes(seed):
     life.end()
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_row("seed", range(200))
 def test_nothing_but_noise_after_the_settings(seed):
     chance = random.Random(seed)
     life = Life(chance, honest=False)
@@ -176,7 +180,7 @@ def a_frame(chance):
     return talk.frame(kind, flags, stream, payload)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each_row("seed", range(300))
 def test_any_frames_in_any_order(seed):
     chance = random.Random(seed)
     life = Life(chance, honest=False)
@@ -219,7 +223,7 @@ def something_honest(chance, checker):
     return b""
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_row("seed", range(200), parts=2)
 def test_an_honest_server_hears_http2_within_its_limits_and_every_request_whole(seed):
     chance = random.Random(seed)
     life = Life(chance, honest=True)
@@ -247,7 +251,7 @@ def test_an_honest_server_hears_http2_within_its_limits_and_every_request_whole(
     life.end()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each_row("seed", range(30))
 def test_header_blocks_of_any_bytes_read_as_hpack_reads_them_or_not_at_all(seed):
     chance = random.Random(seed)
     ours, theirs = AnswerHeadersDecoder(100_000), hpack.Decoder(100_000)

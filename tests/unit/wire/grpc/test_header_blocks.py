@@ -10,6 +10,7 @@ from mooring.wire.grpc.answer_headers import AnswerHeaders, AnswerHeadersDecoder
 from mooring.wire.grpc.connection import HEADER_BYTES_MAX
 from mooring.wire.grpc.frames import BrokenConnection, ErrorCode
 from mooring.wire.grpc.request_headers import RequestHeaders, grpc_timeout
+from tests.support.rows import each_row
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.talk import a_call, a_connection
 
@@ -30,7 +31,7 @@ def a_decoder(bytes_max=HEADER_BYTES_MAX):
 UNITS_NS = {"n": 1, "u": 10**3, "m": 10**6, "S": 10**9, "M": 60 * 10**9, "H": 3600 * 10**9}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("timeout_s", "said"),
     [
         (15.0, "15000000u"),
@@ -187,7 +188,9 @@ def test_long_blocks_read_as_hpack_reads_them():
 
 
 def test_a_long_block_is_given_to_hpack_field_by_field():
-    """hpack 4.2 copies what is left of a block for each field; before, its table's entries kept the whole block alive."""
+    """hpack 4.2 copies what is left of a block for each field; before, its table's entries kept the whole block
+    alive.
+    """
     decoder = a_decoder()
     given, decode = [], decoder._decoder.decode
     decoder._decoder.decode = lambda block, raw: given.append(len(block)) or decode(block, raw=raw)
@@ -226,7 +229,7 @@ def test_text_within_the_bound_comes_through_and_more_ends_the_connection():
             assert broken.value.code == ErrorCode.ENHANCE_YOUR_CALM
 
 
-@pytest.mark.parametrize("field", [b"\x88", b"\x00\x01k\x00", b"\x40\x01k\x00"])
+@each_row("field", [b"\x88", b"\x00\x01k\x00", b"\x40\x01k\x00"])
 def test_fifty_thousand_fields_are_refused_before_any_is_read(field, monkeypatch):
     """Each takes microseconds, of which a block of them would take a second."""
     decoder = a_decoder()
@@ -236,7 +239,7 @@ def test_fifty_thousand_fields_are_refused_before_any_is_read(field, monkeypatch
     assert broken.value.code == ErrorCode.ENHANCE_YOUR_CALM
 
 
-@pytest.mark.parametrize("filler", [0, 5_000])
+@each_row("filler", [0, 5_000])
 def test_a_small_block_that_stands_for_much_ends_the_connection(filler):
     """An entry of 4,000 bytes, named a million times; `filler` makes the block one that is read field by field."""
     decoder = a_decoder(100_000)
@@ -268,14 +271,14 @@ def test_as_many_fields_as_fit_come_through_behind_two_changes_of_the_tables_siz
         a_decoder(3_200).decode(changes + 101 * field)
 
 
-@pytest.mark.parametrize("first", [b"\xff", b"\x7f", b"\x1f", b"\x0f", b"\x3f", b"\x00\x7f", b"\x00\x01x\x7f"])
+@each_row("first", [b"\xff", b"\x7f", b"\x1f", b"\x0f", b"\x3f", b"\x00\x7f", b"\x00\x01x\x7f"])
 def test_a_number_of_any_length_is_read_no_further(first):
     """hpack would read on, in a time that grows with the square of the length."""
     with pytest.raises(BrokenConnection, match="a number that is too long"):
         a_decoder().decode(first + b"\xff" * 2_000_000)
 
 
-@pytest.mark.parametrize("at", range(len(CUT)))
+@each_row("at", range(len(CUT)))
 def test_a_block_that_is_cut_off_is_an_error(at):
     starts = {0, 1, 32, 48, 53}  # of its fields
     if at in starts:

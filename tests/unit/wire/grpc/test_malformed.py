@@ -1,11 +1,12 @@
-"""What is no HTTP/2: each thing that RFC 9113 forbids ends the stream or the connection, with the error code that it says."""
-
-import pytest
+"""What is no HTTP/2: each thing that RFC 9113 forbids ends the stream or the connection, with the error code that it
+says.
+"""
 
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.connection import HEADER_BYTES_MAX
 from mooring.wire.grpc.events import Answered, Gone
 from mooring.wire.grpc.frames import frame as our_frame
+from tests.support.rows import each_row
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.talk import a_call, a_connection, frame
 
@@ -102,7 +103,7 @@ def with_a_call():
     return connection
 
 
-@pytest.mark.parametrize("what", CONNECTION_ERRORS)
+@each_row("what", CONNECTION_ERRORS)
 def test_it_ends_the_connection(what):
     received, code = CONNECTION_ERRORS[what]
     connection = with_a_call()
@@ -115,7 +116,7 @@ def test_it_ends_the_connection(what):
     assert connection.receive(talk.answer(OPEN)) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "received", [talk.data(3, b"x"), talk.headers(3, talk.OK_HEADERS), talk.reset(3, talk.CANCEL), talk.window(3, 1)]
 )
 def test_a_frame_for_a_call_that_was_not_sent_yet_ends_the_connection(received):
@@ -161,7 +162,7 @@ STREAM_ERRORS = {
 }
 
 
-@pytest.mark.parametrize("what", STREAM_ERRORS)
+@each_row("what", STREAM_ERRORS)
 def test_it_ends_the_call_alone(what):
     received, code, text = STREAM_ERRORS[what]
     connection = with_a_call()
@@ -190,7 +191,7 @@ IGNORED = {
 }
 
 
-@pytest.mark.parametrize("what", IGNORED)
+@each_row("what", IGNORED)
 def test_it_changes_nothing(what):
     connection = with_a_call()
     assert connection.receive(IGNORED[what]) == []

@@ -1,4 +1,6 @@
-"""Our server on a unix socket beside grpcio's: the same calls by the same clients, hostile bytes, and the rules of the socket."""
+"""Our server on a unix socket beside grpcio's: the same calls by the same clients, hostile bytes, and the rules of the
+socket.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,7 @@ from mooring.wire.grpc.server import listening
 from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Event
 from mooring.wire.grpc.serving.limits import FEW, ServerLimits
+from tests.support.rows import each_row
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.unary_servers import CLIENTS, SAY, SERVERS, SERVICE, Echo, fate, over
 
@@ -224,7 +227,7 @@ async def test_a_socket_that_another_has_put_in_its_place_stays(socket: Path) ->
     assert stat.S_ISDIR(kind(socket))
 
 
-@pytest.mark.parametrize("path", ["/nowhere/at/all.sock", f"/tmp/{'x' * 120}"])
+@each_row("path", ["/nowhere/at/all.sock", f"/tmp/{'x' * 120}"])
 async def test_a_socket_that_cannot_be_made_is_named(path: str) -> None:
     with pytest.raises(ConfigError, match="can't be bound"):
         async with listening({}, Path(path)):
@@ -394,7 +397,7 @@ ALIKE = {
 
 
 @ANY_SERVER
-@pytest.mark.parametrize("name", ALIKE)
+@each_row("name", ALIKE)
 async def test_both_servers_answer_these_bytes_alike(server: Any, name: str, socket: Path) -> None:
     received, expected = ALIKE[name]
     async with server(Echo().methods(), socket):
@@ -417,13 +420,14 @@ BROKEN = {
 
 
 @ANY_SERVER
-@pytest.mark.parametrize("name", BROKEN)
+@each_row("name", BROKEN)
 async def test_both_servers_end_the_connection_at_these_bytes(server: Any, name: str, socket: Path) -> None:
     async with server(Echo().methods(), socket):
         assert (await fate(socket, BROKEN[name])).startswith("nothing, ended")
 
 
-# What our server refuses, mostly as Go's does, and grpcio's lets pass. Third: what Go's does where it differs from ours.
+# What our server refuses, mostly as Go's does, and grpcio's lets pass. Third: what Go's does where it differs from
+# ours.
 STRICTER = {
     "another content-type": (saying("content-type", "text/plain"), "http 415 status 3, alive", ""),
     "no content-type": (saying("content-type", None), "http 415 status 3, alive", ""),
@@ -464,7 +468,7 @@ STRICTER = {
 }
 
 
-@pytest.mark.parametrize("name", STRICTER)
+@each_row("name", STRICTER)
 async def test_what_grpcio_lets_pass_and_we_do_not(name: str, socket: Path) -> None:
     received, expected, _ = STRICTER[name]
     async with listening(Echo().methods(), socket):

@@ -8,6 +8,7 @@ import pytest
 from mooring.wire.grpc.calls import WINDOW_BYTES
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.events import Answered
+from tests.support.rows import each_row
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.talk import a_call, a_connection
 
@@ -54,7 +55,7 @@ def test_a_request_larger_than_the_windows_is_sent_as_they_open():
     assert connection.to_send() == b""
 
 
-@pytest.mark.parametrize("frame_bytes", [16_384, 20_000, 2**24 - 1])
+@each_row("frame_bytes", [16_384, 20_000, 2**24 - 1])
 def test_no_frame_is_longer_than_the_server_takes(frame_bytes):
     connection = a_connection({talk.MAX_FRAME_SIZE: frame_bytes, talk.INITIAL_WINDOW_SIZE: 10**6})
     connection.receive(talk.window(0, 10**6))
@@ -120,7 +121,7 @@ def test_one_request_that_waits_does_not_keep_another_back():
     assert data_of(connection.to_send(), slow)[1]
 
 
-@pytest.mark.parametrize("end", ["cancelled", "answered", "refused"])
+@each_row("end", ["cancelled", "answered", "refused"])
 def test_the_rest_of_a_request_is_not_sent_when_its_call_is_over(end):
     connection = a_connection({talk.INITIAL_WINDOW_SIZE: 10})
     stream = connection.begin(talk.PATH, bytes(100), 15.0)
@@ -135,7 +136,7 @@ def test_the_rest_of_a_request_is_not_sent_when_its_call_is_over(end):
     assert connection.to_send() == talk.frame(talk.SETTINGS, talk.ACK)
 
 
-@pytest.mark.parametrize("stream", [0, 1])
+@each_row("stream", [0, 1])
 def test_a_window_may_be_as_large_as_http_allows_and_what_was_sent_counts(stream):
     connection = a_connection()
     a_call(connection, bytes(95))

@@ -1,4 +1,6 @@
-"""Servers of unary methods, ours and grpcio's, and clients of four kinds: what is said of one in a test holds for each."""
+"""Servers of unary methods, ours and grpcio's, and clients of four kinds: what is said of one in a test holds for
+each.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ SERVICE = "mooring.test.Echo"
 
 
 class Echo:
-    """A service. began: calls of Hang so far; cancelled: those of them that were ended from outside; most: of all calls at once."""
+    """A service. began: calls of Hang so far; cancelled: those of them that were ended from outside; most: of all calls
+    at once.
+    """
 
     def __init__(self) -> None:
         self.began = self.cancelled = self.running = self.most = 0
@@ -176,7 +180,8 @@ AFTER_COUNT = 20
 async def fate(path: Path, received: bytes, stream: int = 1) -> str:
     """What becomes of a stream, and of the connection, when a server gets these bytes after a good beginning.
 
-    Good calls come after them, one by one: a server that has answered all of these has nothing more to say about the stream.
+    Good calls come after them, one by one: a server that has answered all of these has nothing more to say about the
+    stream.
     """
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(talk.PREFACE + talk.settings() + received)

@@ -11,7 +11,9 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
 class FakeLink:
-    """Implements `Link`. sent: what was written. answers: what is told to `Connection.received` in the turn after each write."""
+    """Implements `Link`. sent: what was written. answers: what is told to `Connection.received` in the turn after each
+    write.
+    """
 
     def __init__(self, connection: Connection, answers: bytes | None = None) -> None:
         self.connection = connection

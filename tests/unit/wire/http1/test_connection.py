@@ -8,6 +8,7 @@ import pytest
 
 from mooring.wire.http1.connection import UNREAD_BYTES_MAX, Closed, Connection
 from mooring.wire.http1.syntax import BrokenOff, Malformed
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.wire.http1.fake_links import ANSWER, FakeLink, turns
 
@@ -47,7 +48,7 @@ async def test_an_answer_makes_the_connection_good_for_the_next() -> None:
     assert [b"the request"] * 3 == link.sent
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
@@ -148,9 +149,7 @@ async def test_a_body_without_a_length_ends_with_a_farewell_alone() -> None:
         assert not connection.finish()
 
 
-@pytest.mark.parametrize(
-    ("told", "has_begun", "has_head"), [(b"", False, False), (b"HTTP", True, False), (STREAM, True, True)]
-)
+@each_row(("told", "has_begun", "has_head"), [(b"", False, False), (b"HTTP", True, False), (STREAM, True, True)])
 async def test_an_end_says_how_far_the_answer_had_come(told: bytes, has_begun: bool, has_head: bool) -> None:
     connection, link = a_connection()
     asked = asyncio.gather(connection.ask("GET", b"x", 10), return_exceptions=True)

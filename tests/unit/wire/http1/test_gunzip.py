@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mooring.wire.http1.gunzip import Gunzip, TooLarge, decoder_of
 from mooring.wire.http1.syntax import Malformed
+from tests.support.rows import each_row
 
 LARGE = 10**6
 PACKED = gzip.compress(b"x", mtime=0)
@@ -69,7 +70,7 @@ def test_changed_bytes_are_refused_or_harmless(content: bytes, at: int, new: byt
     assert results[0] in (content, b"malformed", b""), "the checksum holds"
 
 
-@pytest.mark.parametrize("length", range(1, 29))
+@each_row("length", range(1, 29))
 def test_what_breaks_off_is_refused(length: int) -> None:
     raw = gzip.compress(b"some text")
     assert length < len(raw)
@@ -79,7 +80,7 @@ def test_what_breaks_off_is_refused(length: int) -> None:
         unpacked(raw + raw[:length])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     [
         b"not!",
@@ -89,7 +90,7 @@ def test_what_breaks_off_is_refused(length: int) -> None:
         *(PACKED + rest for rest in (b"x", b"\0", b"{}")),
     ],
 )
-@pytest.mark.parametrize("step", [1, LARGE])
+@each_row("step", [1, LARGE])
 def test_what_is_no_gzip_and_what_goes_on_behind_it_is_refused(raw: bytes, step: int) -> None:
     with pytest.raises(Malformed):
         unpacked(raw, step)
@@ -120,14 +121,12 @@ def test_a_bomb_takes_no_more_memory_than_its_bound() -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(
-    ("name", "packed"), [("", False), ("identity", False), ("gzip", True), ("GZIP", True), ("x-gzip", True)]
-)
+@each_row(("name", "packed"), [("", False), ("identity", False), ("gzip", True), ("GZIP", True), ("x-gzip", True)])
 def test_encodings_that_are_known(name: str, packed: bool) -> None:
     assert packed == (decoder_of(name) is not None)
 
 
-@pytest.mark.parametrize("name", ["deflate", "br", "zstd", "gzip, gzip", "identity, gzip", "x" * 1000])
+@each_row("name", ["deflate", "br", "zstd", "gzip, gzip", "identity, gzip", "x" * 1000])
 def test_another_encoding_is_refused_by_name(name: str) -> None:
     with pytest.raises(Malformed, match="unsupported content encoding: ") as error:
         decoder_of(name)

@@ -10,6 +10,7 @@ import pytest
 from mooring.wire.http1.connection import Connection
 from mooring.wire.http1.pool import Pool
 from mooring.wire.http1.syntax import BrokenOff
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.wire.http1.fake_links import FakeDials, turns, until
 
@@ -38,7 +39,7 @@ async def test_a_used_one_is_nobody_s_and_the_wait_goes_on() -> None:
     assert fresh.is_usable
 
 
-@pytest.mark.parametrize("turn_count", [0, 5])
+@each_row("turn_count", [0, 5])
 async def test_a_new_one_fails_its_request_and_says_why(turn_count: int) -> None:
     """A server that refuses a client's certificate under TLS 1.3 does so when the handshake is over for the client."""
     refusal = ssl.SSLError("alert")

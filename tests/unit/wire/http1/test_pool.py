@@ -12,6 +12,7 @@ import pytest
 from mooring.wire.http1.connection import Closed, Connection
 from mooring.wire.http1.pool import DIAL_TIMEOUT_S, DIALS_MAX, IDLE_S, DialError, DialTimeout, Pool
 from mooring.wire.http1.syntax import BrokenOff
+from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.wire.http1.fake_links import ANSWER, FakeDials, turns
 
@@ -71,9 +72,11 @@ async def test_an_idle_connection_is_closed_after_a_minute_and_not_before() -> N
     assert dials.link(2).is_aborted, "the sweep begins anew with the next idle connection"
 
 
-@pytest.mark.parametrize("how", ["farewell", "reset", "bytes"])
+@each_row("how", ["farewell", "reset", "bytes"])
 async def test_an_idle_connection_that_ends_or_speaks_is_used_no_more(how: str) -> None:
-    """Bytes that nobody asked for would be taken for the next answer. Not in the same turn either, before the loop tells its end."""
+    """Bytes that nobody asked for would be taken for the next answer. Not in the same turn either, before the loop
+    tells its end.
+    """
     dials = FakeDials(at_once=True)
     pool = Pool(dials.dial)
     await ask(pool)
@@ -325,7 +328,9 @@ async def test_an_answer_that_is_not_read_to_its_end_breaks_the_connection() -> 
 
 
 async def _storm(seed: int) -> None:
-    """Clients that ask, give up, and meet failures, each at random; none is forgotten and none meets another's answer."""
+    """Clients that ask, give up, and meet failures, each at random; none is forgotten and none meets another's
+    answer.
+    """
     chance, busy, most = random.Random(seed), set[Connection](), [0]
     dials = FakeDials(at_once=True)
 
@@ -373,6 +378,6 @@ async def _storm(seed: int) -> None:
     assert all(link.is_closing() for link in dials.links if link)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each_row("seed", range(30))
 def test_in_any_order_nobody_is_forgotten(seed: int) -> None:
     run_virtual(_storm(seed), seed)

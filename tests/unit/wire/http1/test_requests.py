@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mooring.wire.http1.requests import header_lines, parse_head, request_bytes
 from mooring.wire.http1.syntax import Unsendable
+from tests.support.rows import each_row
 
 HOST = header_lines([("Host", "a:1")])
 
@@ -21,29 +22,25 @@ def test_a_request_is_one_piece() -> None:
     assert b"CONNECT a:443 HTTP/1.1\r\nHost: a:1\r\n\r\n" == request_bytes("CONNECT", "a:443", HOST)
 
 
-@pytest.mark.parametrize(
-    ("method", "told"), [("PUT", True), ("POST", True), ("PATCH", True), ("GET", False), ("DELETE", False)]
-)
+@each_row(("method", "told"), [("PUT", True), ("POST", True), ("PATCH", True), ("GET", False), ("DELETE", False)])
 def test_a_method_that_has_a_body_says_when_there_is_none(method: str, told: bool) -> None:
     assert told == (b"\r\nContent-Length: 0\r\n" in request_bytes(method, "/", HOST))
     assert request_bytes(method, "/", HOST, b"").endswith(b"\r\nContent-Length: 0\r\n\r\n"), "an empty body is a body"
 
 
-@pytest.mark.parametrize(
-    "target", ["", " ", "/a b", "/a\r\nHost: b", "/a\n", "/a\0", "/\x7f", "/ä", "/\u2028", "/a\tb"]
-)
+@each_row("target", ["", " ", "/a b", "/a\r\nHost: b", "/a\n", "/a\0", "/\x7f", "/ä", "/\u2028", "/a\tb"])
 def test_a_path_that_is_not_escaped_is_not_sent(target: str) -> None:
     with pytest.raises(Unsendable, match="the path is not escaped"):
         request_bytes("GET", target, HOST)
 
 
-@pytest.mark.parametrize("method", ["", "GE T", "GET\r\n", "GÄT", "G" * 33])
+@each_row("method", ["", "GE T", "GET\r\n", "GÄT", "G" * 33])
 def test_a_method_is_a_word(method: str) -> None:
     with pytest.raises(Unsendable, match="is no method"):
         request_bytes(method, "/", HOST)
 
 
-@pytest.mark.parametrize("letter", ["\r", "\n", "\r\n", "\0", "\x1f", "\x7f", "\x0b", "\ud800"])
+@each_row("letter", ["\r", "\n", "\r\n", "\0", "\x1f", "\x7f", "\x0b", "\ud800"])
 def test_a_header_with_a_line_break_is_not_sent_and_not_shown(letter: str) -> None:
     with pytest.raises(Unsendable) as error:
         header_lines([("Authorization", f"Bearer geheim{letter}X: y")])
@@ -52,13 +49,13 @@ def test_a_header_with_a_line_break_is_not_sent_and_not_shown(letter: str) -> No
         header_lines([(f"A{letter}B", "x")])
 
 
-@pytest.mark.parametrize("name", ["", "A B", "A:", "Ä", " A"])
+@each_row("name", ["", "A B", "A:", "Ä", " A"])
 def test_a_header_s_name_is_a_word(name: str) -> None:
     with pytest.raises(Unsendable, match="is no name of a header"):
         header_lines([(name, "x")])
 
 
-@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding"])
+@each_row("name", ["Content-Length", "transfer-encoding"])
 def test_the_length_is_nobody_s_to_choose(name: str) -> None:
     with pytest.raises(Unsendable, match="can't be chosen"):
         header_lines([(name, "1")])

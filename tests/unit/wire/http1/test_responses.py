@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mooring.wire.http1.responses import INTERIM_MAX, ResponseReader
 from mooring.wire.http1.syntax import HEAD_BYTES_MAX, BrokenOff, Malformed
+from tests.support.rows import each_row
 from tests.unit.wire.http1.answers import MALFORMED, OK, cut, with_chunks
 
 
@@ -46,7 +47,7 @@ def test_a_head_is_a_status_a_reason_and_headers() -> None:
     assert (b"{}", True, True) == (reader.take(), reader.is_done, reader.keep_alive)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "status", "reason"),
     [
         (b"HTTP/1.1 200", 200, ""),
@@ -63,8 +64,8 @@ def test_status_lines(line: bytes, status: int, reason: str) -> None:
     assert (status, reason) == (head.status, head.reason)
 
 
-@pytest.mark.parametrize("step", [1, 5, 10**6])
-@pytest.mark.parametrize("how", MALFORMED)
+@each_row("step", [1, 5, 10**6])
+@each_row("how", MALFORMED)
 def test_what_is_no_answer_or_could_be_read_in_two_ways_is_refused_however_it_is_cut(how: str, step: int) -> None:
     """At once, without waiting for the end of the connection; and it stays refused."""
     reader = ResponseReader("GET")
@@ -146,7 +147,7 @@ def test_a_body_may_be_taken_while_it_comes() -> None:
     assert reader.is_done
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wire",
     [
         b'3;a="b"\r\nabc\r\n0 ; x\r\nTrailer: y\r\nB:\r\n\r\n',
@@ -172,7 +173,7 @@ def test_a_large_body_is_not_copied() -> None:
     assert reader.take() is part
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "line"),
     [
         ("HEAD", b"HTTP/1.1 200 OK"),
@@ -181,16 +182,14 @@ def test_a_large_body_is_not_copied() -> None:
         ("CONNECT", b"HTTP/1.1 200 OK"),
     ],
 )
-@pytest.mark.parametrize("framing", [b"", b"Content-Length: 100\r\n", b"Transfer-Encoding: chunked\r\n"])
+@each_row("framing", [b"", b"Content-Length: 100\r\n", b"Transfer-Encoding: chunked\r\n"])
 def test_what_has_no_body_ends_with_its_head(method: str, line: bytes, framing: bytes) -> None:
     reader = read(line + b"\r\n" + framing + b"\r\n", method=method)
     assert (True, True, b"") == (reader.is_done, reader.keep_alive, reader.take())
 
 
-@pytest.mark.parametrize(
-    "lines", [b"Transfer-Encoding: chunked", b"Content-Length: 5", b"Content-Length: 1\r\nContent-Length: 2"]
-)
-@pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
+@each_row("lines", [b"Transfer-Encoding: chunked", b"Content-Length: 5", b"Content-Length: 1\r\nContent-Length: 2"])
+@each_row("version", [b"HTTP/1.0", b"HTTP/1.1"])
 def test_what_a_proxy_says_of_a_body_before_a_tunnel_does_not_count(version: bytes, lines: bytes) -> None:
     """RFC 9110, 9.3.6."""
     reader = read(version + b" 200 OK\r\n" + lines + b"\r\n\r\n", method="CONNECT")
@@ -206,7 +205,7 @@ def test_a_refusal_of_connect_has_a_body() -> None:
 # -- ends
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("head", "stays"),
     [
         (b"HTTP/1.1 200 OK\r\n", True),
@@ -230,7 +229,7 @@ def test_connections_stay_as_each_version_says(head: bytes, stays: bool) -> None
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     [
         OK + b"Content-Length: 1\r\n\r\na",
@@ -248,7 +247,7 @@ def test_a_connection_with_bytes_behind_the_answer_is_not_used_again(raw: bytes)
     assert not read(raw, end=True).keep_alive
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     [
         OK + b"Content-Length: 3\r\n\r\nabc",
@@ -327,15 +326,15 @@ def held(raw: bytes, step: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [1, 1000])
-@pytest.mark.parametrize("size", [1, 2, 100])
+@each_row("step", [1, 1000])
+@each_row("size", [1, 2, 100])
 def test_a_body_takes_little_more_memory_than_its_size(size: int, step: int) -> None:
     count = 40_000 // (size + 5)
     assert held(with_chunks(*[b"x" * size] * count), step) < 3 * count * size + 64 * 1024
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     [
         MALFORMED["a head without end"],
@@ -368,9 +367,11 @@ def steps_of(raw: bytes, step: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [1, 50, 10**6])
+@each_row("step", [1, 50, 10**6])
 def test_the_work_grows_with_the_length_alone(step: int) -> None:
-    """Whatever is small many times: chunks, headers, trailers. (What C does for a line is bounded by the bytes of that call.)"""
+    """Whatever is small many times: chunks, headers, trailers. (What C does for a line is bounded by the bytes of that
+    call.)
+    """
     small, large = (
         with_chunks(*[b"x"] * 500, trailer=b"A: b\r\n" * 100),
         with_chunks(*[b"x"] * 1000, trailer=b"A: b\r\n" * 200),

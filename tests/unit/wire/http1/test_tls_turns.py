@@ -1,4 +1,6 @@
-"""Who sends without end is read in pieces, each in a turn of its own; checked with a plain transport in the socket's place."""
+"""Who sends without end is read in pieces, each in a turn of its own; checked with a plain transport in the socket's
+place.
+"""
 
 from __future__ import annotations
 

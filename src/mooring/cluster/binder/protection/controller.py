@@ -34,7 +34,7 @@ from mooring.control.decision import Deciding, Decision
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change
-from mooring.kube.cluster import order
+from mooring.kube.cluster import compare_versions
 
 log = logger(__name__)
 
@@ -86,7 +86,7 @@ class ClaimProtection:
             return Decision(Gone(str(key)))
         if uid == claim.metadata.uid:
             return decide_claim(claim, listed, is_fresh=True, again_s=LOOK_AGAIN_S)
-        is_fresh = order(self._pods.version, claim.metadata.resource_version) >= 0
+        is_fresh = compare_versions(self._pods.version, claim.metadata.resource_version) >= 0
         return decide_claim(claim, self._pods.by(BY_CLAIM, str(key)), is_fresh=is_fresh)
 
     async def _perform(self, key: Key, decision: Decision[ClaimAction]) -> Result | None:

@@ -55,7 +55,9 @@ def _removed(name: str) -> Decision[Any]:
 def decide_claim(
     claim: PersistentVolumeClaim, pods: Iterable[Pod], *, is_fresh: bool, again_s: float | None = None
 ) -> Decision[ClaimAction]:
-    """pods: those that name the claim. is_fresh: none can be missing. again_s: seconds until a claim in use is looked at again."""
+    """pods: those that name the claim. is_fresh: none can be missing. again_s: seconds until a claim in use is looked
+    at again.
+    """
     is_held, uid = PVC_PROTECTION in finalizers_of(claim), claim.metadata.uid
     if not is_deleting(claim):
         return Decision(NOTHING) if is_held else _added(PVC_PROTECTION)

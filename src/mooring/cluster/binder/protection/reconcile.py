@@ -1,11 +1,12 @@
 """Adds a finalizer, and removes it; and reads the pods that a decision lacks.
 
-pvc-protection asks the API server for a namespace's pods only where the cache can't prove that it has all pods from when the claim was
-deleted; kube-controller-manager asks for each batch of claims.
+pvc-protection asks the API server for a namespace's pods only where the cache can't prove that it has all pods from
+when the claim was deleted; kube-controller-manager asks for each batch of claims.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final, TypeVar
 
 import msgspec
@@ -17,14 +18,15 @@ from mooring.base.clock import Clock, Instant
 from mooring.cluster.binder import edits
 from mooring.cluster.binder.protection.decide import AddFinalizer, Finalizing, RemoveFinalizer
 from mooring.cluster.binder.writes import Whole
-from mooring.control.locks import KeyLock
-from mooring.kube.cluster import Cluster, Selection, order
+from mooring.kube.cluster import Cluster, Selection, compare_versions
 from mooring.kube.list_all import all_of
 
 T = TypeVar("T", bound=Object)
 
 LOOK_AGAIN_S: Final = 30.0
-"""Seconds until a claim is looked at again whose pod the cache lacks: a cache that lists anew never tells of that pod's end."""
+"""Seconds until a claim is looked at again whose pod the cache lacks: a cache that lists anew never tells of that
+pod's end.
+"""
 
 SHARED_S: Final = 5.0
 """Seconds in which one list serves all claims of its namespace."""
@@ -40,11 +42,13 @@ class _Listed(msgspec.Struct, frozen=True):
 
 
 class LivePods:
-    """A namespace's pods from the API server, listed once for all claims that were deleted before and are looked at together."""
+    """A namespace's pods from the API server, listed once for all claims that were deleted before and are looked at
+    together.
+    """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster, self._clock = cluster, clock
-        self._lock = KeyLock("protection")
+        self._lock = asyncio.Lock()
         self._last: _Listed | None = None
 
     async def of(self, namespace: str, version: str) -> tuple[Pod, ...]:
@@ -54,7 +58,7 @@ class LivePods:
             if (
                 last is None
                 or last.namespace != namespace
-                or order(last.version, version) < 0
+                or compare_versions(last.version, version) < 0
                 or now - last.at > SHARED_S
             ):
                 page = await self._cluster.list(PODS, Selection(namespace=namespace))

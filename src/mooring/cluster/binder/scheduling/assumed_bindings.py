@@ -1,6 +1,10 @@
-"""Decisions for pods that the API does not show yet: node, volumes, claims to be provisioned. Other decisions count on them at once."""
+"""Decisions for pods that the API does not show yet: node, volumes, claims to be provisioned. Other decisions count on
+them at once.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Set
 
 import msgspec
 
@@ -11,7 +15,8 @@ from mooring.base.clock import Instant
 class AssumedBinding(msgspec.Struct):
     """One pod's. static: volumes with the claims that they are for. provision: claims that a volume is to be made for.
 
-    claims: all that the pod names. written: the choice is stored. bound: the pod has its node, which only the watch does not show yet.
+    claims: all that the pod names. written: the choice is stored. bound: the pod has its node, which only the watch
+    does not show yet.
     """
 
     pod: Key
@@ -34,6 +39,19 @@ class AssumedBindings:
         self._volume_of: dict[Key, tuple[str, Key]] = {}
         self._claim_of: dict[str, Key] = {}
         self._node_of: dict[Key, tuple[str, Key]] = {}
+        self._refused: dict[str, set[str]] = {}
+
+    def refused(self, uid: str) -> Set[str]:
+        """The nodes for which the pod's volumes could not be had, or bound."""
+        return self._refused.get(uid, frozenset())
+
+    def refuse(self, plan: AssumedBinding) -> None:
+        """The pod is tried on other nodes first."""
+        self._refused.setdefault(plan.uid, set()).add(plan.node_name)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, or has its node."""
+        self._refused.pop(uid, None)
 
     def get(self, pod: Key) -> AssumedBinding | None:
         return self._plans.get(pod)

@@ -1,16 +1,17 @@
 """The scheduler: a queue of pods, plans that are carried out, and waits that end with an event.
 
-A pod that waits for its volumes holds no worker: it has a plan and topics, and comes again when one of them is told. kube-scheduler polls
-once a second.
+A pod that waits for its volumes holds no worker: it has a plan and topics, and comes again when one of them is told.
+kube-scheduler polls once a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from mooring.api.core import NODES
 from mooring.api.meta import Key, key_of
+from mooring.api.pods import Pod
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, VOLUME_ATTACHMENTS
 from mooring.base.backoff import retry_backoff
 from mooring.base.log import logger
@@ -31,6 +32,7 @@ from mooring.control.events import EventRecorder
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.slim import Part, always
+from mooring.kube.cache.informer import Change
 
 log = logger(__name__)
 
@@ -42,7 +44,7 @@ class Scheduler:
     """The controller `scheduler`."""
 
     def __init__(self, runtime: Runtime, caches: BindingCaches, options: BinderOptions, events: EventRecorder) -> None:
-        self._clock, self._options = runtime.clock, options
+        self._clock, self._randomness, self._options = runtime.clock, runtime.randomness, options
         self._plans = AssumedBindings()
         self._pods: Controller[Key] = Controller(
             runtime,
@@ -74,7 +76,7 @@ class Scheduler:
         self._reconciler = Reconciler(runtime, self.view, caches, events, options.scheduler_name, self._drop)
         self._stale_selections = StaleNodeSelection(runtime, self.view, caches.whole_claims)
         self.controllers = (self._pods, self._stale_selections.controller)
-        self._pods.watch(caches.pods, handlers.undecided, tells=handlers.of_pod)
+        self._pods.watch(caches.pods, self._pod_changed, tells=handlers.of_pod)
         self._pods.watch(caches.claims, tells=handlers.of_claim)
         self._pods.watch(caches.volumes, tells=handlers.of_volume)
         self._pods.watch(caches.classes, tells=lambda change: (wake_topics.storage_class(change.key.name),))
@@ -87,9 +89,16 @@ class Scheduler:
         self._stale_selections.controller.watch(caches.claims, self._stale_selections.claim_changed)
 
     async def look_at_all(self) -> None:
-        """A term begins: pods without a node are looked at, and claims on nodes that went while the caches were filled."""
+        """A term begins: pods without a node are looked at, and claims on nodes that went while the caches were
+        filled.
+        """
         self._stale_selections.look_at_all()
         self._pods.add_later(newest_keys(self.view.pods, lambda pod: None if pod.spec.node_name else key_of(pod)))
+
+    def _pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
+        if change.new is None or change.new.spec.node_name:
+            self._plans.forget(change.object.metadata.uid)
+        yield from handlers.undecided(change)
 
     # -- one pod
 
@@ -101,6 +110,7 @@ class Scheduler:
             self._clock.now(),
             scheduler_name=options.scheduler_name,
             bind_timeout_s=options.bind_timeout_s,
+            pick=lambda fits: fits[self._randomness.below(len(fits))],
         )
 
     async def _perform(self, key: Key, decision: Decision[Action]) -> Result:
@@ -109,6 +119,9 @@ class Scheduler:
         for action in decision.actions:
             match action:
                 case DropPlan():
+                    plan = self._plans.get(key)
+                    if plan is not None and any(isinstance(one, Refuse) for one in decision.actions):
+                        self._plans.refuse(plan)
                     self._drop(key)
                 case WritePlan(plan):
                     self._plans.add(plan)  # no await since it was decided
@@ -117,7 +130,7 @@ class Scheduler:
                     await self._reconciler.bind(pod)
                     return Result(decision.because, done="bound")
                 case Refuse() if pod is not None:
-                    after_s = await self._reconciler.refuse(pod, action)
+                    await self._reconciler.refuse(pod, action)
         return Result(decision.because, "", decision.again, decision.waits_for, after_s, keeps_backoff=pod is not None)
 
     def _drop(self, key: Key) -> None:

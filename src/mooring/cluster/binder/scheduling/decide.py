@@ -1,13 +1,13 @@
 """The scheduler's decision on one pod. Pure: the caches, the plans and the time go in, the next step comes out.
 
-A pod without a plan gets a node, or the reason why there is none; a pod with a plan is bound once its volumes have come, or its plan ends.
-Its waits come out as topics.
+A pod without a plan gets a node, or the reason why there is none; a pod with a plan is bound once its volumes have
+come, or its plan ends. Its waits come out as topics.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -61,7 +61,18 @@ class Refuse(msgspec.Struct, frozen=True):
 Action: TypeAlias = DropPlan | WritePlan | BindPod | Refuse
 
 
-def decide_pod(view: View, key: Key, now: Instant, *, scheduler_name: str, bind_timeout_s: float) -> Decision[Action]:
+Pick: TypeAlias = Callable[[Sequence[tuple[Node, VolumeVerdict]]], tuple[Node, VolumeVerdict]]
+"""Picks one of several equal nodes."""
+
+
+def first(fits: Sequence[tuple[Node, VolumeVerdict]]) -> tuple[Node, VolumeVerdict]:
+    """Picks by name, for those who only want to know whether there is a node."""
+    return min(fits, key=lambda one: one[0].metadata.name)
+
+
+def decide_pod(
+    view: View, key: Key, now: Instant, *, scheduler_name: str, bind_timeout_s: float, pick: Pick = first
+) -> Decision[Action]:
     """The next step for one Pod."""
     pod = view.pods.get(key)
     if pod is None or pod.spec.node_name or is_deleting(pod) or is_finished(pod):
@@ -73,7 +84,7 @@ def decide_pod(view: View, key: Key, now: Instant, *, scheduler_name: str, bind_
     plan = view.plans.get(key)
     if plan is not None and plan.uid != pod.metadata.uid:
         return Decision(why.NothingToDo("its name was another pod's"), (DropPlan(),), again=True)
-    return _place(view, pod, now + bind_timeout_s) if plan is None else _continue(view, plan, now)
+    return _place(view, pod, now + bind_timeout_s, pick) if plan is None else _continue(view, plan, now)
 
 
 def _continue(view: View, plan: AssumedBinding, now: Instant) -> Decision[Action]:
@@ -107,7 +118,7 @@ def _rejected(rejected: why.Rejected, waits_for: frozenset[Topic]) -> Decision[A
     return Decision(rejected, (Refuse(rejected),), waits_for=waits_for)
 
 
-def _place(view: View, pod: Pod, deadline: Instant) -> Decision[Action]:
+def _place(view: View, pod: Pod, deadline: Instant, pick: Pick) -> Decision[Action]:
     key = Key(pod.metadata.namespace, pod.metadata.name)
     nodes = view.nodes.values()
     claims = check_claims(view, pod)
@@ -117,7 +128,10 @@ def _place(view: View, pod: Pod, deadline: Instant) -> Decision[Action]:
     fits, reasons = _filter(view, pod, claims, nodes)
     if not fits:
         return _rejected(why.Rejected(len(nodes), reasons=tuple(reasons)), _healed_by(view, pod, claims, reasons))
-    node, fit = min(fits, key=lambda one: (view.pod_count(one[0].metadata.name), one[0].metadata.name))
+    # A node that was tried for the pod in vain comes after all others: else a driver that is full there is asked again.
+    refused = view.plans.refused(pod.metadata.uid)
+    ranks = [(one[0].metadata.name in refused, view.pod_count(one[0].metadata.name)) for one in fits]
+    node, fit = pick([one for one, rank in zip(fits, ranks, strict=True) if rank == min(ranks)])
     plan = AssumedBinding(
         key, pod.metadata.uid, node.metadata.name, fit.static, fit.provision, claims_of(pod), deadline
     )

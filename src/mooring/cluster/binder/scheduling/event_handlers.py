@@ -41,10 +41,8 @@ def of_claim(change: Change[PersistentVolumeClaim]) -> Iterator[Topic]:
     yield wake_topics.claim(change.key)
     selected = annotation(change.old, SELECTED_NODE) if change.old is not None else ""
     taken_back = selected and change.new is not None and annotation(change.new, SELECTED_NODE) != selected
-    if (
-        change.new is None or change.new.spec.volume_name or taken_back
-    ):  # room that was promised to it, or the volume that was made for it
-        yield wake_topics.room_of(class_of(change.object))
+    if change.new is None or change.new.spec.volume_name or taken_back:  # a volume that was made for it may be free
+        yield wake_topics.volumes_of(class_of(change.object))
 
 
 def of_volume(change: Change[PersistentVolume]) -> Iterator[Topic]:
@@ -84,6 +82,3 @@ def of_dropped_plan(view: View, plan: AssumedBinding) -> Iterator[Topic]:
             yield wake_topics.volumes_of(volume_class_of(pv))
     for key in plan.provision:
         yield wake_topics.claim(key)
-        claim = view.claims.get(key)
-        if claim is not None:
-            yield wake_topics.room_of(class_of(claim))

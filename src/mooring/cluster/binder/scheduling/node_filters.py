@@ -1,10 +1,11 @@
 """Whether a pod may be on a node: by itself, by the disks that it names, and by the number of its volumes. Pure.
 
-A disk that a pod names itself may be named by another pod of the node, too (kube-scheduler's VolumeRestrictions filter): of four kinds, a
-GCE disk, an iSCSI or a Ceph volume may have several readers and no writer, an EBS volume one user.
+A disk that a pod names itself may be named by another pod of the node, too (kube-scheduler's VolumeRestrictions
+filter): of four kinds, a GCE disk, an iSCSI or a Ceph volume may have several readers and no writer, an EBS volume one
+user.
 
-The limits of volumes are those that drivers report in CSINode. Differs from kube-scheduler: a volume that is attached to the node already,
-by a VolumeAttachment alone, is not counted twice.
+The limits of volumes are those that drivers report in CSINode. Differs from kube-scheduler: a volume that is attached
+to the node already, by a VolumeAttachment alone, is not counted twice.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from mooring.api.core import Node, PersistentVolumeClaim, Taint
 from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.matching import node_matches, tolerates
 from mooring.api.meta import Key, key_of
+from mooring.api.migration import driver_in_place_of, source_as_csi
 from mooring.api.pods import Pod, Toleration, Volume
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.view import View, is_ready
@@ -27,7 +29,9 @@ _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedul
 
 
 def why_not_here(pod: Pod, node: Node) -> str:
-    """The reason why the pod can't be on this node, "" for none. Resources, ports and affinity to other pods don't count here."""
+    """The reason why the pod can't be on this node, "" for none. Resources, ports and affinity to other pods don't
+    count here.
+    """
     tolerations = pod.spec.tolerations or ()
     if node.spec.unschedulable and not _tolerated(_UNSCHEDULABLE, tolerations):
         return why.UNSCHEDULABLE
@@ -87,7 +91,9 @@ def _limits(view: View, node_name: str) -> dict[str, int]:
 
 
 def volumes_of(view: View, pod: Pod) -> Iterator[Unique]:
-    """The pod's volumes of CSI drivers, its own in-tree disks too; one that is still to be made is known by its claim."""
+    """The pod's volumes of CSI drivers, its own in-tree disks too; one that is still to be made is known by its
+    claim.
+    """
     for pv in inline_volumes_of(pod):
         if pv.spec.csi is not None:
             yield pv.spec.csi.driver, pv.spec.csi.volume_handle
@@ -101,17 +107,23 @@ def volumes_of(view: View, pod: Pod) -> Iterator[Unique]:
 def _volume_of(view: View, claim: PersistentVolumeClaim) -> Unique | None:
     pv = view.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
     if pv is not None:
-        return (pv.spec.csi.driver, pv.spec.csi.volume_handle) if pv.spec.csi else None
+        source = source_as_csi(pv)
+        return None if source is None else (source.driver, source.volume_handle)
     storage_class = view.storage_class(class_of(claim))
-    return None if storage_class is None else (storage_class.provisioner, f"claim {key_of(claim)}")
+    if storage_class is None:
+        return None
+    return driver_in_place_of(storage_class.provisioner), f"claim {key_of(claim)}"
 
 
 def _attached(view: View, node_name: str) -> Iterator[Unique]:
     for attachment in view.attachments.by(BY_NODE, node_name):
-        pv = view.volumes.get(attachment.spec.source.persistent_volume_name or "")
-        spec = attachment.spec.source.inline_volume_spec if pv is None else pv.spec
-        if spec is not None and spec.csi is not None:
-            yield attachment.spec.attacher, spec.csi.volume_handle
+        pv, inline = (
+            view.volumes.get(attachment.spec.source.persistent_volume_name or ""),
+            attachment.spec.source.inline_volume_spec,
+        )
+        source = source_as_csi(pv) if pv is not None else None if inline is None else inline.csi
+        if source is not None:
+            yield attachment.spec.attacher, source.volume_handle
 
 
 def has_conflict(view: View, pod: Pod, node_name: str) -> bool:

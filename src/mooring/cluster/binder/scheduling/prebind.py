@@ -27,8 +27,8 @@ def missing_claims(view: View, plan: AssumedBinding) -> tuple[str, ...]:
 
 
 def _check_others(view: View, plan: AssumedBinding) -> None:
-    """Those that were bound when the node was chosen. Differs from kube-scheduler, which binds a pod whose claim has been made anew: no
-    node is ever selected for that one then, and the pod waits for ever.
+    """Those that were bound when the node was chosen. Differs from kube-scheduler, which binds a pod whose claim has
+    been made anew: no node is ever selected for that one then, and the pod waits for ever.
     """
     for key in plan.claims:
         claim = view.claims.get(key)
@@ -69,5 +69,8 @@ def _provisioned_is_bound(view: View, node: Node, key: Key) -> bool:
 
 def _check_affinity(pv: PersistentVolume, node: Node) -> None:
     if not fits_node(pv, node.metadata.labels, node.metadata.name):
-        text = f'pv "{pv.metadata.name}" node affinity doesn\'t match node "{node.metadata.name}": no matching NodeSelectorTerms'
+        text = (
+            f'pv "{pv.metadata.name}" node affinity doesn\'t match node "{node.metadata.name}": no matching '
+            "NodeSelectorTerms"
+        )
         raise PlanFailed(text)

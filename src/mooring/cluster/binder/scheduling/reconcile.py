@@ -1,9 +1,10 @@
-"""Carries out the scheduler's decisions: writes a choice of volumes, binds the pod, and tells users why there is no node.
+"""Carries out the scheduler's decisions: writes a choice of volumes, binds the pod, and tells users why there is no
+node.
 
 A choice is written on exactly the states that it was made from.
 
-Differs from other rooms: a Conflict about a Binding is judged here, since no object is written that ObjectWriter could look at again. The
-pod has its node from another scheduler, and the watch will show it.
+Differs from other rooms: a Conflict about a Binding is judged here, since no object is written that ObjectWriter could
+look at again. The pod has its node from another scheduler, and the watch will show it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mooring.api.meta import Key, annotation, key_of
 from mooring.api.pods import PODS, Pod
 from mooring.base.clock import rfc3339
 from mooring.cluster.binder import edits
-from mooring.cluster.binder.announcer import CROWDED_S, Announcer
+from mooring.cluster.binder.announcer import Announcer
 from mooring.cluster.binder.caches import BindingCaches
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding
@@ -52,7 +53,9 @@ class SchedulerMetrics:
         )
 
     def attempted(self, result: str, profile: str) -> None:
-        """result: scheduled, unschedulable, or error when the node was chosen and something failed. profile: the scheduler's name."""
+        """result: scheduled, unschedulable, or error when the node was chosen and something failed. profile: the
+        scheduler's name.
+        """
         self._attempts.labels(result, profile).inc()
 
     def failed(self, operation: str) -> None:
@@ -147,23 +150,22 @@ class Reconciler:
             reference_to(pod, "Pod"), "Normal", "Scheduled", f"Successfully assigned {key} to {plan.node_name}"
         )
 
-    async def refuse(self, pod: Pod, action: Refuse) -> float | None:
-        """The pod gets no node now. Gives the seconds until its event is to be sent again. Raises Failed, Stale."""
+    async def refuse(self, pod: Pod, action: Refuse) -> None:
+        """The pod gets no node now. Raises Failed, Stale."""
         self._attempted("error" if action.had_plan else "unschedulable")
-        after_s = await self._tell_users(pod, action.refusal)
+        await self._tell_users(pod, action.refusal)
         if action.had_plan:
             self._metrics.failed("bind")
-        return after_s
 
     def _attempted(self, result: str) -> None:
         self._metrics.attempted(result, self._scheduler_name)
 
-    async def _tell_users(self, pod: Pod, because: why.Refusal) -> float | None:
-        """By an event, and in the pod's condition when that differs. Gives the seconds until the event is to be sent again."""
-        after_s = None if self._announcer.tell(reference_to(pod, "Pod"), because.event) else CROWDED_S
+    async def _tell_users(self, pod: Pod, because: why.Refusal) -> None:
+        """By an event, and in the pod's condition when that differs."""
+        self._announcer.tell(reference_to(pod, "Pod"), because.event)
         old = next((one for one in pod.status.conditions or () if one.type == "PodScheduled"), None)
         if old is not None and (old.status, old.reason, old.message) == ("False", because.condition, str(because)):
-            return after_s
+            return
         condition: dict[str, Any] = {
             "type": "PodScheduled",
             "status": "False",
@@ -178,4 +180,3 @@ class Reconciler:
             await self._pods.patch(pod, patch, "status")
         except Vanished:
             pass  # the watch will show it
-        return after_s

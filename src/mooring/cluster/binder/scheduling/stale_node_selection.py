@@ -1,8 +1,9 @@
-"""Removes the selected node of a claim when that node is gone: else the claim pins its pod to a node that does not come back.
+"""Removes the selected node of a claim when that node is gone: else the claim pins its pod to a node that does not come
+back.
 
-kube-scheduler leaves that to the provisioner, which notices only when it is asked for a volume. Only a node whose deletion was watched
-counts; an unknown name may be a node that comes later. A claim may be given its node while that is being deleted, by a write of ours or
-somebody else's: so deleted nodes are remembered.
+kube-scheduler leaves that to the provisioner, which notices only when it is asked for a volume. Only a node whose
+deletion was watched counts; an unknown name may be a node that comes later. A claim may be given its node while that is
+being deleted, by a write of ours or somebody else's: so deleted nodes are remembered.
 """
 
 from __future__ import annotations

@@ -39,7 +39,9 @@ class View(msgspec.Struct, frozen=True):
         return self.nodes.get(Key("", name))
 
     def selected_node(self, claim: PersistentVolumeClaim) -> str | None:
-        """The node that was chosen for a claim, None for none yet. An empty annotation chooses "", which no node is called."""
+        """The node that was chosen for a claim, None for none yet. An empty annotation chooses "", which no node is
+        called.
+        """
         if has_annotation(claim, SELECTED_NODE):
             return annotation(claim, SELECTED_NODE)
         return self.plans.node_of(key_of(claim)) or None

@@ -1,17 +1,18 @@
 """Whether a pod's volumes can be used on a node, and which: kube-scheduler's VolumeBinding filter. Pure.
 
-For volumes that are still to be made a node needs room: CSIStorageCapacity, less what is promised to others. Differs from kube-scheduler,
-which looks at each claim alone and reserves nothing: two claims of one pod, or of two pods, can't both count on the same free space.
+For volumes that are still to be made a node needs room, by its CSIStorageCapacity. Differs from kube-scheduler, which
+looks at each claim alone: two claims of one pod can't both count on the same free space. Two pods can, as there: where
+the room does not suffice the driver refuses, and the pod is tried elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 
 import msgspec
 
-from mooring.api.binding import NO_PROVISIONER, amount, request_of
+from mooring.api.binding import NO_PROVISIONER, amount, claim_uid_in, request_of
 from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.matching import fits_node, selects, topology_matches
@@ -21,10 +22,7 @@ from mooring.cluster.binder.match import best_match, was_made_for
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.claims import PodClaims
 from mooring.cluster.binder.scheduling.view import View
-from mooring.cluster.binder.view import BY_CLASS, BY_OWN, BY_RESERVING
-
-_Promised = Mapping[str, Decimal]
-"""Bytes promised to claims without a volume, by node name."""
+from mooring.cluster.binder.view import BY_CLASS, BY_OWN
 
 ZONE_LABELS = (
     "topology.kubernetes.io/zone",
@@ -35,7 +33,9 @@ ZONE_LABELS = (
 
 
 class VolumeVerdict(msgspec.Struct, frozen=True):
-    """reasons: why not, () when it fits. static: volumes with the claims that they are for. provision: claims to be made volumes for."""
+    """reasons: why not, () when it fits. static: volumes with the claims that they are for. provision: claims to be
+    made volumes for.
+    """
 
     reasons: tuple[str, ...] = ()
     static: tuple[tuple[str, Key], ...] = ()
@@ -47,8 +47,7 @@ class VolumeFilters:
 
     def __init__(self, view: View, claims: PodClaims) -> None:
         self._view, self._claims = view, claims
-        self._own = frozenset(key_of(claim) for claim in claims.delayed)
-        self._promised: dict[str, _Promised] = {}
+        self._room: dict[str, _Room] = {}
 
     def on(self, node: Node) -> VolumeVerdict:
         """The reasons why the volumes can't be used on this node, all together; or the volumes and claims to bind."""
@@ -92,7 +91,7 @@ class VolumeFilters:
             if planned and name != planned:
                 return False
             taken = self._view.plans.claim_of(name) not in (None, key) or any(name == other for other, _ in chosen)
-            is_anothers = any(was_made_for(one, pv) for one in self._view.claims.by(BY_OWN, name))
+            is_anothers = any(was_made_for(one, pv) for one in self._view.claims.by(BY_OWN, claim_uid_in(name)))
             return not taken and not is_anothers and fits_node(pv, node.metadata.labels, node.metadata.name)
 
         return fits
@@ -109,15 +108,15 @@ class VolumeFilters:
                 reasons.append(why.CONFLICT)
             elif _counts_room(self._view, storage_class.provisioner):
                 earlier = before.get(class_name, Decimal(0))
-                if not _has_room(self._view, class_name, node, size, earlier, self._taken(class_name)):
+                if not self._room_of(class_name).has(node, size, earlier):
                     reasons.append(why.FULL)
                 before[class_name] = earlier + size
         return reasons
 
-    def _taken(self, class_name: str) -> _Promised:
-        if class_name not in self._promised:
-            self._promised[class_name] = _promised(self._view, class_name, self._own)
-        return self._promised[class_name]
+    def _room_of(self, class_name: str) -> _Room:
+        if class_name not in self._room:
+            self._room[class_name] = _Room(self._view.capacities.by(BY_CLASS, class_name))
+        return self._room[class_name]
 
     def _zone_reasons(self, node: Node) -> list[str]:
         """Volumes from before node affinity have their zone in labels."""
@@ -138,40 +137,40 @@ def _counts_room(view: View, provisioner: str) -> bool:
     return driver is not None and bool(driver.spec.storage_capacity)
 
 
-def _promised(view: View, class_name: str, but: frozenset[Key]) -> _Promised:
-    """The bytes promised on each node to claims of a class. but: the claims that are being decided on, which don't block themselves."""
-    sums: dict[str, Decimal] = {}
-    for claim in _reserving(view, class_name):
-        if key_of(claim) not in but:
-            node_name = view.selected_node(claim) or ""
-            sums[node_name] = sums.get(node_name, Decimal(0)) + request_of(claim)
-    return sums
+class _Room:
+    """The room for volumes of one class, by the capacity objects and the labels of nodes: the work is that for the
+    objects and that for the nodes, not their product.
+    """
+
+    def __init__(self, objects: Iterable[CSIStorageCapacity]) -> None:
+        #: By the keys of the labels that an object selects, and by their values.
+        self._equal: dict[tuple[str, ...], dict[tuple[str, ...], list[CSIStorageCapacity]]] = {}
+        #: Those that select by more than equal labels.
+        self._others: list[CSIStorageCapacity] = []
+        for one in objects:
+            selector = one.node_topology
+            if selector is None:
+                continue
+            if selector.match_expressions:
+                self._others.append(one)
+                continue
+            labels = selector.match_labels or {}
+            keys = tuple(sorted(labels))
+            self._equal.setdefault(keys, {}).setdefault(tuple(labels[key] for key in keys), []).append(one)
+
+    def has(self, node: Node, size: Decimal, earlier: Decimal) -> bool:
+        """True when one object of the node's takes a volume of this size. earlier: bytes for others of the same pod."""
+        return any(_takes(one, size, earlier) for one in self._of(node.metadata.labels or {}))
+
+    def _of(self, labels: Mapping[str, str]) -> Iterator[CSIStorageCapacity]:
+        for keys, found in self._equal.items():
+            if all(key in labels for key in keys):
+                yield from found.get(tuple(labels[key] for key in keys), ())
+        yield from (one for one in self._others if one.node_topology and selects(one.node_topology, labels))
 
 
-def _reserving(view: View, class_name: str) -> list[PersistentVolumeClaim]:
-    found = {key_of(claim): claim for claim in view.claims.by(BY_RESERVING, class_name)}
-    for key in view.plans.provisioning():
-        claim = view.claims.get(key)
-        if claim is not None and not claim.spec.volume_name and class_of(claim) == class_name:
-            found[key] = claim
-    return list(found.values())
-
-
-def _has_room(view: View, class_name: str, node: Node, size: Decimal, before: Decimal, taken: _Promised) -> bool:
-    """True when one capacity object takes a volume of this size. before: bytes for others of the same pod."""
-    return any(_takes(view, one, node, size, before, taken) for one in view.capacities.by(BY_CLASS, class_name))
-
-
-def _takes(view: View, one: CSIStorageCapacity, node: Node, size: Decimal, before: Decimal, taken: _Promised) -> bool:
+def _takes(one: CSIStorageCapacity, size: Decimal, earlier: Decimal) -> bool:
     limit = one.maximum_volume_size if one.maximum_volume_size is not None else one.capacity
-    if limit is None or one.node_topology is None or not selects(one.node_topology, node.metadata.labels):
+    if limit is None or amount(limit) < size:
         return False
-    if amount(limit) < size:
-        return False
-    others = before + sum((amount for name, amount in taken.items() if _is_of(view, one, name)), Decimal(0))
-    return not others or one.capacity is None or others + size <= amount(one.capacity)
-
-
-def _is_of(view: View, one: CSIStorageCapacity, node_name: str) -> bool:
-    node = view.node(node_name)
-    return node is not None and one.node_topology is not None and selects(one.node_topology, node.metadata.labels)
+    return not earlier or one.capacity is None or earlier + size <= amount(one.capacity)

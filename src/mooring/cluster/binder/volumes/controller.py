@@ -1,7 +1,9 @@
-"""The PV controller: claims and volumes, each with a queue, decided by pure functions, written one step after the other.
+"""The PV controller: claims and volumes, each with a queue, decided by pure functions, written one step after the
+other.
 
-Keys are worked on side by side. Two that mean the same volume take turns (`VolumeLocks`), and a decision is only carried out on the
-state it was taken on (`writes.py`). A step that has asked the API server leaves the answer to the next one.
+Keys are worked on side by side. Two that mean the same volume take turns (`VolumeLocks`), and a decision is only
+carried out on the state it was taken on (`writes.py`). A step that has asked the API server leaves the answer to the
+next one.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from mooring.api.binding import claim_key
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key
 from mooring.base.log import logger
-from mooring.cluster.binder.announcer import CROWDED_S, Announcer
+from mooring.cluster.binder.announcer import Announcer
 from mooring.cluster.binder.caches import BindingCaches
 from mooring.cluster.binder.metrics import BindingMetrics
 from mooring.cluster.binder.view import View
@@ -162,8 +164,6 @@ class VolumeBinding:
 
     def _tell_claim(self, claim: PersistentVolumeClaim, tell: Tell) -> float | None:
         uid = claim.metadata.uid
-        if tell.is_old and not self._announcer.owes(uid):
-            return None
         left_s = self._announcer.waits_s(uid, tell.event, tell.patience_s)
         return left_s or self._announcer.keep_telling(reference_to(claim, "PersistentVolumeClaim"), tell.event)
 
@@ -182,27 +182,26 @@ class VolumeBinding:
             return None
         with self._locks.lock(name):
             gone_uid = await self._reconciler.on_volume(pv, writes)
-        after_s = self._report_volume(pv, decision)
+        self._report_volume(pv, decision)
         if decision.again:
             self._gone_uids[name] = gone_uid
             return Result(decision.because, again=True)
-        return Result(decision.because, done="done" if writes else "", after_s=after_s)
+        return Result(decision.because, done="done" if writes else "")
 
-    def _report_volume(self, pv: PersistentVolume, decision: Decision[Action]) -> float | None:
-        """Counts, and sends events. Gives the seconds until one that was dropped is to be sent."""
-        uid, after_s = pv.metadata.uid, None
+    def _report_volume(self, pv: PersistentVolume, decision: Decision[Action]) -> None:
+        """Counts, and sends events."""
+        uid = pv.metadata.uid
         for action in decision.actions:
             match action:
                 case Begin(name, plugin):
                     self._metrics.began(name, uid, plugin, self._clock.now())
-                case Tell(event, is_old=is_old) if not is_old or self._announcer.owes(uid):
-                    after_s = None if self._announcer.tell(reference_to(pv, "PersistentVolume"), event) else CROWDED_S
+                case Tell(event):
+                    self._announcer.tell(reference_to(pv, "PersistentVolume"), event)
                 case TellClaim(event):
                     ref = pv.spec.claim_ref
                     claim = None if ref is None else self.view.claims.get(claim_key(ref))
                     if claim is not None:
                         self._events.event(reference_to(claim, "PersistentVolumeClaim"), *event)
-        return after_s
 
     def _volume_gone(self, change: Change[PersistentVolume]) -> None:
         if change.new is None and change.old is not None:

@@ -1,10 +1,10 @@
 """The binder's decisions on one claim, and on one PersistentVolume: the PV controller's syncs, without its polls. Pure.
 
-A claim is in one of three situations: no volume is chosen yet; the user named one; the claim was fully bound once, and only the loss of its
-volume is checked.
+A claim is in one of three situations: no volume is chosen yet; the user named one; the claim was fully bound once, and
+only the loss of its volume is checked.
 
-A volume is released only when the API server itself has said that its claim is gone: a cache that is behind must not cost data.
-A claim that names another volume counts at once: its volumeName never changes.
+A volume is released only when the API server itself has said that its claim is gone: a cache that is behind must not
+cost data. A claim that names another volume counts at once: its volumeName never changes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from mooring.api.binding import (
     is_delayed,
     mode_of,
     names_claim,
-    own_volume_name,
 )
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
 from mooring.cluster.binder.match import Fits, best_match, was_made_for, why_unsuited
 from mooring.cluster.binder.reasons import Gone, Told
-from mooring.cluster.binder.view import BY_VOLUME, View
+from mooring.cluster.binder.view import BY_OWN, BY_VOLUME, View
 from mooring.cluster.binder.volumes import reasons as why
 from mooring.cluster.binder.volumes.decision import (
     Absent,
@@ -95,11 +94,15 @@ def _decide_unbound(view: View, claim: PersistentVolumeClaim, absent: Absent) ->
 
 
 def _made_for(view: View, claim: PersistentVolumeClaim, fits: Fits) -> PersistentVolume | None:
-    """The volume of a claim with a selected node that was made for it, though its claimRef was taken; unless a claim names it."""
-    pv = view.volumes.get(own_volume_name(claim)) if has_annotation(claim, names.SELECTED_NODE) else None
-    if pv is None or not was_made_for(claim, pv) or view.claims.by(BY_VOLUME, pv.metadata.name) or not fits(pv):
+    """The volume of a claim with a selected node that was made for it, though its claimRef was taken; unless a claim
+    names it.
+    """
+    if not has_annotation(claim, names.SELECTED_NODE):
         return None
-    return pv
+    for pv in view.volumes.by(BY_OWN, claim.metadata.uid):
+        if was_made_for(claim, pv) and not view.claims.by(BY_VOLUME, pv.metadata.name) and fits(pv):
+            return pv
+    return None
 
 
 def _not_taken(view: View, claim: Key) -> Fits:
@@ -149,8 +152,8 @@ def _decide_bound(view: View, claim: PersistentVolumeClaim, absent: Absent) -> D
 
 
 def _told(because: Told, *actions: Action, patience_s: float = 0.0, is_old: bool = False) -> Decision[Action]:
-    """Users get the reason's event after the actions."""
-    return Decision(because, (*actions, Tell(because.event, patience_s, is_old)))
+    """Users get the reason's event after the actions, unless they got it when the state began (is_old)."""
+    return Decision(because, actions if is_old else (*actions, Tell(because.event, patience_s)))
 
 
 def _pending(claim: PersistentVolumeClaim, because: Told, patience_s: float = 0.0) -> Decision[Action]:
@@ -189,7 +192,9 @@ def steps_to_bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> tuple[S
 
 
 def decide_volume(view: View, name: str, gone_uid: str = "") -> Decision[Action]:
-    """The next step for one PersistentVolume. gone_uid: of a claim that the API server has just said it does not have."""
+    """The next step for one PersistentVolume. gone_uid: of a claim that the API server has just said it does not
+    have.
+    """
     pv = view.volumes.get(name)
     if pv is None:
         return Decision(Gone(name))
@@ -212,7 +217,9 @@ def decide_volume(view: View, name: str, gone_uid: str = "") -> Decision[Action]
 
 
 def _owner(view: View, pv: PersistentVolume) -> PersistentVolumeClaim | None:
-    """The claim that was fully bound to a volume whose claimRef was removed, or its uid: it binds again, and nobody else has the volume."""
+    """The claim that was fully bound to a volume whose claimRef was removed, or its uid: it binds again, and nobody
+    else has the volume.
+    """
     named = view.claims.by(BY_VOLUME, pv.metadata.name)
     ref = pv.spec.claim_ref
     return next(
@@ -222,7 +229,9 @@ def _owner(view: View, pv: PersistentVolume) -> PersistentVolumeClaim | None:
 
 
 def _bound_to(view: View, pv: PersistentVolume, uid: str) -> PersistentVolumeClaim | None:
-    """The claim of this uid, if it names the volume: somebody has damaged the names in claimRef, and the claim's turn mends them."""
+    """The claim of this uid, if it names the volume: somebody has damaged the names in claimRef, and the claim's turn
+    mends them.
+    """
     return next((claim for claim in view.claims.by(BY_VOLUME, pv.metadata.name) if claim.metadata.uid == uid), None)
 
 

@@ -1,4 +1,6 @@
-"""The actions for claims and volumes, as values: those that write, which `reconcile.py` carries out, and after them those that report."""
+"""The actions for claims and volumes, as values: those that write, which `reconcile.py` carries out, and after them
+those that report.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ Operation: TypeAlias = Literal["provision", "delete"]
 
 
 class Step(enum.Enum):
-    """The four writes that bind, in their order. Others rely on seeing the volume's claimRef before the claim's volumeName."""
+    """The four writes that bind, in their order. Others rely on seeing the volume's claimRef before the claim's
+    volumeName.
+    """
 
     CLAIM_VOLUME = "PUT PersistentVolume: claimRef"
     MARK_VOLUME = "PUT PersistentVolume/status: Bound"
@@ -51,7 +55,9 @@ class SetVolumePhase(msgspec.Struct, frozen=True):
 
 
 class GiveBack(msgspec.Struct, frozen=True):
-    """Remove the claim from the volume. whole: the whole reference, with our mark; else only the uid, and it stays reserved by name."""
+    """Remove the claim from the volume. whole: the whole reference, with our mark; else only the uid, and it stays
+    reserved by name.
+    """
 
     whole: bool
 
@@ -64,7 +70,9 @@ class LookUpClaim(msgspec.Struct, frozen=True):
 
 
 class LookUpClass(msgspec.Struct, frozen=True):
-    """Ask the API server for a class that the cache lacks, before a claim of it is bound: it may have to wait for a pod."""
+    """Ask the API server for a class that the cache lacks, before a claim of it is bound: it may have to wait for a
+    pod.
+    """
 
     class_name: str
 
@@ -112,14 +120,10 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Tell(msgspec.Struct, frozen=True):
-    """The event of the reason. patience_s: how long it has to last before.
-
-    is_old: users got it when the state began, unless there was no room for it.
-    """
+    """The event of the reason. patience_s: how long it has to last before."""
 
     event: EventText
     patience_s: float = 0.0
-    is_old: bool = False
 
 
 class TellClaim(msgspec.Struct, frozen=True):

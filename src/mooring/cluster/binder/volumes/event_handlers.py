@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Iterator, Sequence
 
-from mooring.api.binding import claim_key, claims_of, is_delayed, is_finished, is_fully_bound
+from mooring.api.binding import claim_key, claim_uid_in, claims_of, is_delayed, is_finished, is_fully_bound
 from mooring.api.classes import volume_class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
@@ -28,9 +28,17 @@ from mooring.kube.cache.reader import Reader
 
 
 class Offers:
-    """Free volumes offered to claims, one at a time, since one can have it: the claim that has waited longest looks first.
+    """Free volumes offered to claims, one at a time, since one can have it: the claim that has waited longest looks
+    first. It may take another one that fits it better.
 
-    A claim that was offered one, or whose last turn failed, is offered no other until its turn has gone well.
+        a claim                        is offered one   its step goes well   its step fails   it is gone
+        waits                          was offered      waits, or has one    away             -
+        was offered a volume           -                waits, or has one*   away*            -*
+        away (its last step failed)    -                waits, or has one    away             -
+
+    *: if the volume is free still, the next claim is offered it; not where the step has gone well and the claim waits
+    all the same, for it would be the next one. A step that goes on, with another step or when a volume is unlocked,
+    changes nothing here.
     """
 
     def __init__(self, view: View, claims: Reader[PersistentVolumeClaim], controller: Controller[Key]) -> None:
@@ -69,7 +77,9 @@ class Offers:
 
     @contextlib.contextmanager
     def reconciling(self, key: Key) -> Iterator[Turn]:
-        """Around a step of a claim: a volume that was offered to it and that it did not take is offered to the next one."""
+        """Around a step of a claim: a volume that was offered to it and that it did not take is offered to the next
+        one.
+        """
         turn = Turn()
         try:
             yield turn
@@ -89,7 +99,8 @@ class Offers:
 
 
 class Turn:
-    """One claim's step. It has failed unless is_over() was called, or goes_on(): with the next step, or when its volume is unlocked.
+    """One claim's step. It has failed unless is_over() was called, or goes_on(): with the next step, or when its volume
+    is unlocked.
 
     A step that turns out stale has failed, too: the claim decides anew before any other that the volume is offered to.
     """
@@ -140,7 +151,7 @@ class BindingEventHandlers:
         for claim in (change.old, change.new):
             if claim is not None and claim.spec.volume_name:
                 self._volume_queue.add(claim.spec.volume_name)
-                self._look_again(BY_OWN, claim.spec.volume_name)  # it named another claim's volume
+                self._look_again(BY_OWN, claim_uid_in(claim.spec.volume_name))  # it named another claim's volume
         for pv in self._view.volumes.by(BY_CLAIM, str(key)):
             self._volume_queue.add(pv.metadata.name)
 
@@ -152,7 +163,7 @@ class BindingEventHandlers:
             if pv is not None and pv.spec.claim_ref is not None:
                 self._claim_queue.add(claim_key(pv.spec.claim_ref))
         self._look_again(BY_VOLUME, change.key.name)
-        self._look_again(BY_OWN, change.key.name)
+        self._look_again(BY_OWN, claim_uid_in(change.key.name))
         if self._has_looked and change.new is not None and is_free(change.new):
             self._offers.offer(change.new)
 

@@ -1,6 +1,7 @@
 """Every reason for a claim or a volume, in a user's words.
 
-`str()` is a sentence for people. A reason that users get an event for has an `event`, byte for byte as kube-controller-manager writes it.
+`str()` is a sentence for people. A reason that users get an event for has an `event`, byte for byte as
+kube-controller-manager writes it.
 """
 
 from __future__ import annotations
@@ -60,8 +61,10 @@ class WaitsForProvisioner:
         return EventText(
             "Normal",
             "ExternalProvisioning",
-            f"Waiting for a volume to be created either by the external provisioner '{self.provisioner}' or manually by the system "
-            "administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.",
+            f"Waiting for a volume to be created either by the external provisioner '{self.provisioner}' or "
+            "manually by the system "
+            "administrator. If volume creation is delayed, please verify that the provisioner is running and "
+            "correctly registered.",
         )
 
 
@@ -97,7 +100,9 @@ class LooksForVolume:
 
 @reason('nothing makes volumes for "{provisioner}": a PersistentVolume that fits has to be created by hand')
 class NoSuchPlugin:
-    """A provisioner of a name that only plug-ins inside Kubernetes had; also what a static class shows when no volume fits."""
+    """A provisioner of a name that only plug-ins inside Kubernetes had; also what a static class shows when no volume
+    fits.
+    """
 
     provisioner: str
 
@@ -200,12 +205,18 @@ class ModesDiffer:
 
     @property
     def event(self) -> EventText:
-        text = f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{self.claim_name}" due to incompatible volumeMode.'
+        text = (
+            f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{self.claim_name}" due to '
+            "incompatible volumeMode."
+        )
         return EventText("Warning", "VolumeMismatch", text)
 
     @property
     def of_claim(self) -> EventText:
-        text = f'Cannot bind PersistentVolume "{self.pv_name}" to requested PersistentVolumeClaim due to incompatible volumeMode.'
+        text = (
+            f'Cannot bind PersistentVolume "{self.pv_name}" to requested PersistentVolumeClaim due to incompatible '
+            "volumeMode."
+        )
         return EventText("Warning", "VolumeMismatch", text)
 
 

@@ -1,7 +1,8 @@
 """Claims that look for a volume, by class, modes and size, so that a free volume finds its claim at once.
 
-The mirror of `binder/available_volumes.py`. Claims that ask for the same are one group, in the order of their age; of the groups that a
-volume could serve the one with the oldest claim is served. The cost is a look at each such group, however many wait.
+The mirror of `binder/available_volumes.py`. Claims that ask for the same are one group, in the order of their age; of
+the groups that a volume could serve the one with the oldest claim is served. The cost is a look at each such group,
+however many wait.
 """
 
 from __future__ import annotations

@@ -1,41 +1,83 @@
 """Whether a pod has to leave its node, and when. Pure.
 
-Source: kube-controller-manager 1.36, pkg/controller/tainteviction. Differs: the time to leave follows when taints or tolerations change
-(counted from the first taint; there it stays as it was), a pod that is being deleted is let alone, and one that has to leave at once is not
-told first that it may stay.
+Source: kube-controller-manager 1.36, pkg/controller/tainteviction. Differs: the time to leave follows when taints or
+tolerations change (counted from the first taint; there it stays as it was) and begins by the objects' times (there,
+whenever the process begins), a pod that is being deleted is let alone,
+and one that has to leave at once gets no event that it may stay first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
 
-from mooring.api.core import Node, Taint
+from mooring.api.core import Node
 from mooring.api.matching import tolerates
 from mooring.api.meta import is_deleting
-from mooring.api.pods import Pod, Toleration
-from mooring.base.clock import Instant
-from mooring.cluster.nodehealth import reasons as why
-from mooring.cluster.nodehealth.view import no_execute_taints
+from mooring.api.pods import Pod
+from mooring.base.clock import Instant, seconds_of
+from mooring.cluster.nodehealth.view import POD_SCHEDULED, no_execute_taints
 from mooring.control.decision import Decision
+from mooring.control.reasons import reason
+
+# -- reasons
+
+
+@reason("it is being deleted already")
+class Leaves:
+    pass
+
+
+@reason("its node has no NoExecute taint")
+class NoTaint:
+    pass
+
+
+@reason("it tolerates the taints of its node for ever")
+class Tolerates:
+    pass
+
+
+@reason("it does not tolerate {taint}")
+class NotTolerated:
+    #: Key and effect.
+    taint: str
+
+
+@reason("it tolerates the taints of its node for {seconds} s, and {left_s:g} s are left")
+class ToleratesFor:
+    seconds: int
+    left_s: float
+
+
+@reason("it has tolerated the taints of its node for {seconds} s, as long as it may")
+class TimeIsUp:
+    seconds: int
+
+
+# -- actions
 
 
 class Evict(msgspec.Struct, frozen=True):
-    """The pod leaves now. at: when it had to. since: the beginning of its time, None where none ran."""
+    """The pod leaves now."""
 
     pod: Pod
+    #: The node with the taints, as they were seen.
     node: Node
+    #: The moment at which the pod had to leave.
     at: Instant
+    #: The beginning of the pod's time, None where none ran.
     since: Instant | None
 
 
 class Stay(msgspec.Struct, frozen=True):
-    """The pod may stay until `at`; its time began at `since`."""
+    """The pod may stay for a while."""
 
     pod: Pod
+    #: The end of the pod's time.
     at: Instant
+    #: The beginning of the pod's time.
     since: Instant
 
 
@@ -48,36 +90,43 @@ class Cancel(msgspec.Struct, frozen=True):
 Action: TypeAlias = Evict | Stay | Cancel
 
 
-def decide_eviction(pod: Pod, node: Node | None, since: Instant | None, now: Instant) -> Decision[Action]:
-    """since: as the last decision about this pod had it. A node that is gone is the pod garbage collector's business."""
+def age_s(pod: Pod, node: Node | None, wall_s: float) -> float:
+    """Seconds since the pod's time began, as the objects say: a taint came, or the pod came to a node that had it."""
+    added = [moment for one in no_execute_taints(node) if (moment := seconds_of(one.time_added)) > 0]
+    came = [one.last_transition_time for one in pod.status.conditions or () if one.type == POD_SCHEDULED]
+    came_s = max(map(seconds_of, (pod.metadata.creation_timestamp, *came)))
+    return max(0.0, wall_s - max(min(added, default=wall_s), came_s))
+
+
+def decide_eviction(
+    pod: Pod, node: Node | None, since: Instant | None, now: Instant, age_s: float = 0.0
+) -> Decision[Action]:
+    """Decide about one pod. since: the beginning of its time, as the last decision about it had that; None for the
+    first, where `age_s` counts.
+    """
     if is_deleting(pod):
-        return Decision(why.Leaves())
+        return Decision(Leaves())
+    if node is None:
+        # No event says that the pod may stay: the pod garbage collector will remove it, unless the node comes back.
+        return Decision(NoTaint())
+    stays = () if since is None else (Cancel(pod),)
     taints = no_execute_taints(node)
-    if node is None or not taints:
-        return Decision(why.NoTaint(), _cancel(pod, since if node is not None else None))
-    used = _used(taints, pod.spec.tolerations or ())
-    if isinstance(used, Taint):
-        return Decision(why.NotTolerated(f"{used.key}:{used.effect}"), (Evict(pod, node, now, since),), done="evicted")
-    limits = [max(0, one.toleration_seconds) for one in used if one.toleration_seconds is not None]
-    if not limits:
-        return Decision(why.Tolerates(), _cancel(pod, since))
-    began, seconds = now if since is None else since, min(limits)
-    at = began + seconds
-    if now >= at:
-        return Decision(why.TimeIsUp(seconds), (Evict(pod, node, at, began),), done="evicted")
-    return Decision(why.ToleratesFor(seconds, round(at - now, 3)), (Stay(pod, at, began),), after_s=at - now)
-
-
-def _cancel(pod: Pod, since: Instant | None) -> tuple[Cancel, ...]:
-    return () if since is None else (Cancel(pod),)
-
-
-def _used(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> list[Toleration] | Taint:
-    """For each taint the first toleration that means it, or the first taint that none means."""
-    used = []
+    if not taints:
+        return Decision(NoTaint(), stays)
+    limits_s = []
     for taint in taints:
-        found = next((one for one in tolerations if tolerates(one, taint)), None)
-        if found is None:
-            return taint
-        used.append(found)
-    return used
+        # The first match alone counts, as in kube-controller-manager, even where a later one gives less time.
+        toleration = next((one for one in pod.spec.tolerations or () if tolerates(one, taint)), None)
+        if toleration is None:
+            because = NotTolerated(f"{taint.key}:{taint.effect}")
+            return Decision(because, (Evict(pod, node, now, since),), done="evicted")
+        if toleration.toleration_seconds is not None:
+            limits_s.append(max(0, toleration.toleration_seconds))
+    if not limits_s:
+        return Decision(Tolerates(), stays)
+    # A time that runs keeps its beginning: a node that goes from NotReady to Unknown has another taint then.
+    began, limit_s = now - age_s if since is None else since, min(limits_s)
+    at = began + limit_s
+    if now >= at:
+        return Decision(TimeIsUp(limit_s), (Evict(pod, node, at, began),), done="evicted")
+    return Decision(ToleratesFor(limit_s, round(at - now, 3)), (Stay(pod, at, began),), after_s=at - now)

@@ -1,29 +1,30 @@
-"""The controller `pod-garbage-collector-controller`: which change wakes which pod, and since when nodes are missing."""
+"""The controller `pod-garbage-collector-controller`: which change wakes which pod, since when nodes are missing, and
+the removal itself: the phase Failed first, since no kubelet will write it, then the deletion without grace.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
-import msgspec
+from prometheus_client import CollectorRegistry, Counter
 
 from mooring.api.core import NODES, Node
 from mooring.api.meta import Key, is_deleting, key_of
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT, has_taint, readiness
 from mooring.api.pods import Pod
+from mooring.base.clock import Instant
 from mooring.base.log import logger
-from mooring.cluster.nodehealth import reasons as why
+from mooring.cluster.nodehealth.caches import HealthCaches, observed
 from mooring.cluster.nodehealth.options import NodeHealthOptions
-from mooring.cluster.nodehealth.podgc.decide import Absence, Action, AskForNode, Remove, decide_pod, decide_terminated
-from mooring.cluster.nodehealth.podgc.reconcile import PodGcMetrics, Reconciler
-from mooring.cluster.nodehealth.view import is_terminated
-from mooring.cluster.nodehealth.writes import HealthCaches, tell_nobody
+from mooring.cluster.nodehealth.podgc.decide import FAILED, FINISHED, Cause, Remove, decide_pod, decide_terminated
+from mooring.cluster.nodehealth.view import TERMINATED, YES, Gone, is_terminated
 from mooring.control.controller import Controller
-from mooring.control.decision import Deciding, Decision, Failed
-from mooring.control.result import Result, Stale
+from mooring.control.decision import Deciding, Decision, Failed, Read
+from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change
-from mooring.kube.errors import NotFound
 
 log = logger(__name__)
 
@@ -32,16 +33,35 @@ ALL_ENDED: Final = "ended"
 """The one key of the pods that have ended: they are counted together."""
 
 
+class PodGcMetrics:
+    """The metrics of removals by namespace and cause, under kube-controller-manager's names."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ["namespace", "reason"]
+        self.removed = Counter(
+            "pod_gc_collector_force_delete_pods_total", "Pods removed by force", labels, registry=registry
+        )
+        self.errors = Counter(
+            "pod_gc_collector_force_delete_pod_errors_total",
+            "Errors while pods were removed by force",
+            labels,
+            registry=registry,
+        )
+
+
 class PodCollector:
-    """controllers: of each pod, and of the number of pods that have ended."""
+    """controllers: of each pod, and of the number of pods that have ended. Failed writes are logged, and no user sees
+    them, as in kube-controller-manager.
+    """
 
     def __init__(self, runtime: Runtime, caches: HealthCaches, options: NodeHealthOptions) -> None:
-        self._cluster, self._clock, self._view, self._options = runtime.cluster, runtime.clock, caches.view, options
-        self._absences: dict[str, Absence] = {}
-        self._reconciler = Reconciler(caches.pod_writer, runtime.metrics.once(PodGcMetrics), runtime.clock)
-        one = Deciding(self._decide, self._perform, tell_nobody)
+        self._clock, self._caches, self._options = runtime.clock, caches, options
+        self._metrics = runtime.metrics.once(PodGcMetrics)
+        #: By the name of a node that pods name: since when this process finds it missing.
+        self._missing_since: dict[str, Instant] = {}
+        one = Deciding(self._decide, self._perform, reads=self._reads)
         self._pods: Controller[Key] = Controller(runtime, "podgc", one, workers=WORKERS, label="Pod", log=log)
-        ended = Deciding(self._decide_ended, self._perform_ended, tell_nobody)
+        ended = Deciding(self._decide_ended, self._perform_ended)
         self._ended: Controller[str] = Controller(runtime, "podgc-ended", ended, workers=1, label="pods", log=log)
         self.controllers = (self._pods, self._ended)
         self._pods.watch(caches.pods, self._pod_changed)
@@ -55,82 +75,85 @@ class PodCollector:
         if new is None:
             self._pods.forget(change.key)
             node_name = change.object.spec.node_name
-            if not self._view.pods_on(node_name):
-                self._absences.pop(node_name, None)
+            if not self._caches.pods_on(node_name):
+                self._missing_since.pop(node_name, None)
         elif old is None or (old.spec.node_name, is_deleting(old)) != (new.spec.node_name, is_deleting(new)):
             yield change.key
 
     def _node_changed(self, change: Change[Node]) -> Iterable[Key]:
-        """A node that came or went, or is out of service."""
+        """Wake the pods of a node that came, went, or changed in readiness or service."""
         old, new, name = change.old, change.new, change.key.name
         if new is not None:
-            self._absences.pop(name, None)
-        if old is not None and new is not None and _condition(old) == _condition(new):
-            return ()
-        return [key_of(pod) for pod in self._view.pods_on(name)]
+            self._missing_since.pop(name, None)
+        before, after = (
+            None if one is None else (readiness(one), has_taint(one, OUT_OF_SERVICE_TAINT)) for one in (old, new)
+        )
+        return [key_of(pod) for pod in self._caches.pods_on(name)] if before != after else ()
 
     def _pod_ended(self, change: Change[Pod]) -> Iterator[str]:
-        if (
-            change.new is not None
-            and is_terminated(change.new)
-            and (change.old is None or not is_terminated(change.old))
-        ):
+        old, new = change.old, change.new
+        if new is not None and is_terminated(new) and not (old is not None and is_terminated(old)):
             yield ALL_ENDED
 
     # -- one pod
 
-    def _decide(self, key: Key) -> Decision[Action]:
-        pod = self._view.pods.get(key)
+    def _decide(self, key: Key) -> Decision[Remove]:
+        pod = self._caches.pods.store.get(key)
         if pod is None:
-            return Decision(why.Gone(str(key)))
+            return Decision(Gone(str(key)))
         now, node_name = self._clock.now(), pod.spec.node_name
-        node, absence = self._view.node(node_name), None
+        node, missing_since = self._caches.node(node_name), now
         if node is None and node_name:
-            absence = self._absences.setdefault(node_name, Absence(now))
-        return decide_pod(pod, node, absence, now, self._options.quarantine_s)
+            missing_since = self._missing_since.setdefault(node_name, now)
+        return decide_pod(pod, node, missing_since, now, self._options.quarantine_s)
 
-    async def _perform(self, key: Key, decision: Decision[Action]) -> Result | None:
-        """Raises Failed, Stale, ApiError."""
+    def _reads(self, key: Key, decision: Decision[Remove]) -> Sequence[Read]:
+        """Read the node again before a pod goes for its sake: it may be back, or in service again. A pod that is
+        deleted and has no node stays so.
+        """
+        return [
+            functools.partial(self._caches.read, self._caches.nodes, NODES, Key("", action.pod.spec.node_name))
+            for action in decision.actions
+            if action.cause in (Cause.ORPHANED, Cause.OUT_OF_SERVICE)
+        ]
+
+    async def _perform(self, key: Key, decision: Decision[Remove]) -> None:
+        """Raises Failed, Stale."""
         for action in decision.actions:
-            match action:
-                case AskForNode(name):
-                    await self._ask(name)
-                    return Result(decision.because, again=True)
-                case Remove():
-                    await self._reconciler.remove(action)
-                    return None
-        return Result(decision.because, after_s=decision.after_s)
-
-    async def _ask(self, node_name: str) -> None:
-        """A node that is there after all is on its way into the cache, and gets its quarantine anew. Raises ApiError."""
-        known = frozenset(pod.metadata.uid for pod in self._view.pods_on(node_name))
-        try:
-            await self._cluster.get(NODES, node_name)
-        except NotFound:
-            if (absence := self._absences.get(node_name)) is not None:
-                self._absences[node_name] = msgspec.structs.replace(absence, confirmed=known)
-        else:
-            self._absences.pop(node_name, None)
+            await self._remove(action)
 
     # -- all that have ended
 
     def _decide_ended(self, key: str) -> Decision[Remove]:
-        return decide_terminated(self._view.terminated, self._options.terminated_pod_gc_threshold)
+        return decide_terminated(self._caches.pods.store.by(TERMINATED, YES), self._options.terminated_pod_gc_threshold)
 
     async def _perform_ended(self, key: str, decision: Decision[Remove]) -> None:
-        """One pod after the other: there are many only after a burst. One that can't be removed holds up no other.
-
-        Raises Failed, Stale.
-        """
+        """Remove one pod after the other: there are many only after a burst. Raises Failed, Stale."""
         failures: list[Failed | Stale] = []
         for action in decision.actions:
             try:
-                await self._reconciler.remove(action)
+                await self._remove(action)
             except (Failed, Stale) as error:
-                failures.append(error)
+                failures.append(error)  # a pod that can't be removed holds up no other
         if failures:
             raise failures[0]
 
+    # -- removal
 
-def _condition(node: Node) -> tuple[str, bool]:
-    return readiness(node), has_taint(node, OUT_OF_SERVICE_TAINT)
+    async def _remove(self, action: Remove) -> None:
+        """Raises Failed, Stale."""
+        pod, cause = action.pod, action.cause
+        labels = pod.metadata.namespace, cause.value
+        try:
+            if pod.status.phase not in FINISHED:
+                status: dict[str, Any] = {"phase": FAILED, **observed(pod)}
+                if cause is Cause.ORPHANED:
+                    because = self._caches.disruption(pod, "DeletionByPodGC", "PodGC: node no longer exists")
+                    status["conditions"] = [because]
+                pod = await self._caches.patch_status(pod, status)
+            # A late one must not take the pod from a node that is back.
+            await self._caches.pod_writer.delete(pod, strictly=True, grace_period_s=0)
+        except Failed:
+            self._metrics.errors.labels(*labels).inc()
+            raise
+        self._metrics.removed.labels(*labels).inc()

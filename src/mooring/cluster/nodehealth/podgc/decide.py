@@ -1,14 +1,14 @@
 """Which pods are to be removed since no kubelet will do it. Pure.
 
-Source: kube-controller-manager 1.36, pkg/controller/podgc. Differs: by event and not every 20 s, and a pod that finalizers keep after its
-removal is not removed again.
+Source: kube-controller-manager 1.36, pkg/controller/podgc. Differs: by event and not every 20 s, and a pod that
+finalizers keep after its removal is not removed again.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -17,16 +17,64 @@ from mooring.api.meta import is_deleting
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT, TRUE, has_taint, readiness
 from mooring.api.pods import Pod
 from mooring.base.clock import Instant
-from mooring.cluster.nodehealth import reasons as why
 from mooring.cluster.nodehealth.view import is_terminated
 from mooring.control.decision import Decision
+from mooring.control.reasons import reason
 from mooring.control.result import Because
 
-FINISHED = ("Succeeded", "Failed")
+FAILED: Final = "Failed"
+FINISHED: Final = ("Succeeded", FAILED)
+
+# -- reasons
+
+
+@reason("somebody else takes care of it")
+class Kept:
+    pass
+
+
+@reason("it was removed by force, and its finalizers keep it")
+class Removed:
+    pass
+
+
+@reason("it is being deleted and was never on a node")
+class Unscheduled:
+    pass
+
+
+@reason('its node "{node_name}" is gone')
+class NodeGone:
+    node_name: str
+
+
+@reason('its node "{node_name}" is not to be seen; it may come within {left_s:g} s')
+class NodeMissing:
+    node_name: str
+    left_s: float
+
+
+@reason('it is being deleted, and its node "{node_name}" is not ready and out of service')
+class OutOfService:
+    node_name: str
+
+
+@reason("{count} pods have ended, and {threshold} may stay")
+class TooMany:
+    count: int
+    threshold: int
+
+
+@reason("no more pods have ended than may stay")
+class FewEnough:
+    pass
+
+
+# -- actions
 
 
 class Cause(enum.Enum):
-    """As the metric calls it."""
+    """The cause of a removal, as the metric calls it."""
 
     ORPHANED = "orphaned"
     OUT_OF_SERVICE = "out-of-service"
@@ -34,60 +82,37 @@ class Cause(enum.Enum):
     UNSCHEDULED = "unscheduled"
 
 
-class Absence(msgspec.Struct, frozen=True):
-    """The absence of a node that pods name. since: when this process found it missing.
-
-    confirmed: the uids of the pods that were known when the API server was asked, and did not have the node either. A pod that comes
-    later may be on a new node of that name, which the cache does not show yet.
-    """
-
-    since: Instant
-    confirmed: frozenset[str] = frozenset()
-
-
 class Remove(msgspec.Struct, frozen=True):
-    """By force."""
+    """Delete the pod without grace."""
 
     pod: Pod
     cause: Cause
 
 
-class AskForNode(msgspec.Struct, frozen=True):
-    """Whether the API server has the node that the cache lacks."""
-
-    name: str
-
-
-Action: TypeAlias = Remove | AskForNode
-
-
 def decide_pod(
-    pod: Pod, node: Node | None, absence: Absence | None, now: Instant, quarantine_s: float
-) -> Decision[Action]:
-    """absence: of the pod's node, where there is no node."""
+    pod: Pod, node: Node | None, missing_since: Instant, now: Instant, quarantine_s: float
+) -> Decision[Remove]:
+    """Decide about one pod. missing_since: when this process found that there is no node of that name, if so."""
+    cause: Cause
+    because: Because
     node_name = pod.spec.node_name
     if is_removed(pod):
-        return Decision(why.Removed())
+        return Decision(Removed())
     if not node_name:
-        return _removed(pod, Cause.UNSCHEDULED, why.Unscheduled()) if is_deleting(pod) else Decision(why.Kept())
-    if node is not None:
-        return _on_node(pod, node)
-    assert absence is not None
-    if pod.metadata.uid in absence.confirmed:
-        return _removed(pod, Cause.ORPHANED, why.NodeGone(node_name))
-    left_s = absence.since + quarantine_s - now
-    if left_s > 0:
-        return Decision(why.NodeMissing(node_name, round(left_s, 3)), after_s=left_s)
-    return Decision(why.NodeMissing(node_name, 0.0), (AskForNode(node_name),), again=True)
-
-
-def _on_node(pod: Pod, node: Node) -> Decision[Action]:
-    if is_deleting(pod) and readiness(node) != TRUE and has_taint(node, OUT_OF_SERVICE_TAINT):
-        return _removed(pod, Cause.OUT_OF_SERVICE, why.OutOfService(node.metadata.name))
-    return Decision(why.Kept())
-
-
-def _removed(pod: Pod, cause: Cause, because: Because) -> Decision[Action]:
+        if not is_deleting(pod):
+            return Decision(Kept())
+        cause, because = Cause.UNSCHEDULED, Unscheduled()
+    elif node is not None:
+        # A node that is ready ends its pods by itself, whatever a taint says that was left behind.
+        if not is_deleting(pod) or readiness(node) == TRUE or not has_taint(node, OUT_OF_SERVICE_TAINT):
+            return Decision(Kept())
+        cause, because = Cause.OUT_OF_SERVICE, OutOfService(node_name)
+    else:
+        # A kubelet may register its node once more, or the watch of nodes may be behind that of pods.
+        left_s = missing_since + quarantine_s - now
+        if left_s > 0:
+            return Decision(NodeMissing(node_name, round(left_s, 3)), after_s=left_s)
+        cause, because = Cause.ORPHANED, NodeGone(node_name)
     return Decision(because, (Remove(pod, cause),), done="removed by force")
 
 
@@ -97,15 +122,19 @@ def is_removed(pod: Pod) -> bool:
 
 
 def decide_terminated(pods: Iterable[Pod], threshold: int) -> Decision[Remove]:
-    """The pods that have ended and are to go: evicted ones first, then the oldest. One that only its finalizers keep counts, and stays."""
+    """Decide which of the pods that have ended are to go: evicted ones first, then the oldest. threshold: how many may
+    stay, 0 for any number.
+    """
     ended = [pod for pod in pods if is_terminated(pod)]
     surplus = len(ended) - threshold if threshold > 0 else 0
     if surplus <= 0:
-        return Decision(why.FewEnough())
-    actions = tuple(Remove(pod, Cause.TERMINATED) for pod in sorted(ended, key=_order)[:surplus] if not is_removed(pod))
-    return Decision(why.TooMany(len(ended), threshold), actions, done=f"removed {surplus} pods that had ended")
+        return Decision(FewEnough())
 
+    def order(pod: Pod) -> tuple[bool, str, str]:
+        is_evicted = (pod.status.phase, pod.status.reason) == (FAILED, "Evicted")
+        return not is_evicted, pod.metadata.creation_timestamp or "", pod.metadata.name
 
-def _order(pod: Pod) -> tuple[bool, str, str]:
-    is_evicted = (pod.status.phase, pod.status.reason) == ("Failed", "Evicted")
-    return not is_evicted, pod.metadata.creation_timestamp or "", pod.metadata.name
+    # A pod that only its finalizers keep counts: else each of them would cost another pod its place.
+    first = sorted(ended, key=order)[:surplus]
+    actions = tuple(Remove(pod, Cause.TERMINATED) for pod in first if not is_removed(pod))
+    return Decision(TooMany(len(ended), threshold), actions, done=f"removed {surplus} pods that had ended")

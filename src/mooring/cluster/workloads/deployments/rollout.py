@@ -31,7 +31,9 @@ def total(sets: Iterable[ReplicaSet]) -> int:
 
 
 def size_of_new(deployment: Deployment, new: int, everything: int) -> int:
-    """new: the replicas that the new ReplicaSet has; everything: those of all. Never more at once than the surge allows."""
+    """new: the replicas that the new ReplicaSet has; everything: those of all. Never more at once than the surge
+    allows.
+    """
     wanted = deployment.spec.replicas
     if deployment.spec.strategy.type != "RollingUpdate" or new >= wanted:
         return wanted
@@ -79,7 +81,8 @@ def is_scaled(deployment: Deployment, sets: Iterable[ReplicaSet]) -> bool:
 def rescale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> list[Scale]:
     """After a change of the number of replicas: the only one gets it all, several get their share.
 
-    Left out is a ReplicaSet that has its replicas, and knows for which size of the Deployment; of several, each has to know the surge, too.
+    Left out is a ReplicaSet that has its replicas, and knows for which size of the Deployment; of several, each has to
+    know the surge, too.
     """
     everyone = (*old, *([new] if new is not None else []))
     if not everyone:
@@ -111,7 +114,9 @@ def _notes(one: ReplicaSet) -> Mapping[str, str]:
 
 
 def _in_proportion(deployment: Deployment, active: Sequence[ReplicaSet]) -> list[Scale]:
-    """The largest first, of equal ones the newest when there are more to come, the oldest when there are fewer; the rest to the first."""
+    """The largest first, of equal ones the newest when there are more to come, the oldest when there are fewer; the
+    rest to the first.
+    """
     wanted = deployment.spec.replicas
     allowed = wanted + max_surge(deployment) if wanted else 0
     missing = allowed - total(active)

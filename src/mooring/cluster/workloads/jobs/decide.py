@@ -42,13 +42,17 @@ class Remove(msgspec.Struct, frozen=True):
 
 
 class Discount(msgspec.Struct, frozen=True):
-    """Take the finalizer from a pod, which then does not count as failed once it is deleted: nobody needs it any more."""
+    """Take the finalizer from a pod, which then does not count as failed once it is deleted: nobody needs it any
+    more.
+    """
 
     pod: Pod
 
 
 class End(msgspec.Struct, frozen=True):
-    """Write the verdict into the status, whatever came of the other actions. is_over: nothing of the Job runs any more."""
+    """Write the verdict into the status, whatever came of the other actions. is_over: nothing of the Job runs any
+    more.
+    """
 
     verdict: Verdict
     is_over: bool

@@ -26,7 +26,9 @@ WORKERS: Final = 1
 
 
 def former_job(pod: Pod) -> str | None:
-    """The name of the Job that the pod's owner reference names, "" for a pod without a controller; None for a pod that is not a Job's."""
+    """The name of the Job that the pod's owner reference names, "" for a pod without a controller; None for a pod that
+    is not a Job's.
+    """
     controller = controller_of(pod)
     if TRACKING not in finalizers_of(pod) or (controller is not None and controller.kind != JOBS.name):
         return None

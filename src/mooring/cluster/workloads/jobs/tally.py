@@ -25,7 +25,8 @@ BACKOFF_S_MAX: Final = 600.0
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """succeeded, failed: the counters, with what has been marked before and is free of its finalizer. uncounted: what is marked.
+    """succeeded, failed: the counters, with what has been marked before and is free of its finalizer. uncounted: what
+    is marked.
 
     release: pods whose finalizer goes, now that they are marked. Whatever happens in between, each pod counts once.
     """
@@ -45,7 +46,9 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 def count(job: Job, pods: Sequence[Pod], going: Collection[str]) -> Tally:
-    """pods: the Job's. going: the uids of those that we have deleted. A deleted pod has failed, unless only its end counts."""
+    """pods: the Job's. going: the uids of those that we have deleted. A deleted pod has failed, unless only its end
+    counts.
+    """
     leaving_fails = is_true(job.status.conditions, FAILURE_TARGET) or is_deleting(job) or not replaces_failed_only(job)
     before = job.status.uncounted_terminated_pods or Uncounted()
     held = {pod.metadata.uid for pod in pods if TRACKING in finalizers_of(pod)}
@@ -82,7 +85,9 @@ def replaces_failed_only(job: Job) -> bool:
 
 
 class Failures(msgspec.Struct, frozen=True):
-    """The failures of a Job's pods, as this process saw them. in_a_row: since the last success. last_at: when the last one was seen."""
+    """The failures of a Job's pods, as this process saw them. in_a_row: since the last success. last_at: when the last
+    one was seen.
+    """
 
     succeeded: int
     failed: int

@@ -119,7 +119,9 @@ ORDER: Final = (TellHeld, TellDisputed, Label, Own, TellUpdated, CreateClaims, C
 
 
 def decide(view: View) -> Decision[Action]:
-    """Ordered: one pod at a time, from the first to the last; what is too many goes first from the end, once all others are well."""
+    """Ordered: one pod at a time, from the first to the last; what is too many goes first from the end, once all others
+    are well.
+    """
     stateful_set = view.stateful_set
     if is_deleting(stateful_set):
         return Decision(why.Deleting())
@@ -212,7 +214,9 @@ def _claims_of(view: View, pod_name: str) -> list[PersistentVolumeClaim]:
 
 
 def _condemned(view: View, found: dict[int, Pod]) -> Decision[Action] | None:
-    """The pods beyond the number wished for, from the end; in order, an unwell one only when those before it are well."""
+    """The pods beyond the number wished for, from the end; in order, an unwell one only when those before it are
+    well.
+    """
     stay = ordinals(view.stateful_set)
     beyond = [found[ordinal] for ordinal in sorted(found, reverse=True) if ordinal not in stay]
     if not beyond:
@@ -246,7 +250,9 @@ def _updated(view: View, found: dict[int, Pod]) -> Decision[Action] | None:
 
 
 def _owned(view: View) -> list[Own | TellUpdated]:
-    """The claims whose owners are not those of the retention policy. Nobody is told of a pod that is new or too many."""
+    """The claims whose owners are not those of the retention policy. Nobody is told of a pod that is new or too
+    many.
+    """
     found: list[Own] = []
     updated: dict[str, None] = {}
     for pod in view.pods:
@@ -261,7 +267,9 @@ def _owned(view: View) -> list[Own | TellUpdated]:
 
 
 def _let_go(view: View) -> list[Own]:
-    """The claims without a pod that go with the set by an earlier retention policy. Upstream leaves them so, and they go."""
+    """The claims without a pod that go with the set by an earlier retention policy. Upstream leaves them so, and they
+    go.
+    """
     if view.stateful_set.spec.persistent_volume_claim_retention_policy.when_deleted == DELETE:
         return []
     with_pods = {name for pod in view.pods for name in claim_names(view.stateful_set, pod.metadata.name).values()}

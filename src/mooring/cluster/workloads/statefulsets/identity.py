@@ -82,14 +82,17 @@ def pod_body(stateful_set: StatefulSet, template: Mapping[str, Any], revision: s
 
 
 def lost_labels(stateful_set: StatefulSet, pod: Pod) -> dict[str, str]:
-    """The labels of the pod's number, where it has not that of its name: it was adopted, or somebody has taken them off."""
+    """The labels of the pod's number, where it has not that of its name: it was adopted, or somebody has taken them
+    off.
+    """
     if (pod.metadata.labels or {}).get(POD_NAME) == pod.metadata.name:
         return {}
     return {POD_NAME: pod.metadata.name, POD_INDEX: str(ordinal_of(stateful_set, pod))}
 
 
 def claim_owners(stateful_set: StatefulSet, pod: Pod, claim: PersistentVolumeClaim) -> list[Json] | None:
-    """The owners that the retention policy gives a claim; None where it has them. A foreign controller stays the only one.
+    """The owners that the retention policy gives a claim; None where it has them. A foreign controller stays the only
+    one.
 
     A claim of a former set or pod of the name stays as it is: the garbage collector sees to it.
     """
@@ -120,7 +123,9 @@ def _sides(stateful_set: StatefulSet, pod: Pod) -> tuple[tuple[Kind[Any], Object
 
 
 def is_disputed(stateful_set: StatefulSet, pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """True where the retention policy has something to say about a claim, and its controller or a former owner is in the way."""
+    """True where the retention policy has something to say about a claim, and its controller or a former owner is in
+    the way.
+    """
     policy = stateful_set.spec.persistent_volume_claim_retention_policy
     foreign = _has_foreign_controller(stateful_set, pod, claim) or _is_of_former(stateful_set, pod, claim)
     return DELETE in (policy.when_deleted, policy.when_scaled) and foreign

@@ -166,7 +166,10 @@ class Reconciler:
                     self._writes.tell(stateful_set, "SuccessfulDelete", text)
 
     def _tell_disputed(self, stateful_set: StatefulSet, claim_name: str) -> None:
-        text = "has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
+        text = (
+            "has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored "
+            "for this claim"
+        )
         self._writes.tell(stateful_set, "ConflictingController", f"PersistentVolumeClaim {claim_name} {text}", WARNING)
 
     async def _label(self, stateful_set: StatefulSet, label: Label) -> None:

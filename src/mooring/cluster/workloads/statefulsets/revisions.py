@@ -16,7 +16,8 @@ _REPLACE: Final = {"$patch": "replace"}
 
 
 class Revisions(msgspec.Struct, frozen=True):
-    """update: the one of the template as it is now, None before it is made. current: the one that pods come from. outdated: to be deleted.
+    """update: the one of the template as it is now, None before it is made. current: the one that pods come from.
+    outdated: to be deleted.
 
     make: the body of the missing one. number: for an old one that comes back, 0 otherwise.
     """

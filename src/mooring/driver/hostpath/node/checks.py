@@ -65,7 +65,9 @@ def check_single_writer(volume: Volume, use: Use | None, target_path: str, mode:
 
 
 def check_staged(volume: Volume, use: Use | None, staging_path: str) -> None:
-    """Raises FailedPrecondition for a volume that was never staged, InvalidArgument for another path than where it is."""
+    """Raises FailedPrecondition for a volume that was never staged, InvalidArgument for another path than where it
+    is.
+    """
     if use is None or not use.staging_path:
         raise DriverError(
             Code.FAILED_PRECONDITION, f"volume {volume.id!r} is not staged on this node: call NodeStageVolume first"
@@ -97,5 +99,8 @@ def group_of(capability: csi.VolumeCapability, options: HostpathOptions) -> int 
 def check_growth(volume: Volume, wanted: csi.CapacityRange, options: HostpathOptions) -> None:
     """Raises OutOfRange for more than a node takes."""
     if 0 < options.node_volume_bytes_max < wanted.required_bytes:
-        what = f"{wanted.required_bytes} bytes are more than the {options.node_volume_bytes_max} that a volume on a node may have"
+        what = (
+            f"{wanted.required_bytes} bytes are more than the {options.node_volume_bytes_max} that a volume on a "
+            "node may have"
+        )
         raise DriverError(Code.OUT_OF_RANGE, f"capacity_range: {what}")

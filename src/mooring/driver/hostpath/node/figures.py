@@ -46,7 +46,9 @@ class Figures(Plugin):
         return csi.NodeGetVolumeStatsResponse(usage=usage, volume_condition=condition)
 
     async def _is_mapped(self, volume: Volume, path: Path) -> bool:
-        """Whether the caller has mounted a block volume there itself: a kubelet asks for .../volumeDevices/NAME/dev/POD."""
+        """Whether the caller has mounted a block volume there itself: a kubelet asks for
+        .../volumeDevices/NAME/dev/POD.
+        """
         source = self._node.source(volume)
         return volume.is_block and await self._node.run(lambda: self._node.mounts.holds(source, path))
 
@@ -96,7 +98,9 @@ def kind_of(path: Path) -> str:
 
 
 def usage_of(volume: Volume, path: Path) -> list[Usage]:
-    """Bytes and inodes of the file system at the path; of a block volume its size. Nothing where they can't be told. Raises OSError."""
+    """Bytes and inodes of the file system at the path; of a block volume its size. Nothing where they can't be told.
+    Raises OSError.
+    """
     if volume.is_block:
         return [Usage(unit=Usage.BYTES, total=volume.capacity_bytes)]
     try:
@@ -112,7 +116,9 @@ def usage_of(volume: Volume, path: Path) -> list[Usage]:
 
 
 def node_condition(mounts: Mounts, source: Source, path: Path) -> csi.VolumeCondition:
-    """The condition that a node sees: the data is there, and at the path. In csi-driver-host-path's words. Raises OSError."""
+    """The condition that a node sees: the data is there, and at the path. In csi-driver-host-path's words. Raises
+    OSError.
+    """
     if not source.path.exists():
         return csi.VolumeCondition(abnormal=True, message="The source path of the volume doesn't exist")
     if not mounts.shows(source, path):

@@ -1,4 +1,6 @@
-"""A volume's file held still while it is copied: its devices written out, its file system frozen. Everything here blocks."""
+"""A volume's file held still while it is copied: its devices written out, its file system frozen. Everything here
+blocks.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ FREEZER: Final = "fsfreeze"
 
 
 class _Held(msgspec.Struct):
-    """A file that is held still. users: who hold it, or are about to; copies: who hold it, under the lock. frozen: folders, open."""
+    """A file that is held still. users: who hold it, or are about to; copies: who hold it, under the lock. frozen:
+    folders, open.
+    """
 
     lock: threading.Lock
     users: int = 0
@@ -36,10 +40,12 @@ _held_lock: Final = threading.Lock()
 
 @contextlib.contextmanager
 def held_still(file: Path, table: MountTable) -> Iterator[None]:
-    """Nothing is written to the file system in this file while the block runs; writers wait. The last of several who hold it lets it go on.
+    """Nothing is written to the file system in this file while the block runs; writers wait. The last of several who
+    hold it lets it go on.
 
-    A driver that is killed inside leaves it frozen: the next one thaws it at its start. Without reflinks, that is as long as a copy takes.
-    Raises OSError, ToolFailed for a file system that can't be frozen, or was mounted meanwhile: the copy is not of one moment.
+    A driver that is killed inside leaves it frozen: the next one thaws it at its start. Without reflinks, that is as
+    long as a copy takes. Raises OSError, ToolFailed for a file system that can't be frozen, or was mounted meanwhile:
+    the copy is not of one moment.
     """
     with _known(file) as held:
         with held.lock:

@@ -23,9 +23,11 @@ MODES: Final = (AUTO, MOUNT, LINK)
 
 
 class MountMode:
-    """folder: for a trial. choice: of MODES; with `auto` a trial decides when the first volume comes to a path. Threads may enter it.
+    """folder: for a trial. choice: of MODES; with `auto` a trial decides when the first volume comes to a path. Threads
+    may enter it.
 
-    The trial's folder is made at the start and stays: a disk that is full later does not keep the trial from being made.
+    The trial's folder is made at the start and stays: a disk that is full later does not keep the trial from being
+    made.
     """
 
     def __init__(self, folder: Path, choice: str = AUTO) -> None:
@@ -34,7 +36,9 @@ class MountMode:
         self._mounts: Mounts | None = {MOUNT: RealMounts(), LINK: Links()}.get(choice)
 
     def mounts(self) -> Mounts:
-        """Blocks while it tries. Raises OSError, ToolFailed where the trial tells nothing; the next call tries again."""
+        """Blocks while it tries. Raises OSError, ToolFailed where the trial tells nothing; the next call tries
+        again.
+        """
         with self._lock:
             if self._mounts is None:
                 refusal = mounting_refusal(self._folder)
@@ -55,14 +59,11 @@ class MountMode:
             refusal = self._refusal()
         if refusal:
             raise ConfigError(f"mounting is asked for, and not possible: {refusal}")
-        missing = (
-            system.missing_tools((*filesystems.tools_for(filesystems.FS_TYPE), images.FREEZER))
-            if options.images
-            else ()
-        )
-        if missing:
+        tools = (system.LOOP_TOOL, *filesystems.tools_for(filesystems.FS_TYPE), images.FREEZER)
+        if options.images and (missing := system.missing_tools(tools)):
             raise ConfigError(
-                f"file systems are asked for, and {', '.join(missing)} not found on this machine: install e2fsprogs"
+                f"file systems are asked for, and {', '.join(missing)} not found on this machine: "
+                "install util-linux and e2fsprogs"
             )
 
     def _refusal(self) -> str:
@@ -79,6 +80,8 @@ class MountMode:
             yield
 
     def thaw(self, files: Iterable[Path]) -> None:
-        """Lets the file systems in these files go on. A driver that was killed while it took a snapshot has left them frozen."""
+        """Lets the file systems in these files go on. A driver that was killed while it took a snapshot has left them
+        frozen.
+        """
         for file in files:
             images.thaw_all(file, mount_table())

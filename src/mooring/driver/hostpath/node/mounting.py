@@ -1,4 +1,5 @@
-"""A volume's data on paths of this machine: mounted, or linked where mounting is not allowed. Everything here blocks and may be repeated.
+"""A volume's data on paths of this machine: mounted, or linked where mounting is not allowed. Everything here blocks
+and may be repeated.
 
 | data | staged | published |
 |---|---|---|
@@ -62,7 +63,8 @@ class Mounts(abc.ABC):
         """Gives back what the last user of a file has left: its loop devices."""
 
     def leave(self, folder: Path, path: Path, *, removes: bool) -> None:
-        """Takes from the path what is there of a volume that is not known any more: what is from below the folder, or nothing but empty.
+        """Takes from the path what is there of a volume that is not known any more: what is from below the folder, or
+        nothing but empty.
 
         Its loop device goes, too, where that was its last mount. It leaves alone what others have put there.
         """
@@ -139,7 +141,9 @@ class RealMounts(Mounts):
 
 
 class Links(Mounts):
-    """By symbolic links, for a user who may not mount. Nobody is kept from writing to a volume that is published read-only."""
+    """By symbolic links, for a user who may not mount. Nobody is kept from writing to a volume that is published
+    read-only.
+    """
 
     def stage(self, source: Source, staging: Path) -> None:
         """A link leads to the data itself."""
@@ -169,7 +173,9 @@ class Links(Mounts):
 
 @contextlib.contextmanager
 def _made(target: Path, *, is_file: bool) -> Iterator[None]:
-    """An empty folder or file, removed again when the block fails and it was not there before. Raises Occupied, OSError."""
+    """An empty folder or file, removed again when the block fails and it was not there before. Raises Occupied,
+    OSError.
+    """
     is_there = os.path.lexists(target)
     if is_there and not _is_empty(target, is_file=is_file):
         raise targets.Occupied(

@@ -51,9 +51,11 @@ class NodePart(msgspec.Struct, frozen=True):
         return volume.use_on(self.node_id) or Use(self.node_id)
 
     async def save_use(self, volume_id: str, use: Use) -> None:
-        """Replaces what this node has of the volume, in its newest record, and returns once the disk has that. Raises DriverError.
+        """Replaces what this node has of the volume, in its newest record, and returns once the disk has that. Raises
+        DriverError.
 
-        Who does anything else between the two doesn't hear that another caller's write has failed, and undone the change.
+        Who does anything else between the two doesn't hear that another caller's write has failed, and undone the
+        change.
         """
         volume = self.core.state.volumes.get(volume_id)
         if volume is not None:

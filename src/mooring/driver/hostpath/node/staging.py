@@ -1,4 +1,6 @@
-"""The host-path driver's volumes are staged on a node: recorded first, mounted then; unmounted first, forgotten then."""
+"""The host-path driver's volumes are staged on a node: recorded first, mounted then; unmounted first, forgotten
+then.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ class StagingCalls(Plugin):
 
 
 async def check_mountable(node: NodePart, volume: Volume, source: Source, path: Path) -> None:
-    """Raises Aborted for a file system that is copied unmounted: who mounts it and leaves before the end would tear the copy."""
+    """Raises Aborted for a file system that is copied unmounted: who mounts it and leaves before the end would tear the
+    copy.
+    """
     if volume.is_image and not await node.run(lambda: node.mounts.holds(source, path)):
         node.core.check_still(volume)
 

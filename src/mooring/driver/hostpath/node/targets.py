@@ -1,14 +1,14 @@
-"""The host-path driver's volumes are published at paths: recorded first, mounted then; unmounted and removed first, forgotten then.
+"""The host-path driver's volumes are published at paths: recorded first, mounted then; unmounted and removed first,
+forgotten then.
 
-A pod's own volume is made by the call that publishes it, and deleted by the one that unpublishes it. For a driver with VOLUME_MOUNT_GROUP a
-volume's files are given to a group.
+A pod's own volume is made by the call that publishes it, and deleted by the one that unpublishes it. For a driver with
+VOLUME_MOUNT_GROUP a volume's files are given to a group.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,7 @@ from mooring.driver.hostpath.state import Target, Use, Volume
 from mooring.driver.hostpath.volumes import remove_data, take_back
 from mooring.driver.sdk import Plugin
 from mooring.mounts import targets
+from mooring.mounts.fs_group import Walk
 from mooring.wire.grpc.codes import Code
 
 _INLINE_BYTES: Final = 100 << 20
@@ -92,7 +93,9 @@ class Targets(Plugin):
         await self._end(volume)
 
     async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
-        """Differs from csi-driver-host-path: OK for a volume that is not known (any more). A node that was given up could not let it go."""
+        """Differs from csi-driver-host-path: OK for a volume that is not known (any more). A node that was given up
+        could not let it go.
+        """
         node, target = self._node, targets.plain(request.target_path)
         async with node.alone_with(request.volume_id):
             if node.find(request.volume_id) is None:
@@ -174,39 +177,4 @@ class Targets(Plugin):
 
 def _give_to_group(path: Path, group: int) -> None:
     """The group owns, reads and writes all that is in the folder, and what is made there later. Raises OSError."""
-    with contextlib.closing(_Folder(path)) as top:
-        _give(top.descriptor, group)
-        for _, folders, files, folder in os.fwalk(".", dir_fd=top.descriptor, follow_symlinks=False):
-            for name in (*folders, *files):
-                _give_entry(folder, name, group)
-
-
-class _Folder:
-    def __init__(self, path: Path) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    def close(self) -> None:
-        os.close(self.descriptor)
-
-
-def _give_entry(folder: int, name: str, group: int) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISLNK(status.st_mode):
-            os.chown(name, -1, group, dir_fd=folder, follow_symlinks=False)
-            return
-        descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        try:
-            _give_path(f"/proc/self/fd/{descriptor}", status, group)
-        finally:
-            os.close(descriptor)
-
-
-def _give(descriptor: int, group: int) -> None:
-    _give_path(f"/proc/self/fd/{descriptor}", os.fstat(descriptor), group)
-
-
-def _give_path(path: str, status: os.stat_result, group: int) -> None:
-    os.chown(path, -1, group)
-    is_folder = stat.S_ISDIR(status.st_mode)
-    os.chmod(path, stat.S_IMODE(status.st_mode) | (0o2770 if is_folder else 0o660))
+    Walk(Path(os.path.realpath(path)), group, "").run()  # without mounts, a link shows the volume

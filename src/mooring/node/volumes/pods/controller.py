@@ -1,4 +1,5 @@
-"""The pods of one node: each is looked at when it changes, runs once its volumes are there, and goes once they are gone.
+"""The pods of one node: each is looked at when it changes, runs once its volumes are there, and goes once they are
+gone.
 
 Nothing runs in them: a pod whose volumes are all there counts as running, one that is deleted has ended at once.
 """
@@ -25,7 +26,7 @@ from mooring.kube.patch import strategic_patch
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.leftovers import PodFolders
 from mooring.node.volumes.pods.wishes import Wishes, beside_what_is_kept, claims_of
-from mooring.node.volumes.state.actual import FINISHED, ActualState, is_leaving
+from mooring.node.volumes.state.actual import FINISHED, ActualState, Stand, is_leaving
 from mooring.node.volumes.state.desired import is_the_nodes_turn
 from mooring.node.volumes.state.in_use import REPORTED, InUseReport
 from mooring.node.volumes.steps.announcements import Announcements
@@ -35,7 +36,9 @@ _log = logger(__name__)
 WORKERS: Final = 16
 BACK_OFF: Final = BackOff(0.5, 10.0)
 AGAIN_S: Final = 75.0
-"""Between two looks at a running pod whose volumes may have grown, or are to be published again; the kubelet takes 60 to 90 s."""
+"""Between two looks at a running pod whose volumes may have grown, or are to be published again; the kubelet takes
+60 to 90 s.
+"""
 NOT_STARTED: Final = ("", "Pending")
 """Phases of a pod in which nothing runs yet."""
 _KINDS: Final = ("Initialized", "ContainersReady", READY)
@@ -80,7 +83,9 @@ class NodePods:
             self.controller.add(key)
 
     async def step_ended(self, uid: str) -> None:
-        """Something was done with a volume of the pod, or has failed; with the last volume of a pod that is gone its folder goes, too."""
+        """Something was done with a volume of the pod, or has failed; with the last volume of a pod that is gone its
+        folder goes, too.
+        """
         if self._actual.pod(uid) is not None and uid not in self._deleted:
             self.wake(uid)
         elif not any(self._actual.states_of_pod(uid)):
@@ -154,7 +159,9 @@ class NodePods:
         return not self._is_looked_at_again(pod.metadata.uid) or self._clock.now() - at < AGAIN_S
 
     async def _look_at(self, pod: Pod) -> None:
-        """Finds out what the pod wants. Earlier knowledge stays as long as something can't be found out. Raises Retry."""
+        """Finds out what the pod wants. Earlier knowledge stays as long as something can't be found out. Raises
+        Retry.
+        """
         uid = pod.metadata.uid
         wanted, problems = await self._wishes.resolve(pod)
         if self._actual.pod(uid) is None:
@@ -180,8 +187,9 @@ class NodePods:
         """Volumes of drivers that want to be asked again are published again."""
         for state in self._actual.states_of_pod(uid):
             if self._actual.driver_spec(state.volume.driver).requires_republish:
-                if (publication := state.publications.get(uid)) is not None:
-                    publication.is_outdated = True
+                publication = state.publications.get(uid)
+                if publication is not None and publication.stand is Stand.DONE:
+                    publication.stand = Stand.OUTDATED
                 self._wake(state.volume.unique)
 
     def _is_looked_at_again(self, uid: str) -> bool:
@@ -238,12 +246,15 @@ class NodePods:
 
 
 def is_said_unready(pod: Pod) -> bool:
-    """True where somebody else has said so, mostly node health while the node was silent: no kubelet leaves it at that."""
+    """True where somebody else has said so, mostly node health while the node was silent: no kubelet leaves it at
+    that.
+    """
     return any(one.type == READY and one.status == FALSE for one in pod.status.conditions or ())
 
 
 def is_kept_unended(pod: Pod) -> bool:
-    """True for a deleted pod that stays for its finalizers, and does not say that it has ended: whoever holds it may wait for that.
+    """True for a deleted pod that stays for its finalizers, and does not say that it has ended: whoever holds it may
+    wait for that.
 
     A kubelet says so of each pod that it has ended; one that nobody holds goes in the next moment.
     """
@@ -256,7 +267,9 @@ def lacks_containers(pod: Pod) -> bool:
 
 
 def running_containers(pod: Pod, now: float) -> dict[str, list[dict[str, Any]]]:
-    """Each container runs and is ready; those that come before them have ended, but for sidecars. {} where others have said more."""
+    """Each container runs and is ready; those that come before them have ended, but for sidecars. {} where others have
+    said more.
+    """
     if not lacks_containers(pod):
         return {}
     runs = {"running": {"startedAt": rfc3339(now)}}

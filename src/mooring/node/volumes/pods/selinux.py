@@ -1,8 +1,9 @@
-"""The SELinux label that a volume is mounted with, so that nothing has to be relabelled file by file. Only on hosts that run SELinux.
+"""The SELinux label that a volume is mounted with, so that nothing has to be relabelled file by file. Only on hosts
+that run SELinux.
 
-A label is used where the driver's CSIDriver says seLinuxMount, for volumes that one pod alone may use; with the gate SELinuxMount for all.
-Source: kubelet 1.36, pkg/volume/util/selinux.go; go-selinux for the defaults. Differs: a pod whose options name no level gets no label,
-since no object shows the level that the runtime would choose.
+A label is used where the driver's CSIDriver says seLinuxMount, for volumes that one pod alone may use; with the gate
+SELinuxMount for all. Source: kubelet 1.36, pkg/volume/util/selinux.go; go-selinux for the defaults. Differs: a pod
+whose options name no level gets no label, since no object shows the level that the runtime would choose.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A pod's wishes: the volumes that its claims name, and beside them those that it was given and keeps.
 
-A pod keeps a volume until the pod goes, although its claims may name others by now: a claim was deleted by force, and made anew under its
-name. The pod's containers use the first one. Source: kubelet 1.36, desired_state_of_world_populator.go. Differs: the kubelet mounts the new
-volume, too, where no container sees it. The agent does not, and tells the pod's users. It gives up an attempt that never succeeded for the
-new volume.
+A pod keeps a volume until the pod goes, although its claims may name others by now: a claim was deleted by force, and
+made anew under its name. The pod's containers use the first one. Source: kubelet 1.36,
+desired_state_of_world_populator.go. Differs: the kubelet mounts the new volume, too, where no container sees it. The
+agent does not, and tells the pod's users. It gives up an attempt that never succeeded for the new volume.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def _claim_name(pod: Pod, volume: PodVolume) -> str:
 class Wishes:
     """Finds out what a pod's volumes are: one GET for the claim and one for its PersistentVolume.
 
-    driver_spec: of the CSIDriver by its name. labels_all: every volume of a driver that takes SELinux labels gets its pod's, not only those
-    that one pod alone may use.
+    driver_spec: of the CSIDriver by its name. labels_all: every volume of a driver that takes SELinux labels gets its
+    pod's, not only those that one pod alone may use.
     """
 
     def __init__(
@@ -106,7 +106,9 @@ class Wishes:
         self.default_label = ""  # until the host is known
 
     def may_change(self, volume: Volume) -> bool:
-        """True for a volume that is published again and again, or may grow: a node may get claims, and not watch them."""
+        """True for a volume that is published again and again, or may grow: a node may get claims, and not watch
+        them.
+        """
         return self._driver_spec(volume.driver).requires_republish or (
             not volume.is_inline and self._drivers.may_be_able(volume.driver, EXPANDS)
         )
@@ -139,7 +141,8 @@ class Wishes:
             return await self._claimed(pod, pod_volume)
         if kind := _foreign_source(pod_volume):
             raise UnusableVolume(
-                f'volume "{pod_volume.name}" is of kind {kind}, for which no CSI driver stands; this agent mounts no others'
+                f'volume "{pod_volume.name}" is of kind {kind}, for which no CSI driver stands; this agent '
+                "mounts no others"
             )
         return self._own_disk(pod, pod_volume)
 
@@ -153,7 +156,9 @@ class Wishes:
         return volume, _use(pod, pod_volume.name, volume, read_only=read_only, claim=name, label=label)
 
     def _own_disk(self, pod: Pod, pod_volume: PodVolume) -> tuple[Volume, PodUse]:
-        """An in-tree source in the pod itself. Differs from the kubelet, which does not tell the driver's node that one is read-only."""
+        """An in-tree source in the pod itself. Differs from the kubelet, which does not tell the driver's node that one
+        is read-only.
+        """
         pv = translated_inline(pod_volume, pod.metadata.namespace)
         assert pv.spec.csi is not None
         volume = of_persistent_volume(pv)
@@ -197,7 +202,8 @@ class Wishes:
             raise UnusableVolume(f"{where}: found PV object {pv.metadata.name} but {nil}")
         if pv.spec.claim_ref.uid != claim.metadata.uid:
             raise UnusableVolume(
-                f"{where}: found PV object {pv.metadata.name} but its pv.Spec.ClaimRef.UID {pv.spec.claim_ref.uid} does not point to "
+                f"{where}: found PV object {pv.metadata.name} but its pv.Spec.ClaimRef.UID "
+                f"{pv.spec.claim_ref.uid} does not point to "
                 f"claim.UID {claim.metadata.uid}"
             )
         return pv
@@ -249,7 +255,8 @@ def _check_other(volume: Volume, other: tuple[Volume, PodUse] | None) -> None:
 class _Had(msgspec.Struct, frozen=True):
     """A volume that may be in the pod's folder, and that none of its claims names.
 
-    in_pod: its name in the pod, "" where only a record tells of it. is_given_up: the pod wanted it once, and got another in its place.
+    in_pod: its name in the pod, "" where only a record tells of it. is_given_up: the pod wanted it once, and got
+    another in its place.
     """
 
     handle: str
@@ -264,8 +271,8 @@ def beside_what_is_kept(
 ) -> tuple[PodWishes, list[str]]:
     """The wishes that the pod is to get, and the problems that its users are to hear of.
 
-    before: its wishes until now, as far as this agent knows. here: the volumes that are, or may be, in its folder. has_started: it runs, or
-    has run. is_whole: False where it may want more, which could not be found out.
+    before: its wishes until now, as far as this agent knows. here: the volumes that are, or may be, in its folder.
+    has_started: it runs, or has run. is_whole: False where it may want more, which could not be found out.
     """
     at_hand = {state.volume.unique: state for state in here}
     settled = {unique: _in_its_folder(uid, at_hand.get(unique), wish) for unique, wish in wanted.items()}
@@ -298,7 +305,7 @@ def _in_its_folder(uid: str, state: VolumeState | None, wish: tuple[Volume, PodU
 
 def _had(uid: str, state: VolumeState, before: tuple[Volume, PodUse] | None) -> _Had:
     publication = state.publications.get(uid)
-    was_found = publication is not None and publication.was_found
+    was_found = publication is not None and publication.stand is Stand.FOUND
     return _Had(
         state.volume.handle,
         publication.spec_name
@@ -307,13 +314,15 @@ def _had(uid: str, state: VolumeState, before: tuple[Volume, PodUse] | None) -> 
         if before is not None
         else state.volume.spec_name,
         before[1].volume_name if before is not None else "",
-        is_done=was_found or (publication is not None and publication.stand is Stand.DONE),
+        is_done=was_found or (publication is not None and publication.is_there),
         is_given_up=before is None and not was_found,
     )
 
 
 def _replaces(new: tuple[Volume, PodUse], had: _Had, *, has_started: bool, is_whole: bool) -> bool:
-    """True for a volume that the pod would get in place of one that it keeps, or in the folder of one that may still be there."""
+    """True for a volume that the pod would get in place of one that it keeps, or in the folder of one that may still be
+    there.
+    """
     volume, use = new
     if volume.spec_name == had.spec_name:
         return True

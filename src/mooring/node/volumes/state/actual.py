@@ -1,4 +1,5 @@
-"""The actual state of a node: for each volume the steps that are finished, as far as anybody knows, and the node's caches.
+"""The actual state of a node: for each volume the steps that are finished, as far as anybody knows, and the node's
+caches.
 
 It is in memory; after a restart it is read from the disk again.
 """
@@ -23,110 +24,180 @@ from mooring.kube.cluster import Selection
 from mooring.node.volumes.state.desired import DesiredState, PodUse, Volume, shares
 
 
-class Stand(enum.Enum):
-    """How far a step of the driver's has come. UNCERTAIN: it may have been done, wholly, in part or not at all; the records stay."""
+class Step(enum.Enum):
+    ATTACH = "attach"
+    DETACH = "detach"
+    STAGE = "stage"
+    PUBLISH = "publish"
+    UNPUBLISH = "unpublish"
+    UNSTAGE = "unstage"
+    EXPAND = "expand"
+    FORGET = "forget"
+
+
+class Device(enum.Enum):
+    """A volume's stage on this node, for all of its pods.
+
+    BEGUN: folders of ours may be here, and the driver was not asked to stage it. UNCERTAIN: it may be staged, wholly,
+    in part or not at all, as after a restart. READY: nothing was staged, for the driver did not stage then.
+    """
 
     ABSENT = "absent"
+    BEGUN = "begun"
+    UNCERTAIN = "uncertain"
+    STAGED = "staged"
+    READY = "ready"
+
+
+class Stand(enum.Enum):
+    """The stage of an attachment, or of a volume in one pod.
+
+    FOUND: its record was there at a restart, and it was not published anew since. UNCERTAIN: it may be there, wholly,
+    in part or not at all; the record stays. OUTDATED: it is there, and its driver wants to publish it once more.
+    """
+
+    ABSENT = "absent"
+    FOUND = "found"
     UNCERTAIN = "uncertain"
     DONE = "done"
+    OUTDATED = "outdated"
+
+
+class Refusal(enum.Enum):
+    """The driver's word about the growth. IN_USE: it is not asked again until the volume has left the node."""
+
+    NONE = "none"
+    FINAL = "final"
+    IN_USE = "in use"
 
 
 class Failure(msgspec.Struct, frozen=True):
     """The last failure, how often in a row it came, and when the step may be tried again (monotonic seconds).
 
-    is_pending: the driver was at work on another call for the volume.
+    is_pending: the driver was at work on another call for the volume. by_absence: all of them were since the driver was
+    not there, so its return ends the wait.
     """
 
     text: str
     count: int
     not_before: float
     is_pending: bool = False
+    by_absence: bool = False
 
 
 class Publication(msgspec.Struct):
     """The volume in one pod.
 
-    spec_name: in whose folder. was_found: at a restart, and not published anew since. is_held: it is there, and the pod does not start
-    before the volume has its size. told_size: the size of which users of a pod that only reads were told that it can't be had, "" for none.
+    spec_name: in whose folder. is_held: it is there, and the pod does not start before the volume has its size.
+    told_size: the size of which users of a pod that only reads were told that it can't be had, "" for none.
     """
 
     spec_name: str
     stand: Stand
-    was_found: bool = False
-    is_outdated: bool = False
     is_held: bool = False
     told_size: str = ""
     failure: Failure | None = None
+
+    @property
+    def is_there(self) -> bool:
+        return self.stand in (Stand.DONE, Stand.OUTDATED)
+
+
+class UnderWay(msgspec.Struct, frozen=True):
+    """A step, and its reason."""
+
+    step: Step
+    because: Because
 
 
 class VolumeState(msgspec.Struct):
     """One volume.
 
-    may_be_staged: the driver was asked to stage it, or is about to be; false for one that does not stage. is_unstaged: it is ready
-    (DONE) without staging, for its driver did not stage then. label: the SELinux label that it is mounted with, "" for none. attachable:
-    it needs an attachment. attachment: as this node has asked for it, where it attaches by itself. attach_wait: what that waits for, and
-    until when.
-    context: what the attacher noted for this node. size_bytes: that it has on this node, 0 while that is not known. grown: the version
-    of the claim whose growth is done with. growth_was_refused: for good, at the last try or before. may_not_grow: the driver says that
-    it is in use; not asked again until the volume has left the node.
-    unattached_since: monotonic seconds, while pods wait for its attachment. at_work: the steps that are under way, to their reasons: by the
-    uid of the pod that a step is for, "" for all of them. is_alone: the step under way excludes all others; taking it from one pod does not
-    exclude taking it from another. is_walked: the driver has published it, and what is in it is being given a group.
+    label: the SELinux label that it is mounted with, "" for none. attachable: it needs an attachment. attachment: as
+    this node has asked for it, where it attaches by itself. attach_wait: what that waits for, and until when. context:
+    what the attacher noted for this node. size_bytes: that it has on this node, 0 while that is not known. grown: the
+    version of the claim whose growth is done with. unattached_since: monotonic seconds, while pods wait for its
+    attachment. at_work: the steps that are under way, by the uid of the pod that one is for, "" for all of them.
+    is_walked: the driver has published it, and what is in it is being given a group.
     """
 
     volume: Volume
-    device: Stand = Stand.ABSENT
-    may_be_staged: bool = False
-    is_unstaged: bool = False
+    device: Device = Device.ABSENT
     label: str = ""
-    device_was_found: bool = False
     attachable: bool = False
     attachment: Stand = Stand.ABSENT
     attach_wait: Failure | None = None
     context: Mapping[str, str] | None = None
     device_failure: Failure | None = None
     growth_failure: Failure | None = None
-    growth_was_refused: bool = False
+    growth_refusal: Refusal = Refusal.NONE
     size_bytes: int = 0
     grown: str = ""
-    may_not_grow: bool = False
     unattached_since: float | None = None
-    at_work: dict[str, Because] = msgspec.field(default_factory=dict)
-    is_alone: bool = False
+    at_work: dict[str, UnderWay] = msgspec.field(default_factory=dict)
     is_walked: bool = False
     publications: dict[str, Publication] = msgspec.field(default_factory=dict)
+
+    def driver_returned(self) -> None:
+        """Ends the waits for it. A volume at which the driver breaks down keeps its own: asked at once, it might break
+        the driver down under all the others.
+        """
+        if self.device_failure is not None and self.device_failure.by_absence:
+            self.device_failure = None
+        if self.growth_failure is not None and self.growth_failure.by_absence:
+            self.growth_failure = None
+        for one in self.publications.values():
+            if one.failure is not None and one.failure.by_absence:
+                one.failure = None
+
+    @property
+    def may_be_staged(self) -> bool:
+        """True when the driver was asked to stage it, or is about to be, and has not taken it back."""
+        return self.device in (Device.UNCERTAIN, Device.STAGED)
+
+    @property
+    def step_alone(self) -> UnderWay | None:
+        """The step under way that excludes all others. Taking it from one pod does not exclude taking it from
+        another.
+        """
+        return next((one for one in self.at_work.values() if one.step is not Step.UNPUBLISH), None)
 
     @property
     def is_empty(self) -> bool:
         """True when nothing of the volume is on this node, or about to be."""
         return (
             not self.at_work
-            and self.device is Stand.ABSENT
+            and self.device is Device.ABSENT
             and all(one.stand is Stand.ABSENT for one in self.publications.values())
         )
 
     @property
     def is_mounted(self) -> bool:
-        """True when it is staged or published, or may be. One whose driver does not stage it is not while no pod has it."""
+        """True when it is staged or published, or may be. One whose driver does not stage it is not while no pod has
+        it.
+        """
         return self.may_be_staged or any(one.stand is not Stand.ABSENT for one in self.publications.values())
 
     @property
     def spec_names(self) -> frozenset[str]:
-        """The names of the PersistentVolumes that it is known by here; empty while only its staging folder tells of it."""
+        """The names of the PersistentVolumes that it is known by here; empty while only its staging folder tells of
+        it.
+        """
         return frozenset({self.volume.spec_name, *(one.spec_name for one in self.publications.values())} - {""})
 
     @property
     def is_to_grow(self) -> bool:
         """True while the driver is to be asked, on this node, for the size that the claim is to have."""
         growth = self.volume.growth
-        if growth is None or self.may_not_grow or self.grown == growth.claim_version:
+        if growth is None or self.growth_refusal is Refusal.IN_USE or self.grown == growth.claim_version:
             return False
         return not growth.is_written or self.size_bytes < growth.size_bytes
 
     def was_given_back(self, pod_uid: str, now: float) -> None:
         """The pod has it no more: the others whose calls the driver could not take meanwhile are due at once.
 
-        They would come again all at the same moments, ever more seldom, and one of them alone would get through each time.
+        They would come again all at the same moments, ever more seldom, and one of them alone would get through each
+        time.
         """
         del self.publications[pod_uid]
         for one in self.publications.values():
@@ -134,9 +205,11 @@ class VolumeState(msgspec.Struct):
                 one.failure = msgspec.structs.replace(one.failure, not_before=min(now, one.failure.not_before))
 
     def has(self, pod_uid: str) -> bool:
-        """True when the volume is published to the pod, and nothing more is to be done with it before the pod starts."""
+        """True when the volume is published to the pod, and nothing more is to be done with it before the pod
+        starts.
+        """
         one = self.publications.get(pod_uid)
-        return one is not None and one.stand is Stand.DONE and not one.is_held
+        return one is not None and one.is_there and not one.is_held
 
 
 FINISHED: Final = ("Succeeded", "Failed")
@@ -144,7 +217,9 @@ _NO_SPEC: Final = CSIDriverSpec()
 
 
 class ActualState:
-    """One node's. states: by the volume's unique name. keys: of pods, by uid; those that are gone stay until their volumes have gone."""
+    """One node's. states: by the volume's unique name. keys: of pods, by uid; those that are gone stay until their
+    volumes have gone.
+    """
 
     def __init__(self, caches: Caches, node_name: str, desired: DesiredState) -> None:
         self.node_name, self.desired = node_name, desired
@@ -210,7 +285,9 @@ class ActualState:
 
     @property
     def in_use(self) -> set[str]:
-        """The Node's report: all that pods want, and all that is here, whatever an earlier Node of this name said of it."""
+        """The Node's report: all that pods want, and all that is here, whatever an earlier Node of this name said of
+        it.
+        """
         return {volume.unique for volume in self.desired.volumes if self.is_attachable(volume)} | self.here
 
     @property
@@ -275,5 +352,7 @@ def attached_to(node: Node) -> frozenset[str]:
 
 
 def is_leaving(pod: Pod) -> bool:
-    """True for a pod whose volumes are to be taken away. Nothing runs in the pods of this agent: one that is deleted has ended at once."""
+    """True for a pod whose volumes are to be taken away. Nothing runs in the pods of this agent: one that is deleted
+    has ended at once.
+    """
     return pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED

@@ -1,10 +1,13 @@
-"""The desired state of a node: volumes, each pod's use of them, the growth that the node has to do; and which pods are not looked at yet.
+"""The desired state of a node: volumes, each pod's use of them, the growth that the node has to do; and which pods are
+not looked at yet.
 
-A volume is made from a PersistentVolume and its claim, from a pod's inline source, or, after a restart, from a record on disk.
+A volume is made from a PersistentVolume and its claim, from a pod's inline source, or, after a restart, from a record
+on disk.
 
-Growth: kubelet 1.36, pkg/volume/util/operationexecutor/node_expander.go. The resizer hands over by the claim's allocated resources and
-their status; a claim without either was grown by an old resizer, and the node compares sizes. A volume that several nodes mount is grown
-on each of them: one of them writes the claim, the others see by its size that they have their own part still to do.
+Growth: kubelet 1.36, pkg/volume/util/operationexecutor/node_expander.go. The resizer hands over by the claim's
+allocated resources and their status; a claim without either was grown by an old resizer, and the node compares sizes. A
+volume that several nodes mount is grown on each of them: one of them writes the claim, the others see by its size that
+they have their own part still to do.
 """
 
 from __future__ import annotations
@@ -34,9 +37,9 @@ NOT_REQUIRED: Final = "volume.kubernetes.io/node-expansion-not-required"
 class Growth(msgspec.Struct, frozen=True):
     """The growth that the node has to do for one claim.
 
-    size: a quantity as text, as it is going to stand in the claim. in_progress: the claim says already that the node is at work.
-    is_old: from a resizer that sets no status. is_written: the claim has this size already, by the work of another node.
-    requested: what the claim asks for by now. claim_uid: of the claim.
+    size: a quantity as text, as it is going to stand in the claim. in_progress: the claim says already that the node is
+    at work. is_old: from a resizer that sets no status. is_written: the claim has this size already, by the work of
+    another node. requested: what the claim asks for by now. claim_uid: of the claim.
     """
 
     namespace: str
@@ -61,10 +64,11 @@ class Growth(msgspec.Struct, frozen=True):
 class Volume(msgspec.Struct, frozen=True):
     """One volume on this node.
 
-    unique: its name in volumesInUse, and the key of all work on it. handle: the driver's id. spec_name: the PersistentVolume's name, or
-    the pod's for an inline volume. is_block: a raw device. is_inline: it lives and dies with one pod. is_known: False for what a record
-    alone tells of: enough to take it away, not to mount it. growth: what the node is to do for its size. size_bytes: of its claim, 0 for
-    none. affinity: the nodes that can reach it, None for all.
+    unique: its name in volumesInUse, and the key of all work on it. handle: the driver's id. spec_name: the
+    PersistentVolume's name, or the pod's for an inline volume. is_block: a raw device. is_inline: it lives and dies
+    with one pod. is_known: False for what a record alone tells of: enough to take it away, not to mount it. growth:
+    what the node is to do for its size. size_bytes: of its claim, 0 for none. affinity: the nodes that can reach it,
+    None for all.
     """
 
     unique: str
@@ -103,9 +107,9 @@ class Volume(msgspec.Struct, frozen=True):
 class PodUse(msgspec.Struct, frozen=True):
     """One pod's wish for one volume.
 
-    volume_name: the volume's name in the pod. spec_name: of the Volume that it wants. claim: its claim's name, "" for an inline volume.
-    read_only: as the pod says, which is not what the PersistentVolume says. fs_group, fs_group_policy: of the pod's security context.
-    label: the SELinux label that it wants the volume under, "" for any.
+    volume_name: the volume's name in the pod. spec_name: of the Volume that it wants. claim: its claim's name, "" for
+    an inline volume. read_only: as the pod says, which is not what the PersistentVolume says. fs_group,
+    fs_group_policy: of the pod's security context. label: the SELinux label that it wants the volume under, "" for any.
     """
 
     uid: str
@@ -159,12 +163,16 @@ def of_inline_source(source: CSIVolumeSource, *, pod_uid: str, pod_namespace: st
 
 
 def shares(one: Volume, other: Volume) -> bool:
-    """True when two PersistentVolumes of one handle can have it on a node at the same time; the folders of raw devices are of one alone."""
+    """True when two PersistentVolumes of one handle can have it on a node at the same time; the folders of raw devices
+    are of one alone.
+    """
     return one.spec_name == other.spec_name or not (one.is_block or other.is_block)
 
 
 def decide_growth(claim: PersistentVolumeClaim, pv: PersistentVolume) -> Growth | None:
-    """The growth that is due on the node, None for none. With `is_written` it is due only where the node knows a smaller size."""
+    """The growth that is due on the node, None for none. With `is_written` it is due only where the node knows a
+    smaller size.
+    """
     status, meta = claim.status, claim.metadata
     allocated, step = (status.allocated_resources or {}).get("storage"), resize_step(claim)
     requested = (claim.spec.resources.requests or {}).get("storage", "")
@@ -191,7 +199,9 @@ CLAIM: Final = slim(
 
 
 def is_the_nodes_turn(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
-    """True for a change that hands the claim over to the nodes, or by which one of them has told the others that it has grown."""
+    """True for a change that hands the claim over to the nodes, or by which one of them has told the others that it has
+    grown.
+    """
     if old is None:
         return False
     if resize_step(new) == PENDING and resize_step(old) != PENDING:
@@ -269,7 +279,9 @@ class DesiredState:
         self._learnt(was_unsure)
 
     def volume(self, unique: str, spec_name: str = "") -> Volume | None:
-        """The volume as its pods name it, None for none. spec_name: as this PersistentVolume has it, where a pod wants it by that."""
+        """The volume as its pods name it, None for none. spec_name: as this PersistentVolume has it, where a pod wants
+        it by that.
+        """
         volumes = self._volumes.get(unique, {})
         return volumes.get(spec_name) or next(iter(volumes.values()), None)
 

@@ -1,11 +1,13 @@
-"""A volume's folder on the disk: its record, `vol_data.json`, and the place where the driver mounts. Everything here blocks.
+"""A volume's folder on the disk: its record, `vol_data.json`, and the place where the driver mounts. Everything here
+blocks.
 
-The record has the kubelet's form, so that either can read what the other wrote. It is there before the driver is called, and goes only
-after the driver has said that nothing is left: whoever finds one knows that there may be a mount. It is written to a temporary file,
-synced, and renamed: half a record can't be read.
+The record has the kubelet's form, so that either can read what the other wrote. It is there before the driver is
+called, and goes only after the driver has said that nothing is left: whoever finds one knows that there may be a mount.
+It is written to a temporary file, synced, and renamed: half a record can't be read.
 
-Mounts are read from the mount table, never by stat: a mount whose server is gone would hold the thread for ever. Folders are removed one
-by one when they are empty and nothing is mounted on them; nothing is ever removed with what is in it.
+Mounts are read from the mount table, never by stat: a mount whose server is gone would hold the thread for ever.
+Folders are removed one by one when they are empty and nothing is mounted on them; nothing is ever removed with what is
+in it.
 """
 
 from __future__ import annotations
@@ -16,17 +18,16 @@ import json
 import os
 import re
 import stat
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from mooring.base.errors import MooringError
 from mooring.base.folders import sync_folder
+from mooring.base.json_text import from_json
 from mooring.mounts import system
-from mooring.mounts.mountinfo import MountTable, is_within, parse
+from mooring.mounts.mountinfo import MountTable, is_within
+from mooring.mounts.targets import mount_table
 from mooring.node.layout import KubeletLayout, escaped
 
 RECORD: Final = "vol_data.json"
@@ -34,7 +35,6 @@ PERSISTENT: Final = "Persistent"
 EPHEMERAL: Final = "Ephemeral"
 LABEL: Final = "seLinuxMountContext"
 _BYTES_MAX: Final = 1 << 20
-_MOUNTINFO: Final = Path("/proc/self/mountinfo")
 _MODE: Final = 0o750
 _OF_A_POD: Final = re.compile(r"/pods/[^/]+/(volumes/kubernetes\.io~csi|volume-subpaths)/")
 """Below the root folder of some node."""
@@ -119,8 +119,8 @@ def read_record(folder: Path) -> dict[str, str] | None:
     if len(text) > _BYTES_MAX:
         raise BadRecord(f"{path}: longer than {_BYTES_MAX} bytes")
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = from_json(text)
+    except ValueError as error:
         raise BadRecord(f"{path}: {error}") from None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise BadRecord(f"{path}: not an object of strings")
@@ -140,43 +140,38 @@ def remove_record(folder: Path) -> None:
             os.unlink(folder / name)
 
 
-def read_mount_table(root: Path = Path("/")) -> MountTable:
-    """The mounts now, in this process' mount namespace; nothing on systems without that table, where no driver mounts for us.
+def mounts_of(layout: KubeletLayout) -> MountTable:
+    """The mounts now, in this process' mount namespace, with the node's own paths of its volumes."""
+    return mount_table(layout.root, *layout.folders_of_volumes)
 
-    root: where a link leads to it, what is mounted below has its points by way of the link, as drivers are told them (a driver in a
-    container may see no other way); the kernel gives them without any link.
+
+def make_folders(folder: Path) -> None:
+    """The folder, with those above it that are missing, each for its owner and his group, as a kubelet makes them.
+    Raises OSError.
     """
-    if sys.platform != "linux":
-        return MountTable(())
-    mounts = parse(_MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape"))
-    real, given = os.path.realpath(root), str(root)
-    if real == given:
-        return MountTable(mounts)
-    moved = (
-        msgspec.structs.replace(one, point=given + one.point.removeprefix(real)) if is_within(one.point, real) else one
-        for one in mounts
-    )
-    return MountTable(moved)
+    try:
+        folder.mkdir(mode=_MODE)
+    except FileNotFoundError:
+        make_folders(folder.parent)
+        make_folders(folder)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
 
 
 class VolumeFiles:
-    """root: the node's. mount_table: what is mounted now, None for the truth."""
+    """layout: the node's. mount_table: what is mounted now, None for the truth."""
 
-    def __init__(self, root: Path, mount_table: Callable[[], MountTable] | None = None) -> None:
-        self._mount_table = mount_table or (lambda: read_mount_table(root))
+    def __init__(self, layout: KubeletLayout, mount_table: Callable[[], MountTable] | None = None) -> None:
+        self._mount_table = mount_table or (lambda: mounts_of(layout))
 
     def begin(self, folder: Path, record: Mapping[str, str], own: str = "") -> None:
-        """Makes the volume's folder and its record, durably. own: a folder in it, made where it is not mounted. Raises OSError."""
+        """Makes the volume's folder and its record, durably. own: a folder in it, made where it is not mounted. Raises
+        OSError.
+        """
         point = folder / own
-        try:
-            point.mkdir(mode=_MODE, parents=True)
-        except FileExistsError:
-            if self.is_mounted(point):  # then nothing asks the mount itself, for that may hang
-                write_record(folder, record)
-                return
-            if not point.is_dir():
-                raise
-        point.chmod(_MODE)
+        if not self.is_mounted(point):  # what is mounted may hang, and is not asked
+            make_folders(point)
         write_record(folder, record)
 
     def is_mounted(self, path: Path) -> bool:
@@ -185,8 +180,8 @@ class VolumeFiles:
     def end(self, folder: Path, mounted: str) -> None:
         """Removes what `begin` made, with what the driver has left at `mounted` in it.
 
-        The record goes last but for its folder: as long as it is there, the volume is found again. Raises LeftOver, with everything
-        in place, when there still is a mount, or a file where none belongs; OSError.
+        The record goes last but for its folder: as long as it is there, the volume is found again. Raises LeftOver,
+        with everything in place, when there still is a mount, or a file where none belongs; OSError.
         """
         point = folder / mounted
         if below := self._mount_table().below(str(point)):
@@ -197,7 +192,8 @@ class VolumeFiles:
             remove_folder(folder)
 
     def end_sub_paths(self, folder: Path) -> None:
-        """Takes away the parts of a volume that a kubelet has bound below this folder, and the empty files and folders under them.
+        """Takes away the parts of a volume that a kubelet has bound below this folder, and the empty files and folders
+        under them.
 
         Raises ToolFailed, OSError; LeftOver for a link in the place of a folder, and for what is not empty.
         """
@@ -218,13 +214,16 @@ class VolumeFiles:
             remove_folder(folder.parent)
 
     def foreign_references(self, staging: Path, root: Path) -> tuple[str, ...]:
-        """Other places where what is staged is mounted: those of another node of this machine, which has staged it for itself, aside."""
+        """Other places where what is staged is mounted: those of another node of this machine, which has staged it for
+        itself, aside.
+        """
         part = str(staging).removeprefix(str(root))
         found = [point for point in self._mount_table().references(str(staging)) if part not in point]
         return tuple(point for point in found if is_within(point, str(root)) or not _OF_A_POD.search(point))
 
     def mounted_targets(self, layout: KubeletLayout, spec_name: str, driver: str, handle: str) -> tuple[str, ...]:
-        """Where in folders of pods something is mounted that is this volume, or may be: not every driver publishes what it has staged.
+        """Where in folders of pods something is mounted that is this volume, or may be: not every driver publishes what
+        it has staged.
 
         spec_name: "" where it is not known. What has no record of its own is this volume's where the names allow it.
         """
@@ -247,7 +246,8 @@ class VolumeFiles:
 
 
 def remove_target(path: Path) -> None:
-    """Removes what a driver may leave where nothing is mounted: an empty folder, an empty file, a device's file, a link.
+    """Removes what a driver may leave where nothing is mounted: an empty folder, an empty file, a device's file, a
+    link.
 
     The target of a link stays. Nothing there is fine. Raises LeftOver for what has content, OSError.
     """

@@ -1,17 +1,19 @@
 """Reports which volumes the node uses in node.status.volumesInUse: the attach/detach controller detaches none of them.
 
-A volume's name is in the list from before its first step until after its last: as long as a pod wants the volume, as it is here
-(`ActualState.in_use`), or as it may be here still (`NamesInUse`). `InUseReport` writes the list, one write for all that changed within a
-moment.
+A volume's name is in the list from before its first step until after its last: as long as a pod wants the volume, as it
+is here (`ActualState.in_use`), or as it may be here still (`NamesInUse`). `InUseReport` writes the list, one write for
+all that changed within a moment.
 
-A place on the disk whose record can't be read is in doubt: any volume may be there that is not known to be elsewhere. Such a volume is not
-unstaged, and stays in the list, until the record can be read, the place is empty, or a pod that wants a volume there shows which one it is.
-Where a pod's folder can't be listed, and nothing is mounted in it, a call of a killed agent may mount a volume there yet: one that
-the pod wants. Of a pod that tells no more what it wanted, it may be any that was reported before the start and is not found elsewhere.
+A place on the disk whose record can't be read is in doubt: any volume may be there that is not known to be elsewhere.
+Such a volume is not unstaged, and stays in the list, until the record can be read, the place is empty, or a pod that
+wants a volume there shows which one it is. Where a pod's folder can't be listed, and nothing is mounted in it, a call
+of a killed agent may mount a volume there yet: one that the pod wants. Of a pod that tells no more what it wanted, it
+may be any that was reported before the start and is not found elsewhere.
 
-A write is valid for one version of the Node only. So a write whose answer was lost, and which is carried out late, removes no name that was
-added since. As long as there may be such a write, the next one notes the version in an annotation: otherwise a write of the same names
-would change nothing, not even the version, and the late write would still be valid.
+A write is valid for one version of the Node only. So a write whose answer was lost, and which is carried out late,
+removes no name that was added since. As long as there may be such a write, the next one notes the version in an
+annotation: otherwise a write of the same names would change nothing, not even the version, and the late write would
+still be valid.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.patch import strategic_patch
 from mooring.node.layout import escaped
 from mooring.node.volumes import reasons as why
-from mooring.node.volumes.state.actual import ActualState, Publication, Stand, VolumeState
+from mooring.node.volumes.state.actual import ActualState, Device, Publication, Stand, VolumeState
 from mooring.node.volumes.state.desired import PodUse
 
 _log = logger(__name__)
@@ -94,7 +96,9 @@ class InUseReport:
         return self._reports is not None and name in self._reports
 
     def _node_changed(self, change: Change[Node]) -> None:
-        """The report does not depend on the writer of the Node: a report that was changed, or lost with the Node, is made again."""
+        """The report does not depend on the writer of the Node: a report that was changed, or lost with the Node, is
+        made again.
+        """
         present = frozenset(change.new.status.volumes_in_use or ()) if change.new is not None else frozenset[str]()
         if self._reports is not None and self._is_unsure:
             present &= self._reports  # the Node as it was before our write
@@ -132,7 +136,9 @@ class InUseReport:
             self._reported()  # also to those that waited for the report of a volume that has gone meanwhile
 
     async def _write(self, wanted: Collection[str], *, was_unsure: bool) -> None:
-        """Only over the Node that is known: a report that is carried out late would take away what a later one has named."""
+        """Only over the Node that is known: a report that is carried out late would take away what a later one has
+        named.
+        """
         node = self._nodes.store.get(Key("", self._node_name))
         if node is None:
             raise Failed("there is no Node")
@@ -146,8 +152,8 @@ async def _tell_nobody(*_: object) -> None:
 
 
 class Places(msgspec.Struct):
-    """in_pods: by a pod's uid, names of volumes' folders. unlisted_pods: uids of pods whose folders could not be listed. devices: by the
-    name of a raw device's folder, the pods it may be mapped for.
+    """in_pods: by a pod's uid, names of volumes' folders. unlisted_pods: uids of pods whose folders could not be
+    listed. devices: by the name of a raw device's folder, the pods it may be mapped for.
     """
 
     in_pods: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
@@ -194,7 +200,8 @@ class UnreadPlaces:
             self._changed()
 
     def may_hold(self, spec_names: Collection[str], *, is_block: bool | None = None) -> bool:
-        """True while some place may be a volume's of these names. spec_names: empty for one of which no name is known; it may be any.
+        """True while some place may be a volume's of these names. spec_names: empty for one of which no name is known;
+        it may be any.
 
         is_block: None for a volume of which that is not known.
         """
@@ -202,7 +209,9 @@ class UnreadPlaces:
         return any(not folders or folder in folders for folder in self._folders(is_block))
 
     def settle(self, state: VolumeState, uses: Mapping[str, PodUse]) -> None:
-        """Pods tell whose volume is in the places of its name: it counts as found there, under their label. uses: by the pod's uid."""
+        """Pods tell whose volume is in the places of its name: it counts as found there, under their label. uses: by
+        the pod's uid.
+        """
         if state.volume.is_block:
             self._settle_device(state)
             return
@@ -210,7 +219,7 @@ class UnreadPlaces:
             folders, folder = self._places.in_pods.get(uid, frozenset()), escaped(use.spec_name)
             if folder in folders or uid in self._places.unlisted_pods:
                 state.label = use.label if state.is_empty else state.label
-                state.publications.setdefault(uid, Publication(use.spec_name, Stand.UNCERTAIN, was_found=True))
+                state.publications.setdefault(uid, Publication(use.spec_name, Stand.FOUND))
             if folder in folders:
                 self._doubt(uid, folders - {folder})
 
@@ -218,10 +227,10 @@ class UnreadPlaces:
         spec_name = state.volume.spec_name
         if (pods := self._places.devices.get(escaped(spec_name))) is None:
             return
-        state.may_be_staged = True
-        state.device = Stand.UNCERTAIN if state.device is Stand.ABSENT else state.device
+        if state.device is not Device.STAGED:
+            state.device = Device.UNCERTAIN
         for uid in pods:
-            state.publications.setdefault(uid, Publication(spec_name, Stand.UNCERTAIN, was_found=True))
+            state.publications.setdefault(uid, Publication(spec_name, Stand.FOUND))
         self.device_was_read(escaped(spec_name))
 
     def _folders(self, is_block: bool | None) -> Iterator[str]:
@@ -235,7 +244,8 @@ class UnreadPlaces:
 class NamesInUse:
     """before: volumes that the Node reported before the start and that may still be here.
 
-    has_folder: whether a folder of this volume is left without a record: a call that a killed agent has sent may mount there.
+    has_folder: whether a folder of this volume is left without a record: a call that a killed agent has sent may mount
+    there.
     """
 
     def __init__(self, actual: ActualState, unread: UnreadPlaces, has_folder: Callable[[str], bool]) -> None:
@@ -243,8 +253,9 @@ class NamesInUse:
         self.before = frozenset[str]()
 
     def all(self) -> set[str]:
-        """A volume reported before the start stays until every pod was looked at, and while a record can't be read or its folder is
-        left; and while the folder of a pod can't be listed that does not tell what may be there."""
+        """A volume reported before the start stays until every pod was looked at, and while a record can't be read or
+        its folder is left; and while the folder of a pod can't be listed that does not tell what may be there.
+        """
         desired = self._actual.desired
         if not desired.has_unseen and all(map(desired.tells, self._unread.unlisted_pods)):
             self.before = frozenset(name for name in self.before if self.may_be_unread(name) or self._has_folder(name))

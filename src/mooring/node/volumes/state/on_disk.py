@@ -1,7 +1,8 @@
-"""The volumes on the disk at a start: every record is a volume that may be mounted, and so are the folders of pods that are gone.
+"""The volumes on the disk at a start: every record is a volume that may be mounted, and so are the folders of pods that
+are gone.
 
-Reads records and the mount table; what is mounted itself is never touched. Source: kubelet 1.36, reconstruct.go. Differs: staged volumes
-whose pods' records are gone are found, too, by the records beside their staging paths.
+Reads records and the mount table; what is mounted itself is never touched. Source: kubelet 1.36, reconstruct.go.
+Differs: staged volumes whose pods' records are gone are found, too, by the records beside their staging paths.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mooring.api.volume_names import digest, split_unique_name, unique_name
 from mooring.base.log import logger
 from mooring.mounts.mountinfo import MountTable
 from mooring.node.layout import KubeletLayout, escaped, inline_unique_name, is_folder_name
-from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
+from mooring.node.volumes.state.actual import Device, Publication, Stand, VolumeState
 from mooring.node.volumes.state.desired import Volume
 from mooring.node.volumes.state.folders import (
     EPHEMERAL,
@@ -25,7 +26,7 @@ from mooring.node.volumes.state.folders import (
     RECORD,
     BadRecord,
     LeftOver,
-    read_mount_table,
+    mounts_of,
     read_record,
     remove_folder,
     remove_record,
@@ -50,7 +51,9 @@ class OnDisk(msgspec.Struct):
     unread_count: int = 0
 
     def read(self, folder: Path, fits: Callable[[Mapping[str, str], Path], bool]) -> dict[str, str] | None:
-        """The record of a folder, None where there is none that can be read. fits: whether a record belongs into a folder."""
+        """The record of a folder, None where there is none that can be read. fits: whether a record belongs into a
+        folder.
+        """
         try:
             record = read_record(folder)
             if record is not None and not fits(record, folder):
@@ -67,11 +70,13 @@ class OnDisk(msgspec.Struct):
 
 
 def find_volumes(layout: KubeletLayout, known_names: Iterable[str] = ()) -> OnDisk:
-    """Every volume that a record tells of, as uncertain. Blocks. Raises OSError when the folders of all pods or drivers can't be listed.
+    """Every volume that a record tells of, as uncertain. Blocks. Raises OSError when the folders of all pods or drivers
+    can't be listed.
 
-    known_names: of volumes that are attached, or were in use: they tell which one is staged where a record can't be read.
+    known_names: of volumes that are attached, or were in use: they tell which one is staged where a record can't be
+    read.
     """
-    found, states, mounts = OnDisk(), dict[str, VolumeState](), read_mount_table(layout.root)
+    found, states, mounts = OnDisk(), dict[str, VolumeState](), mounts_of(layout)
     known = [parts for name in sorted(known_names) if (parts := split_unique_name(name)) is not None]
     owners = {(driver, digest(handle)): staging_record(driver, handle) for driver, handle in known}
     for folder in folders_in(layout.pods):
@@ -103,14 +108,16 @@ def find_volumes(layout: KubeletLayout, known_names: Iterable[str] = ()) -> OnDi
 
 
 def names_on_disk(layout: KubeletLayout) -> list[str]:
-    """The volumes that records tell of, as a Node names those in use; pods bring inline ones along. Blocks. Raises OSError."""
+    """The volumes that records tell of, as a Node names those in use; pods bring inline ones along. Blocks. Raises
+    OSError.
+    """
     return sorted(state.volume.unique for state in find_volumes(layout).states if not state.volume.is_inline)
 
 
 def find_in_pod(layout: KubeletLayout, uid: str) -> OnDisk:
     """The volumes that records in one pod's folder tell of. Blocks. Raises OSError when they can't be listed."""
     found, states = OnDisk(), dict[str, VolumeState]()
-    _read_pod(found, states, layout, uid, read_mount_table(layout.root))
+    _read_pod(found, states, layout, uid, mounts_of(layout))
     found.states = list(states.values())
     return found
 
@@ -118,7 +125,7 @@ def find_in_pod(layout: KubeletLayout, uid: str) -> OnDisk:
 def find_device(layout: KubeletLayout, folder: str) -> OnDisk:
     """The raw device that the record in its folder tells of. Blocks. Raises OSError."""
     found, states = OnDisk(), dict[str, VolumeState]()
-    _read_device(found, states, layout, folder, read_mount_table(layout.root))
+    _read_device(found, states, layout, folder, mounts_of(layout))
     found.states = list(states.values())
     return found
 
@@ -169,8 +176,9 @@ def _read_device(
 def remove_unrecorded(layout: KubeletLayout) -> list[tuple[Path, ...]]:
     """Removes the folders of volumes that have no record, as far as they are empty and nothing is mounted below them.
 
-    They were begun and not recorded, or taken back but for the folder, when the agent ended. Gives those that the disk did not remove: for
-    each volume the folders in it, and its own. Blocks. Raises OSError when the folders of all drivers can't be listed.
+    They were begun and not recorded, or taken back but for the folder, when the agent ended. Gives those that the disk
+    did not remove: for each volume the folders in it, and its own. Blocks. Raises OSError when the folders of all
+    drivers can't be listed.
     """
     left: list[tuple[Path, ...]] = []
     for driver_folder in folders_in(layout.csi):
@@ -202,7 +210,7 @@ def _remove_unless_recorded(layout: KubeletLayout, record_folder: Path, *folders
     try:
         if read_record(record_folder) is not None:
             return []
-        mounts = read_mount_table(layout.root)
+        mounts = mounts_of(layout)
         if any(mounts.below(str(folder)) for folder in folders):
             return []
         remove_record(record_folder)  # one that was not finished
@@ -222,7 +230,9 @@ def _shared_by_devices(layout: KubeletLayout) -> tuple[Path, ...]:
 
 
 def folders_in(folder: Path) -> Iterator[Path]:
-    """Its folders, by name; links are passed over. None where it is no folder. Raises OSError for one that can't be listed."""
+    """Its folders, by name; links are passed over. None where it is no folder. Raises OSError for one that can't be
+    listed.
+    """
     try:
         entries = entries_in(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -269,9 +279,9 @@ def _published(states: dict[str, VolumeState], layout: KubeletLayout, uid: str, 
     unique = inline_unique_name(uid, spec_name) if is_inline else unique_name(driver, handle)
     volume = Volume(unique, driver, handle, spec_name, is_inline=is_inline, is_known=False)
     state = states.setdefault(unique, VolumeState(volume))
-    state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
+    state.publications[uid] = Publication(spec_name, Stand.FOUND)
     if not is_inline and _has_record(layout.staging(driver, handle).parent):
-        state.device, state.device_was_found, state.may_be_staged = Stand.UNCERTAIN, True, True
+        state.device = Device.UNCERTAIN
     state.label = record.get(LABEL, state.label)
 
 
@@ -279,13 +289,11 @@ def _mapped(states: dict[str, VolumeState], layout: KubeletLayout, record: dict[
     """A raw device, with every pod for which a file or a link of it is there."""
     driver, handle, spec_name = record["driverName"], record["volumeHandle"], record.get("specVolID", "")
     unique = unique_name(driver, handle)
-    state = VolumeState(
-        Volume(unique, driver, handle, spec_name, is_block=True, is_known=False), Stand.UNCERTAIN, device_was_found=True
-    )
-    state.may_be_staged = not _is_absent(layout.block_staging(spec_name))
+    device = Device.BEGUN if _is_absent(layout.block_staging(spec_name)) else Device.UNCERTAIN
+    state = VolumeState(Volume(unique, driver, handle, spec_name, is_block=True, is_known=False), device)
     states[unique] = state
     for uid in _pods_of_device(layout, spec_name):
-        state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
+        state.publications[uid] = Publication(spec_name, Stand.FOUND)
 
 
 def _pods_of_device(layout: KubeletLayout, spec_name: str) -> tuple[str, ...]:
@@ -318,5 +326,5 @@ def _staged(states: dict[str, VolumeState], record: dict[str, str]) -> None:
     driver, handle = record["driverName"], record["volumeHandle"]
     unique = unique_name(driver, handle)
     state = states.setdefault(unique, VolumeState(Volume(unique, driver, handle, "", is_known=False)))
-    state.device, state.device_was_found, state.may_be_staged = Stand.UNCERTAIN, True, True
+    state.device = Device.UNCERTAIN
     state.label = record.get(LABEL, state.label)

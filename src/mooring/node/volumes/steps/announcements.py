@@ -1,6 +1,7 @@
 """The Events for the users of pods: with the kubelet's reasons and texts, each once; and which steps take long.
 
-The kubelet is silent about a call that hangs: its users see a pod that neither starts nor ends. Here the pod gets an event.
+The kubelet is silent about a call that hangs: its users see a pod that neither starts nor ends. Here the pod gets an
+event.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ from typing import Final
 from mooring.api.core import ObjectReference, reference_to
 from mooring.base.clock import Clock, Instant
 from mooring.control.decision import Decision
-from mooring.control.event_once import EventOnce
-from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
+from mooring.control.events import REPEAT_S, SLACK_S, EventOnce, EventRecorder
 from mooring.node.metrics import NodeMetrics
-from mooring.node.volumes.decide import Action, Do, Step, refused_by
-from mooring.node.volumes.state.actual import ActualState, VolumeState
+from mooring.node.volumes.decide import Action, Do, refused_by
+from mooring.node.volumes.state.actual import ActualState, Step, VolumeState
 from mooring.node.volumes.state.desired import Growth, PodUse
 from mooring.node.volumes.steps.tools import StepFailed
 
@@ -39,7 +39,9 @@ class Announcements:
         self._once = EventOnce(events, clock)
 
     def announce(self, uid: str, about: str, text: str, reason: str = "FailedMount") -> None:
-        """A Warning for the pod's users, when the text is another one, and now and then. about: the volume, "" for the pod as a whole."""
+        """A Warning for the pod's users, when the text is another one, and now and then. about: the volume, "" for the
+        pod as a whole.
+        """
         if (pod := self._actual.pod(uid)) is not None:
             self._once.tell(reference_to(pod, "Pod"), reason, text, about=about)
 
@@ -66,7 +68,9 @@ class Announcements:
     # -- of steps
 
     def refused(self, state: VolumeState, decision: Decision[Action]) -> float | None:
-        """Pods that can't have the volume as things are. Seconds until the next look: the decision's, or to tell it again."""
+        """Pods that can't have the volume as things are. Seconds until the next look: the decision's, or to tell it
+        again.
+        """
         refused = refused_by(decision)
         for uid, because in refused.pods.items():
             self._announce(state, uid, f"MountVolume.{refused.at} failed", str(because))
@@ -194,7 +198,10 @@ class StepWatch:
         if do.step not in NAMES:
             return
         step = (BLOCK_NAMES if state.volume.is_block else NAMES)[do.step]
-        text = f"driver {state.volume.driver} has not answered for {SLOW_S:g} s, and is still waited for; its log may say why"
+        text = (
+            f"driver {state.volume.driver} has not answered for {SLOW_S:g} s, and is still waited for; its log may "
+            "say why"
+        )
         await self._clock.sleep(SLOW_S)
         while not state.is_walked:  # then the driver has answered, and a long walk is told of on its own
             self._tell(state, do, step, text)

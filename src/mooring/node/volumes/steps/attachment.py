@@ -1,8 +1,10 @@
-"""A volume's attachment to this node: the agent waits for it where a controller attaches, or else makes and deletes it itself.
+"""A volume's attachment to this node: the agent waits for it where a controller attaches, or else makes and deletes it
+itself.
 
-Source: kubelet 1.36; its setting enableControllerAttachDetach, when off, makes the node attach. Then a volume stands in `volumesInUse`
-before its VolumeAttachment is made, and until it is gone: an agent that starts finds there what an earlier one has attached. Each step asks
-once; the next look comes soon, so that no pod that leaves waits for an attacher.
+Source: kubelet 1.36; its setting enableControllerAttachDetach, when off, makes the node attach. Then a volume stands in
+`volumesInUse` before its VolumeAttachment is made, and until it is gone: an agent that starts finds there what an
+earlier one has attached. Each step asks once; the next look comes soon, so that no pod that leaves waits for an
+attacher.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ BACK_OFF: Final = BackOff(0.1, 10.0, jitter=0.0)
 
 
 class Attachments:
-    """on_full: told of a driver whose node takes no more volumes. attaches: False where the attach/detach controller attaches."""
+    """on_full: told of a driver whose node takes no more volumes. attaches: False where the attach/detach controller
+    attaches.
+    """
 
     def __init__(
         self,
@@ -57,7 +61,8 @@ class Attachments:
     async def wait(self, state: VolumeState) -> float:
         """Seconds until the next look at a volume that is not attached.
 
-        After WAIT_S pods that do not have it are told, with what the attacher says; on a node that is full those that wait are rejected.
+        After WAIT_S pods that do not have it are told, with what the attacher says; on a node that is full those that
+        wait are rejected.
         """
         now = self._clock.now()
         if state.unattached_since is None:
@@ -79,7 +84,10 @@ class Attachments:
         for uid, use in list(self._actual.desired.uses(volume.unique).items()):
             if state.has(uid):
                 continue
-            lists = f"unmounted volumes=[{use.volume_name}], unattached volumes=[{use.volume_name}], failed to process volumes=[]"
+            lists = (
+                f"unmounted volumes=[{use.volume_name}], unattached volumes=[{use.volume_name}], failed to process "
+                "volumes=[]"
+            )
             self._announcements.announce(uid, volume.unique, f"Unable to attach or mount volumes: {lists}: {cause}")
             if is_full:
                 text = f"Node has reached its volume attachment limit, rejecting pod. {lists}: {cause}"
@@ -109,7 +117,9 @@ class Attachments:
     # -- where this node attaches by itself
 
     def of_found(self, state: VolumeState) -> Stand:
-        """The attachment of a volume that was found on the disk, or of which a step has failed: perhaps this node has asked for it."""
+        """The attachment of a volume that was found on the disk, or of which a step has failed: perhaps this node has
+        asked for it.
+        """
         return Stand.UNCERTAIN if self.attaches and state.attachable else Stand.ABSENT
 
     def left(self, node: Node, states: Mapping[str, VolumeState]) -> Iterator[tuple[str, VolumeState]]:

@@ -3,8 +3,8 @@
 As with file systems, the record is there before the driver is called, and goes last.
 
 volumeDevices/SPEC/data/vol_data.json     the record
-volumeDevices/SPEC/dev/POD                a file, from before the first call for the pod until after the last; the device is mounted
-                                          on it, and a loop device over it is the lock
+volumeDevices/SPEC/dev/POD                a file, from before the first call for the pod until after the last; the
+                                          device is mounted on it, and a loop device over it is the lock
 volumeDevices/staging/SPEC                a folder, the driver's staging path
 volumeDevices/publish/SPEC/POD            the device file that the driver makes
 pods/POD/volumeDevices/.../SPEC           a link to it
@@ -16,33 +16,33 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from mooring.base.folders import sync_folder
-from mooring.csi.driver import Call
-from mooring.csi.errors import DriverError
 from mooring.mounts import system
 from mooring.mounts.mountinfo import MountTable
-from mooring.node.drivers import CALL_S
+from mooring.mounts.trees import remove_tree
 from mooring.node.layout import KubeletLayout
-from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
+from mooring.node.volumes.state.actual import Device, Stand, VolumeState
 from mooring.node.volumes.state.desired import PodUse, Volume
 from mooring.node.volumes.state.folders import (
     LeftOver,
-    read_mount_table,
+    make_folders,
+    mounts_of,
     remove_folder,
     remove_record,
     remove_target,
     write_record,
 )
 from mooring.node.volumes.steps import requests
-from mooring.node.volumes.steps.requests import VolumeRequests
-from mooring.node.volumes.steps.tools import StepContext, StepTools
+from mooring.node.volumes.steps.stages import StageSteps
+from mooring.node.volumes.steps.tools import StepContext
 
 _MODE: Final = 0o750
 
 
-class BlockSteps(StepTools):
+class BlockSteps(StageSteps):
     """Raw devices. Each method raises StepFailed."""
 
     reason = "FailedMapVolume"
@@ -53,53 +53,34 @@ class BlockSteps(StepTools):
 
     async def stage(self, state: VolumeState, use: PodUse) -> None:
         """The device is on this node afterwards, for any pod."""
-        volume, step, before = state.volume, "SetUpDevice", state.device
+        volume, step = state.volume, "SetUpDevice"
         driver, able = await self._able(volume, step)
         stages = requests.STAGES in able
-        secrets = await self._secret(volume.stage_secret, step) if stages else {}
-        state.device, state.may_be_staged = Stand.UNCERTAIN, state.may_be_staged or stages
-        await self._on_disk(
-            volume, step, lambda: self._files.begin(volume.spec_name, self._publish_record(volume, ""), stages=stages)
-        )
+        begin = partial(self._files.begin, volume.spec_name, self._publish_record(volume, ""), stages=stages)
         if stages:
-            about = VolumeRequests(self._layout, volume, able, state.context or {})
-            try:
-                await driver.rpc.node_stage_volume(about.stage(use, secrets), Call(CALL_S))
-            except DriverError as error:
-                self._forget_secret(volume.stage_secret)
-                if error.final and before is Stand.ABSENT:
-                    await self._undo(volume, step, error, self._files.end, volume.spec_name)
-                    state.device, state.may_be_staged = Stand.ABSENT, False
-                raise self._failed(step, str(error), uncertain=not error.final) from None
-        state.device, state.is_unstaged = Stand.DONE, not stages
+            end = partial(self._files.end, volume.spec_name)
+            await self._stage(state, use, step, driver, able, begin, end)
+            return
+        state.device = Device.UNCERTAIN if state.may_be_staged else Device.BEGUN
+        await self._on_disk(volume, step, begin)
+        state.device = Device.READY
 
     async def publish(self, state: VolumeState, volume: Volume, use: PodUse) -> None:
-        """The pod's device file, and the link to it, are there afterwards. volume: as the pod's own PersistentVolume has it."""
+        """The pod's device file, and the link to it, are there afterwards. volume: as the pod's own PersistentVolume
+        has it.
+        """
         step = "MapPodDevice"
         driver, able = await self._able(volume, step)
-        if requests.STAGES in able and state.is_unstaged:  # the driver has come to stage volumes since
+        if requests.STAGES in able and state.device is Device.READY:  # the driver has come to stage volumes since
             await self.stage(state, use)
-        injected = await self._injection(volume, use, step)
-        secrets = await self._secret(volume.publish_secret, step)
-        publication = state.publications.setdefault(use.uid, Publication(volume.spec_name, Stand.ABSENT))
-        before = publication.stand
-        publication.stand = Stand.UNCERTAIN
-        await self._on_disk(volume, step, self._files.begin_publish, volume.spec_name, use.uid, pod=use.uid)
-        about = VolumeRequests(self._layout, volume, able, state.context or {})
-        try:
-            await driver.rpc.node_publish_volume(about.publish(use, secrets, injected), Call(CALL_S))
-        except DriverError as error:
-            self._forget_secret(volume.publish_secret)
-            if before is Stand.DONE:  # what the pod has is as it was
-                publication.stand = Stand.DONE
-            elif error.final and before is Stand.ABSENT:
-                await self._undo(volume, step, error, self._files.end_publish, volume.spec_name, use.uid, pod=use.uid)
-                publication.stand = Stand.ABSENT
-            raise self._failed(step, str(error), uncertain=not error.final) from None
+        begin, end = (
+            partial(work, volume.spec_name, use.uid) for work in (self._files.begin_publish, self._files.end_publish)
+        )
+        await self._publish(state, volume, use, step, driver, able, begin, end)
         await self._on_disk(volume, step, self._files.map, volume.spec_name, use.uid, pod=use.uid)
-        self._published(state, use, before)
-        if before is not Stand.DONE:
+        if not state.publications[use.uid].is_there:
             self._tell_mapped(state, use)
+        self._published(state, use)
 
     async def unpublish(self, state: VolumeState, uid: str) -> None:
         """Nothing of the device is left for the pod afterwards."""
@@ -108,10 +89,7 @@ class BlockSteps(StepTools):
         driver = self._driver(volume, step)
         state.publications[uid].stand = Stand.UNCERTAIN
         await self._on_disk(volume, step, self._files.unmap, spec_name, uid, pod=uid)
-        request = VolumeRequests(self._layout, volume).unpublish(uid, spec_name)
-        call = driver.rpc.node_unpublish_volume(request, Call(CALL_S))
-        await self._take_back(volume, step, call, self._files.end_publish, spec_name, uid, pod=uid)
-        state.was_given_back(uid, self._around.clock.now())
+        await self._unpublish(state, uid, step, driver, partial(self._files.end_publish, spec_name, uid))
 
     async def unstage(self, state: VolumeState) -> None:
         """The device has left this node afterwards."""
@@ -119,14 +97,8 @@ class BlockSteps(StepTools):
         if pods := await self._on_disk(volume, step, self._files.in_use_by, volume.spec_name):
             mapped = self._layout.block_map(volume.spec_name)
             raise self._failed(step, f"the device {mapped} is still referenced from other Pods {list(pods)}")
-        state.device = Stand.UNCERTAIN
         driver, able = await self._able(volume, step) if state.may_be_staged else (None, frozenset[int]())
-        if driver is not None and requests.STAGES in able:
-            call = driver.rpc.node_unstage_volume(VolumeRequests(self._layout, volume).unstage(), Call(CALL_S))
-            await self._take_back(volume, step, call, self._files.end, volume.spec_name)
-        else:
-            await self._on_disk(volume, step, self._files.end, volume.spec_name)
-        state.device, state.may_be_staged = Stand.ABSENT, False
+        await self._unstage(state, step, driver, able, partial(self._files.end, volume.spec_name))
 
     def _tell_mapped(self, state: VolumeState, use: PodUse) -> None:
         spec_name = state.volume.spec_name
@@ -140,24 +112,28 @@ class BlockSteps(StepTools):
 
 
 class BlockFiles:
-    """Everything here blocks, and runs on a thread of the driver's. mount_table: what is mounted now, None for the truth."""
+    """Everything here blocks, and runs on a thread of the driver's. mount_table: what is mounted now, None for the
+    truth.
+    """
 
     def __init__(self, layout: KubeletLayout, mount_table: Callable[[], MountTable] | None = None) -> None:
-        self._layout, self._mount_table = layout, mount_table or (lambda: read_mount_table(layout.root))
+        self._layout, self._mount_table = layout, mount_table or (lambda: mounts_of(layout))
 
     def begin(self, spec_name: str, record: Mapping[str, str], *, stages: bool) -> None:
         """Makes the record and, for a driver that stages, its folder. Raises OSError."""
         data = self._layout.block_record_folder(spec_name)
-        data.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        make_folders(data)
         write_record(data, record)
         if stages:
-            self._layout.block_staging(spec_name).mkdir(mode=_MODE, parents=True, exist_ok=True)
+            make_folders(self._layout.block_staging(spec_name))
 
     def begin_publish(self, spec_name: str, uid: str) -> None:
-        """Makes the folder in which the driver makes the device file, and, durably, the file that says for which pod. Raises OSError."""
-        self._layout.block_publish(spec_name, uid).parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        """Makes the folder in which the driver makes the device file, and, durably, the file that says for which pod.
+        Raises OSError.
+        """
+        make_folders(self._layout.block_publish(spec_name, uid).parent)
         mapped = self._layout.block_map(spec_name) / uid
-        mapped.parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        make_folders(mapped.parent)
         if self._mount_table().at(str(mapped)) is None:
             os.close(os.open(mapped, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _MODE))
             sync_folder(mapped.parent)
@@ -171,14 +147,16 @@ class BlockFiles:
         if self._mount_table().at(str(mapped)) is None:
             system.bind(device, mapped)
         link = self._layout.block_link(uid, spec_name)
-        link.parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        make_folders(link.parent)
         with contextlib.suppress(FileNotFoundError):
             link.unlink()
         link.symlink_to(device)
         system.attach_loop(mapped)
 
     def unmap(self, spec_name: str, uid: str) -> None:
-        """Takes all of that away again; the file stays, for the driver may still have something there. Raises OSError, ToolFailed."""
+        """Takes all of that away again; the file stays, for the driver may still have something there. Raises OSError,
+        ToolFailed.
+        """
         mapped = self._layout.block_map(spec_name) / uid
         system.detach_loops(mapped)
         link = self._layout.block_link(uid, spec_name)
@@ -188,7 +166,9 @@ class BlockFiles:
             system.unmount(mapped)
 
     def end_publish(self, spec_name: str, uid: str) -> None:
-        """Removes the folders of the pod's device, as far as they are empty, and the file that told of it. Raises LeftOver, OSError."""
+        """Removes the folders of the pod's device, as far as they are empty, and the file that told of it. Raises
+        LeftOver, OSError.
+        """
         device = self._layout.block_publish(spec_name, uid)
         if self._mount_table().at(str(device)) is not None:
             raise LeftOver(f"{device} is still mounted")
@@ -205,15 +185,17 @@ class BlockFiles:
         return tuple(sorted(entry.name for entry in os.scandir(folder))) if folder.is_dir() else ()
 
     def end(self, spec_name: str) -> None:
-        """Removes what `begin` made, and the empty folders around it; the record last. Raises LeftOver, OSError."""
-        for folder in (
-            self._layout.block_staging(spec_name),
-            self._layout.block_publish(spec_name, "pod").parent,
-            self._layout.block_map(spec_name),
+        """Removes what `begin` made, and the empty folders around it; the record last. What the driver has left in its
+        staging folder goes with that, as by a kubelet. Raises LeftOver, OSError.
+        """
+        for folder, remove in (
+            (self._layout.block_staging(spec_name), remove_tree),
+            (self._layout.block_publish(spec_name, "pod").parent, remove_folder),
+            (self._layout.block_map(spec_name), remove_folder),
         ):
             if below := self._mount_table().below(str(folder)):
                 raise LeftOver(f"{below[-1].point} is still mounted")
-            remove_folder(folder)
+            remove(folder)
         data = self._layout.block_record_folder(spec_name)
         remove_record(data)
         remove_folder(data)

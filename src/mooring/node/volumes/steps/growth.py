@@ -14,7 +14,7 @@ from mooring.csi.errors import DriverError
 from mooring.kube.errors import ApiError, Conflict
 from mooring.kube.patch import strategic_patch
 from mooring.node.drivers import CALL_S
-from mooring.node.volumes.state.actual import VolumeState
+from mooring.node.volumes.state.actual import Refusal, VolumeState
 from mooring.node.volumes.state.desired import IN_PROGRESS, PENDING, Growth, PodUse, resize_step, size_bytes_of
 from mooring.node.volumes.steps import requests
 from mooring.node.volumes.steps.tools import StepFailed, StepTools
@@ -44,7 +44,9 @@ class GrowthSteps(StepTools):
     reason = "VolumeResizeFailed"
 
     async def expand(self, state: VolumeState, use: PodUse) -> None:
-        """The volume has its new size on this node afterwards, and the claim says so. A pod that only reads is told. Raises StepFailed."""
+        """The volume has its new size on this node afterwards, and the claim says so. A pod that only reads is told.
+        Raises StepFailed.
+        """
         volume, growth = state.volume, state.volume.growth
         assert growth is not None
         if use.read_only:
@@ -68,7 +70,7 @@ class GrowthSteps(StepTools):
         if not growth.is_written:
             await self._save(growth, version)
         state.size_bytes, state.grown = growth.size_bytes, growth.claim_version
-        state.growth_failure, state.growth_was_refused = None, False
+        state.growth_failure, state.growth_refusal = None, Refusal.NONE
         text = f'MountVolume.NodeExpandVolume succeeded for volume "{volume.spec_name}" {self._around.node_name}'
         self._around.tell(use, "Normal", "FileSystemResizeSuccessful", text)
         self._around.tell_claim(growth, "Normal", "FileSystemResizeSuccessful", text)
@@ -82,7 +84,9 @@ class GrowthSteps(StepTools):
         self._around.tell_claim(growth, "Warning", "FileSystemResizeFailed", text)
 
     async def _unable(self, state: VolumeState, growth: Growth) -> None:
-        """The driver can't expand here. Raises StepFailed where the claim waits for that: its controller has promised it."""
+        """The driver can't expand here. Raises StepFailed where the claim waits for that: its controller has promised
+        it.
+        """
         state.grown = growth.claim_version
         if growth.is_old or growth.is_written:
             return
@@ -101,13 +105,15 @@ class GrowthSteps(StepTools):
 
     async def _refused(self, state: VolumeState, growth: Growth, error: DriverError) -> None:
         if error.final:
-            has_failed_before, state.growth_was_refused = state.growth_was_refused, True
-            # A claim with its size has it by another node: this one's trouble is its pods' alone. An old resizer hears of no refusal.
+            has_failed_before = state.growth_refusal is not Refusal.NONE
+            state.growth_refusal = Refusal.FINAL
+            # A claim with its size has it by another node: this one's trouble is its pods' alone. An old resizer hears
+            # of no refusal.
             if not (growth.is_written or growth.is_old):
                 patch = refused_patch(growth, error, has_failed_before=has_failed_before, now=self._now())
                 await self._write(growth, patch)
             if error.code == Code.FAILED_PRECONDITION:
-                state.may_not_grow = True
+                state.growth_refusal = Refusal.IN_USE
                 _log.error(
                     "A volume may not grow in use; this node does not ask again",
                     volume=state.volume.unique,
@@ -116,7 +122,7 @@ class GrowthSteps(StepTools):
                 return
             if error.code in INFEASIBLE_CODES:
                 state.grown = growth.claim_version
-        raise self._failed(STEP, str(error), uncertain=not error.final)
+        raise self._failed(STEP, str(error))
 
     def _now(self) -> str:
         return rfc3339(self._around.clock.wall_s())
@@ -167,7 +173,9 @@ def is_still_due(growth: Growth, claim: PersistentVolumeClaim) -> bool:
 
 
 def begun_patch(growth: Growth) -> dict[str, Any]:
-    """A strategic merge patch of the claim's status: the node is at work. It holds only for the claim as it was read."""
+    """A strategic merge patch of the claim's status: the node is at work. It holds only for the claim as it was
+    read.
+    """
     return {
         "metadata": {"resourceVersion": growth.claim_version},
         "status": {"allocatedResourceStatuses": {"storage": IN_PROGRESS}},
@@ -175,7 +183,9 @@ def begun_patch(growth: Growth) -> dict[str, Any]:
 
 
 def done_patch(growth: Growth, version: str) -> dict[str, Any]:
-    """The same: the claim has its size, and nothing is left of the way there. version: the claim's, as it was written last."""
+    """The same: the claim has its size, and nothing is left of the way there. version: the claim's, as it was written
+    last.
+    """
     return {
         "metadata": {"resourceVersion": version},
         "status": {
@@ -187,7 +197,9 @@ def done_patch(growth: Growth, version: str) -> dict[str, Any]:
 
 
 def failed_patch(growth: Growth, text: str, now: str) -> dict[str, Any]:
-    """A strategic merge patch of the status of this very claim, whatever has become of it meanwhile: the failure. now: RFC 3339."""
+    """A strategic merge patch of the status of this very claim, whatever has become of it meanwhile: the failure. now:
+    RFC 3339.
+    """
     condition = {
         "type": "NodeResizeError",
         "status": "True",

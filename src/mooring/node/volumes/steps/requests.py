@@ -1,7 +1,8 @@
-"""CSI requests of the node service, field by field as kubelet 1.36 fills them, and what is injected into them for one pod.
+"""CSI requests of the node service, field by field as kubelet 1.36 fills them, and what is injected into them for one
+pod.
 
-Where the CSIDriver asks for it, a publish has information about the pod, and tokens of its service account. Differs: they go into a copy
-of the volume's attributes, so that no other call can carry them.
+Where the CSIDriver asks for it, a publish has information about the pod, and tokens of its service account. Differs:
+they go into a copy of the volume's attributes, so that no other call can carry them.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ AGE_S_MAX: Final = 24 * 3600.0
 
 
 def capability(volume: Volume, able: Collection[int], fs_group: int | None) -> csi.VolumeCapability:
-    """How the volume is used. able: the driver's node capabilities. fs_group: for drivers that set the group themselves."""
+    """How the volume is used. able: the driver's node capabilities. fs_group: for drivers that set the group
+    themselves.
+    """
     modes = _TELLING_WRITERS_APART if MULTI_WRITER in able else _PLAIN
     mode = _Mode(mode=modes.get(volume.access_mode, _Mode.UNKNOWN))
     if volume.is_block:
@@ -119,7 +122,9 @@ def publish(
     secrets: Mapping[str, str],
     injected: Mapping[str, str],
 ) -> csi.NodePublishVolumeRequest:
-    """staging: None for what is not staged. injected: pod information and tokens, which win over the volume's attributes."""
+    """staging: None for what is not staged. injected: pod information and tokens, which win over the volume's
+    attributes.
+    """
     return csi.NodePublishVolumeRequest(
         volume_id=volume.handle,
         publish_context=context,
@@ -135,8 +140,8 @@ def publish(
 class VolumeRequests(msgspec.Struct, frozen=True):
     """The requests about one volume on a node: whoever sends one, or shows it, takes it from here.
 
-    able: the driver's node capabilities. context: the attachment's metadata. spec_name, in methods: of the PersistentVolume by which the
-    pod has it.
+    able: the driver's node capabilities. context: the attachment's metadata. spec_name, in methods: of the
+    PersistentVolume by which the pod has it.
     """
 
     layout: KubeletLayout

@@ -1,8 +1,8 @@
 """How steps run: each in a task of its own, mounts within a limit, and what a failure comes to.
 
-A driver that hangs keeps no worker from the volumes of others. The number of tasks has the bound that matters: one for each volume on the
-node, and one for each pod that a volume is being taken from. If the node's owner limits the mounts of a driver, they go first come, first
-served.
+A driver that hangs keeps no worker from the volumes of others. The number of tasks has the bound that matters: one for
+each volume on the node, and one for each pod that a volume is being taken from. If the node's owner limits the mounts
+of a driver, they go first come, first served.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
+from mooring.base import effects
 from mooring.base.log import logger
 from mooring.base.logform import Lines
-from mooring.control.draining import WorkerGroup
+from mooring.control.queue import WorkerGroup
 from mooring.control.result import Because
 from mooring.node.layout import BadName
-from mooring.node.volumes.decide import MOUNTS, Do, Step
-from mooring.node.volumes.state.actual import ActualState, Publication, Stand, VolumeState
+from mooring.node.volumes.decide import MOUNTS, Do
+from mooring.node.volumes.state.actual import ActualState, Publication, Refusal, Stand, Step, UnderWay, VolumeState
 from mooring.node.volumes.steps.announcements import Announcements, StepWatch
 from mooring.node.volumes.steps.attachment import Attachments
 from mooring.node.volumes.steps.block import BlockSteps
@@ -55,7 +56,9 @@ class StepTasks:
         return self._group is not None and not self._is_to_end.is_set()
 
     def begin(self, unique: str, name: str, step: Callable[[], Awaitable[None]]) -> None:
-        """Carries out a step of a volume. name: of the step. Steps may begin. Raises CancelledError where the agent is being cancelled."""
+        """Carries out a step of a volume. name: of the step. Steps may begin. Raises CancelledError where the agent is
+        being cancelled.
+        """
         assert self._group is not None
         work = self._carry_out(unique, step)
         try:
@@ -95,7 +98,9 @@ class MountSlots:
         self._busy[driver] -= 1
 
     def pass_on(self) -> None:
-        """Wakes as many volumes as there are free slots. To be called whenever a volume was dealt with: it may not have needed its slot."""
+        """Wakes as many volumes as there are free slots. To be called whenever a volume was dealt with: it may not have
+        needed its slot.
+        """
         for driver, waiting in self._waiting.items():
             for unique in list(waiting)[: max(0, self._limit - self._busy[driver])]:
                 del waiting[unique]
@@ -135,27 +140,24 @@ class Steps:
 
     def begin(self, state: VolumeState, do: Do, because: Because) -> None:
         """Carries out a step; it has to be possible to begin one."""
-        state.at_work[do.pod] = (
-            because  # so it stays reported in use, and the object of a pod stays that goes meanwhile
-        )
-        state.is_alone = do.step is not Step.UNPUBLISH
+        # So it stays reported in use, and the object of a pod stays that goes meanwhile.
+        state.at_work[do.pod] = UnderWay(do.step, because)
         if do.step in MOUNTS:
             self._slots.take(state.volume.driver)
         self._tasks.begin(state.volume.unique, do.step.value, lambda: self._do(state, do))
 
     async def _do(self, state: VolumeState, do: Do) -> None:
-        has_failed = True
+        has_failed, done = True, effects.begin()
         try:
             async with self.watch.around(state, do):
                 await self._carry_out(state, do)
             has_failed = False
         except StepFailed as error:
-            self._failed(state, do, error)
+            self._failed(state, do, error, is_absent=effects.UNSENT in done)
         except BadName as error:
-            self._failed(state, do, StepFailed("NewMounter initialization", str(error)))
+            self._failed(state, do, StepFailed("NewMounter initialization", str(error)), is_absent=False)
         finally:
             del state.at_work[do.pod]
-            state.is_alone = False
             if do.step in MOUNTS:
                 self._slots.give_back(state.volume.driver)
             self._slots.pass_on()
@@ -188,11 +190,11 @@ class Steps:
             case Step.UNSTAGE:
                 await steps.unstage(state)
                 state.device_failure = state.context = None
-                state.may_not_grow = False
+                state.growth_refusal = Refusal.NONE
             case Step.EXPAND if uid in uses:  # else the pod has gone just now
                 await self._growth.expand(state, uses[uid])
 
-    def _failed(self, state: VolumeState, do: Do, error: StepFailed) -> None:
+    def _failed(self, state: VolumeState, do: Do, error: StepFailed, *, is_absent: bool) -> None:
         """Remembers when the step may be tried again, and tells the users of the pods that it keeps waiting."""
         volume = state.volume
         if do.step in (Step.STAGE, Step.PUBLISH):
@@ -201,13 +203,13 @@ class Steps:
         if do.step in (Step.ATTACH, Step.DETACH):
             failure = state.attach_wait = self._attachments.wait_after(state.attach_wait, str(error))
         elif do.step in (Step.STAGE, Step.UNSTAGE):
-            failure = state.device_failure = self._growth.failure(state.device_failure, error)
+            failure = state.device_failure = self._growth.failure(state.device_failure, error, is_absent=is_absent)
         elif do.step is Step.EXPAND:
-            failure = state.growth_failure = self._growth.failure(state.growth_failure, error)
+            failure = state.growth_failure = self._growth.failure(state.growth_failure, error, is_absent=is_absent)
         else:
             own = self._actual.desired.volume_of(volume.unique, do.pod) or volume
             publication = state.publications.setdefault(do.pod, Publication(own.spec_name, Stand.ABSENT))
-            failure = publication.failure = self._growth.failure(publication.failure, error)
+            failure = publication.failure = self._growth.failure(publication.failure, error, is_absent=is_absent)
         retry_in_s = round(failure.not_before - self._context.clock.now(), 3)
         _log.error(
             "A step of a volume failed", step=error.step, volume=volume.unique, reason=str(error), retry_in_s=retry_in_s

@@ -1,8 +1,9 @@
 """Publishing capacity: the events after which the capacity of an item is requested anew.
 
-CSI has no notifications, so all items are requested once each poll interval. Beside that an item is requested when its place or class
-appears, when a volume was made or deleted there, when making one failed, and when somebody touched its object. Items are
-known by value: one that waits is not put in line again, so polls and retries never pile up, whatever the driver does.
+CSI has no notifications, so all items are requested once each poll interval. Beside that an item is requested when its
+place or class appears, when a volume was made or deleted there, when making one failed, and when somebody touched its
+object. Items are known by value: one that waits is not put in line again, so polls and retries never pile up, whatever
+the driver does.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ YIELD_EVERY: Final = 500
 
 
 class CapacityPublisher:
-    """A worker for the provisioner's manager: it learns the API's version, and then works on objects that nobody else watches.
+    """A worker for the provisioner's manager: it learns the API's version, and then works on objects that nobody else
+    watches.
 
-    It has to be made before the caches run. place: where the one node is that is served, None for all nodes; it has to be known when the
-    caches run.
+    It has to be made before the caches run. place: where the one node is that is served, None for all nodes; it has to
+    be known when the caches run.
     """
 
     def __init__(self, env: Environment, place: Mapping[str, str] | None = None) -> None:
@@ -103,8 +105,8 @@ class CapacityPublisher:
         return self._items_at(places) if places else self._items_of(pv.spec.storage_class_name)
 
     def driver_returned(self) -> None:
-        """The driver was away and is back: any failure may have been due to that."""
-        self.controller.retry_now(self._items())
+        """The driver was away and is back."""
+        self.controller.driver_returned()
 
     # -- life
 
@@ -136,7 +138,9 @@ class CapacityPublisher:
         self._reconciler = CapacityReconciler(self._env, kind, objects, self._view, throttle, self._managed_by)
 
     async def drain(self, timeout_s: float) -> bool:
-        """Requests nothing more, lets running work end and be written. timeout_s: how long at the most. False when that was too short."""
+        """Requests nothing more, lets running work end and be written. timeout_s: how long at the most. False when that
+        was too short.
+        """
         return await self._manager.drain(timeout_s)
 
     async def _poll(self) -> None:

@@ -42,7 +42,9 @@ async def preflight(
 
 
 async def capacity_kind(cluster: Cluster, namespace: str) -> Kind[CSIStorageCapacity]:
-    """The kind in the version that the server has, found by a create that no server accepts. Raises ConfigError, and PASSING."""
+    """The kind in the version that the server has, found by a create that no server accepts. Raises ConfigError, and
+    PASSING.
+    """
     for version in ("v1", "v1beta1"):
         kind = of_version(version)
         metadata = {"name": _IMPOSSIBLE_NAME, "namespace": namespace}
@@ -65,7 +67,9 @@ async def capacity_kind(cluster: Cluster, namespace: str) -> Kind[CSIStorageCapa
 
 
 async def owner_of(cluster: Cluster, namespace: str, pod_name: str, level: int) -> OwnerReference | None:
-    """The pod (level 0), its controller (1), that one's (2), ...; None for a negative level. Raises ConfigError, and PASSING."""
+    """The pod (level 0), its controller (1), that one's (2), ...; None for a negative level. Raises ConfigError, and
+    PASSING.
+    """
     if level < 0:
         return None
     kind: Kind[dict[str, Any]] = PODS.whole()
@@ -75,7 +79,8 @@ async def owner_of(cluster: Cluster, namespace: str, pod_name: str, level: int) 
         owner = _controller(await _found(cluster, kind, namespace, name))
         if owner is None:
             raise ConfigError(
-                f"capacity-ownerref-level: {kind.name} {namespace}/{name} has no controlling owner, which level {level} needs"
+                f"capacity-ownerref-level: {kind.name} {namespace}/{name} has no controlling owner, which "
+                f"level {level} needs"
             )
         kind, name = _kind_of(owner), owner.name
     return owner

@@ -1,7 +1,9 @@
-"""Carries out decisions about capacity: one call to the driver, one request to the API server; and the objects as they are written.
+"""Carries out decisions about capacity: one call to the driver, one request to the API server; and the objects as they
+are written.
 
-The driver's answer is decided on in the same turn, and the reason after it is the one to be shown: so there is no `Deciding` here. Nor
-is there an `ObjectWriter`, which reads an object that may have moved: external-provisioner's rights on these objects have no `get`.
+The driver's answer is decided on in the same turn, and the reason after it is the one to be shown: so there is no
+`Deciding` here. Nor is there an `ObjectWriter`, which reads an object that may have moved: external-provisioner's
+rights on these objects have no `get`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ _FNV_PRIME: Final = 16777619
 def manager_of(node_name: str) -> str:
     """The manager of the objects: the one instance for all nodes ("" for no node), or the one of a node.
 
-    A text that is too long for a label's value is cut as external-provisioner does it, so that objects are found again after a swap.
+    A text that is too long for a label's value is cut as external-provisioner does it, so that objects are found again
+    after a swap.
     """
     if not node_name:
         return MANAGER
@@ -84,8 +87,9 @@ def changed_object(
 ) -> dict[str, Any]:
     """The whole object with these amounts, for a PUT, as in external-provisioner's audit trails.
 
-    The struct holds every field of this kind, and of its metadata all that the server does not manage itself: nothing is lost.
-    Differs from external-provisioner: other owners control it no longer once ours does, since the API server takes one controller only.
+    The struct holds every field of this kind, and of its metadata all that the server does not manage itself: nothing
+    is lost. Differs from external-provisioner: other owners control it no longer once ours does, since the API server
+    takes one controller only.
     """
     body: dict[str, Any] = msgspec.to_builtins(obj)
     body |= {"apiVersion": kind.api_version, "kind": kind.name}
@@ -116,7 +120,9 @@ def of_version(version: str) -> Kind[CSIStorageCapacity]:
 
 
 class CapacityReconciler:
-    """view: its `written` is filled here. throttle: the limit of requests about capacity. manager: of the objects, in their label."""
+    """view: its `written` is filled here. throttle: the limit of requests about capacity. manager: of the objects, in
+    their label.
+    """
 
     def __init__(
         self,

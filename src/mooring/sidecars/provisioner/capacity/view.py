@@ -1,6 +1,7 @@
 """The input of publishing: items, classes, places, and the existing objects.
 
-An item is one amount for a place and a class. Items are known by value, so that each is queued once, however often it is added.
+An item is one amount for a place and a class. Items are known by value, so that each is queued once, however often it
+is added.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def index_value(item: Item) -> str:
 
 
 def counts(storage_class: StorageClass, driver_name: str, immediate_too: bool) -> bool:
-    """True for classes whose capacity is published; the scheduler reads it only where it chooses the node before there is a volume."""
+    """True for classes whose capacity is published; the scheduler reads it only where it chooses the node before there
+    is a volume.
+    """
     late = storage_class.volume_binding_mode != "Immediate"
     return storage_class.provisioner == driver_name and (late or immediate_too)
 
@@ -72,7 +75,9 @@ class Capacity(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """The caches and our newest writes, live. owner: of the objects, None for no owner. written: by item, in the newest write of ours."""
+    """The caches and our newest writes, live. owner: of the objects, None for no owner. written: by item, in the newest
+    write of ours.
+    """
 
     driver_name: str
     classes: Reader[StorageClass]

@@ -1,4 +1,6 @@
-"""The controllers of claims, and of volumes that exist and whose object could not be stored at once; the changes that wake claims."""
+"""The controllers of claims, and of volumes that exist and whose object could not be stored at once; the changes that
+wake claims.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,8 @@ from mooring.control.slim import changed
 from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.errors import ApiError, NotFound
 from mooring.sidecars.provisioner.claims import reasons as why
-from mooring.sidecars.provisioner.claims.create_volume import SourceHolder, VolumeCreation
-from mooring.sidecars.provisioner.claims.failures import Attempt, report_failure
-from mooring.sidecars.provisioner.claims.reconcile import ClaimReconciler, reference_of
+from mooring.sidecars.provisioner.claims.provision import SourceHolder, VolumeCreation
+from mooring.sidecars.provisioner.claims.reconcile import Attempt, ClaimReconciler, reference_of
 from mooring.sidecars.provisioner.claims.view import View
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker, PendingVolume
@@ -38,7 +39,7 @@ from mooring.sidecars.provisioner.model.cached import (
     concerns_claims,
     source_key,
 )
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents
 from mooring.sidecars.provisioner.model.outcomes import Save
 
 log = logger(__name__)
@@ -117,7 +118,9 @@ class ClaimController:
     # -- waking claims
 
     def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
-        """A claim is reconciled whenever its kept part has changed; claims that clone it may have waited for a part of that."""
+        """A claim is reconciled whenever its kept part has changed; claims that clone it may have waited for a part of
+        that.
+        """
         old, new = change.old, change.new
         if new is None:
             assert old is not None
@@ -131,18 +134,26 @@ class ClaimController:
             self.controller.tell(topics.claim(str(key)), anew=True)
 
     def _is_due(self, claim: PersistentVolumeClaim) -> bool:
-        """False for a claim that has a volume, unless another one may have been made for it."""
-        return not claim.spec.volume_name or self._view.records.get(claim.metadata.uid).is_unresolved
+        """False for a claim that has a volume, unless another one may have been made for it, or its source is held."""
+        uid = claim.metadata.uid
+        return not claim.spec.volume_name or self._is_refused(uid) or self._creation.holds(uid)
+
+    def _is_refused(self, uid: str) -> bool:
+        """True when all open requests of the claim were refused, and one may have made a volume all the same."""
+        entry = self._view.intents.get(uid)
+        return entry is not None and entry.current is None
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> Iterable[str]:
         """A PersistentVolume that was removed by force, while its claim still waits for it, has to be made again.
 
-        Beside one that changes, or is gone, there may be a second volume.
+        Beside one that changes, or is gone, there may be a surplus volume.
         """
         meant = (change.new or change.old or change.object).spec.claim_ref
-        intent = None if meant is None else self._view.intents.get(meant.uid)
-        if intent is not None and intent.stored_handle is not None:
-            return (intent.uid,)
+        if meant is not None and self._view.records.get(meant.uid).pending is not None:
+            self.pending.retry_now((meant.uid,))  # it is stored, though the answer was lost
+        entry = None if meant is None else self._view.intents.get(meant.uid)
+        if entry is not None and entry.is_surplus:
+            return (entry.uid,)
         ref = change.old.spec.claim_ref if change.old is not None and change.new is None else None
         claim = self._view.claim(ref.uid) if ref is not None and ref.uid else None
         return () if claim is None or claim.spec.volume_name else (claim.metadata.uid,)
@@ -156,8 +167,13 @@ class ClaimController:
     def _node_changed(self, change: Change[Node]) -> None:
         if changed(change.old, change.new, READINESS):
             self._view.places.readiness_changed()
-        if changed(change.old, change.new, PLACE):
+        if change.old is None or change.new is None:
             self._places_changed()
+        elif changed(change.old, change.new, PLACE):
+            before, after = (one.metadata.labels or {} for one in (change.old, change.new))
+            differing = {key for key, _ in before.items() ^ after.items()}
+            if any(map(self._view.places.tells_places, differing)):
+                self._places_changed()
 
     def _registration_changed(self, change: Change[CSINode]) -> None:
         if changed(change.old, change.new):
@@ -175,7 +191,10 @@ class ClaimController:
             self.controller.tell(topics.snapshot(str(change.key)), anew=True)
 
     def driver_returned(self) -> None:
+        """The driver was away and is back. What it refused as it is, is asked for once more."""
+        self._view.records.end_rests(topics.DRIVER)
         self.controller.tell(topics.DRIVER)
+        self.controller.driver_returned()
 
     # -- claims that are gone
 
@@ -187,12 +206,11 @@ class ClaimController:
             if self._creation.holds(uid):
                 self.controller.add(uid)
             return
-        record = self._view.records.of(uid)
-        record.orphaned_at = self._clock.now() + SECRET_S_MAX
-        if record.is_unresolved:
+        self._view.records.of(uid).orphaned_at = self._clock.now() + SECRET_S_MAX
+        if self._is_refused(uid):
             self.controller.add(uid)
 
-    def intents_found(self, found: Mapping[str, Intent]) -> None:
+    def intents_found(self, found: Mapping[str, ClaimIntents]) -> None:
         """Another process has left these intents open: their claims may be gone."""
         self._tracker.found(found)
         self._creation.found(found)
@@ -205,7 +223,9 @@ class ClaimController:
 
 
 class PendingVolumes:
-    """controller: by the claim's uid. apply: does with a claim as its controller does with this result of an attempt."""
+    """controller: by the claim's uid. apply: does with a claim as its controller does with this result of an
+    attempt.
+    """
 
     def __init__(
         self,
@@ -215,7 +235,7 @@ class PendingVolumes:
         attempts: ClaimReconciler,
         apply: Callable[[str, Result | Retry], None],
     ) -> None:
-        self._secrets, self._events, self._view, self._records = env.secrets, env.events, view, view.records
+        self._secrets, self._view, self._records = env.secrets, view, view.records
         self._creation, self._attempts, self._apply = creation, attempts, apply
         self.controller: Controller[str] = Controller(
             # The name is a label of metrics, and stays.
@@ -244,12 +264,13 @@ class PendingVolumes:
     async def _store(self, uid: str) -> Result:
         """One more try; the driver is not asked again for that. Raises Retry."""
         volume = self._records.get(uid).pending
-        assert volume is not None, "it is pending until it is stored or refused"
-        saved, error = await self._creation.pv_store.store(volume)
+        if volume is None:
+            return Result(why.Gone(uid))  # it was woken once more while it was stored
+        saved, error = await self._creation.store(volume)
         if saved is Save.LATER:
             if self.controller.failures(uid) + 1 >= REPORTED_AT:
                 error = f"the volume exists, its PersistentVolume could not be stored yet: {error}"
-                report_failure(self._events, self._reference(volume), error)
+                self._attempts.events.failed(self._reference(volume), error)
             raise _not_stored(error)
         await self._finish(volume, saved, error)
         self._records.of(uid).pending = None
@@ -262,7 +283,7 @@ class PendingVolumes:
         ref = self._reference(volume)
         if saved is Save.STORED:
             await self._attempts.succeeded(ref, order, volume.began)
-            if self._records.get(uid).is_unresolved:
+            if uid in self._view.intents:
                 self._apply(uid, Result(why.Provisioned(volume.name), again=True))
             return
         attempt = Attempt(uid, ref, self._view.claim(uid), volume.began)
@@ -270,7 +291,7 @@ class PendingVolumes:
             secrets = await self._read_again(intent.secret)
         except (ApiError, SecretError) as problem:
             raise _not_stored(f"{error}; nor can it be deleted: {problem}") from problem
-        failure = await self._creation.rejection.refused(order, secrets, saved, error, volume.volume_id)
+        failure = await self._creation.refused(order, secrets, saved, error, volume.volume_id)
         try:
             self._apply(
                 uid, await self._attempts.failed(attempt, intent.class_name, intent.source_kind, failure, order)

@@ -1,14 +1,26 @@
-"""The provisioner's decision: the next step for one claim. Pure.
+"""The provisioner's decisions about a claim. Pure.
 
-is it ours, and due?            decide_claim: no events, no metrics, nothing is tried
-the request                     prepare.py
-a dying volume                  its deletion is repeated until the driver has answered: it is not asked for again
-an open intent                  its volume may exist: the call is repeated until the driver has answered, even if the claim is gone
-an unresolved intent            the driver has refused it, and yet its volume may exist: the call is repeated once nobody waits for it,
-                                since the claim is gone, or has another volume
+`decide_claim` gives the next step. Down: the claim. Across: its open intents (`model/intent.py`), by the state of the
+current one, or all refused. Repeated is the very request, whatever the claim says now; "seldom": after a rest.
+
+    claim                     no intent   ASKED, UNKNOWN    MADE      DELETING    all REFUSED
+    gone                      -           repeat            (store)   clean up    repeat the first, seldom
+    has its volume            -           close, or repeat  (store)   clean up    close, or repeat the first, seldom
+    not ours, or not due      -           repeat            (store)   clean up    -
+    waits as it was           create      create            (store)   clean up    create
+    waits, has changed        create      repeat            (store)   clean up    create
+    waits, can't be served    fail        repeat            (store)   clean up    fail
+
+"Close": its PersistentVolume is there. "(store)": nothing here, the pending volume comes by its own queue. A surplus
+volume (`ClaimIntents.is_surplus`) is not asked for while the claim's own is being deleted: a driver with unique names
+could make that one again.
+
+The consequences of an answer are decided in `decide_after.py`.
 """
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 import msgspec
 
@@ -22,18 +34,6 @@ from mooring.control.secrets import SecretError
 from mooring.kube.errors import ApiError, NotFound
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims import reasons as why
-from mooring.sidecars.provisioner.claims.decision import (
-    Action,
-    Begin,
-    CleanUp,
-    CloseIntent,
-    CountFailure,
-    Create,
-    Fail,
-    LeaveToPopulator,
-    LookUp,
-    ReleaseSource,
-)
 from mooring.sidecars.provisioner.claims.prepare import (
     LeftToPopulator,
     prepared,
@@ -43,70 +43,174 @@ from mooring.sidecars.provisioner.claims.prepare import (
     volume_name,
 )
 from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, Wanted
-from mooring.sidecars.provisioner.model import orders, volumes
-from mooring.sidecars.provisioner.model.cached import provisioner_of, selected_node
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model import volumes
+from mooring.sidecars.provisioner.model.cached import is_done_with, provisioner_of, selected_node
+from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent, IntentState, OwnVolume
+from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import AttemptFailed, Failure, State
+
+# -- the actions
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """Tell the user that an attempt has begun, once for each."""
+
+
+class LookUp(msgspec.Struct, frozen=True):
+    """Read an object that no cache holds from the API server; then decide again."""
+
+    wanted: Wanted
+
+
+class LeaveToPopulator(msgspec.Struct, frozen=True):
+    """Tell the user that a volume populator fills the volume."""
+
+
+class Create(msgspec.Struct, frozen=True):
+    """Hold the source, write the intent, call CreateVolume, store the volume."""
+
+    order: Order
+
+
+class CleanUp(msgspec.Struct, frozen=True):
+    """Call DeleteVolume again for the volume that the order's intent names."""
+
+    order: Order
+
+
+class Fail(msgspec.Struct, frozen=True):
+    """The attempt failed before the driver was called. class_name, source_kind: for metrics."""
+
+    failure: Failure
+    class_name: str
+    source_kind: str
+
+
+class CountFailure(msgspec.Struct, frozen=True):
+    """In the metrics alone."""
+
+    class_name: str
+    source_kind: str
+
+
+class CloseIntent(msgspec.Struct, frozen=True):
+    """The PersistentVolume of the claim's last request is stored."""
+
+
+class ReleaseSource(msgspec.Struct, frozen=True):
+    """The claim has its volume, which needs no source any more."""
+
+
+Action: TypeAlias = (
+    Begin | LookUp | LeaveToPopulator | Create | CleanUp | Fail | CountFailure | CloseIntent | ReleaseSource
+)
+
+# -- the next step
 
 
 def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision[Action]:
     """The next step for the claim of this uid."""
-    claim = view.claim(uid)
+    claim, entry = view.claim(uid), view.intents.get(uid)
+    current = None if entry is None else entry.current
     if claim is None:
-        if uid not in view.intents:
-            return Decision(why.Gone(uid))
-        return _decide_unawaited(view, uid, now, looked)
+        return Decision(why.Gone(uid)) if entry is None else _repeat(view, entry, now, looked)
+    if entry is not None and current is not None and current.state is IntentState.DELETING:
+        # First of all: until that volume is gone, the driver may answer CreateVolume with it.
+        return _repeat(view, entry, now, looked)
     not_due = _not_due(view, claim)
-    before = view.intents.get(uid)
-    record = view.records.get(uid)
-    if before is not None and before.dying_handle:
-        return _decide_orphan(view, uid, now, looked)
-    is_repeated = before is not None and not record.is_unresolved
     if not_due is not None:
-        closes_intent = before is not None and _is_stored(view, before)
-        if before is not None and not closes_intent and (is_repeated or ReleaseSource() in not_due.actions):
-            return _decide_unawaited(view, uid, now, looked)
-        return _closing(not_due) if closes_intent else not_due
-    class_name = class_of(claim)
+        if entry is None or view.records.get(uid).pending is not None:
+            # A pending volume closes its intent itself: else it could bring its object back after that was deleted.
+            return not_due
+        if _is_stored(view, entry):
+            # The source is released after the intent is closed.
+            others = tuple(one for one in not_due.actions if one != ReleaseSource())
+            return msgspec.structs.replace(not_due, actions=(*others, CloseIntent(), ReleaseSource()))
+        if current is not None or ReleaseSource() in not_due.actions:
+            return _repeat(view, entry, now, looked)
+        return not_due
+    class_name, kind = class_of(claim), source_kind(claim)
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
-    kind = source_kind(claim)
-    rest = record.rest
-    try:
-        rests = (
-            rest is not None
-            and now < rest.until
-            and rest.fingerprint == fingerprint(view, claim, storage_class, looked)
-        )
-    except NotLookedUp as missing:
-        return _looking_up(missing)
-    if rest is not None and rests:
-        return Decision(why.NotYetAgain(rest.error, rest.until - now), after_s=rest.until - now)
+    rest = view.records.get(uid).rest
+    if rest is not None and now < rest.until:
+        try:
+            is_same = rest.fingerprint == fingerprint(view, claim, storage_class, looked)
+        except NotLookedUp as missing:
+            return _looking_up(missing)  # no Begin: a claim that rests tells its user nothing
+        if is_same:
+            return Decision(why.NotYetAgain(rest.error, rest.until - now), after_s=rest.until - now)
     try:
         _check_name(view, claim)
         order = prepared(view, claim, storage_class, looked)
+        if entry is not None and current is not None and _differs(current, order.intent, looked):
+            # The former request first: its volume alone could be why the driver refuses the present one.
+            return _repeat(view, entry, now, looked, order.intent)
+        order = msgspec.structs.replace(order, fingerprint=fingerprint(view, claim, storage_class, looked))
     except NotLookedUp as missing:
         return _looking_up(missing, Begin())
     except LeftToPopulator as other:
         return Decision(why.Populated(other.kind), (Begin(), LeaveToPopulator()))
     except AttemptFailed as failed:
-        if is_repeated:
-            return _decide_orphan(view, uid, now, looked)
+        if entry is not None and current is not None:
+            return _repeat(view, entry, now, looked)
         return _failing(failed.failure, class_name, kind)
+    same = None if entry is None else entry.like(order.intent)
+    if same is not None:
+        order = msgspec.structs.replace(order, intent=same)  # the volume's object is made as it was begun
+    creating = why.Creating(order.intent.volume_name, entry is not None)
+    return Decision(creating, (Begin(), Create(order)))
+
+
+def _repeat(
+    view: View, entry: ClaimIntents, now: Instant, looked: Looked, wanted: Intent | None = None
+) -> Decision[Action]:
+    """A volume may exist, and its claim is gone, has its volume, or has changed: one request is repeated as it was.
+
+    wanted: the request of the claim as it is now; its secret is used where the former one is gone.
+    """
+    record, intent = view.records.get(entry.uid), entry.next
+    rest, is_unawaited = record.rest, entry.current is None
+    if is_unawaited and rest is not None and now < rest.until:
+        return Decision(why.NotRuledOut(rest.error, rest.until - now), after_s=rest.until - now)
+    if record.pending is not None:
+        return Decision(why.Saving(intent.volume_name))
+    if _is_stored(view, entry):
+        return Decision(why.Provisioned(intent.volume_name), (CloseIntent(), ReleaseSource()))
+    if entry.is_surplus and _is_going(view, entry):
+        return Decision(why.WaitsForDeletion(intent.volume_name))
+    # Nobody has taken the volume out of a claim that is there.
+    is_retained = entry.unattended and view.claim(entry.uid) is None
     try:
-        if before is not None and is_repeated and _differs(before, order.intent, looked):
-            return _decide_orphan(view, uid, now, looked, order.intent)
+        if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):
+            volume = volumes.with_secrets_of(intent.volume, wanted.volume)
+            intent = msgspec.structs.replace(intent, secret=wanted.secret, volume=volume)
+        if is_retained:
+            intent = msgspec.structs.replace(intent, volume=volumes.retained(intent.volume))
+        order = prepared_again(view, intent)
+        secret_is_lost = _secret_is_lost(view, intent, now, looked)
+        if not secret_is_lost:
+            secret_values(intent.secret, looked)
     except NotLookedUp as missing:
         return _looking_up(missing, Begin())
-    if before is not None and orders.is_same_call(before, order.intent):
-        order = msgspec.structs.replace(order, intent=msgspec.structs.replace(_attended(before), stored_handle=None))
-    order = msgspec.structs.replace(order, fingerprint=fingerprint(view, claim, storage_class, looked))
-    creating = why.Creating(order.intent.volume_name, before is not None)
-    return Decision(creating, (Begin(), Create(order, class_name, kind)))
+    except AttemptFailed as failed:
+        return _failing(failed.failure, intent.class_name, intent.source_kind)
+    order = msgspec.structs.replace(
+        order,
+        source=None if is_unawaited else order.source,  # if there is a volume, it has its data
+        secret_is_lost=secret_is_lost,
+        own=entry.own,
+        own_handle=entry.own_handle,
+        is_retained=is_retained,
+    )
+    if intent.state is IntentState.DELETING:
+        return Decision(why.CleaningUp(intent.dying_handle), (Begin(), CleanUp(order)))
+    return Decision(why.Creating(intent.volume_name, again=True), (Begin(), Create(order)))
 
 
 def fingerprint(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked) -> object:
-    """Everything the driver's answer depends on: the claim's spec, node, and annotations that the class names; class, attributes class.
+    """Everything the driver's answer depends on: the claim's spec, node, and annotations that the class names; class,
+    attributes class.
 
     Raises NotLookedUp.
     """
@@ -181,49 +285,50 @@ def _may_be_of(pv: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
-    """Names cut short can meet. Differs from external-provisioner, which would give two claims one volume. Raises AttemptFailed."""
+    """Names cut short can meet. Differs from external-provisioner, which would give two claims one volume. Raises
+    AttemptFailed.
+    """
     name = volume_name(view, claim.metadata.uid)
     pv = view.volume(name)
     if pv is not None and not _may_be_of(pv, claim):
         ref = pv.spec.claim_ref
         assert ref is not None, "it may be of anybody else"
-        error = f'PersistentVolume "{name}" belongs to claim "{ref.namespace}/{ref.name}" already: the names of volumes are cut too short'
+        error = f'PersistentVolume "{name}" belongs to claim "{ref.namespace}/{ref.name}" already'
+        if view.rules.volume_name_uuid_length >= 0:
+            error = f"{error}: the names of volumes are cut too short"
         raise AttemptFailed(Failure(error, State.FINISHED))
 
 
-def _is_stored(view: View, intent: Intent) -> bool:
-    """True when its volume is stored. The object of another node's provisioner is about another volume, and so is another request's."""
-    pv = view.volume(intent.volume_name) if intent.stored_handle is None else None
-    return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid and view.is_here(pv)
+def _is_stored(view: View, entry: ClaimIntents) -> bool:
+    """True when the PersistentVolume of the claim's last request is there. The object of another node's provisioner is
+    about another volume, and so is that of a surplus request.
+    """
+    pv = None if entry.is_surplus else view.volume(entry.volume_name)
+    return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == entry.uid and view.is_here(pv)
 
 
-def _is_going(view: View, intent: Intent) -> bool:
-    """True while the claim's own volume is deleted, or may be: a driver could take a call of its name for a wish to have it again."""
-    pv = view.volume(intent.volume_name)
+def _is_going(view: View, entry: ClaimIntents) -> bool:
+    """True while the claim's own volume is deleted, or may be: a driver could take a call of its name for a wish to
+    have it again.
+    """
+    pv = view.volume(entry.volume_name)
     if pv is None:
         return False
-    is_released = pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
-    if intent.stored_handle:
-        return is_released or is_deleting(pv)
-    is_held = names.VOLUME_FINALIZER in finalizers_of(
-        pv
-    )  # it is deleted; a new process calls once more while its object asks for that
-    return is_released and (is_held or not is_deleting(pv))
+    if entry.own is OwnVolume.STORED:
+        return is_done_with(pv) or is_deleting(pv)
+    # It was deleted; another process calls once more while the object asks for that.
+    return is_done_with(pv) and (names.VOLUME_FINALIZER in finalizers_of(pv) or not is_deleting(pv))
 
 
 def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
     """True when the call of the open intent is to be repeated as it was. Raises NotLookedUp.
 
-    The driver could refuse another request although the volume exists; with another secret it could make a second one elsewhere.
+    The driver could refuse another request although the volume exists; with another secret it could make a second one
+    elsewhere.
     """
-    if not orders.is_same_request(before.request, wanted.request):
+    if before.request != wanted.request:
         return True
     return before.secret != wanted.secret and not _is_gone(before.secret, looked)
-
-
-def _attended(intent: Intent) -> Intent:
-    """The intent of a claim that is there: its volume has not been taken out of it."""
-    return msgspec.structs.replace(intent, unattended=False) if intent.unattended else intent
 
 
 def _is_gone(secret: SecretReference | None, looked: Looked) -> bool:
@@ -235,57 +340,6 @@ def _is_gone(secret: SecretReference | None, looked: Looked) -> bool:
     except (ApiError, SecretError) as error:
         return isinstance(error, NotFound)
     return False
-
-
-def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Decision[Action]:
-    """Nobody waits for the volume that may exist: once it is refused, the next call may wait."""
-    record = view.records.get(uid)
-    rest = record.rest
-    if rest is not None and now < rest.until and record.is_unresolved:
-        return Decision(why.NotRuledOut(rest.error, rest.until - now), after_s=rest.until - now)
-    return _decide_orphan(view, uid, now, looked)
-
-
-def _decide_orphan(
-    view: View, uid: str, now: Instant, looked: Looked, wanted: Intent | None = None
-) -> Decision[Action]:
-    """The volume of an intent may exist, and its claim is gone or has changed: the call is repeated as it was.
-
-    wanted: the intent of the claim as it is now; its secret is used where the former one is gone.
-    """
-    record = view.records.get(uid)
-    intent = record.unknown[0] if record.is_unresolved else view.intents[uid]
-    if record.pending is not None:
-        return Decision(why.Saving(intent.volume_name))
-    if _is_stored(view, intent):
-        return Decision(why.Provisioned(intent.volume_name), (CloseIntent(), ReleaseSource()))
-    if intent.stored_handle is not None and _is_going(view, intent):
-        return Decision(why.WaitsForDeletion(intent.volume_name))
-    class_name, kind = intent.class_name, intent.source_kind
-    try:
-        if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):
-            volume = volumes.with_secrets_of(intent.volume, wanted.volume)
-            intent = msgspec.structs.replace(intent, secret=wanted.secret, volume=volume)
-        if view.claim(uid) is not None:
-            intent = _attended(intent)
-        elif intent.unattended:
-            intent = msgspec.structs.replace(intent, volume=volumes.retained(intent.volume))
-        order = prepared_again(view, intent)
-        if record.is_unresolved:  # if there is a volume, it needs its source no more
-            order = msgspec.structs.replace(order, source=None)
-        if _secret_is_lost(view, intent, now, looked):
-            order = msgspec.structs.replace(order, secret_is_lost=True)
-        else:
-            secret_values(intent.secret, looked)
-    except NotLookedUp as missing:
-        return _looking_up(missing, Begin())
-    except AttemptFailed as failed:
-        return _failing(failed.failure, class_name, kind)
-    if intent.dying_handle:
-        dying = why.CleaningUp(intent.dying_handle)
-        return Decision(dying, (Begin(), CleanUp(order, class_name, kind)))
-    creating = why.Creating(intent.volume_name, again=True)
-    return Decision(creating, (Begin(), Create(order, class_name, kind)))
 
 
 def _secret_is_lost(view: View, intent: Intent, now: Instant, looked: Looked) -> bool:
@@ -308,9 +362,3 @@ def _looking_up(missing: NotLookedUp, *begins: Begin) -> Decision[Action]:
 
 def _failing(failure: Failure, class_name: str, source_kind: str) -> Decision[Action]:
     return Decision(why.Hindered(failure), (Begin(), Fail(failure, class_name, source_kind)))
-
-
-def _closing(decision: Decision[Action]) -> Decision[Action]:
-    """The same with the intent closed, before the source is released."""
-    actions = sorted((*decision.actions, CloseIntent()), key=lambda action: action == ReleaseSource())
-    return msgspec.structs.replace(decision, actions=tuple(actions))

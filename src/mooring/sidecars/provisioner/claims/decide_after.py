@@ -1,14 +1,16 @@
 """The provisioner's second decision: the consequences of an answer. Pure.
 
-The fate of a volume that the driver has made, by the API server's answer about its PersistentVolume (`reject_volume.py` carries it out):
+The fate of a volume that the driver has made, by the API server's answer about its PersistentVolume:
 
     answer     the volume can't be used     the PersistentVolume was refused
     STORED     stored, as it is             -
     LATER      left alone                   -
     TAKEN      left alone                   left alone
-    REFUSED    deleted, unless kept         deleted, unless kept, its claim is bound to it, or is gone and its class retains volumes
+    REFUSED    deleted, unless kept         deleted, unless kept, its claim is bound to it, or is gone and its class
+                                            retains volumes
 
-A volume without an id is left alone; it can't be named. Unless kept: somebody may have kept it on purpose (`Order.is_retained`).
+A volume without an id is left alone; it can't be named. Unless kept: somebody may have kept it on purpose
+(`Order.is_retained`).
 
 A claim whose attempt has failed, the first row that fits:
 
@@ -31,8 +33,8 @@ from mooring.api.meta import is_deleting
 from mooring.api.migration import csi_driver_of
 from mooring.base.errors import MooringError
 from mooring.sidecars.provisioner.model import volumes
-from mooring.sidecars.provisioner.model.cached import selected_node
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.cached import may_be_same_handle, selected_node
+from mooring.sidecars.provisioner.model.intent import OwnVolume
 from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Failure, Save, State
 
@@ -54,7 +56,9 @@ class Fate(enum.Enum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """failure: of the attempt; for DELETED `after_deletion` adds the result. reports_deletion: users are told of a deletion that works."""
+    """failure: of the attempt; for DELETED `after_deletion` adds the result. reports_deletion: users are told of a
+    deletion that works.
+    """
 
     fate: Fate
     failure: Failure
@@ -62,7 +66,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def decide_unusable_volume(order: Order, failure: Failure, owner: Save | None, error: str) -> Verdict:
-    """The volume does not match the request. It is deleted unless an object names it: a volume in use is not deleted for one odd answer.
+    """The volume does not match the request. It is deleted unless an object names it: a volume in use is not deleted
+    for one odd answer.
 
     owner: the API server's answer about an object of that name; None where the driver named no volume. error: of that.
     """
@@ -84,7 +89,9 @@ def decide_unusable_volume(order: Order, failure: Failure, owner: Save | None, e
 
 
 class Holder(enum.Enum):
-    """The claim of a volume whose object was refused. BOUND: it names the object, which was stored before and is gone."""
+    """The claim of a volume whose object was refused. BOUND: it names the object, which was stored before and is
+    gone.
+    """
 
     WAITS = "it waits for the volume"
     BOUND = "it is bound to the volume"
@@ -93,7 +100,8 @@ class Holder(enum.Enum):
 
 
 def decide_volume_after_pv_refused(order: Order, saved: Save, error: str, claim: Holder) -> Verdict:
-    """The API server will never take this object: the volume is deleted, unless another's object may be about this very volume.
+    """The API server will never take this object: the volume is deleted, unless another's object may be about this very
+    volume.
 
     Nor is it deleted for a claim that is bound to it: its object was forced away, and the claim may get it back.
     Differs from external-provisioner, which sends a refused object for ever and reports nothing.
@@ -111,12 +119,16 @@ def decide_volume_after_pv_refused(order: Order, saved: Save, error: str, claim:
 
 
 def _may_be_taken_out(order: Order) -> bool:
-    """True when the user may have taken the volume out of its claim, which is gone: then it only looks as if it was never stored."""
+    """True when the user may have taken the volume out of its claim, which is gone: then it only looks as if it was
+    never stored.
+    """
     return not order.is_retained and volumes.retains(order.intent.volume)
 
 
 def after_deletion(order: Order, verdict: Verdict, problem: MooringError | None) -> Failure:
-    """The failure to report once the volume was deleted, or could not be. problem: of the last try, None when the volume is gone."""
+    """The failure to report once the volume was deleted, or could not be. problem: of the last try, None when the
+    volume is gone.
+    """
     failure = verdict.failure
     if problem is None:
         error = (
@@ -126,7 +138,7 @@ def after_deletion(order: Order, verdict: Verdict, problem: MooringError | None)
         )
         return msgspec.structs.replace(failure, error=error, state=State.FINISHED, proves_absent=True)
     error = f"{failure.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
-    return Failure(error, State.BACKGROUND, from_driver=True)
+    return Failure(error, State.BACKGROUND)
 
 
 def _taken(error: str) -> Verdict:
@@ -148,7 +160,9 @@ def _left_alone(order: Order, because: str) -> str:
 
 
 class Then(enum.Enum):
-    """When a claim whose attempt has failed comes again. REST: after a long while, unless it changes. RETRY: after its back-off."""
+    """When a claim whose attempt has failed comes again. REST: after a long while, unless it changes. RETRY: after its
+    back-off.
+    """
 
     FORGET = "never"
     AT_ONCE = "at once"
@@ -159,9 +173,9 @@ class Then(enum.Enum):
 class Attempted(msgspec.Struct, frozen=True):
     """A failed attempt, and the situation after it.
 
-    order: of the attempt, None when it did not get that far. claim: as it is now, None when gone. node_tried: "" for none.
-    is_open: an earlier call may have made a volume, although this one failed. reschedules: in a row, before this one.
-    has_object: the claim's volume is stored by now, perhaps by hand, and the claim is still to be bound to it.
+    order: of the attempt, None when it did not get that far. claim: as it is now, None when gone. node_tried: "" for
+    none. is_open: an earlier call may have made a volume, although this one failed. reschedules: in a row, before this
+    one. has_object: the claim's volume is stored by now, perhaps by hand, and the claim is still to be bound to it.
     """
 
     failure: Failure
@@ -174,16 +188,16 @@ class Attempted(msgspec.Struct, frozen=True):
 
     @property
     def is_awaited(self) -> bool:
-        """True while the claim waits for this volume: it has none, and the order is not about a second one."""
-        is_second = self.order is not None and self.order.intent.stored_handle is not None
-        return self.claim is not None and not self.claim.spec.volume_name and not self.has_object and not is_second
+        """True while the claim waits for this volume: it has none, and the order is not about a surplus one."""
+        is_surplus = self.order is not None and self.order.is_surplus
+        return self.claim is not None and not self.claim.spec.volume_name and not self.has_object and not is_surplus
 
 
 class After(msgspec.Struct, frozen=True):
     """then: unless another node is asked for; then the claim waits for that.
 
-    releases_source: a volume that may exist needs its source no more. node_unsuitable: one more. other_node: the scheduler is asked.
-    fingerprint: a change of it ends a rest early; None when nobody waits.
+    releases_source: a volume that may exist needs its source no more. node_unsuitable: one more. other_node: the
+    scheduler is asked. fingerprint: a change of it ends a rest early; None when nobody waits.
     """
 
     then: Then
@@ -229,7 +243,9 @@ def _is_selected(node_name: str, claim: PersistentVolumeClaim | None) -> bool:
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """saved: as the result of a try to store. error: for users. second_volume: the driver has made two volumes of one name."""
+    """saved: as the result of a try to store. error: for users. second_volume: the driver has made two volumes of one
+    name.
+    """
 
     saved: Save
     error: str = ""
@@ -238,29 +254,31 @@ class Owner(msgspec.Struct, frozen=True):
 
 def owner_of(
     found: PersistentVolume | None,
-    intent: Intent,
+    order: Order,
     volume_id: str,
     *,
     driver_name: str,
     per_node: bool = False,
     refused: str = "",
 ) -> Owner:
-    """found: None where no object has the name. refused: the reason that there will be none, "" where one was found a moment ago.
+    """found: None where no object has the name. refused: the reason that there will be none, "" where one was found a
+    moment ago.
 
-    STORED: the object is the claim's own, or names no claim: an answer was lost. TAKEN: it may be about this volume, for another claim.
-    REFUSED: it is about another volume, so this one is nobody's. per_node: the provisioners of other nodes make volumes of the same names.
+    STORED: the object is the claim's own, or names no claim: an answer was lost. TAKEN: it may be about this volume,
+    for another claim. REFUSED: it is about another volume, so this one is nobody's. per_node: the provisioners of other
+    nodes make volumes of the same names.
     """
-    name = intent.volume_name
+    intent, name = order.intent, order.intent.volume_name
     if found is None:
         return Owner(Save.REFUSED, refused) if refused else Owner(Save.LATER, "it was there, and is gone again")
-    if intent.stored_handle == "" and is_deleting(found):
+    if order.own is OwnVolume.DELETED and is_deleting(found):
         return Owner(Save.REFUSED, f'PersistentVolume "{name}" goes, its volume is deleted already')
     ref, source = found.spec.claim_ref, found.spec.csi
     is_own = ref is not None and ref.uid == intent.uid
     is_foreign = driver_name != (csi_driver_of(found.spec) if source is None else source.driver)
-    if is_foreign or (source is not None and source.volume_handle != volume_id):
+    if is_foreign or (source is not None and not may_be_same_handle(source.volume_handle, volume_id)):
         other = f'PersistentVolume "{name}" is there already, and is about another volume'
-        if is_foreign or not is_own or per_node or intent.stored_handle is not None:
+        if is_foreign or not is_own or per_node or order.is_surplus:
             return Owner(Save.REFUSED, other)
         return Owner(Save.TAKEN, other, second_volume=True)
     if is_own or ref is None or not ref.uid:

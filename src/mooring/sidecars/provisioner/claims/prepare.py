@@ -1,7 +1,7 @@
 """From a claim and its class to a complete order for a volume, or to a failure. Pure.
 
-The checks are external-provisioner's, in its order, and so are the texts. Differs from it in one thing: a source is held only after
-all of them, so that an attempt which can't succeed leaves no finalizer.
+The checks are external-provisioner's, in its order, and so are the texts. Differs from it in one thing: a source is
+held only after all of them, so that an attempt which can't succeed leaves no finalizer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mooring.sidecars.provisioner.model.cached import Source, requested_bytes, s
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order, RequestError
 from mooring.sidecars.provisioner.model.outcomes import AttemptFailed, Failure, State
-from mooring.sidecars.provisioner.model.topology import NodeUnknown, Requirements, TopologyError
+from mooring.sidecars.provisioner.model.topology import NodeMissing, NodeUnknown, Requirements, TopologyError
 from mooring.sidecars.provisioner.model.volumes import ParameterError, SecretKind, TemplateValues
 
 _PREFIX_FOR_METADATA = volumes.PREFIX
@@ -63,7 +63,8 @@ def volume_name(view: View, uid: str) -> str:
     if problems:  # the API server would refuse the object, after the volume was made
         shown = shortened(name, NAME_BYTES_SHOWN)
         raise finished(
-            f'volume-name-prefix leads to "{shown}", which can\'t be the name of a PersistentVolume: {"; ".join(problems)}'
+            f'volume-name-prefix leads to "{shown}", which can\'t be the name of a PersistentVolume: '
+            f"{'; '.join(problems)}"
         )
     return name
 
@@ -157,7 +158,10 @@ def _source(view: View, claim: PersistentVolumeClaim) -> Source | None:
         return None
     namespace, name = claim.metadata.namespace, claim.metadata.name
     if source.namespace != namespace and not granted(view, claim, source):
-        why = f"accessing {source.namespace}/{source.name} of {source.kind} dataSource from {namespace}/{name} isn't allowed"
+        why = (
+            f"accessing {source.namespace}/{source.name} of {source.kind} dataSource from {namespace}/{name} isn't "
+            "allowed"
+        )
         raise finished(why, topics.grants(source.namespace))
     return source
 
@@ -226,14 +230,16 @@ def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass
         return requirements(view, claim, storage_class)
     except TopologyError as error:
         state = State.RESCHEDULE if isinstance(error, NodeUnknown) else State.NO_CHANGE
-        why = f"error generating accessibility requirements: {error}"
+        why = str(error) if isinstance(error, NodeMissing) else f"error generating accessibility requirements: {error}"
         raise AttemptFailed(Failure(why, state, heals=frozenset({topics.NODES}))) from error
 
 
 def _secrets(
     claim: PersistentVolumeClaim, name: str, given: Mapping[str, str], looked: Looked
 ) -> dict[SecretKind, SecretReference | None]:
-    """All secrets that the class names. The provisioner's own is read at once, too, so that nothing is begun without it."""
+    """All secrets that the class names. The provisioner's own is read at once, too, so that nothing is begun without
+    it.
+    """
     meta = claim.metadata
     values = TemplateValues(name, meta.namespace, meta.name, meta.annotations or {})
     found: dict[SecretKind, SecretReference | None] = {}

@@ -110,7 +110,8 @@ class CleaningUp:
 
 
 @reason(
-    'an earlier call may have made a second volume, it is asked for once the deletion of PersistentVolume "{pv_name}" is over'
+    "an earlier call may have made a second volume, it is asked for once the deletion of PersistentVolume "
+    '"{pv_name}" is over'
 )
 class WaitsForDeletion:
     pv_name: str

@@ -28,7 +28,9 @@ class SourceError(MooringError):
 
 
 def granted(view: View, claim: PersistentVolumeClaim, source: Source) -> bool:
-    """True when a ReferenceGrant in the source's namespace lets claims of this one refer to it; one grant must say both."""
+    """True when a ReferenceGrant in the source's namespace lets claims of this one refer to it; one grant must say
+    both.
+    """
     for grant in view.grants.values():
         if grant.metadata.namespace != source.namespace:
             continue
@@ -92,7 +94,9 @@ def _check_restore_size(claim: PersistentVolumeClaim, name: str, restore_size: s
 
 
 def _check_mode(claim: PersistentVolumeClaim, content: VolumeSnapshotContent) -> None:
-    """A Block volume read as a file system, or the reverse, can be an attack: the content, which few may change, must allow it."""
+    """A Block volume read as a file system, or the reverse, can be an attack: the content, which few may change, must
+    allow it.
+    """
     before, wanted = content.spec.source_volume_mode, claim.spec.volume_mode
     if before is None or wanted is None or before == wanted:
         return
@@ -100,17 +104,19 @@ def _check_mode(claim: PersistentVolumeClaim, content: VolumeSnapshotContent) ->
     allowed = notes.get(names.ALLOW_MODE_CHANGE)
     if allowed in _TRUE:
         return
+    key, name = names.ALLOW_MODE_CHANGE, content.metadata.name
     if allowed is None:
-        why = "annotation is not present on"
+        why = f"{key} annotation is not present on snapshotcontent {name}"
     elif allowed in _FALSE:
-        why = "is set to false on"
+        why = f"{key} is set to false on snapshotcontent {name}"
     else:
-        why = f"failed to convert {names.ALLOW_MODE_CHANGE} annotation value {allowed!r} to boolean on"
+        why = (
+            f"failed to convert {key} annotation value to boolean with error: strconv.ParseBool: parsing "
+            f'"{allowed}": invalid syntax'
+        )
     shown = f"{claim.metadata.namespace}/{claim.metadata.name}"
-    key = "" if why.startswith("failed") else f"{names.ALLOW_MODE_CHANGE} "
     raise SourceError(
-        f"requested volume {shown} modifies the mode of the source volume but does not have permission to do so. "
-        f"{key}{why} snapshotcontent {content.metadata.name}"
+        f"requested volume {shown} modifies the mode of the source volume but does not have permission to do so. {why}"
     )
 
 
@@ -125,7 +131,8 @@ def clone_handle(
     origin = view.claims.get(Key(source.namespace, name))
     if origin is None:
         raise SourceError(
-            f'error getting PVC {name} (namespace "{source.namespace}") from api server: persistentvolumeclaim "{name}" not found'
+            f'error getting PVC {name} (namespace "{source.namespace}") from api server: persistentvolumeclaim '
+            f'"{name}" not found'
         )
     _check_origin(claim, origin)
     volume = _volume_of(origin, looked)
@@ -146,7 +153,7 @@ def _check_origin(claim: PersistentVolumeClaim, origin: PersistentVolumeClaim) -
     name = origin.metadata.name
     if origin.status.phase != "Bound":
         raise SourceError(f"the PVC DataSource {name} must have a status of Bound.  Got {origin.status.phase}")
-    if is_deleting(origin):
+    if is_deleting(origin) and names.CLONE_FINALIZER not in finalizers_of(origin):  # else it is kept for clones
         raise SourceError(f"the PVC DataSource {name} is currently being deleted")
     if origin.spec.storage_class_name is None:
         raise SourceError(f"the source PVC ({name}) storageclass cannot be empty")

@@ -1,7 +1,9 @@
-"""Everything that a claim is decided from: the caches, objects that are looked up, and the places that its volume may have.
+"""Everything that a claim is decided from: the caches, objects that are looked up, and the places that its volume may
+have.
 
-A `View` shows the caches as they are; a decision reads it between two awaits, when nothing changes. Objects that no cache holds (snapshots,
-secrets, a clone's volume) are looked up for one attempt: a decision that needs one raises `NotLookedUp` and is made again with the answer.
+A `View` shows the caches as they are; a decision reads it between two awaits, when nothing changes. Objects that no
+cache holds (snapshots, secrets, a clone's volume) are looked up for one attempt: a decision that needs one raises
+`NotLookedUp` and is made again with the answer.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from mooring.kube.cache.reader import Reader
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords
 from mooring.sidecars.provisioner.model import topology
 from mooring.sidecars.provisioner.model.cached import CacheView, selected_node, unreadiness
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents
 from mooring.sidecars.provisioner.model.topology import (
     ClusterTopology,
-    NodeUnknown,
+    NodeMissing,
     Places,
     Requirements,
     SelectedNode,
@@ -54,7 +56,9 @@ class NotLookedUp(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Looked:
-    """The objects that an attempt has looked up so far. An error is an answer, too. Secrets are here as their values: never shown."""
+    """The objects that an attempt has looked up so far. An error is an answer, too. Secrets are here as their values:
+    never shown.
+    """
 
     found: dict[Wanted, Any] = dataclasses.field(default_factory=dict, repr=False)
 
@@ -71,13 +75,13 @@ class Looked:
 class View(CacheView, frozen=True, kw_only=True):
     """The caches, intents and records, live.
 
-    intents: by claim uid, those whose volume may exist. records: the memory of claims.
+    intents: by claim uid, the open ones. records: the memory of claims.
     """
 
     csi_nodes: Reader[CSINode]
     grants: Reader[ReferenceGrant]
     places: ClusterTopology
-    intents: Mapping[str, Intent]
+    intents: Mapping[str, ClaimIntents]
     records: ClaimRecords
 
     def topology_keys(self, node_name: str) -> tuple[str, ...] | None:
@@ -92,7 +96,9 @@ class View(CacheView, frozen=True, kw_only=True):
 
 
 def requirements(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Requirements | None:
-    """The requirements for the volume, None for none. Raises TopologyError; NodeUnknown to have another node selected."""
+    """The requirements for the volume, None for none. Raises TopologyError; NodeUnknown to have another node
+    selected.
+    """
     node_name, allowed = selected_node(claim), storage_class.allowed_topologies or ()
     if node_name:
         place = _place(view, node_name)
@@ -126,19 +132,22 @@ def requirements_again(view: View, storage_class: StorageClass | None, first: Te
 
 
 def placement_doubt(view: View, node_name: str, where: Requirements) -> str:
-    """Why the place of a volume may be none that its pod can reach, "" for no reason: nobody has kept what was registered there up to date.
+    """Why the place of a volume may be none that its pod can reach, "" for no reason: nobody has kept what was
+    registered there up to date.
 
     node_name: the selected node, "" for none. where: the places that the driver is told of.
     """
     node = view.nodes.get(Key("", node_name)) if node_name else None
     if node is not None and (status := unreadiness(node)):
         return (
-            f'the selected node "{node_name}" is not ready (Ready is {status}): what its CSINode tells of driver {view.driver.name} '
+            f'the selected node "{node_name}" is not ready (Ready is {status}): what its CSINode tells of '
+            f"driver {view.driver.name} "
             "may be out of date, and the volume may be made where its pod can't reach it"
         )
     if not node_name and view.places.is_silent(where.first):
         return (
-            f"no node in {topology.shown(where.first)}, which is preferred for the volume, is ready: what their CSINodes tell of driver "
+            f"no node in {topology.shown(where.first)}, which is preferred for the volume, is ready: what "
+            "their CSINodes tell of driver "
             f"{view.driver.name} may be out of date, and no pod may reach the volume"
         )
     return ""
@@ -147,8 +156,8 @@ def placement_doubt(view: View, node_name: str, where: Requirements) -> str:
 def _place(view: View, node_name: str) -> SelectedNode:
     keys = view.topology_keys(node_name)
     if keys is None:
-        raise NodeUnknown(f'failed to get selected CSINode {node_name}: csinode.storage.k8s.io "{node_name}" not found')
+        raise NodeMissing(f'failed to get selected CSINode {node_name}: csinode.storage.k8s.io "{node_name}" not found')
     node = view.nodes.get(Key("", node_name))
     if node is None and keys:
-        raise NodeUnknown(f'failed to get selected node {node_name}: node "{node_name}" not found')
+        raise NodeMissing(f'failed to get selected node {node_name}: node "{node_name}" not found')
     return SelectedNode(node_name, keys, (node.metadata.labels if node else None) or {})

@@ -1,4 +1,4 @@
 """Deletes the volumes of released PersistentVolumes, and keeps the finalizer that holds them until then.
 
-A new volume whose PersistentVolume was refused is not deleted here but in `claims/reject_volume.py`.
+A new volume whose PersistentVolume was refused is not deleted here but in `claims/provision.py`.
 """

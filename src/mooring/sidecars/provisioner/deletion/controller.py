@@ -1,22 +1,21 @@
 """Deletion: the changes that wake a PersistentVolume, and the reports of failures.
 
-A deletion that is blocked (by an attachment, above all) waits for that to change, however long it takes: it is reported once and costs
-nothing meanwhile. A volume whose deletion failed comes again after its back-off.
+A deletion that is blocked (by an attachment, above all) waits for that to change, however long it takes: it is reported
+once and costs nothing meanwhile. A volume whose deletion failed comes again after its back-off.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mooring.api.core import ObjectReference, PersistentVolume
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.control.decision import Deciding, Decision, Failed, rests
-from mooring.control.event_once import EventOnce
-from mooring.control.locks import KeyLock
+from mooring.control.decision import Deciding, Decision, Failed, Read, rests
+from mooring.control.events import EventOnce
 from mooring.control.result import Problem, Result
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Change, FreshCache
@@ -58,7 +57,7 @@ class VolumeDeletion:
         self.controller: Controller[str] = Controller(
             runtime,
             "volumes",
-            Deciding(self._decide, self._perform, self._show, work="delete", ended=self._ended),
+            Deciding(self._decide, self._perform, self._show, work="delete", ended=self._ended, reads=self._reads),
             workers=options.worker_threads,
             backoff=options.backoff,
             label="PersistentVolume",
@@ -80,7 +79,7 @@ class VolumeDeletion:
         attachments = (
             None
             if self._attachments is None
-            else FreshCache(runtime.cluster, runtime.clock, self._attachments, VOLUME_ATTACHMENTS, KeyLock("listing"))
+            else FreshCache(runtime.cluster, runtime.clock, self._attachments, VOLUME_ATTACHMENTS)
         )
         self._reconciler = Reconciler(env, self._view, self._progress, attachments, ends)
         env.bus.subscribe(topics.INTENT_CLOSED, lambda pv_name: self.controller.tell(intent_closed(pv_name)))
@@ -90,7 +89,9 @@ class VolumeDeletion:
         self.controller.watch(caches.classes, tells=lambda change: (class_changed(change.key.name),))
 
     async def run(self) -> None:
-        """Works until cancelled, or until drained. The shared caches have been filled; that of attachments may be late."""
+        """Works until cancelled, or until drained. The shared caches have been filled; that of attachments may be
+        late.
+        """
         if self._attachments is not None:
             await self._attachments.synced()
         await self.controller.run()
@@ -100,8 +101,8 @@ class VolumeDeletion:
         return await self.controller.drain(timeout_s)
 
     def driver_returned(self) -> None:
-        """The driver was away and is back: any failure may have been due to that."""
-        self.controller.retry_now(pv.metadata.name for pv in self._volumes.store.values())
+        """The driver was away and is back."""
+        self.controller.driver_returned()
 
     async def look_at_all(self) -> None:
         """A term begins."""
@@ -133,6 +134,11 @@ class VolumeDeletion:
         if pv is not None:
             self._at_work[name] = pv
         return decide_deletion(self._view, name)
+
+    def _reads(self, name: str, decision: Decision[Action]) -> Sequence[Read]:
+        """Before a volume goes: it may be retained by now, or another claim's, and a node may have it."""
+        pv = self._at_work.get(name)
+        return () if pv is None else self._reconciler.reads(pv, decision)
 
     async def _perform(self, name: str, decision: Decision[Action]) -> Result | None:
         """Raises Failed, Stale."""

@@ -20,7 +20,7 @@ from mooring.control.topics import Topic
 from mooring.kube.cache.reader import Reader
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.deletion import reasons as why
-from mooring.sidecars.provisioner.model.cached import BY_VOLUME, CacheView, is_provisioned_by
+from mooring.sidecars.provisioner.model.cached import BY_VOLUME, CacheView, is_done_with, is_provisioned_by
 from mooring.sidecars.provisioner.model.topics import INTENT_CLOSED
 from mooring.sidecars.provisioner.model.volumes import ParameterError, SecretKind, TemplateValues, secret_of
 
@@ -88,15 +88,12 @@ class View(CacheView, frozen=True, kw_only=True):
         return tuple(sorted({one.spec.node_name for one in self.attachments.by(BY_VOLUME, pv.metadata.name)}))
 
     def keepers_of(self, pv: PersistentVolume, handle: str) -> tuple[str, ...]:
-        """The other PersistentVolumes of its volume that are in use, or kept: all but those that are to be deleted with their volume."""
-        others = self.others_naming(handle, pv.metadata.name)
-        return tuple(
-            sorted(name for name in others if (other := self.volume(name)) is not None and not _is_done_with(other))
-        )
-
-
-def _is_done_with(pv: PersistentVolume) -> bool:
-    return pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
+        """The other PersistentVolumes of its volume that are in use, attached, or kept: all but those that are to be
+        deleted with their volume.
+        """
+        found = (self.volume(name) for name in self.others_naming(handle, pv.metadata.name))
+        others = (one for one in found if one is not None and not (is_done_with(one) and not self.nodes_of(one)))
+        return tuple(sorted(one.metadata.name for one in others))
 
 
 def holds(pv: PersistentVolume) -> bool:
@@ -122,11 +119,19 @@ class LoadSecret(msgspec.Struct, frozen=True):
 
 
 class DeleteVolume(msgspec.Struct, frozen=True):
-    """Call DeleteVolume. migrated: the volume is an in-tree one. lacks_class: the name of a class that is gone, and may name a secret."""
+    """Call DeleteVolume. migrated: the volume is an in-tree one. lacks_class: the name of a class that is gone, and may
+    name a secret.
+    """
 
     handle: str
     migrated: bool = False
     lacks_class: str = ""
+
+
+class LeaveVolume(msgspec.Struct, frozen=True):
+    """The volume stays, since other PersistentVolumes name it."""
+
+    others: tuple[str, ...]
 
 
 class DeleteObject(msgspec.Struct, frozen=True):
@@ -142,16 +147,17 @@ class Obstacle(enum.Enum):
     SECRET = "the secret for the call can't be named"
     CLASS = "its in-tree class can't be translated"
     ATTACHED = "it is attached"
-    NAMED = "another PersistentVolume names its volume"
 
 
 class TellObstacle(msgspec.Struct, frozen=True):
-    """Tell users of the problem: of another obstacle at once, and of the same one seldom, whatever the problem's text."""
+    """Tell users of the problem: of another obstacle at once, and of the same one seldom, whatever the problem's
+    text.
+    """
 
     obstacle: Obstacle
 
 
-Action: TypeAlias = Hold | Release | LoadSecret | DeleteVolume | DeleteObject | TellObstacle
+Action: TypeAlias = Hold | Release | LoadSecret | DeleteVolume | LeaveVolume | DeleteObject | TellObstacle
 
 
 def decide_deletion(view: View, pv_name: str) -> Decision[Action]:
@@ -200,9 +206,8 @@ def _delete(view: View, pv: PersistentVolume) -> Decision[Action]:
         return _stuck(
             pv, Obstacle.ATTACHED, why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name)
         )
-    keepers = view.keepers_of(pv, source.volume_handle)
-    if keepers:
-        return _stuck(pv, Obstacle.NAMED, why.NamedByOthers(pv.metadata.name, keepers), *map(object_changed, keepers))
+    if keepers := view.keepers_of(pv, source.volume_handle):
+        return Decision(why.LeftToOthers(keepers), (LeaveVolume(keepers), *_after_the_volume(view, pv)))
     load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret),)
     call = DeleteVolume(source.volume_handle, migrated, _missing_class(view, pv))
     return Decision(why.Deleting(call.handle), (*load, call, *_after_the_volume(view, pv)))
@@ -229,14 +234,18 @@ def _notes_secret(pv: PersistentVolume) -> bool:
 
 
 def _missing_class(view: View, pv: PersistentVolume) -> str:
-    """The class that would have to say whether there is a secret, "" where it is there, or need not. What nobody provisioned needs none."""
+    """The class that would have to say whether there is a secret, "" where it is there, or need not. What nobody
+    provisioned needs none.
+    """
     class_name = volume_class_of(pv)
     knows = _notes_secret(pv) or names.PROVISIONED_BY not in (pv.metadata.annotations or {})
     return "" if knows or view.classes.get(Key("", class_name)) is not None else class_name
 
 
 def secret_for(view: CacheView, pv: PersistentVolume, *, migrated: bool) -> SecretReference | None:
-    """As the provisioner noted it; for volumes without a note as their class says. Raises ParameterError, TranslationError."""
+    """As the provisioner noted it; for volumes without a note as their class says. Raises ParameterError,
+    TranslationError.
+    """
     if _notes_secret(pv):
         name, namespace = annotation(pv, names.DELETION_SECRET_NAME), annotation(pv, names.DELETION_SECRET_NAMESPACE)
         return SecretReference(name=name, namespace=namespace) if name and namespace else None

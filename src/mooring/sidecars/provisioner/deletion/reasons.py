@@ -1,6 +1,7 @@
 """Every reason that deletion can have, in a user's words.
 
-Those that are problems carry the text of the event `VolumeFailedDelete`, as external-provisioner has it, since people search for it.
+Those that are problems carry the text of the event `VolumeFailedDelete`, as external-provisioner has it, since people
+search for it.
 """
 
 from __future__ import annotations
@@ -72,24 +73,15 @@ class StillAttached:
         return f"persistentvolume {self.pv_name} is still attached to node {self.node_names[0]}"
 
 
-@reason(
-    "PersistentVolume {shown} names the same volume, and is in use or kept: the volume is deleted when no such object is left"
-)
-class NamedByOthers:
+@reason("the volume is left to PersistentVolume {shown}, which names it, too: it is deleted with the last of them")
+class LeftToOthers:
     """others: names of PersistentVolumes."""
 
-    pv_name: str
     others: tuple[str, ...]
 
     @property
     def shown(self) -> str:
         return ", ".join(f'"{name}"' for name in self.others)
-
-    @property
-    def error(self) -> str:
-        return (
-            f"persistentvolume {self.pv_name} is not deleted, its volume is that of PersistentVolume {self.shown}, too"
-        )
 
 
 @reason("{error}")

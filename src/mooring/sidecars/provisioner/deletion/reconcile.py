@@ -1,13 +1,16 @@
-"""Carries out the decision about a PersistentVolume, in order; before its volume is deleted, the attachments are checked once more.
+"""Carries out the decision about a PersistentVolume, in order; before its volume is deleted, the attachments are
+checked once more.
 
-Their cache may lag behind by a moment, as in external-provisioner: then the driver has to refuse. But a watch that has been silent for a
-while may hide attachments that have existed for long, so then the provisioner asks the API server itself.
+Their cache may lag behind by a moment, as in external-provisioner: then the driver has to refuse. But a watch that has
+been silent for a while may hide attachments that have existed for long, so then the provisioner asks the API server
+itself.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -16,7 +19,8 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.meta import key_of
 from mooring.api.storage import VolumeAttachment
 from mooring.base.log import logger
-from mooring.control.decision import Decision, Failed
+from mooring.control.decision import Decision, Failed, Read
+from mooring.control.locks import KeyLocks
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale, Vanished
 from mooring.control.secrets import SecretError
@@ -28,7 +32,7 @@ from mooring.kube.patch import strategic_patch
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.deletion import decide as d
 from mooring.sidecars.provisioner.deletion.decide import Progress, View, class_changed, intent_closed
-from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment, delete_volume
+from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment, delete_request
 from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import BY_UID
 from mooring.sidecars.provisioner.model.intent import IntentEnds
@@ -66,9 +70,12 @@ class Reconciler:
         self._view, self._progress, self._attachments = view, progress, attachments
         self._ends, self._bus, self._timeout_s = ends, env.bus, env.options.timeout_s
         self._metrics = env.runtime.metrics.once(DeletionMetrics)
+        self._calls: KeyLocks[str] = KeyLocks()
 
     async def perform(self, pv: PersistentVolume, decision: Decision[d.Action]) -> None:
-        """Carries out the actions. Raises Failed; Stale when the decision is another one by the time the volume is about to go."""
+        """Carries out the actions. Raises Failed; Stale when the decision is another one by the time the volume is
+        about to go.
+        """
         began = self._clock.now()
         secret: SecretReference | None = None
         values: Mapping[str, str] = {}
@@ -82,21 +89,39 @@ class Reconciler:
                 case d.LoadSecret(ref):
                     secret, values = ref, await self._load(pv, ref)
                 case d.DeleteVolume():
-                    await self._wait_for_intent(pv)
-                    await self._look_at_attachments()
-                    if d.decide_deletion(self._view, pv.metadata.name).actions != decision.actions:
-                        raise Stale(pv.metadata.name)
-                    await self._delete_volume(pv, action, secret, values)
+                    async with self._calls.of(action.handle):  # two objects may name one volume
+                        # Again, without a read: the Secret, or the other call, may have taken long.
+                        if d.decide_deletion(self._view, pv.metadata.name).actions != decision.actions:
+                            raise Stale(pv.metadata.name)
+                        await self._delete_volume(pv, action, secret, values)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid)
                     self._metrics.succeeded(pv.spec.storage_class_name, self._clock.now() - began)
                     self._bus.tell(topics.ROOM_FREED, *places_of(pv))
+                case d.LeaveVolume(others):
+                    log.info(2, "left a volume to others", PersistentVolume=pv.metadata.name, others=", ".join(others))
                 case d.DeleteObject():
                     await self._wait_for_intent(pv)  # without our finalizer nothing else holds the object
                     await self._delete_object(pv)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
 
+    def reads(self, pv: PersistentVolume, decision: Decision[d.Action]) -> Sequence[Read]:
+        """What the end of a volume, or of one of its objects, depends on, read from the API server. Each raises Failed,
+        Stale.
+        """
+        last = next((one for one in decision.actions if isinstance(one, d.DeleteVolume | d.LeaveVolume)), None)
+        if last is None:
+            return ()
+        others = last.others if isinstance(last, d.LeaveVolume) else ()
+        objects = (pv, *filter(None, map(self._view.volume, others)))
+        return (
+            functools.partial(self._wait_for_intent, pv),
+            self._look_at_attachments,
+            *(functools.partial(self._writer.look, one) for one in objects),
+        )
+
     async def _wait_for_intent(self, pv: PersistentVolume) -> None:
-        """No intent must bring the volume back once it is released, nor a claim that is still in our cache and nowhere else.
+        """No intent must bring the volume back once it is released, nor a claim that is still in our cache and nowhere
+        else.
 
         There was none for a volume that no provisioner made.
         """
@@ -125,7 +150,8 @@ class Reconciler:
     async def _load(self, pv: PersistentVolume, ref: SecretReference) -> Mapping[str, str]:
         """The values; none when the Secret is gone: the volume must not outlive it for ever. Whatever else may pass.
 
-        Differs from external-provisioner, which goes on without whatever it is: a driver that looks in its own account finds nothing there.
+        Differs from external-provisioner, which goes on without whatever it is: a driver that looks in its own account
+        finds nothing there.
         """
         try:
             return await self._secrets.get(ref)
@@ -139,11 +165,9 @@ class Reconciler:
         self, pv: PersistentVolume, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
     ) -> None:
         try:
-            call, lacks_secret = (
-                Call(self._timeout_s, action.migrated),
-                bool(action.lacks_class) or (secret is not None and not values),
+            await self._driver.delete_volume(
+                delete_request(action.handle, values), Call(self._timeout_s, action.migrated)
             )
-            await delete_volume(self._driver, action.handle, values, call, pv.metadata.name, lacks_secret=lacks_secret)
         except DriverError as error:
             if action.lacks_class:
                 without = f"; it was called without the class {action.lacks_class}, which may name a secret"
@@ -161,7 +185,9 @@ class Reconciler:
             await self._writer.delete(pv, failing="could not delete the PersistentVolume")
 
     async def _patch(self, pv: PersistentVolume, metadata: dict[str, Any]) -> None:
-        """A strategic patch joins lists, so that nobody else's finalizer is lost. The uid keeps it from another object of that name."""
+        """A strategic patch joins lists, so that nobody else's finalizer is lost. The uid keeps it from another object
+        of that name.
+        """
         with _unless_gone(PATIENCE):
             patch = strategic_patch({"metadata": metadata}, of=pv)
             await self._writer.patch(pv, patch, failing="could not save the finalizers of the PersistentVolume")
@@ -169,7 +195,9 @@ class Reconciler:
 
 @contextlib.contextmanager
 def _unless_gone(patience: int) -> Iterator[None]:
-    """A write to a PersistentVolume: one that is gone has nothing left to be written. Raises Failed, with this patience; Stale."""
+    """A write to a PersistentVolume: one that is gone has nothing left to be written. Raises Failed, with this
+    patience; Stale.
+    """
     try:
         yield
     except Vanished:

@@ -1,11 +1,12 @@
 """The journal of intents: durable before CreateVolume, and shared by all requests in flight.
 
-An intent that is begun while a write is under way waits for the next write, with all others that came meanwhile: one write covers them
-all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. The Leases: `lease_store.py`.
+An intent that is begun while a write is under way waits for the next write, with all others that came meanwhile: one
+write covers them all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. The
+Leases: `lease_store.py`.
 
-Without the right to write there, as the API server itself says at the start, the intents are kept in memory, as external-provisioner does,
-and the open intents of others are left alone. Intents that are read are ours once we hold the journal, and not before: its holder may
-still end them.
+Without the right to write there, as the API server itself says at the start, the intents are kept in memory, as
+external-provisioner does, and the open intents of others are left alone. Intents that are read are ours once we hold
+the journal, and not before: its holder may still end them.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from prometheus_client import CollectorRegistry, Gauge
 from mooring.api.coordination import LEASES
 from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.control.order import ORDER, resumed
-from mooring.kube.access_review import denied
+from mooring.control.locks import KeyLocks
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, Forbidden
 from mooring.sidecars.provisioner.intents import lease_codec
+from mooring.sidecars.provisioner.intents.access_review import denied
 from mooring.sidecars.provisioner.intents.lease_codec import LATER, JournalLease, JournalLocation
 from mooring.sidecars.provisioner.intents.lease_store import REFRESH_S, LeaseStore
-from mooring.sidecars.provisioner.model.intent import STILL_OPEN, Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents
 
 log = logger(__name__)
 
@@ -41,20 +42,25 @@ TIDY_S: Final = 5.0
 VERBS: Final = ("get", "create", "update")
 """The rights on Leases that a journal needs."""
 
-Found: TypeAlias = Callable[[Mapping[str, "Intent"]], None]
+Found: TypeAlias = Callable[[Mapping[str, "ClaimIntents"]], None]
 
 
 class Intents:
-    """Open intents, in memory: they are lost with the process, as external-provisioner's are. A `Journal` makes them durable.
+    """Open intents that are written nowhere: they are lost with the process, as external-provisioner's are. A `Journal`
+    makes them durable.
 
-    start() once, then run() for as long as they are used.
+    start() once, then run() for as long as they are used. Entries are told apart by the claim's uid.
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, Intent] = {}
+        self._open: dict[str, ClaimIntents] = {}
+
+    def open(self) -> Mapping[str, ClaimIntents]:
+        """The entries as they were written last, or are being written, live."""
+        return self._open
 
     def on_found(self, handler: Found) -> None:
-        """Calls the handler with open intents that a former process, or another one, left."""
+        """Calls the handler with entries that a former process, or another one, left."""
 
     async def start(self) -> None:
         """Reads the open intents. Raises ApiError."""
@@ -62,30 +68,25 @@ class Intents:
     async def run(self) -> None:
         """Keeps them until cancelled."""
 
-    def open(self) -> Mapping[str, Intent]:
-        """The open ones, live, by the claim's uid; those whose begin is under way among them."""
-        return self._open
+    async def ready(self) -> None:
+        """Returns once what others left is found. Raises ApiError."""
 
-    async def begin(self, intent: Intent) -> None:
-        """Opens it, or lets it take the place of the open one of the same claim; returns when that is durable.
-
-        Raises ApiError; then the intent that was open before is open.
+    async def write(self, entry: ClaimIntents) -> None:
+        """Returns once the entry is durable, in place of the claim's former one. Raises ApiError; then the former one
+        is kept.
         """
-        self._open[intent.uid] = intent
+        self._open[entry.uid] = entry
 
     async def end(self, uid: str) -> None:
-        """The volume is stored, or surely does not exist. May become durable later; nothing happens if none is open."""
+        """No intent of the claim is open any more. May become durable later; nothing happens if none was."""
         self._open.pop(uid, None)
 
     async def wait_for_end(self, uid: str) -> None:
-        """Returns once the end of this uid's intent is durable, or that it is about a second volume alone. Raises ApiError, Conflict
-        while it is open.
+        """Returns once it is durable that no intent of the claim is open. Raises ApiError.
 
-        For callers that release a PersistentVolume: a volume that was kept on purpose must not be found again as a lost one.
+        For callers that release a PersistentVolume: a volume that was kept on purpose must not be found again as a lost
+        one.
         """
-        intent = self._open.get(uid)
-        if intent is not None and intent.stored_handle is None:
-            raise Conflict(STILL_OPEN)
 
     async def tidy(self) -> None:
         """Makes all ends durable, as far as that works: for an orderly end of the process."""
@@ -122,6 +123,7 @@ class Journal(Intents):
         self._handlers: list[Found] = []
         self._waiters: defaultdict[JournalLease, list[Waiter]] = defaultdict(list)
         self._wake = asyncio.Event()
+        self._writing: KeyLocks[str] = KeyLocks()
         self._tidy_timer: asyncio.TimerHandle | None = None
         self._tidy_due = False
         self._was_held = False
@@ -131,36 +133,42 @@ class Journal(Intents):
         self._handlers.append(handler)
 
     async def start(self) -> None:
-        """Takes the journal over; the open intents of an earlier holder are open from now on. A failure is tried again by `run`."""
-        if (order := ORDER.get()) is not None:
-            order.keeps(
-                LEASES,
-                self._location.namespace,
-                lambda: [page.lease for page in self._store.pages if page.lease is not None],
-            )
+        """Takes the journal over; the open intents of an earlier holder are open from now on. A failure is tried again
+        by `run`.
+        """
         log.info(1, "the journal of intents", namespace=self._location.namespace, Lease=self._location.page_name(0))
         await self._try_to_hold()
 
-    async def begin(self, intent: Intent) -> None:
-        uid, known = intent.uid, intent.uid in self._open
+    async def ready(self) -> None:
         await self._hold()
+
+    async def write(self, entry: ClaimIntents) -> None:
+        uid, is_known = entry.uid, entry.uid in self._open
+        await self._hold()
+        if uid in self._open and not is_known:
+            raise Conflict(f"the volume {entry.volume_name} was begun by an earlier provisioner: going on with that")
+        async with self._writing.of(uid):
+            await self._write(entry)
+
+    async def _write(self, entry: ClaimIntents) -> None:
+        """One at a time for each claim: what is put back after a failure is what was stored before."""
+        uid, before, text = entry.uid, self._open.get(entry.uid), lease_codec.encoded(entry)
         if self._in_memory:
-            await super().begin(intent)
+            await super().write(entry)
             return
-        before, text = self._open.get(uid), lease_codec.encoded(intent)
-        if before is not None and not known:
-            raise Conflict(f"the volume {intent.volume_name} was begun by an earlier provisioner: going on with that")
-        if before == intent and self._store.is_stored(uid, text):
+        if before is not None and before.left() == entry.left() and self._store.is_stored(uid, text):
             await self._confirm_hold(uid)
             return
         page = self._store.put(uid, text)
-        self._open[uid] = intent
+        self._open[uid] = entry
         try:
             await self._written(page)
             for former in self._store.moved(uid):
                 await self._written(former)
         except ApiError:
-            if before is None:
+            if self._open.get(uid) is not entry:
+                pass  # it has ended meanwhile
+            elif before is None:
                 await self.end(uid)
             else:
                 self._open[uid] = before
@@ -168,7 +176,9 @@ class Journal(Intents):
             raise
 
     async def _confirm_hold(self, uid: str) -> None:
-        """Before a repeated call: if this process stood still, another one may have taken over and ended it. Raises ApiError."""
+        """Before a repeated call: if this process stood still, another one may have taken over and ended it. Raises
+        ApiError.
+        """
         for page in self._store.saying(uid):
             await self._written(page)
 
@@ -178,14 +188,14 @@ class Journal(Intents):
             self._tidy_soon()
 
     async def wait_for_end(self, uid: str) -> None:
-        await self._hold()  # before that the open intents are not known
-        await super().wait_for_end(uid)
+        await self._hold()
         if uid in self._store.later:
             raise Conflict(LATER)
         for page in self._store.saying(uid):
             if self._in_memory:
                 raise Forbidden(
-                    "an earlier provisioner left the volume's creation open, and there is no right to write that it is over"
+                    "an earlier provisioner left the volume's creation open, and there is no right to write "
+                    "that it is over"
                 )
             await self._written(page)
 
@@ -210,7 +220,6 @@ class Journal(Intents):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._rest_s()):
                     await self._wake.wait()
-            await resumed("journal")
             self._wake.clear()
             await self._try_to_hold()
             tidies, self._tidy_due = self._tidy_due, False
@@ -242,7 +251,9 @@ class Journal(Intents):
             pass  # the store has logged it
 
     async def _ask_for_rights(self) -> None:
-        """A refusal alone may pass, as one of a webhook or a quota does: going on in memory for that would lose a volume."""
+        """A refusal alone may pass, as one of a webhook or a quota does: going on in memory for that would lose a
+        volume.
+        """
         missing = await denied(self._cluster, LEASES, self._location.namespace, VERBS)
         if not missing:
             return
@@ -250,8 +261,10 @@ class Journal(Intents):
         if self._metrics is not None:
             self._metrics.in_memory(True)
         log.error(
-            "there is no right to write down what is about to be created, so it is kept in memory: when this process is killed while a "
-            "volume is made, and its claim is deleted before the next process starts, the volume leaks. Grant it and start again",
+            "there is no right to write down what is about to be created, so it is kept in memory: when this "
+            "process is killed while a "
+            "volume is made, and its claim is deleted before the next process starts, the volume leaks. Grant "
+            "it and start again",
             missing=f"{', '.join(missing)} leases.coordination.k8s.io",
             namespace=self._location.namespace,
         )
@@ -275,12 +288,7 @@ class Journal(Intents):
         waiter: Waiter = asyncio.get_running_loop().create_future()
         self._waiters[page].append(waiter)
         self._wake.set()
-        try:
-            await waiter
-        except ApiError:
-            await resumed("journal", page.number)
-            raise
-        await resumed("journal", page.number)
+        await waiter
 
     async def _save(self, page: JournalLease) -> None:
         """One write for all waiters of this page."""
@@ -305,7 +313,6 @@ class Journal(Intents):
             self._tidy_timer = asyncio.get_running_loop().call_later(TIDY_S, self._tidy)
 
     def _tidy(self) -> None:
-        self._clock.now()  # in a flight record this is the moment at which the timer ended
         self._tidy_timer, self._tidy_due = None, True
         self._wake.set()
 

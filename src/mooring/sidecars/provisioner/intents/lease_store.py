@@ -1,14 +1,33 @@
-"""The pages of a journal as one holder keeps them: taking them over, and writing them so that no former holder can write there any more.
+r"""The pages of a journal as one holder keeps them: taking them over, and writing them so that no former holder can
+write there any more.
 
-A new holder reads all pages, by their names, and writes its own name on each, over the version that it has read; a conflict on the way
-means that another process still writes there, and it begins again. So a former holder that still lives finds its next write refused, for
-the version has changed. Page 0 is always there and is taken first. It says how many pages count: a new page counts once page 0 has been
-written after it, which shows that we still hold the journal. A holder that took over meanwhile has not read the new page, and the intents
-on it were never begun. The pages stand in no cache, and a conflict asks who holds the journal: so they have no `ObjectWriter`.
+A new holder reads all pages, by their names, and writes its own name on each, over the version that it has read; a
+conflict on the way means that another process still writes there, and it begins again. So a former holder that still
+lives finds its next write refused, for the version has changed. Page 0 is always there and is taken first. It says how
+many pages count: a new page counts once page 0 has been written after it, which shows that we still hold the journal. A
+holder that took over meanwhile has not read the new page, and the intents on it were never begun. The pages stand in no
+cache, and a conflict asks who holds the journal: so they have no `ObjectWriter`.
+
+A page (`JournalLease`), and what each event does to it:
+
+    put, drop            `entries` changed, `stale`                   written with the next write
+    written              `stored` = what was sent, not stale, `ours`  a new page: page 0 next, then it `counts`
+    not answered         `stored` has UNKNOWN where texts differ      written again before anybody relies on an entry
+    conflict             read anew: still ours?                       yes: sent again; no: not held any more
+    taken over           others' entries are `found`, or `later`      ours are put in again; those that we ended are not
+    can't be read        `unreadable`: left as it is                  its entries that are known here go to other pages
+
+An entry is on one page. One that outgrows it, or whose page can't be read, moves:
+
+    page a  [x] --put--> page b [x, stale] --written--> page b [x] --moved--> page a [stale] --written--> page a []
+                              \--not written: put_back on a, where it is stored
+
+Until the last write both have it, and a new holder may take either: the driver is not called before.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from typing import Any, Final
 
@@ -18,7 +37,6 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import NODES
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
-from mooring.control.locks import KeyLock
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, TooLarge
 from mooring.sidecars.provisioner.intents import lease_codec
@@ -33,7 +51,7 @@ from mooring.sidecars.provisioner.intents.lease_codec import (
     JournalLocation,
     UnreadablePage,
 )
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import ClaimIntents
 
 log = logger(__name__)
 
@@ -41,18 +59,24 @@ AGAIN_S: Final = 5.0
 """After the journal could not be taken over: how long until that is tried again."""
 
 RETAKE_S: Final = 30.0
-"""After another process has taken it: how long until we try to get it back. A process that lost an election has ended by then."""
+"""After another process has taken it: how long until we try to get it back. A process that lost an election has
+ended by then.
+"""
 
 REFRESH_S: Final = 240.0
 """How often a page with open intents is written at the least, so that these are not taken for unattended."""
 
 TRIES_MAX: Final = 5
 _LEASES: Final = LEASES.whole()
-_TAKEN: Final = "another provisioner of this driver has taken over the journal of intents: end one of the two, or let them elect a leader"
+_TAKEN: Final = (
+    "another provisioner of this driver has taken over the journal of intents: end one of the two, or let them "
+    "elect a leader"
+)
 
 
 class JournalEntries:
-    """found: entries that others left, until the journal takes them from here. later: uids of those that a later version wrote.
+    """found: entries that others left, until the journal takes them from here. later: uids of those that a later
+    version wrote.
 
     Those are kept as they are: that version may come back, and knows what they mean.
     """
@@ -61,7 +85,7 @@ class JournalEntries:
         self._clock = clock
         self._leases: dict[int, JournalLease] = {}
         self._lease_of: dict[str, JournalLease] = {}
-        self.found: dict[str, Intent] = {}
+        self.found: dict[str, ClaimIntents] = {}
         self.later: set[str] = set()
 
     @property
@@ -79,25 +103,26 @@ class JournalEntries:
         return [page for page in self.pages if uid in page.stored]
 
     def put(self, uid: str, text: bytes) -> JournalLease:
-        """Writes the entry to the page that already holds it, else to the first page with space. Copies elsewhere remain until `moved()`.
+        """Writes the entry to the page that already holds it, else to the first page with space. Copies elsewhere
+        remain until `moved()`.
 
         Raises TooLarge, Conflict.
         """
         if uid in self.later:
             raise Conflict(LATER)
-        former = self._lease_of.get(uid)
-        before = self.saying(uid)
-        page = self._lease_of[uid] = self._page_for(
-            uid, before if former is None else [former, *before], lease_codec.packed_bytes(text)
-        )
-        page.put(uid, text)
+        former, before, packed_bytes = self._lease_of.get(uid), self.saying(uid), lease_codec.packed_bytes(text)
+        page = self._page_for(uid, before if former is None else [former, *before], packed_bytes)
+        self._lease_of[uid] = page
+        page.put(uid, text, packed_bytes)
         return page
 
     def put_back(self, uid: str, text: bytes) -> None:
-        """Restores the entry from before the last `put`, on its page: it must not be missing there while another page is written."""
+        """Restores the entry from before the last `put`, on its page: it must not be missing there while another page
+        is written.
+        """
         there = [page for page in self.pages if page.entries.get(uid) == text] or [self._lease_of[uid]]
         page = self._lease_of[uid] = next((page for page in there if page.stored.get(uid) == text), there[0])
-        page.put(uid, text)
+        page.put(uid, text, lease_codec.packed_bytes(text))
         self.moved(uid)
 
     def moved(self, uid: str) -> list[JournalLease]:
@@ -115,7 +140,8 @@ class JournalEntries:
     def _page_for(self, uid: str, first: list[JournalLease], packed_bytes: int) -> JournalLease:
         if packed_bytes > ENTRY_BYTES_MAX:
             raise TooLarge(
-                f"the request is too large to be written down: {packed_bytes} bytes when packed, at most {ENTRY_BYTES_MAX}"
+                f"the request is too large to be written down: {packed_bytes} bytes when packed, at most "
+                f"{ENTRY_BYTES_MAX}"
             )
         ordered = self.pages
         for page in [*first, *ordered]:
@@ -125,7 +151,8 @@ class JournalEntries:
             raise TooLarge(f"the journal of intents is full: it has {len(ordered)} pages")
         if len(ordered) >= PAGES_MANY:
             log.error(
-                "the journal of intents fills up: so many volumes are being made, or may have been; a full one takes no new claims. "
+                "the journal of intents fills up: so many volumes are being made, or may have been; a full one "
+                "takes no new claims. "
                 "See which calls the driver does not answer",
                 pages=len(ordered) + 1,
                 pages_max=PAGES_MAX,
@@ -156,7 +183,7 @@ class JournalEntries:
         """One entry that another process left."""
         self._lease_of[uid] = page
         try:
-            intent = lease_codec.decoded(text)
+            entry = lease_codec.decoded(text)
         except UnreadablePage as error:
             self.later.add(uid)
             log.error(
@@ -166,9 +193,9 @@ class JournalEntries:
             )
         else:
             self.later.discard(uid)
-            self.found[uid] = msgspec.structs.replace(intent, unattended=intent.unattended or is_unattended)
-            text = text if self.found[uid] == intent else lease_codec.encoded(self.found[uid])
-        page.put(uid, text)
+            self.found[uid] = msgspec.structs.replace(entry, unattended=entry.unattended or is_unattended)
+            text = text if self.found[uid] == entry else lease_codec.encoded(self.found[uid])
+        page.put(uid, text, lease_codec.packed_bytes(text))
 
 
 class Superseded(Conflict):
@@ -182,7 +209,7 @@ class LeaseStore(JournalEntries):
         super().__init__(clock)
         self._cluster, self._location, self._identity = cluster, place, identity
         self._count = 1
-        self._taking = KeyLock("taking")
+        self._taking = asyncio.Lock()
         self._take_at: Instant = 0.0
         self._why_not: ApiError | None = None
         self.held = False
@@ -197,7 +224,9 @@ class LeaseStore(JournalEntries):
         return bool(page.entries) and self._clock.now() >= page.written_at + REFRESH_S
 
     async def write(self, page: JournalLease) -> None:
-        """Returns when the page is stored as it was when this began, and counts. Raises Superseded, or another ApiError."""
+        """Returns when the page is stored as it was when this began, and counts. Raises Superseded, or another
+        ApiError.
+        """
         if not self.held:
             raise self._not_held()
         if page.unreadable:
@@ -252,7 +281,9 @@ class LeaseStore(JournalEntries):
                 one.counts = one.counts or one.ours
 
     def _countable(self) -> list[JournalLease]:
-        """The pages that count, and those written since: if page 0 can be written now, nobody has taken the journal over since."""
+        """The pages that count, and those written since: if page 0 can be written now, nobody has taken the journal
+        over since.
+        """
         ordered = self.pages
         count = self._count
         while count < len(ordered) and ordered[count].ours:
@@ -260,7 +291,9 @@ class LeaseStore(JournalEntries):
         return ordered[:count]
 
     async def _owner(self) -> dict[str, Any] | None:
-        """The owner of a new page: the one node that is served, so that the journal goes when the node is gone for good."""
+        """The owner of a new page: the one node that is served, so that the journal goes when the node is gone for
+        good.
+        """
         if not self._location.node_name:
             return None
         try:
@@ -276,9 +309,11 @@ class LeaseStore(JournalEntries):
         }
 
     async def _look_again(self, page: JournalLease) -> None:
-        """A write was refused, for the page has changed: checks whether we still hold the journal. Raises Superseded, ApiError.
+        """A write was refused, for the page has changed: checks whether we still hold the journal. Raises Superseded,
+        ApiError.
 
-        The page is read before page 0: a process that takes over after that writes on it, too, and our next write is refused.
+        The page is read before page 0: a process that takes over after that writes on it, too, and our next write is
+        refused.
         """
         first = self._leases[0]
         lease = None if page is first else await self._lease(page.number)
@@ -327,7 +362,9 @@ class LeaseStore(JournalEntries):
             self.held, self._why_not = True, None
 
     def _not_held(self) -> ApiError:
-        """The reason, as a new exception each time: one that is raised again and again keeps every frame that it went through."""
+        """The reason, as a new exception each time: one that is raised again and again keeps every frame that it went
+        through.
+        """
         return Superseded(_TAKEN) if self._why_not is None else copy.copy(self._why_not)
 
     async def _take_over(self) -> None:

@@ -1,7 +1,9 @@
-"""Ownership of claims with immediate binding: no scheduler chooses their node, so the nodes agree by writing to the claim.
+"""Ownership of claims with immediate binding: no scheduler chooses their node, so the nodes agree by writing to the
+claim.
 
-Each node waits for a random time, then asks its driver for room, then writes its name into the claim; the API server lets one of them be
-the first. Waiting costs a timer, not a worker; external-provisioner sleeps in a worker and polls the claim meanwhile.
+Each node waits for a random time, then asks its driver for room, then writes its name into the claim; the API server
+lets one of them be the first. Waiting costs a timer, not a worker; external-provisioner sleeps in a worker and polls
+the claim meanwhile.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ def obstacle(view: View, claim: PersistentVolumeClaim) -> Because | None:
 def decide_ownership(view: View, uid: str, looked: Looked, has_room: bool | None = None) -> Decision[Action]:
     """The next step for a claim whose turn it is. view.node_name: this node.
 
-    has_room: the driver's answer, None when it was not asked yet. It is not asked where the attempt is going to fail anyway, which
-    provisioning then reports.
+    has_room: the driver's answer, None when it was not asked yet. It is not asked where the attempt is going to fail
+    anyway, which provisioning then reports.
     """
     claim = view.claim(uid)
     if claim is None:

@@ -1,6 +1,7 @@
 """Carries out one turn of a node: asks the driver for room, and writes the node into the claim.
 
-A conflict is an answer here, and no fault: another node was quicker. So there is no `ObjectWriter`, which would read the claim once more.
+A conflict is an answer here, and no fault: another node was quicker. So there is no `ObjectWriter`, which would read
+the claim once more.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Reconciler:
         return False
 
     async def become_owner(self, claim: PersistentVolumeClaim) -> why.Slower | why.NotWritten | None:
-        """Writes the node into the claim, unless that has one by now. Gives the reason where it was not written, None otherwise."""
+        """Writes the node into the claim, unless that has one by now. Gives the reason where it was not written, None
+        otherwise.
+        """
         pvc = str(key_of(claim))
         try:
             if await select_node(self._cluster, self._claims, claim, self._node_name):

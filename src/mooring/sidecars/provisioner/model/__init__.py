@@ -1,1 +1,3 @@
-"""The words of the room: claims and volumes as they are read, an order and its intent, outcomes, topics. Knows no other part of it."""
+"""The words of the room: claims and volumes as they are read, an order and its intent, outcomes, topics. Knows no other
+part of it.
+"""

@@ -1,4 +1,6 @@
-"""The objects that the room reads: how claims, volumes and snapshots are understood, found by indexes, and which parts are kept."""
+"""The objects that the room reads: how claims, volumes and snapshots are understood, found by indexes, and which parts
+are kept.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ from mooring.api.core import (
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeSpec,
+    reference_to,
 )
 from mooring.api.matching import fits_node
 from mooring.api.meta import Key, annotation, finalizers_of
-from mooring.api.migration import UNSPECIFIED, source_as_csi
+from mooring.api.migration import LEAVES_GAPS, UNSPECIFIED, source_as_csi
 from mooring.api.quantity import parse_quantity
 from mooring.api.snapshot import VolumeSnapshot
 from mooring.api.storage import StorageClass, VolumeAttachment
@@ -85,8 +88,7 @@ BY_HANDLE: Final = "volumes/handle"
 
 def claim_reference(claim: PersistentVolumeClaim) -> ObjectReference:
     """For events about it."""
-    meta = claim.metadata
-    return ObjectReference("v1", CLAIM_KIND, meta.namespace, meta.name, meta.uid, meta.resource_version)
+    return reference_to(claim, CLAIM_KIND)
 
 
 # -- indexes
@@ -94,19 +96,36 @@ def claim_reference(claim: PersistentVolumeClaim) -> ObjectReference:
 
 def _handle_of(pv: PersistentVolume) -> tuple[str, ...]:
     source = source_as_csi(pv)
-    return () if source is None else (last_part(source.volume_handle),)
+    return () if source is None else (handle_key(source.driver, source.volume_handle),)
 
 
-def last_part(handle: str) -> str:
-    return handle.rpartition("/")[2]
+def handle_key(driver: str, handle: str) -> str:
+    """The same for all handles of a driver for which `is_same_handle` holds."""
+    folded = handle.casefold()
+    return f"{driver}/{folded.rpartition('/')[2] if driver in LEAVES_GAPS else folded}"
 
 
 def is_same_handle(one: str, other: str) -> bool:
-    """An in-tree object does not tell all parts of a handle: what is unspecified may be anything."""
+    """True for two handles of one volume, in whatever letters: for some backends these do not matter (Azure).
+
+    An in-tree object does not tell all parts of a handle: what is unspecified may be anything.
+    """
     parts, others = one.split("/"), other.split("/")
     return len(parts) == len(others) and all(
-        a == b or UNSPECIFIED in (a, b) for a, b in zip(parts, others, strict=True)
+        a.casefold() == b.casefold() or UNSPECIFIED in (a, b) for a, b in zip(parts, others, strict=True)
     )
+
+
+def may_be_same_handle(one: str, other: str) -> bool:
+    """True where two handles may mean one volume: they are alike but for letters and separators, or one may be the
+    other in a wrapping, as a bare id and its full name. To destroy one of them could destroy the other.
+    """
+    plain, others = _signs(one), _signs(other)
+    return is_same_handle(one, other) or (bool(plain and others) and (plain in others or others in plain))
+
+
+def _signs(handle: str) -> str:
+    return "".join(filter(str.isalnum, handle)).casefold()
 
 
 def _class_of_unbound(claim: PersistentVolumeClaim) -> tuple[str, ...]:
@@ -228,6 +247,11 @@ def concerns_claims(change: Change[VolumeSnapshot]) -> bool:
 # -- the view
 
 
+def is_done_with(pv: PersistentVolume) -> bool:
+    """True for one that is to be deleted with its volume."""
+    return pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
+
+
 def is_provisioned_by(driver: DriverCapabilities, pv: PersistentVolume) -> bool:
     """True for volumes that this driver provisioned, and for those that nobody provisioned and the driver serves."""
     migrated = annotation(pv, names.MIGRATED_TO) == driver.name
@@ -266,15 +290,19 @@ class CacheView(msgspec.Struct, frozen=True, kw_only=True):
         return node is None or fits_node(pv, node.metadata.labels, self.node_name)
 
     def others_naming(self, handle: str, pv_name: str) -> list[str]:
-        """The PersistentVolumes of other names that name this volume of the driver; on one node, those that it can reach."""
+        """The PersistentVolumes of other names that name this volume of the driver; on one node, those that it can
+        reach.
+        """
         return [
             pv.metadata.name
-            for pv in self.volumes.by(BY_HANDLE, last_part(handle))
+            for pv in self.volumes.by(BY_HANDLE, handle_key(self.driver.name, handle))
             if pv.metadata.name != pv_name and self.means(pv, handle)
         ]
 
     def means(self, pv: PersistentVolume, handle: str) -> bool:
-        """True when it names this volume of the driver. On one node what that can't reach may be another node's volume of that handle."""
+        """True when it names this volume of the driver. On one node what that can't reach may be another node's volume
+        of that handle.
+        """
         source = source_as_csi(pv)
         return (
             source is not None

@@ -1,4 +1,6 @@
-"""An order for a volume: CreateVolume's request, field by field as external-provisioner fills it, and whether an answer fulfils it."""
+"""An order for a volume: CreateVolume's request, field by field as external-provisioner fills it, and whether an answer
+fulfils it.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,10 @@ from google.protobuf import json_format
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.base.errors import MooringError
+from mooring.base.json_text import TooDeep, check_depth
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.model.cached import Source
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent, OwnVolume
 from mooring.sidecars.provisioner.model.outcomes import Failure, State
 from mooring.sidecars.provisioner.model.topology import Places, Requirements, Term
 
@@ -62,28 +65,32 @@ def content_source(source: Source, handle: str) -> csi.VolumeContentSource:
 
 
 class Order(msgspec.Struct, frozen=True):
-    """A volume to be created: the intent, and its request without the secret's values and without places.
-
-    where: the places, None where the driver is told of none. source: of the volume's data, to be held.
-    fingerprint: of the claim and the class; None for an order that repeats a former request, whose failure says nothing about the present
-    one. secret_is_lost: the driver is called without it, since it seems to be gone for good.
-    """
+    """A volume to be created: the intent, and its request without the secret's values and without places."""
 
     intent: Intent
     request: csi.CreateVolumeRequest
+    #: The places, None where the driver is told of none.
     where: Requirements | None = None
+    #: Of the volume's data, to be held.
     source: Source | None = None
+    #: Of the claim and the class; None for an order that repeats a former request: its failure says nothing about the
+    #: present one.
     fingerprint: object = None
+    #: The driver is called without it, since it seems to be gone for good.
     secret_is_lost: bool = False
+    #: As of `ClaimIntents`: with an own volume of the claim, this one is surplus.
+    own: OwnVolume = OwnVolume.NONE
+    own_handle: str = ""
+    #: Its claim is gone, and somebody may have kept the volume on purpose.
+    is_retained: bool = False
 
     @property
     def is_former(self) -> bool:
         return self.fingerprint is None
 
     @property
-    def is_retained(self) -> bool:
-        """Its claim is gone, and somebody may have kept the volume on purpose."""
-        return self.intent.unattended
+    def is_surplus(self) -> bool:
+        return self.own is not OwnVolume.NONE
 
     @property
     def required_bytes(self) -> int:
@@ -100,7 +107,9 @@ class Order(msgspec.Struct, frozen=True):
 
 
 PLACES_STORED_MAX: Final = 16
-"""An intent with more places names the preferred one alone: the others are worked out again from class and nodes where it is needed."""
+"""An intent with more places names the preferred one alone: the others are worked out again from class and nodes
+where it is needed.
+"""
 
 
 def is_stored_whole(where: Requirements | None) -> bool:
@@ -108,7 +117,9 @@ def is_stored_whole(where: Requirements | None) -> bool:
 
 
 def request_text(request: csi.CreateVolumeRequest, where: Requirements | None = None) -> str:
-    """As an intent holds it, the same in every process: protobuf orders map keys differently in each. The request has no secrets."""
+    """As an intent holds it, the same in every process: protobuf orders map keys differently in each. The request has
+    no secrets.
+    """
     assert not request.secrets
     stored = csi.CreateVolumeRequest()
     stored.CopyFrom(request)
@@ -130,26 +141,12 @@ def stored_request(intent: Intent) -> tuple[csi.CreateVolumeRequest, Requirement
     return request, Requirements(places, start or 0) if places else None
 
 
-def is_same_request(one: str, other: str) -> bool:
-    """Both as intents hold them; earlier versions wrote the keys of maps in any order. One that can't be read is like no other."""
-    if one == other:
-        return True
-    try:
-        return _parsed(one) == _parsed(other)
-    except RequestError:
-        return False
-
-
-def is_same_call(one: Intent, other: Intent) -> bool:
-    """The same request with the same secret: in another account there would be another volume."""
-    return one.secret == other.secret and is_same_request(one.request, other.request)
-
-
 def _parsed(text: str) -> csi.CreateVolumeRequest:
     """Raises RequestError."""
     try:
+        check_depth(text)
         return json_format.Parse(text, csi.CreateVolumeRequest())
-    except json_format.ParseError as error:
+    except (json_format.ParseError, TooDeep) as error:
         raise RequestError(f"the request that an earlier provisioner wrote down can't be read: {error}") from error
 
 
@@ -165,9 +162,10 @@ class Unusable(msgspec.Struct, frozen=True):
 
 
 def judged(order: Order, answer: csi.CreateVolumeResponse) -> Unusable | None:
-    """None when the volume can be used.
+    """None when the volume can be used. Its content source and its places are taken as the driver words them.
 
-    Differs from external-provisioner, which crashes on an answer without a volume and saves one without a handle again and again.
+    Differs from external-provisioner, which crashes on an answer without a volume and saves one without a handle again
+    and again.
     """
     volume = answer.volume
     if not answer.HasField("volume"):
@@ -178,50 +176,21 @@ def judged(order: Order, answer: csi.CreateVolumeResponse) -> Unusable | None:
     if 0 < volume.capacity_bytes < required:
         why = f"created volume capacity {volume.capacity_bytes} less than requested capacity {required}"
         return Unusable(_failure(why, State.BACKGROUND), volume.volume_id)
-    why = _content_wrong(order.request, volume) or _place_wrong(order.where, volume)
-    return Unusable(_failure(why, State.BACKGROUND), volume.volume_id) if why else None
+    if order.request.HasField("volume_content_source") and not volume.HasField("content_source"):
+        return Unusable(_failure("volume content source missing", State.BACKGROUND), volume.volume_id)
+    return None
 
 
-def _content_wrong(request: csi.CreateVolumeRequest, volume: csi.Volume) -> str:
-    """The problem with the source of the volume's data, "" for none.
+def placed_elsewhere(where: Requirements | None, volume: csi.Volume) -> str:
+    """A warning about a volume that lies outside of the requested places, where its pod may not reach it; "" for none.
 
-    Differs from external-provisioner, which does not check the source in the answer. A driver may spell a handle out more fully: the last
-    part counts.
-    """
-    if not request.HasField("volume_content_source"):
-        return ""
-    if not volume.HasField("content_source"):
-        return "volume content source missing"
-    wanted, given = _source(request.volume_content_source), _source(volume.content_source)
-    if (wanted[0], _last_part(wanted[1])) == (given[0], _last_part(given[1])):
-        return ""
-    return f'created volume was filled from {given[0]} "{given[1]}" instead of {wanted[0]} "{wanted[1]}"'
-
-
-def _source(source: csi.VolumeContentSource) -> tuple[str, str]:
-    match source.WhichOneof("type"):
-        case "snapshot":
-            return "snapshot", source.snapshot.snapshot_id
-        case "volume":
-            return "volume", source.volume.volume_id
-    return "nothing", ""
-
-
-def _last_part(handle: str) -> str:
-    return handle.rstrip("/").rpartition("/")[2].lower()
-
-
-def _place_wrong(where: Requirements | None, volume: csi.Volume) -> str:
-    """The problem with the volume's topology, "" when it may be reached from one of the requested places, as CSI demands.
-
-    A place that the driver tells under another of its keys than was asked for (aws-ebs and azuredisk do) can't be compared: it counts as
-    right, as in external-provisioner. Differs from that in the rest: it stores a volume that no pod can ever use.
+    A place under another of the driver's keys than was asked for (aws-ebs and azuredisk answer such) can't be compared.
     """
     given = [dict(one.segments) for one in volume.accessible_topology if one.segments]
     if where is None or not given or any(_may_be_at(one, where) for one in given):
         return ""
     asked = f"{_shown(where.preferred[:SHOWN_MAX])}{' or elsewhere' * (len(where.places) > SHOWN_MAX)}"
-    return f"created volume is where {_shown(given)}, it was asked for where {asked}"
+    return f"the created volume is where {_shown(given)}, it was asked for where {asked}"
 
 
 def _may_be_at(given: Term, where: Requirements) -> bool:
@@ -236,4 +205,4 @@ def _shown(places: Iterable[Mapping[str, str]]) -> str:
 
 
 def _failure(error: str, state: State) -> Failure:
-    return Failure(error, state, from_driver=True)
+    return Failure(error, state)

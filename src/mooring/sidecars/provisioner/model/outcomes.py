@@ -23,9 +23,11 @@ CLEANUP_PAUSE_S: Final = 0.1
 
 
 class State(enum.Enum):
-    """FINISHED: no volume exists, or is being made. BACKGROUND: one may. NO_CHANGE: the driver was not asked, it is as before.
+    """FINISHED: no volume exists, or is being made. BACKGROUND: one may. NO_CHANGE: the driver was not asked, it is as
+    before.
 
-    RESCHEDULE: finished, and the node that was selected can't have the volume. The values are for people who read the log.
+    RESCHEDULE: finished, and the node that was selected can't have the volume. The values are for people who read the
+    log.
     """
 
     FINISHED = "no volume is in the making"
@@ -44,23 +46,24 @@ class Save(enum.Enum):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """error: for the event. infeasible: it would fail again unchanged. heals: the topics after which it is tried again at once.
+    """error: for the event. infeasible: it would fail again unchanged, until the driver returns. heals: the topics
+    after which it is tried again at once.
 
-    from_driver: the driver's return may heal it, too. proves_absent: whatever calls with this very request have made is gone, or is
-    somebody's. No error of CreateVolume proves that of an earlier call: a driver may judge a request before it looks for the volume.
+    proves_absent: whatever calls with this very request have made is
+    gone, or is somebody's. No error of CreateVolume proves that of an earlier call: a driver may judge a request before
+    it looks for the volume.
     """
 
     error: str
     state: State
     infeasible: bool = False
     heals: frozenset[Topic] = frozenset()
-    from_driver: bool = False
     proves_absent: bool = False
 
     @property
     def topics(self) -> frozenset[Topic]:
         """The topics that may heal it."""
-        return self.heals | {topics.DRIVER} if self.from_driver else self.heals
+        return self.heals | {topics.DRIVER} if self.infeasible else self.heals
 
     @property
     def is_over(self) -> bool:
@@ -87,4 +90,4 @@ def of_call(error: DriverError, *, uses_topology: bool, node_name: str) -> Failu
         state = State.RESCHEDULE
     else:
         state = State.FINISHED
-    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True)
+    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT)

@@ -2,10 +2,12 @@
 
 A segment set ("term") is a place: topology key -> value. Pure: nodes and driver registrations in, terms out.
 
-A large cluster has thousands of places, and each claim may be in any of them: `Places` are worked out once after each change, and shared.
+A large cluster has thousands of places, and each claim may be in any of them: `Places` are worked out once after each
+change, and shared.
 
-Volumes are placed by the keys that nodes report. So a driver is upgraded on the nodes before its controller (docs/deployment.md): else
-volumes are asked for by the keys of the former version, or there is no node that could have them. `unlike_nodes` sees that at the start.
+Volumes are placed by the keys that nodes report. So a driver is upgraded on the nodes before its controller
+(docs/deployment.md): else volumes are asked for by the keys of the former version, or there is no node that could have
+them. `unlike_nodes` sees that at the start.
 """
 
 from __future__ import annotations
@@ -43,6 +45,10 @@ class NodeUnknown(TopologyError):
 
     Differs from external-provisioner, which does so only where the CSINode is gone and else waits, for ever.
     """
+
+
+class NodeMissing(NodeUnknown):
+    """The node, or its CSINode, does not exist."""
 
 
 class Places:
@@ -89,7 +95,9 @@ class Places:
 
 
 class Requirements(msgspec.Struct, frozen=True, eq=False):
-    """The places that the volume must be reachable from; never empty. start: of the preferred one; the others follow, in a circle."""
+    """The places that the volume must be reachable from; never empty. start: of the preferred one; the others follow,
+    in a circle.
+    """
 
     places: Places
     start: int = 0
@@ -155,7 +163,9 @@ def cluster_terms(keys: Sequence[str], labels_of_nodes: Iterable[Mapping[str, st
 
 
 def immediate(claim_name: str, places: Places) -> Requirements | None:
-    """For a claim without a node: any of these places, beginning where the claim's name says, so that claims spread. None for no place."""
+    """For a claim without a node: any of these places, beginning where the claim's name says, so that claims spread.
+    None for no place.
+    """
     if not places:
         return None
     hashed, index = name_hash(claim_name)
@@ -225,7 +235,9 @@ NODES_TOLD_MAX: Final = 5
 
 
 def unlike_nodes(driver_name: str, csi_nodes: Iterable[CSINode]) -> str:
-    """Which keys are reported by which nodes; "" where all that have the driver report the same ones, or where none has it."""
+    """Which keys are reported by which nodes; "" where all that have the driver report the same ones, or where none has
+    it.
+    """
     found: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     for node in csi_nodes:
         for driver in node.spec.drivers or ():
@@ -265,22 +277,31 @@ def places_of(pv: PersistentVolume) -> tuple[Segment, ...]:
 class ClusterTopology:
     """The places of all nodes, and those that classes allow, worked out once after each change of a node.
 
-    Differs from external-provisioner, which takes the keys of a random node: here the keys that most nodes have are taken.
+    Differs from external-provisioner, which takes the keys of a random node: here the keys that most nodes have are
+    taken.
     """
 
     def __init__(self, csi_nodes: Reader[CSINode], nodes: Reader[Node]) -> None:
         self._csi_nodes, self._nodes = csi_nodes, nodes
         self._keys: tuple[str, ...] | None = None
+        self._registered: frozenset[str] | None = None
         self._of_nodes: dict[tuple[str, ...], Places] = {}
         self._allowed: dict[tuple[TopologySelectorTerm, ...], Places] = {}
         self._ready: dict[tuple[str, ...], dict[tuple[str | None, ...], bool]] = {}
 
     def invalidate(self) -> None:
         """A node, or what is registered there, has changed."""
-        self._keys = None
+        self._keys = self._registered = None
         self._of_nodes.clear()
         self._allowed.clear()
         self._ready.clear()
+
+    def tells_places(self, key: str) -> bool:
+        """True for a label by which the driver tells places on any node: no other one matters."""
+        if self._registered is None:
+            drivers = (driver for node in self._csi_nodes.values() for driver in node.spec.drivers or ())
+            self._registered = frozenset(key for driver in drivers for key in driver.topology_keys or ())
+        return key in self._registered
 
     def readiness_changed(self) -> None:
         """A node has become ready, or is so no more."""

@@ -1,7 +1,8 @@
 """The PersistentVolume of a claim and its class: begun before the driver is asked, completed by its answer.
 
-The class's keys under `csi.storage.k8s.io/` are ours and never reach the driver: the file system, and the secrets that the object names.
-All other parameters pass through untouched, the old spellings of ours too. Templates, `${pvc.name}` and its like: `api/templates.py`.
+The class's keys under `csi.storage.k8s.io/` are ours and never reach the driver: the file system, and the secrets that
+the object names. All other parameters pass through untouched, the old spellings of ours too. Templates, `${pvc.name}`
+and its like: `api/templates.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class ParameterError(MooringError):
 
 
 class SecretKind(enum.Enum):
-    """The use of a secret, under the names of the error texts. new, old: the keys' prefixes; old is "" where there never was one."""
+    """The use of a secret, under the names of the error texts. new, old: the keys' prefixes; old is "" where there
+    never was one.
+    """
 
     DEFAULT = ("Default", "", "")
     PROVISIONER = ("Provisioner", "provisioner-", "csiProvisionerSecret")
@@ -54,7 +57,9 @@ _KNOWN: Final = frozenset({FS_TYPE}.union(*(kind.keys for kind in SecretKind)))
 
 
 class TemplateValues(msgspec.Struct, frozen=True):
-    """The values that templates may name. claim_annotations, claim_name: None where the claim is not known (deletion)."""
+    """The values that templates may name. claim_annotations, claim_name: None where the claim is not known
+    (deletion).
+    """
 
     pv_name: str
     claim_namespace: str
@@ -164,7 +169,8 @@ def begun(
 ) -> Json:
     """The object as far as claim and class determine it. fs_type: "" for none, and for blocks.
 
-    Differs from external-provisioner, which puts its finalizer on every volume and takes it off those that are to be retained.
+    Differs from external-provisioner, which puts its finalizer on every volume and takes it off those that are to be
+    retained.
     """
     keeps = storage_class.reclaim_policy or "Retain"  # the API server's default for volumes
     source: Json = {"driver": driver_name}

@@ -1,15 +1,16 @@
 """Source protection: the changes that wake a data source, and its users.
 
-Users are counted. A finalizer on a snapshot that this process added, or the one before for a volume that the journal names, stays for
-volumes that are being made, also those of deleted claims, and for claims whose turn comes; it is removed at once after the last one. Claims
-that wait for something else, such as a node, do not hold it. A finalizer that another process left is removed after a whole sweep interval
-in which no claim waited for a volume from the snapshot: another instance may have added it for a claim that is not in this cache yet. The
-finalizer of a clone's source stays for all claims that wait for it.
+Users are counted. A finalizer on a snapshot that this process added, or the one before for a volume that the journal
+names, stays for volumes that are being made, also those of deleted claims, and for claims whose turn comes; it is
+removed at once after the last one. Claims that wait for something else, such as a node, do not hold it. A finalizer
+that another process left is removed after a whole sweep interval in which no claim waited for a volume from the
+snapshot: another instance may have added it for a claim that is not in this cache yet. The finalizer of a clone's
+source stays for all claims that wait for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from mooring.api.core import PersistentVolumeClaim
@@ -41,13 +42,19 @@ ASK_AGAIN_S: Final = 10.0
 class SourceProtection:
     """Finalizers on snapshots and claims that are being copied. It has to be made before the caches run.
 
-    is_due: whether a volume is to be made for the claim now.
+    is_due: whether a volume is to be made for the claim now. journal_read: returns once the volumes that a former
+    process was making are known, or raises ApiError.
     controller: removes finalizers. beside: parts that have to run beside it, by name; one fills the cache of snapshots.
     """
 
-    def __init__(self, env: Environment, is_due: Callable[[PersistentVolumeClaim], bool]) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        is_due: Callable[[PersistentVolumeClaim], bool],
+        journal_read: Callable[[], Awaitable[None]],
+    ) -> None:
         runtime, caches, options = env.runtime, env.caches, env.options
-        self._cluster, self._clock = runtime.cluster, runtime.clock
+        self._cluster, self._clock, self._journal_read = runtime.cluster, runtime.clock, journal_read
         interval_s = options.snapshot_orphan_sweep_interval_s
         self._snapshots = caches.snapshots
         self._users: dict[Origin, set[str]] = {}
@@ -105,7 +112,9 @@ class SourceProtection:
                 )
 
     def adopt(self, source: Source, uid: str) -> None:
-        """From now on nobody removes the finalizer, which is ours: this process adds it, or the one before did so for the same volume."""
+        """From now on nobody removes the finalizer, which is ours: this process adds it, or the one before did so for
+        the same volume.
+        """
         origin = origin_of(source)
         if origin.is_snapshot:
             self._ours.add(origin)
@@ -158,7 +167,9 @@ class SourceProtection:
             yield origin
 
     async def _watch_snapshots(self) -> None:
-        """Finds stray finalizers. Without the right to list snapshots there is no sweep; the cache waits for a kind that is not served."""
+        """Finds stray finalizers. Without the right to list snapshots there is no sweep; the cache waits for a kind
+        that is not served.
+        """
         while True:
             try:
                 await self._cluster.list(VOLUME_SNAPSHOTS, limit=1)
@@ -178,11 +189,13 @@ class SourceProtection:
     # -- one source
 
     async def _reconcile(self, origin: Origin) -> Result:
-        """One at a time with `hold`, which adds the finalizer that is removed here: `Deciding` would decide before it has the lock.
+        """One at a time with `hold`, which adds the finalizer that is removed here: `Deciding` would decide before it
+        has the lock.
 
         Raises Retry.
         """
         drivers: dict[str, str] = {}
+        knows_former_users = False
         async with self._locks.of(origin):
             while True:
                 decision = decide_origin(
@@ -190,6 +203,10 @@ class SourceProtection:
                 )  # no await between this and the write
                 self.controller.explain(origin, decision.because)
                 try:
+                    if TakeOff() in decision.actions and not knows_former_users:
+                        await self._journal_read()
+                        knows_former_users = True
+                        continue
                     await self._perform(origin, decision, drivers)
                 except ApiError as error:
                     raise Retry(f"could not take the finalizer off: {error}", because=decision.because) from error

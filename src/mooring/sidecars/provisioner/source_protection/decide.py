@@ -77,7 +77,9 @@ def _decide_snapshot(view: View, origin: Origin, now: Instant, drivers: Mapping[
 def _decide_stray(
     view: View, origin: Origin, snapshot: VolumeSnapshot, now: Instant, drivers: Mapping[str, str]
 ) -> Decision[Action]:
-    """No volume can be made any more of a snapshot that is being deleted and whose content is gone: nothing waits for it."""
+    """No volume can be made any more of a snapshot that is being deleted and whose content is gone: nothing waits for
+    it.
+    """
     since = view.unused_since.get(origin, now)
     due = since + view.grace_s
     content_name = (snapshot.status and snapshot.status.bound_volume_snapshot_content_name) or ""

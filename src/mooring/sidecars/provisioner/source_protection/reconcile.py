@@ -1,8 +1,8 @@
 """Adds a finalizer to a data source, and removes it.
 
-By PUT, as external-provisioner does it: its rights on claims and snapshots, which stay with a swap, have no `patch`. A PUT needs the
-whole object, so a GET goes before it; a conflict means that somebody else was quicker. `ObjectWriter` writes to an object of a cache, and
-a source is known by its name alone: the cache of snapshots need not run.
+By PUT, as external-provisioner does it: its rights on claims and snapshots, which stay with a swap, have no `patch`. A
+PUT needs the whole object, so a GET goes before it; a conflict means that somebody else was quicker. `ObjectWriter`
+writes to an object of a cache, and a source is known by its name alone: the cache of snapshots need not run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Finalizers:
         await self._change(origin, wanted=True)
 
     async def take_off(self, origin: Origin) -> None:
-        """Unless it is gone, or its object is; the deletion of a definition deletes all of its objects. Raises ApiError."""
+        """Unless it is gone, or its object is; the deletion of a definition deletes all of its objects. Raises
+        ApiError.
+        """
         with contextlib.suppress(NotFound, NotServed):
             await self._change(origin, wanted=False)
 

@@ -63,10 +63,10 @@ class View(msgspec.Struct, frozen=True):
 
     is_due: whether a volume is to be made for a claim now.
     adopted: uids of the claims whose volumes are being made, by source.
-    done: uids of claims whose volume is made from a snapshot, though they still wait to be bound; a claim of a clone counts until then, as
-    in external-provisioner.
-    ours: snapshots whose finalizer is this provisioner's. unused_since: of snapshots with a finalizer that nobody needs.
-    grace_s: how long such a finalizer of unknown origin is let alone.
+    done: uids of claims whose volume is made from a snapshot, though they still wait to be bound; a claim of a clone
+    counts until then, as in external-provisioner.
+    ours: snapshots whose finalizer is this provisioner's. unused_since: of snapshots with a finalizer that nobody
+    needs. grace_s: how long such a finalizer of unknown origin is let alone.
     """
 
     driver: DriverCapabilities
@@ -81,7 +81,9 @@ class View(msgspec.Struct, frozen=True):
     grace_s: float
 
     def may_be_cloned_here(self, claim: PersistentVolumeClaim) -> bool:
-        """False where the clones of the claim are another provisioner's, which may know of one that nobody else can see."""
+        """False where the clones of the claim are another provisioner's, which may know of one that nobody else can
+        see.
+        """
         pv = self.volumes.get(Key("", claim.spec.volume_name))
         source = None if pv is None else pv.spec.csi
         return self.driver.clones and (source is None or source.driver == self.driver.name)

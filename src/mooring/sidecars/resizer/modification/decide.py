@@ -1,15 +1,26 @@
 """Decides about the VolumeAttributesClass of one claim's volume. Pure.
 
-The class that the driver is asked for is on the claim before the call. While the driver may be at work on it, the claim's wish for another
-one waits; an answer after which the driver is not at work, and a class that is taken back meanwhile, end that.
+The claim's status.modifyVolumeStatus is the state: the class that the driver is asked for (target), and a status. Both
+are written before the driver is called.
 
-The consequences of the driver's refusal (`decide_after`):
+The class to ask for next:
 
-    answer                                              state of the claim     another class        tried again
-    InvalidArgument                                     Infeasible             at once              after --retry-interval-max
-    Canceled, DeadlineExceeded, Unavailable,            InProgress             has to wait          after its back-off
-      ResourceExhausted, Aborted
-    any other                                           InProgress             at once              after its back-off
+    status         the claim asks for a class                              the claim asks for none
+    none, Pending  that class                                              nothing; what was shown is cancelled
+    InProgress     the target, while the driver may be at work on it;      the target: it is finished
+                   then that class
+    Infeasible     that class                                              nothing; what was shown is cancelled
+
+What happens to it (`decide_after`; the writes stand in `reconcile`):
+
+    event                                     status afterwards     another class?   asked for again
+    the class is missing                      Pending               at once          when it is there
+    the driver is about to be called          InProgress            no
+    OK                                        none
+    InvalidArgument                           Infeasible            at once          after --retry-interval-max
+    Canceled, DeadlineExceeded, Unavailable,  InProgress            no: the driver   after its back-off
+      ResourceExhausted, Aborted                                    may be at work
+    any other error                           InProgress            at once          after its back-off
 
 Source: external-resizer 2.2, pkg/modifycontroller/modify_volume.go.
 """
@@ -25,15 +36,31 @@ from mooring.api.meta import Key
 from mooring.base.clock import Instant
 from mooring.control.call_slots import call_over
 from mooring.control.decision import Decision
-from mooring.control.result import Problem
-from mooring.control.topics import Topic
+from mooring.control.reasons import reason
 from mooring.csi.errors import DriverError
-from mooring.sidecars.resizer import names, slow
-from mooring.sidecars.resizer.decision import LoadSecret, LookAtSecret, class_changed, volume_changed
-from mooring.sidecars.resizer.modification import reasons as why
+from mooring.sidecars.resizer import names
+from mooring.sidecars.resizer.conditions import is_true
+from mooring.sidecars.resizer.decision import (
+    BadRequest,
+    CallInFlight,
+    Foreign,
+    LoadSecret,
+    LookAtSecret,
+    NotBound,
+    claim_and_volume,
+    class_changed,
+    rest_s,
+    stuck,
+    wait_while_infeasible,
+)
 from mooring.sidecars.resizer.requests import ModifyOrder, RequestError, modify_order
-from mooring.sidecars.resizer.view import View, is_true
+from mooring.sidecars.resizer.view import View
 from mooring.wire.grpc.codes import Code, go_name
+
+UNABLE_S: Final = 3600.0
+"""How often users hear that the driver modifies no volumes: the API server keeps Events for an hour."""
+
+# -- actions
 
 
 class Cancel(msgspec.Struct, frozen=True):
@@ -41,7 +68,7 @@ class Cancel(msgspec.Struct, frozen=True):
 
 
 class MarkPending(msgspec.Struct, frozen=True):
-    """Save that the wanted class is missing, or is another driver's."""
+    """Save that the wanted class is missing."""
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -54,133 +81,171 @@ class Modify(msgspec.Struct, frozen=True):
     """Call ControllerModifyVolume, and save the answer."""
 
     order: ModifyOrder
-    class_name: str
-
-    @property
-    def target(self) -> str:
-        """The part of the claim's wishes that this call asks the driver for."""
-        return self.class_name
+    #: The class that the claim shows as asked for.
+    target: str
 
 
 Action = Cancel | MarkPending | Mark | LoadSecret | LookAtSecret | Modify
 
+# -- reasons; the texts of `error` are external-resizer's where it has one
+
+
+@reason("it has the class that it asks for: {shown}")
+class Applied:
+    #: "" for no class.
+    class_name: str
+
+    @property
+    def shown(self) -> str:
+        return f'"{self.class_name}"' if self.class_name else "none"
+
+
+@reason("it asks for no class any more: nothing to do")
+class TakenBack:
+    pass
+
+
+@reason("it asks for no class any more: the modification is cancelled")
+class Cancelling:
+    pass
+
+
+@reason(
+    'the driver holds the class "{class_name}" for infeasible: tried again in {seconds:.0f} s, or at once with '
+    "another class"
+)
+class Infeasible:
+    class_name: str
+    seconds: float
+
+
+@reason('the volume is modified to the class "{class_name}"{pinned}: waiting for the driver')
+class Modifying:
+    class_name: str
+    #: The claim asks for another class by now; the driver may be at work on this one, and has to end first.
+    is_pinned: bool = False
+
+    @property
+    def pinned(self) -> str:
+        return ", which the driver may be at work on" if self.is_pinned else ""
+
+
+@reason("{error} Its arrival wakes this claim")
+class ClassMissing:
+    class_name: str
+
+    @property
+    def error(self) -> str:
+        return f'VAC "{self.class_name}" does not exist.'
+
+
+@reason("{error}")
+class CannotModify:
+    driver_name: str
+    class_name: str
+
+    @property
+    def error(self) -> str:
+        return f'CSI driver {self.driver_name} can\'t modify volumes: VAC "{self.class_name}" is not applied'
+
+
+# -- the next step
+
 
 def decide_modification(view: View, key: Key, now: Instant) -> Decision[Action]:
-    """The next step for one claim."""
-    claim = view.claim(key)
-    if claim is None:
-        return Decision(why.Gone(key))
-    pv_name = claim.spec.volume_name
-    if not pv_name:
-        return Decision(why.NoVolume())
-    pv = view.volume(pv_name)
-    if pv is None:
-        return Decision(why.VolumeMissing(pv_name), waits_for=frozenset({volume_changed(pv_name)}))
+    """Decide the next step for one claim."""
+    found = claim_and_volume(view, key)
+    if isinstance(found, Decision):
+        return found
+    claim, pv = found
     if not view.is_ours(pv):
-        return Decision(why.Foreign(view.driver.name))
+        return Decision(Foreign(view.driver.name))
     if claim.status.phase != "Bound":
-        return Decision(why.NotBound(claim.status.phase))
-    return _decide_class(view, claim, pv, now)
-
-
-def _decide_class(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, now: Instant) -> Decision[Action]:
-    status = claim.status
-    wanted = claim.spec.volume_attributes_class_name or ""
-    under_way = status.modify_volume_status
-    if under_way is None and wanted == (status.current_volume_attributes_class_name or ""):
-        return Decision(why.Applied(wanted))
-    in_progress = under_way is not None and under_way.status == names.MODIFY_IN_PROGRESS
+        return Decision(NotBound(claim.status.phase))
+    wanted, current = class_names(claim)
+    status, target = state_of(claim)
+    if claim.status.modify_volume_status is None and wanted == current:
+        return Decision(Applied(wanted))
+    in_progress = status == names.MODIFY_IN_PROGRESS
     if not wanted and not in_progress:
-        return Decision(why.Cancelling(), (Cancel(),)) if is_true(claim, names.MODIFYING) else Decision(why.TakenBack())
-    begun = _target_of(claim) if in_progress else ""
-    if begun and (not wanted or not view.is_idle(claim)):
-        return _decide_target(view, claim, pv, begun, now, is_begun=True)
-    return _decide_target(view, claim, pv, wanted, now, is_begun=False)
+        return Decision(Cancelling(), (Cancel(),)) if is_true(claim, names.MODIFYING) else Decision(TakenBack())
+    if not view.driver.modifies:
+        unable = CannotModify(view.driver.name, wanted or target)
+        return Decision(unable, problem=unable, after_s=UNABLE_S)
+    is_begun = in_progress and bool(target) and (not wanted or not view.is_idle(claim))
+    return _decide_target(view, claim, pv, target if is_begun else wanted, now, is_begun=is_begun)
+
+
+def class_names(claim: PersistentVolumeClaim) -> tuple[str, str]:
+    """The class that the claim asks for, and the one that it has; "" for none."""
+    return claim.spec.volume_attributes_class_name or "", claim.status.current_volume_attributes_class_name or ""
+
+
+def state_of(claim: PersistentVolumeClaim) -> tuple[str, str]:
+    """The status and the target of a modification, ("", "") for none."""
+    state = claim.status.modify_volume_status
+    return (state.status, state.target_volume_attributes_class_name) if state is not None else ("", "")
 
 
 def _decide_target(
     view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, target: str, now: Instant, *, is_begun: bool
 ) -> Decision[Action]:
     """is_begun: the driver may be at work on this class already."""
-    record, topic = view.memory.of(claim), class_changed(target)
-    rest_s = slow.rest_s(record, target, now)
+    topic, (status, shown) = class_changed(target), state_of(claim)
     attributes_class = view.attributes_class(target)
     if attributes_class is None:
-        return _wait_for_class(claim, why.ClassMissing(target), topic, is_begun=is_begun)
-    if attributes_class.driver_name != view.driver.name:
-        foreign = why.ForeignClass(target, attributes_class.driver_name, view.driver.name)
-        return _wait_for_class(claim, foreign, topic, is_begun=is_begun)
+        missing = ClassMissing(target)
+        if not is_begun and status != names.MODIFY_PENDING:
+            return Decision(missing, (MarkPending(),))
+        return Decision(missing, problem=missing, waits_for=frozenset({topic}))
     try:
         order = modify_order(pv, claim, attributes_class, extra_metadata=view.options.extra_modify_metadata)
     except RequestError as error:
-        bad = why.BadRequest(str(error))
-        return Decision(bad, problem=bad, waits_for=frozenset({volume_changed(pv.metadata.name)}))
-    if rest_s > 0 and _target_of(claim) == target:
-        return slow.wait(record, why.Infeasible(target, rest_s), rest_s, order.secret, topic, now)
+        return stuck(BadRequest(str(error)), pv)
+    rest = rest_s(view, claim, target, now) if shown == target else 0.0
+    if rest > 0:
+        return wait_while_infeasible(view, claim, Infeasible(target, rest), rest, order.secret, topic, now)
     holder = view.calls.in_flight.get(order.handle)
     if holder is not None:
-        return Decision(why.CallInFlight(holder), waits_for=frozenset({call_over(order.handle)}))
+        return Decision(CallInFlight(holder), waits_for=frozenset({call_over(order.handle)}))
+    # A retry of what this process has marked writes nothing. What another process has marked is marked once more: the
+    # mark of another class that it has sent can't come later.
+    is_marked = not view.may_be_written_late(claim) and (
+        is_begun
+        or (
+            (status, shown) == (names.MODIFY_IN_PROGRESS, target)
+            and is_true(claim, names.MODIFYING)
+            and not view.was_infeasible(claim, INFEASIBLE_REASONS)
+        )
+    )
+    mark = () if is_marked else (Mark(target),)
     secret = () if order.secret is None else (LoadSecret(order.secret),)
-    modifying = why.Modifying(target, is_pinned=target != (claim.spec.volume_attributes_class_name or ""))
-    mark = _mark(view, claim, target, is_begun=is_begun)
-    actions = (*mark, *secret, Modify(order, target))
-    return Decision(modifying, actions, done=f"modified to {target}")
+    modifying = Modifying(target, is_pinned=target != class_names(claim)[0])
+    return Decision(modifying, (*mark, *secret, Modify(order, target)), done=f"modified to {target}")
 
 
-def _wait_for_class(
-    claim: PersistentVolumeClaim, problem: Problem, topic: Topic, *, is_begun: bool
-) -> Decision[Action]:
-    """The class can't be asked for before it is another one. The claim says so, unless the driver may be at work on it."""
-    if not is_begun and not _is_pending(claim):
-        return Decision(problem, (MarkPending(),))
-    return Decision(problem, problem=problem, waits_for=frozenset({topic}))
-
-
-def _is_pending(claim: PersistentVolumeClaim) -> bool:
-    under_way = claim.status.modify_volume_status
-    return under_way is not None and under_way.status == names.MODIFY_PENDING
-
-
-def _target_of(claim: PersistentVolumeClaim) -> str:
-    under_way = claim.status.modify_volume_status
-    return under_way.target_volume_attributes_class_name if under_way is not None else ""
-
-
-def _mark(view: View, claim: PersistentVolumeClaim, target: str, *, is_begun: bool) -> tuple[Mark, ...]:
-    """Nothing where this process has said it on the claim already: a retry of the same class writes nothing.
-
-    A class that another process has marked is marked once more: the mark of another class, which that one sent, can't come later.
-    """
-    if view.may_be_written_late(claim):
-        return (Mark(target),)
-    if is_begun:
-        return ()
-    if view.was_infeasible(claim, INFEASIBLE_REASONS):
-        return (Mark(target),)
-    under_way = claim.status.modify_volume_status
-    is_marked = under_way is not None and under_way.status == names.MODIFY_IN_PROGRESS
-    return () if is_marked and _target_of(claim) == target and is_true(claim, names.MODIFYING) else (Mark(target),)
-
+# -- the driver's refusal
 
 INFEASIBLE: Final = frozenset({Code.INVALID_ARGUMENT})
 INFEASIBLE_REASONS: Final = frozenset(map(go_name, INFEASIBLE))
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """reason: the code's Go name. message: the driver's. told: the event's text. condition: the message of ModifyingVolume.
+    """What the driver's refusal comes to."""
 
-    is_infeasible: the same request will fail again.
-    """
-
+    #: The code's Go name, and the driver's message.
     reason: str
     message: str
+    #: The text of the event.
     told: str
+    #: The message of ModifyingVolume.
     condition: str
+    #: The same request will fail again.
     is_infeasible: bool = False
 
 
 def decide_after(class_name: str, error: DriverError) -> Refused:
-    """Decides on the refusal of this class."""
+    """Decide on the refusal of this class."""
     reason, told = go_name(error.code), str(error)
     if not error.final:
         still = f'Modifying volume to "{class_name}" is still in progress.'

@@ -1,4 +1,6 @@
-"""The calls of one connection, as a server has them: those that are coming, those that are carried out, those whose answers wait."""
+"""The calls of one connection, as a server has them: those that are coming, those that are carried out, those whose
+answers wait.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,19 @@ _HEADERS: Final = STATUS_200 + _GRPC
 _TRAILERS_OK: Final = literal(b"grpc-status", b"0")
 
 WASTED_MAX: Final = 1_000
-"""Calls that a client has dropped at once, or begun beyond its limit, more than were answered: each costs us more than its client."""
+"""Calls that a client has dropped at once, or begun beyond its limit, more than were answered: each costs us more
+than its client.
+"""
 
 AT_ONCE_S: Final = 1.0
-"""A client that drops a call later than this wanted the answer: sidecars do so while a driver is stuck, and some end with a connection."""
+"""A client that drops a call later than this wanted the answer: sidecars do so while a driver is stuck, and some end
+with a connection.
+"""
 
 WINDOW_BYTES: Final = WINDOW_DEFAULT
-"""The number of bytes that the client may send on one stream, and on the connection, before we confirm that we have read some."""
+"""The number of bytes that the client may send on one stream, and on the connection, before we confirm that we have
+read some.
+"""
 
 
 class ServedCalls:
@@ -154,7 +162,9 @@ class ServedCalls:
             )
 
     def _stream(self, stream_id: int, name: str) -> Request | None:
-        """The stream of a frame; None for one that is over: frames may have been on their way. Raises BrokenConnection for no stream."""
+        """The stream of a frame; None for one that is over: frames may have been on their way. Raises BrokenConnection
+        for no stream.
+        """
         found = self._streams.get(stream_id)
         if found is None and (stream_id % 2 == 0 or stream_id > self.last_id):
             raise BrokenConnection(
@@ -184,7 +194,9 @@ class ServedCalls:
             self._end(stream, _error_headers(wrong.code, wrong.text, wrong.http_status))
 
     def _end(self, stream: Request, block: bytes) -> None:
-        """Ends a stream with an answer that is headers alone. A client that has more to say hears that nobody listens."""
+        """Ends a stream with an answer that is headers alone. A client that has more to say hears that nobody
+        listens.
+        """
         self._sending.put(header_frames(stream.id, self._block(block), self._frame_bytes_max, END_STREAM))
         if not stream.ended:
             self._sending.put(rst_stream(stream.id, ErrorCode.NO_ERROR))

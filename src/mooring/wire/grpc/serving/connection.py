@@ -24,8 +24,8 @@ HEADER_BYTES_MAX: Final = 64 * 1024
 class ServerConnection:
     """The server's side of one connection, from its first byte to its last. Not for use by several threads.
 
-    After each call of a method look at `to_send`, and write what it returns. Don't read on while what it returned is not written: what
-    waits here is bounded by that. Every method may be called after Gone, and does nothing then.
+    After each call of a method look at `to_send`, and write what it returns. Don't read on while what it returned is
+    not written: what waits here is bounded by that. Every method may be called after Gone, and does nothing then.
     now: a monotonic clock in seconds, for deadlines. limits: those of connections are for whoever accepts them.
     """
 
@@ -60,7 +60,9 @@ class ServerConnection:
         return bool(self._sending)
 
     def receive(self, data: bytes) -> list[Event]:
-        """Takes in what was read, in pieces of any size. Raises nothing: what is no HTTP/2 ends the connection, with Gone."""
+        """Takes in what was read, in pieces of any size. Raises nothing: what is no HTTP/2 ends the connection, with
+        Gone.
+        """
         if self._gone:
             return []
         try:
@@ -72,7 +74,9 @@ class ServerConnection:
         return self._told()
 
     def answer(self, stream_id: int, message: bytes) -> list[Event]:
-        """Ends a call with its message. Returns what follows from it: Gone when it was the last one of a connection that is being left."""
+        """Ends a call with its message. Returns what follows from it: Gone when it was the last one of a connection
+        that is being left.
+        """
         self._calls.answer(stream_id, message)
         return self._told()
 
@@ -82,7 +86,9 @@ class ServerConnection:
         return self._told()
 
     def leave(self) -> list[Event]:
-        """We take no more calls (GOAWAY); those that have begun go on. Gone follows when the last one is over. Harmless twice."""
+        """We take no more calls (GOAWAY); those that have begun go on. Gone follows when the last one is over. Harmless
+        twice.
+        """
         if not self._gone and not self._calls.is_leaving:
             self._calls.is_leaving = True
             self._sending.put(

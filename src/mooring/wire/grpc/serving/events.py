@@ -10,9 +10,11 @@ from mooring.wire.grpc.events import Gone
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Asked:
-    """A whole request has come. Has to be answered once, by `answer` or `refuse`, whatever becomes of the connection meanwhile.
+    """A whole request has come. Has to be answered once, by `answer` or `refuse`, whatever becomes of the connection
+    meanwhile.
 
-    path: `/pluginregistration.Registration/GetInfo`. deadline: the caller waits no longer, on the connection's clock; None: for ever.
+    path: `/pluginregistration.Registration/GetInfo`. deadline: the caller waits no longer, on the connection's clock;
+    None: for ever.
     """
 
     stream_id: int
@@ -29,4 +31,6 @@ class Dropped:
 
 
 Event: TypeAlias = Asked | Dropped | Gone
-"""Gone is the last one, with Dropped before it for every call that has no answer yet. Write what is left to send, close the socket."""
+"""Gone is the last one, with Dropped before it for every call that has no answer yet. Write what is left to send,
+close the socket.
+"""

@@ -8,8 +8,8 @@ from typing import Final
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """connections: of all clients. streams: calls at once of one connection; one that the client has dropped counts until whoever carries
-    it out has ended. message_bytes: of one request; 4 MiB is gRPC's default.
+    """connections: of all clients. streams: calls at once of one connection; one that the client has dropped counts
+    until whoever carries it out has ended. message_bytes: of one request; 4 MiB is gRPC's default.
     """
 
     connections: int = 64

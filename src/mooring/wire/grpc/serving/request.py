@@ -1,4 +1,6 @@
-"""One call on its connection, as a server has it: what has come of the request, and what of the answer waits for a window."""
+"""One call on its connection, as a server has it: what has come of the request, and what of the answer waits for a
+window.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ Wrong: TypeAlias = Refusal | ErrorCode
 class Request(Outgoing):
     """A stream that a client has begun.
 
-    ended: the client has said all. length: what it will have said by then, as it claims. asked: the call has begun. deadline: by the
-    connection's clock, as began; None: for ever. received: bytes of flow control that the client has not got back yet.
+    ended: the client has said all. length: what it will have said by then, as it claims. asked: the call has begun.
+    deadline: by the connection's clock, as began; None: for ever. received: bytes of flow control that the client has
+    not got back yet.
     """
 
     __slots__ = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.connection import Connection
 from mooring.wire.grpc.events import Answered, Gone, Settled
@@ -13,6 +11,7 @@ from mooring.wire.grpc.serving.calls import AT_ONCE_S, WASTED_MAX
 from mooring.wire.grpc.serving.connection import HEADER_BYTES_MAX, ServerConnection
 from mooring.wire.grpc.serving.events import Asked, Dropped, Event
 from mooring.wire.grpc.serving.limits import FEW
+from tests.support.rows import each_row
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.serving.ask import FIELDS, a_server, answer_in, asked, request, resets_in
 
@@ -177,7 +176,7 @@ BREAKS = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in BREAKS if name != "a stream again"])
+@each_row("name", [name for name in BREAKS if name != "a stream again"])
 def test_what_is_no_http_ends_the_connection_with_its_reason(name: str) -> None:
     server = a_server()
     received, code = BREAKS[name]
@@ -277,7 +276,7 @@ FRAMES = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each_row("seed", range(300))
 def test_whatever_comes_gives_events_and_nothing_else(seed: int) -> None:
     chances = random.Random(seed)
     watched = Watched()
@@ -311,7 +310,7 @@ def test_whatever_comes_gives_events_and_nothing_else(seed: int) -> None:
         watched.end_one(chances)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@each_row("seed", range(100))
 def test_our_client_and_our_server_understand_each_other(seed: int) -> None:
     """In pieces of any size, with any number of calls at once, and messages beyond the windows."""
     chances = random.Random(seed)

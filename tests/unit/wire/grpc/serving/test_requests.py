@@ -13,6 +13,7 @@ from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Asked, Dropped
 from mooring.wire.grpc.serving.limits import FEW
 from mooring.wire.grpc.serving.request import IDLE_FRAMES_MAX
+from tests.support.rows import each_row
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.serving import ask
 from tests.unit.wire.grpc.serving.ask import FIELDS, PATH, a_server, answer_in, asked, request, resets_in, without
@@ -42,7 +43,7 @@ def test_a_server_begins_with_its_bounds() -> None:
     assert bounds | {talk.ENABLE_PUSH: 0} == said
 
 
-@pytest.mark.parametrize("cut", range(1, len(PIECES)))
+@each_row("cut", range(1, len(PIECES)))
 def test_a_call_in_every_form_comes_whole_wherever_it_is_cut(cut: int) -> None:
     assert WHOLE == ask.in_cuts(a_server(), PIECES, [cut])
 
@@ -54,7 +55,7 @@ def test_a_call_comes_whole_byte_by_byte_from_the_preface_on() -> None:
     assert server.is_settled
 
 
-@pytest.mark.parametrize("at", range(len(talk.PREFACE)))
+@each_row("at", range(len(talk.PREFACE)))
 def test_another_protocol_is_noticed_at_its_first_byte(at: int) -> None:
     server = ServerConnection(now=lambda: 0.0)
     assert [] == server.receive(talk.PREFACE[:at])
@@ -71,7 +72,7 @@ def test_calls_come_in_one_piece_in_their_order() -> None:
     assert [Asked(stream, PATH, b"%d" % stream, None) for stream in (1, 3, 5)] == got
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "seconds"),
     [
         ("1H", 3600),
@@ -89,7 +90,7 @@ def test_a_timeout_has_eight_digits_and_a_unit(field: str, seconds: float) -> No
     assert pytest.approx(100.0 + seconds) == asked(a_server(), fields=without("", ("grpc-timeout", field))).deadline
 
 
-@pytest.mark.parametrize("field", ["", "1", "S", "1s", "123456789S", "1.5S", "-1S", " 1S", "1S ", "1SS"])
+@each_row("field", ["", "1", "S", "1s", "123456789S", "1.5S", "-1S", " 1S", "1S ", "1SS"])
 def test_another_timeout_is_refused(field: str) -> None:
     server = a_server()
     assert [] == server.receive(request(fields=without("", ("grpc-timeout", field))))
@@ -98,12 +99,12 @@ def test_another_timeout_is_refused(field: str) -> None:
     assert "malformed grpc-timeout" in fields["grpc-message"]
 
 
-@pytest.mark.parametrize("kind", ["application/grpc", "application/grpc+proto", "application/grpc;charset=x"])
+@each_row("kind", ["application/grpc", "application/grpc+proto", "application/grpc;charset=x"])
 def test_the_kinds_of_grpc(kind: str) -> None:
     assert asked(a_server(), fields=without("content-type", ("content-type", kind)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "status", "code", "text"),
     [
         (
@@ -133,7 +134,7 @@ def test_what_is_not_grpc_is_told_so_in_http(fields: list[tuple[str, str]], stat
     assert asked(server, 3), "and the connection lives"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields",
     [
         without(":method"),
@@ -155,8 +156,8 @@ def test_headers_that_http_forbids_reset_the_stream(fields: list[tuple[str, str]
     assert asked(server, 3)
 
 
-@pytest.mark.parametrize("length", ["0", "5", "7", "-6", "six", "06", "99999999999999999999"])
-@pytest.mark.parametrize("cut", [0, 3, 6])
+@each_row("length", ["0", "5", "7", "-6", "six", "06", "99999999999999999999"])
+@each_row("cut", [0, 3, 6])
 def test_a_body_that_is_not_as_long_as_it_claims_resets_the_stream(length: str, cut: int) -> None:
     server, body = a_server(), talk.message(b"x")
     claimed = without("", ("content-length", length))
@@ -171,7 +172,7 @@ def test_a_body_that_is_not_as_long_as_it_claims_resets_the_stream(length: str, 
 GZIP = without("", ("grpc-encoding", "gzip"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "body", "code", "text"),
     [
         (FIELDS, b"", Code.INTERNAL, "no request"),
@@ -210,7 +211,7 @@ def test_headers_alone_are_a_call_without_a_request() -> None:
     assert ("13", True) == (said["grpc-status"], "no request" in said["grpc-message"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "code"),
     [
         (talk.data(1, b"x"), talk.STREAM_CLOSED),
@@ -227,7 +228,7 @@ def test_a_fault_on_a_stream_whose_call_is_carried_out_ends_the_call(more: bytes
     assert b"" == server.to_send(), "nobody hears it"
 
 
-@pytest.mark.parametrize("trailers", [talk.headers(1, [("x", "y")]), talk.headers(1, [(":method", "POST")], end=True)])
+@each_row("trailers", [talk.headers(1, [("x", "y")]), talk.headers(1, [(":method", "POST")], end=True)])
 def test_a_second_block_ends_a_request_or_is_wrong(trailers: bytes) -> None:
     server = a_server()
     assert [] == server.receive(talk.headers(1, FIELDS) + trailers)
