@@ -68,9 +68,9 @@ test: .venv/ready ## All but the long ones; the end says what was not tested
 test-long: .venv/ready ## The long tests, but for the storms
 	@$(BIN)/pytest -n 4 --dist worksteal -m long --ignore-glob="*/e2e/*storm.py" $(ARGS)
 
-.PHONY: test-all
-test-all: .venv/ready ## Both in one go, as .ci/run does it
-	@$(BIN)/pytest -n 4 --dist worksteal --ignore-glob="*/e2e/*storm.py" $(ARGS)
+.PHONY: long
+long: ## All that is no part of .ci/run: hours; ARGS='storm soak'
+	@hack/long $(ARGS)
 
 .PHONY: check
 check: .venv/ready ## Lint, format, types, import contracts, tidiness
@@ -82,8 +82,12 @@ sim: .venv/ready ## SEEDS (2000) lives of the whole plane, and every point
 	@$(BIN)/python -m tests.sim.points --jobs "$$(nproc)"
 
 .PHONY: sim-share
-sim-share: .venv/ready ## The share of it that CI runs for this commit
+sim-share: .venv/ready ## A share of it that the commit's hash draws
 	@$(BIN)/python -m tests.sim.share $(ARGS)
+
+.PHONY: sim-bugs
+sim-bugs: .venv/ready ## How many planted bugs does it find?
+	@$(BIN)/python -m tests.sim.bug_meter $(ARGS)
 
 .PHONY: sim-all
 sim-all: .venv/ready ## Hours, in sittings: 100,000 lives, every state and size

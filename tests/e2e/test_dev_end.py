@@ -49,7 +49,6 @@ def nothing_is_left(tmp_path: Path, mark: str) -> None:
     assert str(tmp_path) not in devices.stdout, "no loop device"
 
 
-@pytest.mark.in_turns
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 @pytest.mark.parametrize(
     ("driver", "waits"),
@@ -92,7 +91,6 @@ def test_it_ends_while_it_waits_for_its_driver(tmp_path: Path, driver: str, wait
         program.kill()
 
 
-@pytest.mark.in_turns
 @pytest.mark.parametrize("name", ["UnpublishHangs", "UnpublishBlocks", "UnpublishFails", "UnpublishHangsInAThread"])
 @pytest.mark.parametrize("form", ["class", "command"])
 def test_it_ends_while_its_driver_does_not_let_go_of_a_volume(tmp_path: Path, form: str, name: str) -> None:

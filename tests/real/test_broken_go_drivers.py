@@ -165,7 +165,6 @@ def told(output: str) -> set[str]:
     return set(re.findall(r"breach +(CSI\d+)", output))
 
 
-@pytest.mark.in_turns
 @pytest.mark.parametrize(("broken", "rule"), [("", ""), *BOTH.items(), *IN_CONFORM.items()])
 def test_conform_names_the_rule_that_a_go_driver_breaks_and_no_other(tmp_path: Path, broken: str, rule: str) -> None:
     needs_mounts()
@@ -189,7 +188,6 @@ def test_a_volume_that_was_never_written_is_missed_on_a_bad_disk(tmp_path: Path,
     assert ({"CSI209"} if broken else set()) == {one["rule"] for one in report["findings"]}
 
 
-@pytest.mark.in_turns
 @pytest.mark.parametrize(("broken", "rule"), [("", ""), *BOTH.items(), *IN_DEV.items()])
 def test_dev_names_the_rule_that_a_go_driver_breaks_and_no_other(tmp_path: Path, broken: str, rule: str) -> None:
     needs_mounts()

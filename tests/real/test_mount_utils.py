@@ -361,7 +361,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.long
-@pytest.mark.in_turns
 @each_row("name", ROWS, parts=4, fresh=[folder])
 def test_a_device_is_treated_as_by_mount_utils(name: str, folder: Path) -> None:
     treated_alike(ROWS[name], folder)

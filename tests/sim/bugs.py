@@ -224,51 +224,44 @@ def _volumes_are_held_blindly() -> contextlib.AbstractContextManager[Any]:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
+    "shown-publishes-unconfirmed": Bug(_shown_publishes_stay_unconfirmed, {"unpublish-mounted"}),
     **bugs_of_habits.BUGS,
     "publish-before-finalizer": Bug(_reordered(Publish, AddFinalizer), {"publish-no-finalizer"}),
     "release-before-unpublish": Bug(
         _reordered(RemoveFinalizer, Unpublish), {"finalizer-dropped", "needless-unpublish"}
     ),
-    "timeout-is-success": Bug(_timeout_is_success, {"finalizer-dropped"}, first_seed=17),
+    "timeout-is-success": Bug(_timeout_is_success, {"finalizer-dropped"}),
     "own-writes-forgotten": Bug(
         _own_writes_are_forgotten,
         {"needless-publish", "needless-unpublish", "empty-write", "finalizer-twice"},
-        first_seed=7,
     ),
     "own-writes-hide-deletions": Bug(
         _own_writes_hide_deletions,
         {"unwanted-left", "wanted-missing", "wanted-unattached", "volume-left"},
-        first_seed=333,
     ),
-    "slots-ignored": Bug(_slots_are_ignored, {"overlap"}, first_seed=1),
-    "reports-ignored": Bug(_reports_are_ignored, {"wanted-unpublished"}, first_seed=133),
-    "single-nodes-shared": Bug(_single_nodes_are_shared, {"two-nodes"}, first_seed=12),
-    "no-back-off": Bug(no_back_off, {"hot-loop"}, first_seed=4),
-    "failures-final": Bug(
-        failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}, first_seed=10
-    ),
-    "users-of-volumes-unseen": Bug(_users_of_volumes_are_not_seen, {"volume-dropped"}, first_seed=8),
-    "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}, first_seed=293),
-    "calls-keep-no-volume": Bug(_calls_keep_no_volume, {"volume-dropped", "unwanted-left"}, first_seed=706),
-    "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=13),
+    "slots-ignored": Bug(_slots_are_ignored, {"overlap"}),
+    "reports-ignored": Bug(_reports_are_ignored, {"wanted-unpublished"}),
+    "single-nodes-shared": Bug(_single_nodes_are_shared, {"two-nodes"}),
+    "no-back-off": Bug(no_back_off, {"hot-loop"}),
+    "failures-final": Bug(failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}),
+    "users-of-volumes-unseen": Bug(_users_of_volumes_are_not_seen, {"volume-dropped"}),
+    "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}),
+    "calls-keep-no-volume": Bug(_calls_keep_no_volume, {"volume-dropped", "unwanted-left"}),
+    "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}),
     "unconfirmed-publishes-end-with-attachment": Bug(
         _unconfirmed_publishes_end_with_their_attachment,
         {"published-unwanted", "two-nodes", "volume-dropped"},
-        first_seed=208,
     ),
     "unconfirmed-publishes-end-with-attempt": Bug(
         _unconfirmed_publishes_end_with_an_attempt,
         {"published-unwanted", "two-nodes", "volume-dropped"},
-        first_seed=208,
     ),
-    "unconfirmed-publishes-hold-nothing": Bug(
-        _unconfirmed_publishes_hold_no_volume, {"two-nodes", "volume-dropped"}, first_seed=217
-    ),
-    "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}, first_seed=91),
-    "names-are-identities": Bug(_names_are_identities, {"mark-astray", "late-astray"}, first_seed=44),
-    "removals-of-any-object": Bug(_removals_are_of_any_object, {"late-astray"}, first_seed=589),
+    "unconfirmed-publishes-hold-nothing": Bug(_unconfirmed_publishes_hold_no_volume, {"two-nodes", "volume-dropped"}),
+    "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}),
+    "names-are-identities": Bug(_names_are_identities, {"mark-astray", "late-astray"}),
+    "removals-of-any-object": Bug(_removals_are_of_any_object, {"late-astray"}),
     "former-machines-forgotten": Bug(
-        _former_machines_are_forgotten, {"finalizer-dropped", "published-unwanted", "two-nodes"}, first_seed=10
+        _former_machines_are_forgotten, {"finalizer-dropped", "published-unwanted", "two-nodes"}
     ),
-    "leaving-holders-unseen": Bug(_leaving_holders_are_not_seen, {"two-nodes"}, first_seed=12),
+    "leaving-holders-unseen": Bug(_leaving_holders_are_not_seen, {"two-nodes"}),
 }

@@ -18,17 +18,6 @@ PARTS: Final[Mapping[str, Part]] = {
     module.PART.name: module.PART for module in (attacher, provisioning, node, driver, plane, growth, snapshots)
 }
 
-SEARCHED: Final[Mapping[str, int]] = {
-    "attacher": 400,
-    "provisioner": 150,
-    "node": 100,
-    "driver": 60,
-    "plane": 100,
-    "resizer": 400,
-    "snapshots": 200,
-}
-"""In how many lives of a part a planted bug has to be found."""
-
 
 def failures(part: str, seeds: Iterable[int], bug: str | None) -> list[tuple[str, str, int]]:
     """Of each life of the part that failed, its report, the invariant that was broken, and the seed."""

@@ -1,9 +1,9 @@
-"""A commit's share of the simulation: `python -m tests.sim.share`, which CI runs.
+"""A commit's share of the simulation: `make sim-share`, or `python -m tests.sim.share`.
 
 Everything that a share runs is drawn from the commit's hash: lives of every part, points of the scripts, states of
-every room, from the same spaces that `make sim-all` walks through, and planted bugs to be found. So a commit always
-runs the same list, and many commits together walk through all of it. What one thing costs was measured (`COST_S`), and
-sets how many of each there are: no clock ends the run, but for a bound far above what it should take.
+every room, from the same spaces that `make sim-all` walks through. So a commit always runs the same list, and many
+commits together walk through all of it. What one thing costs was measured (`COST_S`), and sets how many of each there
+are: no clock ends the run, but for a bound far above what it should take.
 
 Exit code 1 when something broke; its story and the command that repeats it are on standard output.
 """
@@ -22,8 +22,7 @@ from typing import Final
 
 from mooring.base.randomness import Random
 from tests.sim.disorder import DISORDER_FROM
-from tests.sim.parts import PARTS, SEARCHED, failures
-from tests.sim.planting import assert_found
+from tests.sim.parts import PARTS, failures
 from tests.sim.points import bugs as points
 from tests.sim.points.run import all_trials, recorded
 from tests.sim.points.table import SCRIPTS
@@ -53,19 +52,18 @@ COST_S: Final = {
     "resizer": 0.2,
     "snapshots": 0.35,
     "states": 0.05,
-    "bugs": 1.6,
 }
-"""Processor seconds of one life, state or search of a planted bug, on average."""
+"""Processor seconds of one life or state, on average."""
 ALL_POINTS_S: Final = 870.0
 """The same of all points."""
-WEIGHTS: Final = {"plane": 6, "points": 4, "states": 4, "bugs": 4}
+WEIGHTS: Final = {"plane": 6, "points": 4, "states": 4}
 """How the budget is divided; every other part has a weight of 2."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Job:
-    """kind: lives, bugs, points or states. of: a part, a script or a room. names: seeds, bugs, ids of states, or "2/8"
-    for every eighth point from the third on.
+    """kind: lives, points or states. of: a part, a script or a room. names: seeds, ids of states, or "2/8" for every
+    eighth point from the third on.
     """
 
     kind: str
@@ -75,7 +73,7 @@ class Job:
 
 def jobs_of(commit: str, cpu_s: float) -> list[Job]:
     """The commit's list. cpu_s: about how long it takes one processor."""
-    return [*_points(commit, cpu_s), *_bugs(commit, cpu_s), *_lives(commit, cpu_s), *_states(commit, cpu_s)]
+    return [*_points(commit, cpu_s), *_lives(commit, cpu_s), *_states(commit, cpu_s)]
 
 
 def _share_s(name: str, cpu_s: float) -> float:
@@ -109,14 +107,6 @@ def _points(commit: str, cpu_s: float) -> Iterator[Job]:
         yield Job("points", name, (f"{_random(commit, name).below(every)}/{every}",))
 
 
-def _bugs(commit: str, cpu_s: float) -> Iterator[Job]:
-    """Of the planted bugs of each part one in so many, from one on that the commit draws."""
-    count = _share_s("bugs", cpu_s) / COST_S["bugs"]
-    every = max(1, round(sum(len(part.bugs) for part in PARTS.values()) / count))
-    for name, part in PARTS.items():
-        yield from _jobs("bugs", name, [*part.bugs][_random(commit, f"bugs {name}").below(every) :: every])
-
-
 def _states(commit: str, cpu_s: float) -> Iterator[Job]:
     for room, found in ROOMS.items():
         randomness = _random(commit, f"states {room}")
@@ -131,14 +121,12 @@ def _jobs(kind: str, of: str, names: list[str]) -> Iterator[Job]:
 
 
 def run(job: Job) -> tuple[int, list[str], float]:
-    """How many lives, bugs, points or states it ran, reports of those that failed, and its processor seconds."""
+    """How many lives, points or states it ran, reports of those that failed, and its processor seconds."""
     began_s = time.process_time()
     count, reports = len(job.names), []
     match job.kind:
         case "lives":
             reports = [report for report, _, _ in failures(job.of, map(int, job.names), None)]
-        case "bugs":
-            reports = [report for name in job.names for report in _not_found(job.of, name)]
         case "points":
             first, _, every = job.names[0].partition("/")
             trials = [*all_trials(SCRIPTS[job.of], recorded(SCRIPTS[job.of]))][int(first) :: int(every)]
@@ -148,13 +136,6 @@ def run(job: Job) -> tuple[int, list[str], float]:
             space = ROOMS[job.of].space
             reports = [report for report, _ in states.failures(job.of, map(space.state_of, job.names), None)[1]]
     return count, reports, time.process_time() - began_s
-
-
-def _not_found(part: str, bug: str) -> Iterator[str]:
-    try:
-        assert_found(PARTS[part], bug, SEARCHED[part])
-    except AssertionError as error:
-        yield str(error)
 
 
 def main() -> int:
@@ -177,7 +158,7 @@ def main() -> int:
     except Late:
         print(f"broken off after {seconds_max:g} s: the rest was not run", flush=True)
         failed += 1
-    for kind in ("lives", "bugs", "points", "states"):
+    for kind in ("lives", "points", "states"):
         of = {name: count for (its, name), count in done.items() if its == kind and count}
         print(f"{sum(of.values())} {kind}: {', '.join(f'{name} {count}' for name, count in of.items())}")
     print(f"in {time.monotonic() - began_s:.0f} s, {cpu_s:.0f} s of processors: {failed or 'none'} broken")

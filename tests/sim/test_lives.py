@@ -1,4 +1,4 @@
-"""The lives of all parts: `make test` takes a few of each, `make test-long` more, and every planted bug.
+"""The lives of all parts: `make test` takes a few of each, `make test-long` more.
 
 More seeds: `python -m tests.sim --part plane --seeds 20000`.
 """
@@ -6,7 +6,6 @@ More seeds: `python -m tests.sim --part plane --seeds 20000`.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -17,10 +16,9 @@ from tests.sim.course import STORY_STEPS
 from tests.sim.disorder import DISORDER_FROM
 from tests.sim.driver import world as driver_world
 from tests.sim.node import world as node_world
-from tests.sim.parts import PARTS, SEARCHED
+from tests.sim.parts import PARTS
 from tests.sim.plane.attachment_laws import TWOFOLD
 from tests.sim.plane.plan import plan_of
-from tests.sim.planting import assert_all_found, assert_found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,8 +67,6 @@ TRIED: Final = {
 }
 CHUNK: Final = 30
 """Lives in one of the long tests, which run side by side: at most twenty seconds."""
-TOGETHER: Final = 4
-"""Planted bugs in one test. Most are found in their first life."""
 KILLED_SEEDS_MAX: Final = 600
 
 
@@ -114,20 +110,6 @@ def _more(part: str) -> list[int]:
 @pytest.mark.parametrize(("part", "start"), [(part, at) for part in PARTS for at in range(0, len(_more(part)), CHUNK)])
 def test_no_invariant_is_broken_in_more_lives(part: str, start: int) -> None:
     assert_unbroken(part, _more(part)[start : start + CHUNK])
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("part", "first"), [(part, first) for part in PARTS for first in range(0, len(PARTS[part].bugs), TOGETHER)]
-)
-def test_planted_bugs_are_found(part: str, first: int) -> None:
-    names = [*PARTS[part].bugs][first : first + TOGETHER]
-    assert_all_found(functools.partial(_search, part), names)
-
-
-def _search(part: str, name: str) -> None:
-    assert_found(PARTS[part], name, SEARCHED[part])
 
 
 @pytest.mark.slow

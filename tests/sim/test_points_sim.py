@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.sim.planting import assert_all_found, planted_of
-from tests.sim.points.bugs import ALL, KNOWN, found_by
+from tests.sim.planting import planted_of
+from tests.sim.points.bugs import ALL
 from tests.sim.points.ends import difference
 from tests.sim.points.run import all_trials, play, recorded, tried
 from tests.sim.points.table import SCRIPTS
@@ -23,7 +23,7 @@ DEAR = {"lead-attach", "lead-move"}
 
 
 TOGETHER = 8
-"""Scripts, and planted bugs, in one test."""
+"""Scripts in one test."""
 LIGHT = [name for name in SCRIPTS if name not in DEAR]
 
 
@@ -45,17 +45,6 @@ def test_some_points_of_each_script_come_to_the_same_end(first: int) -> None:
 @pytest.mark.long
 def test_some_points_of_the_dear_scripts_come_to_the_same_end() -> None:
     assert_same_end(sorted(DEAR))
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("first", range(0, len(KNOWN), TOGETHER))
-def test_planted_bugs_are_found(first: int) -> None:
-    assert_all_found(_search, [*KNOWN][first : first + TOGETHER])
-
-
-def _search(name: str) -> None:
-    assert found_by(name, KNOWN[name]) is not None, f"{name}: not found in {KNOWN[name]}"
 
 
 def test_a_run_repeats_step_by_step() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from tests.sim import share
 from tests.sim.bugs import BUGS
-from tests.sim.course import Part
 from tests.sim.parts import PARTS
 from tests.sim.planting import planted_of
 from tests.sim.points.table import SCRIPTS
@@ -29,7 +28,7 @@ def test_a_commit_always_runs_the_same_and_the_next_one_something_else() -> None
 
 def test_every_part_script_and_room_has_its_share() -> None:
     found = {(job.kind, job.of) for job in jobs_of(COMMIT, CPU_S)}
-    wanted = {"lives": PARTS, "bugs": PARTS, "points": SCRIPTS, "states": ROOMS}
+    wanted = {"lives": PARTS, "points": SCRIPTS, "states": ROOMS}
     assert {(kind, of) for kind, all_of in wanted.items() for of in all_of} == found
 
 
@@ -51,29 +50,13 @@ def test_commits_together_take_every_point() -> None:
     "job",
     [
         Job("lives", "attacher", ("3", "4")),
-        Job("bugs", "attacher", ("publish-before-finalizer",)),
         Job("states", "capacity", ("ordinary",)),
         Job("points", "detach", ("8/9",)),
     ],
 )
 def test_a_job_counts_what_it_ran(job: Job) -> None:
     count, reports, _ = run(job)
-    assert ({"lives": 2, "bugs": 1, "states": 1, "points": 3}[job.kind], []) == (count, reports)
-
-
-def test_commits_together_search_every_bug() -> None:
-    shares = [job for number in range(300) for job in share._bugs(f"{number}", CPU_S)]
-    assert {(part, bug) for part, one in PARTS.items() for bug in one.bugs} == {
-        (job.of, name) for job in shares for name in job.names
-    }
-
-
-def test_a_bug_that_is_not_found_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(share, "SEARCHED", {"attacher": 1})
-    live = Part.run_seed
-    monkeypatch.setattr(Part, "run_seed", lambda part, seed, bug: live(part, seed))  # nothing is planted
-    _, (report,), _ = run(Job("bugs", "attacher", ("publish-before-finalizer",)))
-    assert "publish-before-finalizer: not found in seeds" in report
+    assert ({"lives": 2, "states": 1, "points": 3}[job.kind], []) == (count, reports)
 
 
 def test_what_breaks_is_told_with_the_command_that_repeats_it(

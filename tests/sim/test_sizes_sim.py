@@ -10,8 +10,6 @@ import weakref
 import pytest
 
 from mooring.base.clock import LoopClock
-from tests.sim.planting import assert_all_found
-from tests.sim.sizes.bugs import BUGS
 from tests.sim.sizes.run import count, growth
 from tests.sim.sizes.scenarios import SCENARIOS
 
@@ -38,18 +36,6 @@ def test_the_work_per_object_stays_the_same() -> None:
 @pytest.mark.parametrize("name", sorted(DEAR))
 def test_the_work_per_object_stays_the_same_in_dear_scenarios(name: str) -> None:
     assert_no_growth(name)
-
-
-@pytest.mark.long
-def test_places_that_are_made_to_grow_are_found() -> None:
-    assert_all_found(_search, BUGS)
-
-
-def _search(name: str) -> None:
-    bug = BUGS[name]
-    with bug.plant():
-        found = growth(bug.scenario)
-    assert bug.tells in found.wrong, f"{name}: {found.report()}"
 
 
 def test_a_count_is_the_same_each_time() -> None:

@@ -6,16 +6,12 @@ import itertools
 
 import pytest
 
-from tests.sim.planting import assert_all_found
-from tests.sim.states.bugs import BUGS
 from tests.sim.states.run import run_state
-from tests.sim.states.shares import ROOMS, quick, run_one, where_bug_shows
+from tests.sim.states.shares import ROOMS, quick, run_one
 from tests.sim.states.space import Axis, Space
 
 PARTS = 4
 """Of a room's states `make test` takes one in so many, `make test-long` the others."""
-TOGETHER = 6
-"""Planted bugs in one test."""
 
 
 @pytest.mark.slow
@@ -26,21 +22,6 @@ def test_every_state_comes_to_rest(room: str, parts: tuple[int, ...]) -> None:
         if number % PARTS in parts:
             outcome = run_one(room, state)
             assert not outcome.complaints, outcome.report()
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("first", range(0, len(BUGS), TOGETHER))
-def test_planted_bugs_are_found(first: int) -> None:
-    assert_all_found(_search, [*BUGS][first : first + TOGETHER])
-
-
-def _search(name: str) -> None:
-    bug = BUGS[name]
-    outcomes = (run_one(bug.room, state, name) for state in where_bug_shows(name))
-    found = next((outcome for outcome in outcomes if outcome.complaints), None)
-    assert found is not None, f"{name}: no state of the quick share shows it"
-    assert {law for law, _ in found.complaints} & bug.found_by, found.report()
 
 
 def test_a_state_goes_the_same_way_again() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 def chunks(seeds: int, size: int, quick: int = 1) -> list[Any]:
     """The first seed of each chunk, to parametrize a test with: the first `quick` chunks are lived by `make test`, all
-    by .ci/run.
+    by `make test-long`.
     """
     firsts = range(0, seeds, size)
     return [pytest.param(first, marks=() if n < quick else pytest.mark.long) for n, first in enumerate(firsts)]

@@ -162,23 +162,21 @@ def _with_late_marks(
 _NOT_WELL: Final = {"unserved", "sizes-differ", "class-differs", "state-left", "unsettled"}
 
 BUGS: Final[Mapping[str, Bug]] = {
+    "nodes-without-size": Bug(_with_late_marks(_nodes_get_no_size), {"node-overridden"}),
+    "steps-unwritten": Bug(_with_late_marks(_sizes_need_no_step), {"overtaken"}),
     "sizes-unmarked": Bug(_sizes_are_not_marked, {"alloc-unwritten"}),
-    "timeouts-final": Bug(_timeouts_are_final, {"overtaken", "quota-wrong"}, first_seed=11),
-    "answers-believed": Bug(_answers_are_believed, {"pv-shrank", "claim-shrank"}, first_seed=171),
+    "timeouts-final": Bug(_timeouts_are_final, {"overtaken", "quota-wrong"}),
+    "answers-believed": Bug(_answers_are_believed, {"pv-shrank", "claim-shrank"}),
     "nodes-forgotten": Bug(_nodes_have_no_part, {"claim-lies"}),
-    "claims-done-first": Bug(_claims_are_done_first, {"class-differs"}, first_seed=26),
-    "classes-wake-nobody": Bug(_classes_wake_nobody, {"class-differs"}, first_seed=197),
-    "sizes-held-up": Bug(_sizes_are_held_up, {"held-up"}, first_seed=146),
-    "volumes-late": Bug(_volumes_are_written_late, {"pv-shrank", "sizes-differ"}, first_seed=339),
-    "failures-late": Bug(_failures_are_written_on_what_is_done, {"state-left"}, first_seed=7567),
-    "lost-answers-forgotten": Bug(
-        _lost_answers_are_forgotten, {"overtaken", "node-overridden", "hot-loop"}, first_seed=2922
-    ),
-    "volumes-believed": Bug(
-        _volumes_are_believed, {"class-differs", "sizes-differ", "node-overridden"}, first_seed=8868
-    ),
-    "marks-late": Bug(_marks_come_late, {"overtaken"}, first_seed=9166),
-    "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=25),
-    "answers-prove-nothing": Bug(_answers_prove_nothing, _NOT_WELL, first_seed=2208),
-    "no-back-off": Bug(no_back_off, {"hot-loop"}, first_seed=4),
+    "claims-done-first": Bug(_claims_are_done_first, {"class-differs"}),
+    "classes-wake-nobody": Bug(_classes_wake_nobody, {"class-differs"}),
+    "sizes-held-up": Bug(_sizes_are_held_up, {"held-up"}),
+    "volumes-late": Bug(_volumes_are_written_late, {"pv-shrank", "sizes-differ"}),
+    "failures-late": Bug(_failures_are_written_on_what_is_done, {"state-left"}),
+    "lost-answers-forgotten": Bug(_lost_answers_are_forgotten, {"overtaken", "node-overridden", "hot-loop"}),
+    "volumes-believed": Bug(_volumes_are_believed, {"class-differs", "sizes-differ", "node-overridden"}),
+    "marks-late": Bug(_marks_come_late, {"overtaken"}),
+    "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL),
+    "answers-prove-nothing": Bug(_answers_prove_nothing, _NOT_WELL),
+    "no-back-off": Bug(no_back_off, {"hot-loop"}),
 }

@@ -160,20 +160,16 @@ BUGS: Final[Mapping[str, Bug]] = {
     **GROUPED,
     **POD_BUGS,
     **DISK_BUGS,
-    "inline-ids-shared": Bug(
-        _inline_volumes_share_an_id, {"overlap", "pod-left", "record-dropped", "left"}, first_seed=7
-    ),
-    "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}, first_seed=15),
-    "pods-unawaited": Bug(_found_volumes_have_no_pods, {"unpublish-wanted"}, first_seed=11),
-    "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}, first_seed=850),
+    "inline-ids-shared": Bug(_inline_volumes_share_an_id, {"overlap", "pod-left", "record-dropped", "left"}),
+    "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}),
+    "pods-unawaited": Bug(_found_volumes_have_no_pods, {"unpublish-wanted"}),
+    "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}),
     "only-pods-reported": Bug(_only_pods_use_volumes, {"not-in-use", "detached-in-use"}),
     "attachments-unawaited": Bug(_attachments_are_not_awaited, {"not-attached", "context-wrong"}),
-    "timeouts-final": Bug(_timeouts_are_final, {"pod-dropped", "unstage-published", *LEFT}, first_seed=17),
+    "timeouts-final": Bug(_timeouts_are_final, {"pod-dropped", "unstage-published", *LEFT}),
     "devices-before-pods": Bug(_devices_go_before_pods, {"unstage-published", "overlap"}),
-    "staging-skipped": Bug(_volumes_are_not_staged, {"publish-unstaged", "unrecorded", "pod-stuck"}, first_seed=12),
-    "drivers-unheard": Bug(
-        _drivers_come_unheard, {"pod-stuck", "pod-left", "running-without", "in-use-left", *LEFT}, first_seed=15
-    ),
+    "staging-skipped": Bug(_volumes_are_not_staged, {"publish-unstaged", "unrecorded", "pod-stuck"}),
+    "drivers-unheard": Bug(_drivers_come_unheard, {"pod-stuck", "pod-left", "running-without", "in-use-left", *LEFT}),
     "no-back-off": Bug(_no_back_off, {"hot-loop"}),
-    "secrets-told": Bug(_secrets_are_told, {"secret-shown"}, first_seed=12),
+    "secrets-told": Bug(_secrets_are_told, {"secret-shown"}),
 }

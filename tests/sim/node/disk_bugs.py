@@ -109,11 +109,12 @@ def _late_work_is_not_awaited() -> Planted:
 
 
 DISK_BUGS: Final[Mapping[str, Bug]] = {
+    "devices-unmarked": Bug(_devices_leave_no_mark, {"pod-dropped", *LEFT}),
     "records-first": Bug(_records_go_first, {"record-dropped"}),
     "records-missing": Bug(_records_come_last, {"unrecorded"}),
-    "found-trusted": Bug(_found_volumes_are_mounted, {"running-without", "pod-stuck"}, first_seed=73),
-    "nothing-found": Bug(_nothing_is_found, {"pod-dropped", "not-in-use", "detached-in-use", *LEFT}, first_seed=1),
+    "found-trusted": Bug(_found_volumes_are_mounted, {"running-without", "pod-stuck"}),
+    "nothing-found": Bug(_nothing_is_found, {"pod-dropped", "not-in-use", "detached-in-use", *LEFT}),
     "files-cleared": Bug(_files_are_cleared, {"deleted-in-mount"}),
-    "folders-tried-once": Bug(_folders_are_tried_once, {"folder-left"}, first_seed=30),
-    "late-work-unawaited": Bug(_late_work_is_not_awaited, {"record-dropped", "unrecorded", *LEFT}, first_seed=200),
+    "folders-tried-once": Bug(_folders_are_tried_once, {"folder-left"}),
+    "late-work-unawaited": Bug(_late_work_is_not_awaited, {"record-dropped", "unrecorded", *LEFT}),
 }

@@ -100,11 +100,11 @@ class _NotWalked:
 
 
 GROUPED: Final[Mapping[str, Bug]] = {
-    "groups-left-out": Bug(_no_group_is_set, {"group-left-out"}, first_seed=9),
-    "readers-set-groups": Bug(_readers_set_groups, {"group-astray"}, first_seed=9),
-    "drivers-untrusted": Bug(_drivers_are_not_trusted, {"group-astray"}, first_seed=9),
-    "policies-unread": Bug(_policies_are_not_read, {"group-astray"}, first_seed=15),
-    "groups-untold": Bug(_drivers_are_told_no_group, {"group-untold"}, first_seed=9),
-    "groups-set-once": Bug(_groups_are_set_once, {"group-left-out"}, first_seed=579),
-    "walks-told-as-silence": Bug(_walks_are_told_as_silence, {"told-astray"}, first_seed=666),
+    "groups-left-out": Bug(_no_group_is_set, {"group-left-out"}),
+    "readers-set-groups": Bug(_readers_set_groups, {"group-astray"}),
+    "drivers-untrusted": Bug(_drivers_are_not_trusted, {"group-astray"}),
+    "policies-unread": Bug(_policies_are_not_read, {"group-astray"}),
+    "groups-untold": Bug(_drivers_are_told_no_group, {"group-untold"}),
+    "groups-set-once": Bug(_groups_are_set_once, {"group-left-out"}),
+    "walks-told-as-silence": Bug(_walks_are_told_as_silence, {"told-astray"}),
 }

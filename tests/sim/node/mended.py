@@ -296,29 +296,26 @@ def _failures_forget_what_was_unsure() -> Planted:
 LEFT: Final = frozenset({"mount-left", "staged-left", "published-left", "folder-left", "loop-left"})
 
 MENDED: Final[Mapping[str, Bug]] = {
-    "doubts-dropped": Bug(
-        _doubts_are_dropped, {"not-in-use", "detached-in-use", "two-pods", "unstage-published"}, first_seed=220
-    ),
-    "doubtful-pod-holds-all": Bug(
-        _one_pod_in_doubt_holds_all, {"in-use-left", "pod-left", "pod-stuck", *LEFT}, first_seed=11
-    ),
-    "new-pods-hold-all": Bug(_new_pods_hold_all, {"held-up"}, first_seed=40),
-    "unknown-volumes-stay": Bug(_unknown_volumes_stay, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=25),
-    "leavings-in-the-way": Bug(_leavings_are_in_the_way, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=4),
-    "steps-hold-workers": Bug(_steps_hold_workers, {"held-up"}, first_seed=10),
-    "steps-alone": Bug(_each_step_is_alone, {"held-up"}, first_seed=10),
+    "only-named-in-use": Bug(_only_what_was_named_is_in_use, {"not-in-use", "detached-in-use"}),
+    "full-nodes-reject-all": Bug(_full_nodes_reject_all, {"pod-rejected"}),
+    "doubts-dropped": Bug(_doubts_are_dropped, {"not-in-use", "detached-in-use", "two-pods", "unstage-published"}),
+    "doubtful-pod-holds-all": Bug(_one_pod_in_doubt_holds_all, {"in-use-left", "pod-left", "pod-stuck", *LEFT}),
+    "new-pods-hold-all": Bug(_new_pods_hold_all, {"held-up"}),
+    "unknown-volumes-stay": Bug(_unknown_volumes_stay, {"pod-left", "pod-stuck", "in-use-left", *LEFT}),
+    "leavings-in-the-way": Bug(_leavings_are_in_the_way, {"pod-left", "pod-stuck", "in-use-left", *LEFT}),
+    "steps-hold-workers": Bug(_steps_hold_workers, {"held-up"}),
+    "steps-alone": Bug(_each_step_is_alone, {"held-up"}),
     "failures-told-wrong": Bug(_failed_steps_are_told_wrong, {"told-wrong"}),
-    "others-counted": Bug(_answers_of_others_count, {"count-astray"}, first_seed=4),
-    "hosts-shared": Bug(_hosts_are_shared, {"in-use-left", "pod-left", "pod-stuck", "held-up", *LEFT}, first_seed=72),
-    "pods-are-names": Bug(_pods_are_names, {"pod-dropped", "late-astray"}, first_seed=23),
-    "running-for-names": Bug(_running_is_for_names, {"running-without"}, first_seed=601),
-    "gone-pods-want": Bug(_gone_pods_want, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=55),
-    "tokens-shared": Bug(_tokens_are_shared, {"token-astray"}, first_seed=2),
-    "reports-count-at-once": Bug(_reports_count_at_once, {"not-in-use"}, first_seed=15),
-    "reports-late": Bug(_reports_hold_for_any_version, {"not-in-use"}, first_seed=349),
+    "others-counted": Bug(_answers_of_others_count, {"count-astray"}),
+    "hosts-shared": Bug(_hosts_are_shared, {"in-use-left", "pod-left", "pod-stuck", "held-up", *LEFT}),
+    "pods-are-names": Bug(_pods_are_names, {"pod-dropped", "late-astray"}),
+    "running-for-names": Bug(_running_is_for_names, {"running-without"}),
+    "gone-pods-want": Bug(_gone_pods_want, {"pod-left", "pod-stuck", "in-use-left", *LEFT}),
+    "tokens-shared": Bug(_tokens_are_shared, {"token-astray"}),
+    "reports-count-at-once": Bug(_reports_count_at_once, {"not-in-use"}),
+    "reports-late": Bug(_reports_hold_for_any_version, {"not-in-use"}),
     "unsure-forgotten": Bug(
         _failures_forget_what_was_unsure,
         {"record-dropped", "not-in-use", "unrecorded", "pod-dropped", "two-pods", *LEFT},
-        first_seed=109,
     ),
 }

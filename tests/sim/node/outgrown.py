@@ -85,9 +85,9 @@ def _ended_pods_run() -> Planted:
 
 
 OUTGROWN: Final[Mapping[str, Bug]] = {
-    "capabilities-kept": Bug(_capabilities_are_kept, {"pod-stuck", "running-without"}, first_seed=244),
-    "failures-untold": Bug(_failures_are_not_told, {"untold"}, first_seed=309),
-    "slowness-told-late": Bug(_slowness_is_told_after_failures, {"told-astray"}, first_seed=309),
-    "ended-pods-run": Bug(_ended_pods_run, {"ended-runs", "group-left-out"}, first_seed=1250),
-    "ready-unstaged": Bug(_ready_devices_stay_unstaged, {"pod-stuck", "running-without"}, first_seed=1061),
+    "capabilities-kept": Bug(_capabilities_are_kept, {"pod-stuck", "running-without"}),
+    "failures-untold": Bug(_failures_are_not_told, {"untold"}),
+    "slowness-told-late": Bug(_slowness_is_told_after_failures, {"told-astray"}),
+    "ended-pods-run": Bug(_ended_pods_run, {"ended-runs", "group-left-out"}),
+    "ready-unstaged": Bug(_ready_devices_stay_unstaged, {"pod-stuck", "running-without"}),
 }

@@ -99,13 +99,11 @@ def _failed_pods_are_forgotten() -> Planted:
 
 
 POD_BUGS: Final[Mapping[str, Bug]] = {
-    "pods-in-part-known": Bug(_pods_in_part_are_known, {"unpublish-wanted"}, first_seed=11),
-    "pods-unheard": Bug(_volumes_do_not_hear_of_pods, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=1297),
-    "running-hides-deletion": Bug(_running_hides_deletion, {"pod-left", "pod-stuck"}, first_seed=250),
+    "pods-in-part-known": Bug(_pods_in_part_are_known, {"unpublish-wanted"}),
+    "pods-unheard": Bug(_volumes_do_not_hear_of_pods, {"pod-left", "pod-stuck", "in-use-left", *LEFT}),
+    "running-hides-deletion": Bug(_running_hides_deletion, {"pod-left", "pod-stuck"}),
     "pods-run-at-once": Bug(_pods_run_at_once, {"running-without"}),
     "pods-leave-at-once": Bug(_pods_leave_at_once, {"pod-dropped"}),
-    "one-pod-shared": Bug(_volumes_for_one_pod_are_shared, {"two-pods"}, first_seed=5),
-    "failed-pods-forgotten": Bug(
-        _failed_pods_are_forgotten, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=9
-    ),
+    "one-pod-shared": Bug(_volumes_for_one_pod_are_shared, {"two-pods"}),
+    "failed-pods-forgotten": Bug(_failed_pods_are_forgotten, {"pod-left", "pod-stuck", "in-use-left", *LEFT}),
 }

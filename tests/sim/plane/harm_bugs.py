@@ -121,13 +121,14 @@ def _new_nodes_have_nothing_mounted() -> Planted:
 
 
 HARM_BUGS: Final[Mapping[str, Bug]] = {
-    "unread-classes-say-nothing": Bug(_unread_classes_say_nothing, {"class-word"}, first_seed=325),
-    "one-class-counts": Bug(_one_class_counts, {"class-word"}, first_seed=568),
-    "classes-end-with-volumes": Bug(_classes_end_with_their_volumes, {"class-word"}, first_seed=915),
-    "odd-words-mean-nothing": Bug(_odd_words_mean_nothing, {"class-word"}, first_seed=838),
-    "nothing-fenced": Bug(_nothing_is_fenced, {"detach-reported", "I4", "I5", "I6", "two-listed"}, first_seed=54),
-    "deletes-name-no-version": Bug(_deletes_name_no_version, {"detach-reported", "I4", "I5", "I6"}, first_seed=120),
-    "lost-deletes-failed": Bug(_lost_deletes_failed, {"detach-reported", "I4", "I5", "I6"}, first_seed=1134),
-    "silences-are-one": Bug(_silences_are_one, {"I11", "class-word"}, first_seed=423),
-    "new-nodes-empty": Bug(_new_nodes_have_nothing_mounted, {"I6"}, first_seed=370),
+    "classes-noted-at-looks": Bug(_classes_are_noted_at_looks, {"class-word"}),
+    "unread-classes-say-nothing": Bug(_unread_classes_say_nothing, {"class-word"}),
+    "one-class-counts": Bug(_one_class_counts, {"class-word"}),
+    "classes-end-with-volumes": Bug(_classes_end_with_their_volumes, {"class-word"}),
+    "odd-words-mean-nothing": Bug(_odd_words_mean_nothing, {"class-word"}),
+    "nothing-fenced": Bug(_nothing_is_fenced, {"detach-reported", "I4", "I5", "I6", "two-listed"}),
+    "deletes-name-no-version": Bug(_deletes_name_no_version, {"detach-reported", "I4", "I5", "I6"}),
+    "lost-deletes-failed": Bug(_lost_deletes_failed, {"detach-reported", "I4", "I5", "I6"}),
+    "silences-are-one": Bug(_silences_are_one, {"I11", "class-word"}),
+    "new-nodes-empty": Bug(_new_nodes_have_nothing_mounted, {"I6"}),
 }

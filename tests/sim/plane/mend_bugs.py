@@ -74,8 +74,10 @@ def _drops_wake_themselves() -> Planted:
 
 
 MEND_BUGS: Final[Mapping[str, Bug]] = {
-    "refusals-are-moves": Bug(_refusals_are_moves, {"silent"}, first_seed=249),
-    "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=410),
-    "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=2348),
-    "made-for-nobody": Bug(_volumes_are_made_for_nobody, {"I7"}, first_seed=13953),
+    "drops-wake-themselves": Bug(_drops_wake_themselves, {"hot-loop"}),
+    "former-names-foreign": Bug(_former_names_are_foreign, {"I8", "leaked"}),
+    "refusals-are-moves": Bug(_refusals_are_moves, {"silent"}),
+    "taints-by-place": Bug(_taints_go_by_place, {"others"}),
+    "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}),
+    "made-for-nobody": Bug(_volumes_are_made_for_nobody, {"I7"}),
 }

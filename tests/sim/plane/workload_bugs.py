@@ -133,12 +133,14 @@ def _one_less_will_do() -> Planted:
 
 
 WORKLOAD_BUGS: Final[Mapping[str, Bug]] = {
-    "clocks-stay-behind": Bug(_clocks_are_never_set_right, {"status-wrong"}, first_seed=970),
-    "claims-all-owned": Bug(_all_claims_are_owned, {"owner-astray", "claim-lost"}, first_seed=75),
-    "claims-of-the-first": Bug(_claims_are_of_the_first, {"claim-astray"}, first_seed=81),
-    "pods-go-at-once": Bug(_pods_go_at_once, {"two-of-ordinal"}, first_seed=92),
-    "one-more-goes": Bug(_one_more_goes, {"too-few-left"}, first_seed=157),
-    "successes-uncounted": Bug(_successes_do_not_count, {"too-many-made"}, first_seed=100),
-    "failures-are-successes": Bug(_failures_are_successes, {"counted-wrong", "job-lies"}, first_seed=75),
-    "one-less-will-do": Bug(_one_less_will_do, {"job-lies"}, first_seed=63),
+    "conflicts-are-ends": Bug(_conflicts_are_ends, {"replicas-wrong", "outdated", "I7", "surge"}),
+    "agents-leave-unready": Bug(_agents_leave_it_at_that, {"status-wrong", "replicas-wrong"}),
+    "clocks-stay-behind": Bug(_clocks_are_never_set_right, {"status-wrong"}),
+    "claims-all-owned": Bug(_all_claims_are_owned, {"owner-astray", "claim-lost"}),
+    "claims-of-the-first": Bug(_claims_are_of_the_first, {"claim-astray"}),
+    "pods-go-at-once": Bug(_pods_go_at_once, {"two-of-ordinal"}),
+    "one-more-goes": Bug(_one_more_goes, {"too-few-left"}),
+    "successes-uncounted": Bug(_successes_do_not_count, {"too-many-made"}),
+    "failures-are-successes": Bug(_failures_are_successes, {"counted-wrong", "job-lies"}),
+    "one-less-will-do": Bug(_one_less_will_do, {"job-lies"}),
 }

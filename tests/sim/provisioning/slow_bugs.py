@@ -56,8 +56,10 @@ def _ended_objects_stay_ended() -> _Plant:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
-    "fence-stays-open": Bug(bugs_of_habits.BUGS["fence-stays-open"].plant, {"no-lease"}, first_seed=538),
-    "set-back-unnoticed": Bug(bugs_of_habits.BUGS["set-back-unnoticed"].plant, _NOT_WELL, first_seed=113),
-    "unfinished-lists-forgotten": Bug(_unfinished_lists_are_forgotten, _NOT_WELL, first_seed=784),
-    "claims-written-by-name": Bug(_claims_are_written_by_name, {"late-astray"}, first_seed=327),
+    "unanswered-tries-over": Bug(_unanswered_tries_are_over, {"deleted-in-use"}),
+    "ended-stay-ended": Bug(_ended_objects_stay_ended, {*_NOT_WELL, "hot-loop"}),
+    "fence-stays-open": Bug(bugs_of_habits.BUGS["fence-stays-open"].plant, {"no-lease"}),
+    "set-back-unnoticed": Bug(bugs_of_habits.BUGS["set-back-unnoticed"].plant, _NOT_WELL),
+    "unfinished-lists-forgotten": Bug(_unfinished_lists_are_forgotten, _NOT_WELL),
+    "claims-written-by-name": Bug(_claims_are_written_by_name, {"late-astray"}),
 }

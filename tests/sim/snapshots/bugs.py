@@ -182,25 +182,21 @@ def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
-    "creations-unmarked": Bug(_creations_are_not_marked, {"create-unmarked"}, first_seed=1),
-    "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}, first_seed=71),
-    "refusals-proof": Bug(_refusals_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=110),
-    "group-refusals-proof": Bug(
-        _refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=672
-    ),
-    "spellings-strange": Bug(_spellings_are_strange, {"unready"}, first_seed=2),
-    "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=43),
-    "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}, first_seed=1),
-    "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=265),
+    "creations-unmarked": Bug(_creations_are_not_marked, {"create-unmarked"}),
+    "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}),
+    "refusals-proof": Bug(_refusals_are_proof, {"leaked", "left-behind", "create-unmarked"}),
+    "group-refusals-proof": Bug(_refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}),
+    "spellings-strange": Bug(_spellings_are_strange, {"unready"}),
+    "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}),
+    "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}),
+    "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}),
     "made-is-ready": Bug(_made_is_ready, {"ready-lies"}),
     "claims-held": Bug(_claims_are_not_released, {"claim-held"}),
-    "marks-stay": Bug(_marks_stay, {"deleted-wanted", "content-left"}, first_seed=16),
-    "marked-keep-nothing": Bug(_the_marked_keep_nothing, {"deleted-wanted", "deleted-kept"}, first_seed=68),
-    "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}, first_seed=6),
-    "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=81),
-    "set-back-unnoticed": Bug(
-        set_backs_are_not_noticed, {"unready", "left", "content-left", "unsettled"}, first_seed=17
-    ),
-    "no-back-off": Bug(no_back_off, {"hot-loop"}, first_seed=2),
+    "marks-stay": Bug(_marks_stay, {"deleted-wanted", "content-left"}),
+    "marked-keep-nothing": Bug(_the_marked_keep_nothing, {"deleted-wanted", "deleted-kept"}),
+    "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}),
+    "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}),
+    "set-back-unnoticed": Bug(set_backs_are_not_noticed, {"unready", "left", "content-left", "unsettled"}),
+    "no-back-off": Bug(no_back_off, {"hot-loop"}),
     **MENDED,
 }

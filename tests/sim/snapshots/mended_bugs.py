@@ -302,17 +302,19 @@ def _ends_of_members_wake_no_group() -> contextlib.AbstractContextManager[Any]:
 
 
 MENDED: Final[Mapping[str, Bug]] = {
-    "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}, first_seed=12),
-    "groups-without-volumes": Bug(_groups_without_volumes_are_taken, {"members-missing", "left"}, first_seed=308),
-    "deletions-silent": Bug(_deletions_by_hand_wait_in_silence, {"silent"}, first_seed=16),
-    "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}, first_seed=2065),
-    "lost-writes": Bug(_lost_writes_are_not_waited_for, {"content-left", "left", "claim-held"}, first_seed=1214),
-    "unready-again": Bug(_what_is_unready_again_is_quiet, {"claim-held"}, first_seed=10129),
-    "ready-groups-whole": Bug(_ready_groups_are_whole, {"members-missing"}, first_seed=12966),
-    "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}, first_seed=5),
-}
-
-UNSEEN: Final[Mapping[str, Bug]] = {
+    "late-errors": Bug(_late_errors_stay, {"error-left"}),
+    "released-unread": Bug(_releases_are_of_any_status, {"left-behind"}),
+    "looks-believe-caches": Bug(_looks_believe_the_cache, {"content-left"}),
+    "told-once": Bug(_waits_are_told_once, {"silent"}),
+    "member-ends-quiet": Bug(_ends_of_members_wake_no_group, {"members-missing"}),
+    "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}),
+    "groups-without-volumes": Bug(_groups_without_volumes_are_taken, {"members-missing", "left"}),
+    "deletions-silent": Bug(_deletions_by_hand_wait_in_silence, {"silent"}),
+    "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}),
+    "lost-writes": Bug(_lost_writes_are_not_waited_for, {"content-left", "left", "claim-held"}),
+    "unready-again": Bug(_what_is_unready_again_is_quiet, {"claim-held"}),
+    "ready-groups-whole": Bug(_ready_groups_are_whole, {"members-missing"}),
+    "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}),
     "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}),
     "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}),
     "deletions-remembered": Bug(_deletions_are_remembered, {"left-behind"}),
@@ -326,7 +328,3 @@ UNSEEN: Final[Mapping[str, Bug]] = {
     "unsaved-groups": Bug(_unsaved_groups_are_deleted, {"deleted-wanted", "deleted-kept"}),
     "secretless-silent": Bug(_deletions_without_secret_are_silent, {"left-behind", "leaked"}),
 }
-"""Bugs that 120 lives and more have not shown: what makes them is too rare in these plans.
-
-Of contents that are not looked up, a lost write is waited for by now, and the cache shows by then what it has made.
-"""

@@ -36,14 +36,11 @@ from tests.sim.states import snapshot_bugs, source_bugs, waking_bugs
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bug:
-    """room: where it is sought. found_by: the laws that may find it. first_state: the id at which a search of the quick
-    share starts.
-    """
+    """room: where it is sought. found_by: the laws that tell of it."""
 
     room: str
     plant: Callable[[], contextlib.AbstractContextManager[Any]]
     found_by: AbstractSet[str]
-    first_state: str = ""
 
 
 def _attach_errors_are_not_shown() -> contextlib.AbstractContextManager[Any]:
@@ -196,7 +193,6 @@ BUGS: Final[Mapping[str, Bug]] = {
         "nodes",
         _nodes_unheard_of_have_nothing,
         {"deleted-unheard"},
-        "pod=runs,va=attached,node=absent,claim=former,va2=attached",
     ),
     "orphaned-pods-stay": Bug("health", _orphaned_pods_stay, {"pod-left"}),
     "missing-volumes-untold": Bug("claims", _missing_volumes_are_not_told, {"silence"}),
@@ -209,7 +205,6 @@ BUGS: Final[Mapping[str, Bug]] = {
         "workloads",
         _partitions_count_from_zero,
         {"other-pods"},
-        "way=partition-from-two,replicas=1,change=template-and-first-lost,restart=at-once",
     ),
     "jobs-fail-early": Bug("jobs", _jobs_fail_early, {"failed-early"}),
     "failures-count-twice": Bug("jobs", _failures_count_twice, {"miscounted", "beyond-limit", "failed-early"}),

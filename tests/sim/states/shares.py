@@ -52,13 +52,6 @@ def run_one(room: str, state: State, bug: str | None = None) -> Outcome:
         return run_state(ROOMS[room], state, bug)
 
 
-def where_bug_shows(name: str) -> Iterator[State]:
-    """The quick share of a bug's room, from the state on that showed it of late."""
-    space, states = ROOMS[BUGS[name].room].space, [*quick(BUGS[name].room)]
-    first = next((number for number, state in enumerate(states) if space.id_of(state) == BUGS[name].first_state), 0)
-    yield from (*states[first:], *states[:first])
-
-
 def failures(room: str, states: Iterable[State], bug: str | None) -> tuple[int, list[tuple[str, tuple[str, ...]]]]:
     """How many there were; of each that failed, the report and the laws."""
     outcomes = [run_one(room, state, bug) for state in states]

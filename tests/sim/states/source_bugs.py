@@ -68,24 +68,21 @@ def _namespaces_of_sources_are_not_read() -> Planted:
     return both(mock.patch.object(cached, "source_of", taken), mock.patch.object(prepare, "source_of", taken))
 
 
-BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str], str]]] = {
+BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str]]]] = {
     "former-contents-taken": (
         "claims",
         _contents_are_known_by_name,
         {"strange-source"},
-        "claim=placed,pv=torn,class=delayed,source=former-content,backend=refuses",
     ),
-    "waiting-claims-hold-nothing": ("claims", _waiting_claims_hold_nothing, {"source-freed"}, ""),
+    "waiting-claims-hold-nothing": ("claims", _waiting_claims_hold_nothing, {"source-freed"}),
     "claims-known-by-name": (
         "snapshots",
         _claims_are_known_by_name,
         {"strange-source"},
-        "snap=named,class=secret-lost,claim=former,twin=retained,backend=made",
     ),
     "source-namespaces-unread": (
         "claims",
         _namespaces_of_sources_are_not_read,
         {"strange-source"},
-        "claim=torn,pod=waits,source=elsewhere",
     ),
 }

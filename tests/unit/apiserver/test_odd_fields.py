@@ -212,7 +212,6 @@ def test_an_odd_field_is_answered(resource: Resource) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.in_turns
 @pytest.mark.parametrize("number", range(VALUES))
 @each_row("resource", RESOURCES, ids=name_of)
 def test_an_odd_field_of_each_sample_is_answered(resource: Resource, number: int) -> None:

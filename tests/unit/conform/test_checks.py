@@ -102,7 +102,6 @@ async def test_a_broken_driver_is_caught_by_its_rule_and_by_no_other(tmp_path: P
 
 
 @pytest.mark.long
-@pytest.mark.in_turns
 @each_row("bent", [one for number, one in enumerate(BENT) if number % QUICK], parts=10)
 async def test_so_is_each_other_broken_driver(tmp_path: Path, bent: type[Bent]) -> None:
     await it_is_caught_by_its_rule_and_by_no_other(tmp_path, bent)

@@ -220,7 +220,6 @@ def test_a_death_at_any_await_leaves_no_volume_behind(seed: int):
 
 
 @pytest.mark.long
-@pytest.mark.in_turns
 @each_row("seed", range(2, 10), parts=8)
 def test_and_in_more_courses(seed: int):
     for story in stories(seed):

@@ -109,7 +109,6 @@ def test_a_quarter_of_an_hour_waits_for_calls_alone(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.long
-@pytest.mark.in_turns
 @pytest.mark.mooring_cluster(nodes=1)
 def test_a_volume_of_a_process_lives_on_with_each_fault(mooring_each_fault: ClusterOfTest) -> None:
     began = time.monotonic()
