@@ -7,6 +7,7 @@ on standard output. Needs the real Kubernetes parts, but for --alone.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import tempfile
@@ -41,7 +42,8 @@ def main() -> int:
         folder = Path(own)
         if options.alone:
             return _alone(folder, seeds)
-        with shared_control_plane(options.plane or folder) as plane, both(folder, plane) as targets:
+        plane = shared_control_plane(options.plane or folder, os.getppid() if options.plane else os.getpid())
+        with both(folder, plane) as targets:
             return _run(Judge(targets), targets[1].schemas(), seeds, options)
 
 

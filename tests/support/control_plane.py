@@ -14,7 +14,10 @@ import fcntl
 import json
 import shutil
 import ssl
+import subprocess
+import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -31,11 +34,17 @@ from tests.support.waiting import eventually
 ADMIN = "test-admin"
 ADMIN_TOKEN = "test-admin-token"
 READY_S_MAX = 90.0
-HOUSEKEEPING = ("garbage-collector-controller", "namespace-controller")
-"""What a kube-apiserver alone does not do, and the embedded server does."""
-
+START_TRIES = 3
 NO_ACCOUNTS = ("--disable-admission-plugins=ServiceAccount",)
 """Nobody makes the default accounts that pods would need."""
+
+
+_KEEPERS: list[subprocess.Popen[bytes]] = []
+"""They live until their owners end."""
+
+
+class PortTaken(AssertionError):
+    """Another program listens on a port that was free a moment ago."""
 
 
 class ControlPlane:
@@ -63,8 +72,22 @@ class ControlPlane:
         fill: Callable[[str], None] | None = None,
     ) -> Self:
         """A control plane that answers. accounts: pods are admitted with their service account alone, as in a cluster.
-        fill: is called with etcd's URL before the API server starts.
+        fill: is called with etcd's URL before the API server starts. A port that another program has taken meanwhile is
+        drawn again.
         """
+        for _ in range(START_TRIES - 1):
+            with contextlib.suppress(PortTaken):
+                return cls._start(apiserver_flags, etcd_flags, accounts, fill)
+        return cls._start(apiserver_flags, etcd_flags, accounts, fill)
+
+    @classmethod
+    def _start(
+        cls,
+        apiserver_flags: Sequence[str],
+        etcd_flags: Sequence[str],
+        accounts: bool,
+        fill: Callable[[str], None] | None,
+    ) -> Self:
         programs = {name: binary(name) for name in ("etcd", "kube-apiserver")}  # first of all: the test may end here
         etcd_port, peer_port, port = free_ports(3)
         plane = cls(Path(tempfile.mkdtemp(prefix="mooring-plane-")), f"https://127.0.0.1:{port}")
@@ -81,10 +104,17 @@ class ControlPlane:
                 *apiserver_flags,
             ]
             plane._run("kube-apiserver", [programs["kube-apiserver"], *flags])
-            eventually(plane.is_ready, READY_S_MAX, "the API server is ready", every_s=0.1)
+            eventually(
+                lambda: plane._has_ended() or plane.is_ready(), READY_S_MAX, "the API server is ready", every_s=0.1
+            )
+            for program in plane._programs.values():
+                program.assert_alive()
         except BaseException as error:
-            error.add_note(plane.log_tails())
+            tails = plane.log_tails()
+            error.add_note(tails)
             plane.stop()
+            if isinstance(error, AssertionError) and "address already in use" in tails:
+                raise PortTaken(tails) from error
             raise
         return plane
 
@@ -101,6 +131,10 @@ class ControlPlane:
     def pids(self) -> tuple[int, ...]:
         """Of the programs that this process started."""
         return tuple(program.pid for program in self._programs.values())
+
+    def _has_ended(self) -> bool:
+        """True where one of the programs that this process started does not run any more."""
+        return any(program.exit_code is not None for program in self._programs.values())
 
     def is_ready(self) -> bool:
         """True when the API server says so and its own objects are there. Raises AssertionError when a program has
@@ -243,7 +277,7 @@ class ControlPlane:
             "users": [{"name": user, "user": login}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
         }
-        _write_whole(path, json.dumps(config, indent=1).encode())
+        write_whole(path, json.dumps(config, indent=1).encode())
 
     # -- certificates
 
@@ -314,34 +348,39 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
     """Other workers see the whole file or none."""
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(data)
     Path(file.name).replace(path)
 
 
-@contextlib.contextmanager
-def shared_control_plane(folder: Path) -> Iterator[ControlPlane]:
-    """One control plane for all processes that name the same folder: the first starts it, and ends it when nobody uses
-    it any more.
+def shared_control_plane(folder: Path, owner: int) -> ControlPlane:
+    """Return the one control plane of all processes that name the same folder; the first starts it.
+
+    owner: the process at whose end it ends, such as the one that controls all workers.
     """
-    state_file, users = folder / "control-plane.json", folder / "control-plane.users"
-    own: ControlPlane | None = None
-    with users.open("w") as user:
-        with _locked(folder / "control-plane.lock"):
-            plane = ControlPlane.attached(state_file.read_text()) if state_file.exists() else None
-            if plane is None or not plane.is_ready():  # its owner may have been killed, and the programs with it
-                plane = own = ControlPlane.start()
-                own.start_controllers(*HOUSEKEEPING)
-                _write_whole(state_file, own.state().encode())
-            fcntl.flock(user, fcntl.LOCK_SH)
-        yield plane
-        if own is not None:
-            with _locked(folder / "control-plane.lock"):
-                state_file.unlink()  # who comes from now on starts another
-            fcntl.flock(user, fcntl.LOCK_EX)  # waits for those who came before
-            own.stop()
+    state_file, log = folder / "control-plane.json", folder / "control-plane.log"
+    with _locked(folder / "control-plane.lock"):
+        if state_file.exists() and (plane := ControlPlane.attached(state_file.read_text())).is_ready():
+            return plane
+        state_file.unlink(missing_ok=True)
+        for name in ("etcd", "kube-apiserver"):
+            binary(name)  # the test may end here
+        with log.open("ab") as output:
+            keeper = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.plane_keeper", str(owner), str(folder)],
+                cwd=Path(__file__).parents[2],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        _KEEPERS.append(keeper)
+        while not state_file.exists():
+            assert keeper.poll() is None, f"the control plane did not start: {log.read_text(errors='replace')}"
+            time.sleep(0.05)
+        return ControlPlane.attached(state_file.read_text())
 
 
 @contextlib.contextmanager

@@ -70,7 +70,9 @@ FAILED = [
 
 
 @pytest.mark.slow
-def test_what_failed_is_named_tried_again_alone_told_and_counted(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_failed_is_named_tried_again_alone_told_and_counted(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = project / "step.xml", project / "step-again.xml"
     run(project, first)
     failed = sorted(reports.failures(first))
@@ -91,7 +93,9 @@ def test_what_failed_is_named_tried_again_alone_told_and_counted(project: Path, 
     assert "3 passed, 6 failed, 1 skipped\n" == capsys.readouterr().out
 
 
-def test_a_second_try_stands_alone_where_the_first_left_no_report(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_try_stands_alone_where_the_first_left_no_report(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (project / "step-again.xml").write_text(
         '<testsuites><testsuite><testcase classname="tests.room.test_ways" name="test_passes"/></testsuite></testsuites>'
     )

@@ -72,7 +72,8 @@ async def until_any(cluster: Cluster, kind: Kind[T], selection: Selection, wante
                         return observed
 
 
-_WAIT_S_MAX: Final = 4.0
+_WAIT_S_MAX: Final = 30.0
+"""A step takes less than a second on a quiet machine; the bound is for one that has hardly any processor time."""
 _CALL: Final = Call(timeout_s=5.0)
 
 

@@ -50,7 +50,7 @@ from mooring.mounts.namespace import MountSpace
 
 _LOOK_S: Final = 0.02
 
-DEMO_S_MAX: Final = 45.0  # well above the longest wait of one step, so that a step's own failure is told
+DEMO_S_MAX: Final = 300.0  # well above the longest wait of one step, so that a step's own failure is told
 _CONNECT_S_MAX: Final = 5.0
 TO_SHOW_ALL: Final = "to see it: run as root on Linux, with loop devices, and with util-linux and e2fsprogs installed"
 

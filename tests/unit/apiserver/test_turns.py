@@ -121,7 +121,7 @@ def test_many_clients_share_a_turn(tmp_path: Path, flood: str) -> None:
             probe(context, port)
         for client in clients:
             client.close()
-    assert meter.worst_s < STALL_S + turns.SHARE_S  # (a meter's beat is 0.02 s)
+    assert meter.worst_s < 3 * STALL_S  # of processor time, which a busy machine stretches, too
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_handshakes_share_a_turn(tmp_path: Path) -> None:
             probe(context, port)
         for client in clients:
             client.close()
-    assert meter.worst_s < STALL_S + turns.SHARE_S
+    assert meter.worst_s < 3 * STALL_S  # of processor time, which a busy machine stretches, too
 
 
 async def test_of_many_who_connect_so_many_are_accepted_in_one_turn(identity: ServerIdentity) -> None:

@@ -224,9 +224,9 @@ async def test_a_driver_is_not_blamed_for_the_time_that_a_delay_has_taken(table:
 
 @pytest.mark.parametrize("when", list(When))
 async def test_a_delay(table: Table, when: When) -> None:
-    async with table.proxied(Fault(Kind.DELAY, seconds=0.3, when=when)) as client:
+    async with table.proxied(Fault(Kind.DELAY, seconds=3, when=when)) as client:
         call = asyncio.ensure_future(create(client))
-        await asyncio.sleep(0.15)
+        await asyncio.sleep(1.5)
         assert (1 if when is When.AFTER else 0) == len(table.backend.got)
         assert not call.done()
         assert "v1" == await call

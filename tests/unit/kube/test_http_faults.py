@@ -357,16 +357,16 @@ async def test_a_list_may_take_longer_than_other_requests_and_not_for_ever() -> 
     """Pages of a large cluster take more than half a minute; a cache that gives each of them up is never filled."""
 
     async def slow(connection: Connection) -> bool:
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.8)
         return await answer(200, {"metadata": {"resourceVersion": "9"}, "items": [VA]})(connection)
 
-    async with bad_server() as server, a_client(server.config(), request_timeout_s=0.1) as cluster:
+    async with bad_server() as server, a_client(server.config(), request_timeout_s=0.5) as cluster:
         server.plan(slow)
         assert len((await cluster.list(VOLUME_ATTACHMENTS, limit=500)).items) == 1
         server.plan(slow)
-        assert "within 0.1 s" in str(await fault_of(cluster))
+        assert "within 0.5 s" in str(await fault_of(cluster))
         server.plan(silence())
-        assert "within 0.4 s" in str(await fault_of(cluster, "list"))
+        assert "within 2 s" in str(await fault_of(cluster, "list"))
 
 
 def test_a_list_has_as_long_as_caches_wait_for_a_page() -> None:
@@ -509,11 +509,11 @@ async def test_a_watch_that_never_begins_is_told(how: str, method: str) -> None:
 async def test_the_time_for_the_head_of_a_watch_is_not_the_time_for_its_events() -> None:
     async def late(connection: Connection) -> bool:
         await connection.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1.2)
         await connection.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(A_LINE), A_LINE))
         return True
 
-    async with bad_server() as server, a_client(server.config(), request_timeout_s=0.1) as cluster:
+    async with bad_server() as server, a_client(server.config(), request_timeout_s=1.0) as cluster:
         server.plan(late)
         assert len(await events_of(cluster)) == 1
 
