@@ -97,7 +97,7 @@ def test_a_second_try_stands_alone_where_the_first_left_no_report(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "step-again.xml").write_text(
-        '<testsuites><testsuite><testcase classname="tests.room.test_ways" name="test_passes"/></testsuite></testsuites>'
+        '<testsuites><testcase classname="tests.room.test_ways" name="test_passes"/></testsuites>'
     )
     assert 0 == reports.count(project)
     assert "1 passed, 0 failed, 0 skipped\n" == capsys.readouterr().out
