@@ -106,3 +106,15 @@ def test_a_second_try_stands_alone_where_the_first_left_no_report(
 def test_no_test_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert 1 == reports.count(tmp_path)
     assert "0 passed, 0 failed, 0 skipped\n" == capsys.readouterr().out
+
+
+def test_what_one_step_could_not_test_and_another_did_counts_once(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tests of the gate run as an ordinary user; as root run those that he could not."""
+    row = '<testsuites><testcase classname="tests.room.test_ways" name="{}">{}</testcase></testsuites>'
+    for step, text in (("as-a-user", "<skipped/>"), ("as-root", ""), ("kit-one", "<skipped/>"), ("kit-two", "")):
+        (project / f"{step}.xml").write_text(row.format("test_passes", text))
+    assert ["tests/room/test_ways.py::test_passes"] == reports.skipped(project / "as-a-user.xml")
+    assert 0 == reports.count(project)
+    assert "2 passed, 0 failed, 1 skipped\n" == capsys.readouterr().out
