@@ -139,7 +139,7 @@ storm: .venv/ready real-parts ## 500 claims, 200 growths and snapshots, leaders 
 		$(BIN)/pytest -q -o faulthandler_timeout=900 tests/e2e/test_storm.py tests/e2e/test_growth_storm.py $(ARGS)
 
 .PHONY: meter
-meter: .venv/ready ## Instructions of an attach and others; a rise fails
+meter: .venv/ready ## Instructions of an attach and others: what rose?
 	@$(BIN)/python -m bench.instructions $(ARGS)
 
 .PHONY: bench-attach

@@ -68,7 +68,7 @@ def keep(counted: Mapping[str, int], why: str, file: Path = FILE) -> None:
 
 
 def problems(kept: Figures, counted: Mapping[str, int]) -> list[str]:
-    """Return what ends the run: rises, and kept figures without a reason."""
+    """Return what somebody has to mend or to explain: rises, and kept figures without a reason."""
     found = [
         f"{operation}: the kept figure of {figure.instructions:,} has no reason"
         for operation, figures in kept.items()

@@ -1,5 +1,5 @@
-"""The meter of instructions: a rise ends the run, a figure that was changed with a reason passes, and its stub serves a
-real program.
+"""The meter of instructions: a rise is told, a figure that was changed with a reason is not, and its stub serves a real
+program.
 """
 
 from __future__ import annotations
