@@ -20,9 +20,9 @@ SHARED_COUNT, SHARED_NODES = 50, 2  # volumes for many nodes, each wanted on two
 SINGLE_COUNT, MOVED_COUNT = 100, 20  # volumes for one node, and how many of them move while the leaders die
 FLAGS = (
     "--leader-election",
-    "--leader-election-lease-duration=2s",
-    "--leader-election-renew-deadline=1500ms",
-    "--leader-election-retry-period=300ms",
+    "--leader-election-lease-duration=8s",
+    "--leader-election-renew-deadline=6s",
+    "--leader-election-retry-period=500ms",
     "--timeout=2s",
     "--worker-threads=20",
     "--retry-interval-start=200ms",
@@ -48,8 +48,8 @@ class Replicas:
 
         async def found() -> Attacher | None:
             leading = [one for one in self.alive if _leads(one.log)]
-            assert len(leading) <= 1, "two lead"
-            return leading[0] if leading else None
+            # A former leader may not have logged yet that it is none; whether two worked, the driver's journal says.
+            return leading[0] if len(leading) == 1 else None
 
         return await self._target.until("somebody leads", found)
 
@@ -167,7 +167,7 @@ class Wishes:
 
 @pytest.mark.long
 async def test_leaders_that_are_killed_under_load_leave_every_volume_attached_once(control_plane: ControlPlane) -> None:
-    async with asyncio.timeout(150), on_server(control_plane.kubeconfig()) as target:
+    async with asyncio.timeout(300), on_server(control_plane.kubeconfig()) as target:
         await target.stop_driver()
         target.wait_s = 60.0
         wishes, replicas = Wishes(target), Replicas(target)

@@ -20,9 +20,9 @@ FLAGS = (
     "--worker-threads=1",
     "--timeout=60s",
     "--leader-election",
-    "--leader-election-lease-duration=2s",
-    "--leader-election-renew-deadline=1500ms",
-    "--leader-election-retry-period=300ms",
+    "--leader-election-lease-duration=6s",
+    "--leader-election-renew-deadline=4s",
+    "--leader-election-retry-period=500ms",
 )
 
 
@@ -39,7 +39,7 @@ async def stand_still_beyond_the_lease(target: ProcessTarget, attacher: Attacher
     attacher.program.send(signal.SIGSTOP)
     for method in (PUBLISH, UNPUBLISH):
         target.driver.gate(method).set()
-    await asyncio.sleep(2.5)
+    await asyncio.sleep(6.5)
     await take_the_lease(target)
     before = (await target.users.list(VOLUME_ATTACHMENTS.whole())).items
     attacher.program.send(signal.SIGCONT)
