@@ -1,9 +1,7 @@
-"""Two minutes of spoilt requests, the same each time as far as they go. An hour: `make fuzz`."""
+"""Spoilt requests, the same each time. An hour: `make fuzz`."""
 
 from __future__ import annotations
 
-import itertools
-import time
 from pathlib import Path
 
 import pytest
@@ -13,19 +11,18 @@ from tests.fuzz.attacks import attacks
 from tests.fuzz.judge import Judge, judging
 from tests.support.rows import each_row
 
-TIME_S = 60.0
-SEEDS_MIN = 40
+SEEDS = 60
 
 
 @pytest.mark.long
 @pytest.mark.slow
 def test_no_spoilt_request_stalls_the_server_or_takes_its_memory(tmp_path: Path) -> None:
     with judging(tmp_path) as judge:
-        schemas, until = judge.target.schemas(), time.monotonic() + TIME_S
-        for seed in itertools.takewhile(lambda seed: seed < SEEDS_MIN or time.monotonic() < until, itertools.count()):
+        schemas = judge.target.schemas()
+        for seed in range(SEEDS):
             finding = judge.finding(tuple(attacks(seed, schemas)))
             assert not finding, f"python -m tests.fuzz --seed {seed}\n{finding}"
-    assert judge.requests > 5 * SEEDS_MIN, "most of the sequences were carried out"
+    assert judge.requests > 5 * SEEDS, "most of the sequences were carried out"
 
 
 def test_the_judge_sees_a_turn_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
