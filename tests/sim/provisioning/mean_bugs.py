@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 from unittest import mock
@@ -13,7 +12,8 @@ from mooring.cluster.binder.volumes import decide as binding
 from mooring.control.events import Correlator, EventOnce
 from mooring.inspect import references
 from mooring.kube.errors import Conflict
-from mooring.sidecars.provisioner.claims import decide, provision
+from mooring.sidecars.provisioner.claims import decide
+from mooring.sidecars.provisioner.claims.decide_after import Holder
 from mooring.sidecars.provisioner.claims.provision import PvOwners
 from mooring.sidecars.provisioner.claims.view import View as ClaimView
 from mooring.sidecars.provisioner.deletion import controller as deletion_controller
@@ -71,8 +71,8 @@ def _later_intents_are_dropped() -> _Plant:
 
 
 def _policies_pass() -> _Plant:
-    """An object that is forbidden is sent for ever."""
-    return mock.patch.object(provision, "DENIED_S_MAX", math.inf)
+    """An object that is forbidden is sent for ever, also for a claim that is gone."""
+    return mock.patch.object(PvOwners, "holder", mock.AsyncMock(return_value=Holder.UNKNOWN))
 
 
 def _all_that_wait_hold_a_snapshot() -> _Plant:

@@ -12,7 +12,6 @@ from unittest import mock
 from mooring.base.backoff import BackOff
 from mooring.base.randomness import Random
 from mooring.sidecars.provisioner.claims.controller import BACK_OFF
-from mooring.sidecars.provisioner.claims.provision import DENIED_S_MAX
 from mooring.sidecars.provisioner.intents import lease_codec
 from tests.sim.checkers import Complaint
 from tests.sim.course import Life, Part
@@ -69,10 +68,10 @@ class ClaimLife(Life[ClaimWorld]):
             await self._wait(world)
 
     async def _wait(self, world: ClaimWorld) -> None:
-        """What is wrong for a moment is on its way: for two steps; where a policy forbids objects, until a volume that
-        is of no use for that is deleted, since the claim is given up while everybody waits.
+        """What is wrong for a moment is on its way: for two steps; where a policy forbids objects, until the next try
+        finds that the claim was given up while everybody waited.
         """
-        steps_max = 1 + (math.ceil((DENIED_S_MAX + LAST_TRY_S) / STEP_S) if self.plan.saves.forbidden else 0)
+        steps_max = 1 + (math.ceil(LAST_TRY_S / STEP_S) if self.plan.saves.forbidden else 0)
         lasting: Counter[Complaint] = Counter()
         for step in range(WAITING_STEPS * 3 // 2):
             await world.clock.sleep(STEP_S)

@@ -477,6 +477,39 @@ async def test_P75_a_volume_that_is_kept_by_now_stays_though_its_watch_hangs(cha
     assert 1 == len(world.driver.made(DELETE))
 
 
+async def test_P75_a_volume_that_another_object_keeps_by_now_stays_though_its_watch_hangs():
+    """Two objects of one volume, both to be deleted with it, and one of them is retained by now."""
+    watch = HeldWatch("persistentvolumes")
+    world = await DeletionWorld(faults=watch).base()
+    await world.released("pv2")
+    world.driver.always(DELETE, Fail(Code.INTERNAL, "no"))
+    async with world.deleting():
+        await world.settle(10)
+        watch.hold()
+        await world.patch(PERSISTENT_VOLUMES, "pv2", {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+        asked = len(world.driver.made(DELETE))
+        world.driver.forget_scripts()
+        await world.settle(600)
+        assert asked == len(world.driver.made(DELETE))
+    assert world.driver.volumes
+
+
+async def test_P75_a_volume_that_was_imported_meanwhile_stays_though_its_watch_has_been_silent_for_long():
+    watch = HeldWatch("persistentvolumes")
+    world = await DeletionWorld(faults=watch).base()
+    world.driver.always(DELETE, Fail(Code.INTERNAL, "no"))
+    async with world.deleting():
+        await world.settle(1)
+        watch.hold()
+        await world.create(a_pv("imported", "handle1", phase="Available", persistentVolumeReclaimPolicy="Retain"))
+        await world.settle(200)
+        asked = len(world.driver.made(DELETE))
+        world.driver.forget_scripts()
+        await world.settle(1000)
+        assert asked == len(world.driver.made(DELETE))
+    assert world.driver.volumes
+
+
 async def test_P81_not_found_is_an_error(world: DeletionWorld):
     """CSI asks for OK where the volume is gone: NotFound may be about an account, or an id that does not parse."""
     world.driver.always(DELETE, Fail(Code.NOT_FOUND, "no such account"))

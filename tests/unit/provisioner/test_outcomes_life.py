@@ -14,7 +14,7 @@ from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError, Unreachable
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.claims.provision import DENIED_S_MAX, LATE_S_MAX
+from mooring.sidecars.provisioner.claims.provision import LATE_S_MAX
 from mooring.sidecars.provisioner.intents.journal import Intents, Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.model import volumes
@@ -454,22 +454,28 @@ async def test_an_object_that_may_not_be_stored_for_a_while_is_told_again_and_ag
         assert 3 == len([reason for reason, _ in await world.told_of() if reason == "ProvisioningFailed"])
 
 
-@each_row("claim", ["there", "gone"])
-async def test_P46_an_object_that_is_forbidden_each_time_is_refused_for_good(claim: str):
-    """A policy webhook answers 403, whatever it is asked."""
+async def test_P46_an_object_that_is_forbidden_is_sent_again_as_long_as_somebody_waits_for_it():
+    """A policy webhook answers 403, or a right is missing: in a cluster that was set back the volume has its data."""
     world = await ProvisioningWorld(resync_s=0.0).base()
     rule = world.cluster.refuse(POST_PV, times=None, error=Forbidden("denied by policy", reason="Forbidden"))
     async with world.provisioning():
-        await world.settle(DENIED_S_MAX - 70)
-        if claim == "gone":
-            await world.delete_claim()
+        await world.settle(7200)
         assert DELETE not in world.told
         assert 3 < len([text for _, text in await world.told_of() if "denied by policy" in text])
+        rule.times = 0
+        await world.provisioned()
+    assert 1 == world.told.count(CREATE)
+
+
+async def test_P46_an_object_that_is_forbidden_is_given_up_once_its_claim_is_gone():
+    world = await ProvisioningWorld(resync_s=0.0).base()
+    world.cluster.refuse(POST_PV, times=None, error=Forbidden("denied by policy", reason="Forbidden"))
+    async with world.provisioning():
+        await world.settle(230)
+        assert DELETE not in world.told
+        await world.delete_claim()
         await world.failed("was deleted")
         assert {} == world.driver.volumes == world.intents.open()
-        rule.times = 0
-        await world.settle(400)
-        assert (claim == "there") == bool(world.driver.volumes)
 
 
 async def test_an_object_that_is_forbidden_now_and_then_is_tried_again():

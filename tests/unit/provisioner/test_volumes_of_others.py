@@ -358,6 +358,25 @@ async def test_a_volume_that_is_being_stored_is_not_deleted_for_a_claim_that_was
     assert DELETE not in world.told
 
 
+async def test_a_volume_that_is_being_stored_for_another_claim_is_not_deleted_with_its_first_object():
+    """The first claim goes while the other one's PersistentVolume is under way."""
+    world = ProvisioningWorld(AnsweringDriver(), SlowPost())
+    assert isinstance(world.driver, AnsweringDriver)
+    world.driver.answers = [an_answer() for _ in range(100)]
+    await world.make_class()
+    await world.make_claim()
+    async with world.provisioning():
+        first = (await world.provisioned())["metadata"]["name"]
+        await world.make_claim("other")
+        await world.settle(0.5)
+        await world.delete_claim()
+        await world.patch(PVS, first, {"status": {"phase": "Released"}}, subresource="status")
+        assert "vol-x" == (await world.provisioned("other"))["spec"]["csi"]["volumeHandle"]
+        await world.settle(60)
+        assert "deletionTimestamp" in (await world.get(PVS, first))["metadata"]
+    assert DELETE not in world.told
+
+
 async def test_a_volume_that_is_being_deleted_is_not_deleted_for_another_claim_that_was_answered_with_it_too():
     world = ProvisioningWorld(AnsweringDriver())
     assert isinstance(world.driver, AnsweringDriver)

@@ -157,6 +157,9 @@ class Environment(msgspec.Struct, frozen=True):
     events: EventRecorder
     secrets: SecretCache
     bus: Bus = msgspec.field(default_factory=Bus)
+    #: By a volume's handle, the uids of the claims for which a PersistentVolume of it is being stored: meanwhile the
+    #: volume is not deleted. Filled by the creation of volumes, which tells `topics.HANDLE_STORED` at the end.
+    storing: dict[str, set[str]] = msgspec.field(default_factory=dict)
 
 
 def delete_request(volume_id: str, secrets: Mapping[str, str]) -> csi.DeleteVolumeRequest:

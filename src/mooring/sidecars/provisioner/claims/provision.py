@@ -68,11 +68,6 @@ from mooring.wire.grpc.codes import Code
 
 log = logger(__name__)
 
-DENIED_S_MAX: Final = 300.0
-"""How long an object may be forbidden each time before that counts as a refusal: a quota or a missing right may pass, a
-policy does not.
-"""
-
 LATE_S_MAX: Final = LATE_S + 10.0
 """From when a write was sent that was not answered until it can't be carried out any more."""
 
@@ -118,7 +113,6 @@ class VolumeCreation:
         self._view, self._records, self._tracker = view, view.records, tracker
         self._sources, self._identity = sources, identity
         self._owners = PvOwners(env, view)
-        self._denied_since: dict[str, Instant] = {}  # by the claim's uid
         self._large = asyncio.Lock()
 
     # -- the attempt
@@ -249,23 +243,16 @@ class VolumeCreation:
         """
         storing = self._owners.storing.setdefault(volume.volume_id, set())
         storing.add(volume.uid)
-        since = self._denied_since.pop(volume.uid, self._clock.now())
-        try:
-            saved, error = await self._try_to_store(volume)
-        except Forbidden as denied:
-            saved, error = Save.LATER, str(denied)
-            if self._clock.now() - since >= DENIED_S_MAX:
-                saved, error = await self._owners.owner_of_existing(volume.order, volume.volume_id, refused=error)
-            if saved is Save.LATER:
-                self._denied_since[volume.uid] = since
+        saved, error = await self._try_to_store(volume)
         if saved is not Save.LATER:
             storing.discard(volume.uid)
             if not storing:
                 self._owners.storing.pop(volume.volume_id, None)
+                self._bus.tell(topics.HANDLE_STORED, volume.volume_id)
         return saved, error
 
     async def _try_to_store(self, volume: PendingVolume) -> tuple[Save, str]:
-        """As of store. Raises Forbidden."""
+        """The result of one POST, after a look at those who name the volume."""
         owners, order, volume_id = self._owners, volume.order, volume.volume_id
         try:
             await owners.fresh.look()
@@ -282,8 +269,11 @@ class VolumeCreation:
             return await owners.owner_of_existing(order, volume_id)
         except (Invalid, BadRequest, TooLarge) as refusal:
             return await owners.owner_of_existing(order, volume_id, refused=str(refusal))
-        except Forbidden:
-            raise
+        except Forbidden as denied:
+            # A quota or a missing right may pass, and a policy may be mended: sent again as long as somebody waits.
+            if self._view.claim(volume.uid) is None and await owners.holder(order.intent) is Holder.GONE:
+                return await owners.owner_of_existing(order, volume_id, refused=str(denied))
+            return Save.LATER, str(denied)
         except ApiError as error:
             if isinstance(error, (Unreachable, ServerError)):
                 owners.unanswered[volume.uid] = self._clock.now()
@@ -416,8 +406,7 @@ class PvOwners:
     def __init__(self, env: Environment, view: View) -> None:
         runtime, self._volumes, self._view = env.runtime, env.caches.volumes, view
         self._cluster, self._clock = runtime.cluster, runtime.clock
-        #: The uids of claims by handle, until the volume's object is stored or refused for good.
-        self.storing: dict[str, set[str]] = {}
+        self.storing = env.storing
         #: By the claim's uid, when a try to store was made last whose end is not known.
         self.unanswered: dict[str, Instant] = {}
         self.fresh = FreshCache(runtime.cluster, runtime.clock, env.caches.volumes, PERSISTENT_VOLUMES)

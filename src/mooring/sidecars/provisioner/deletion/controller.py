@@ -27,6 +27,7 @@ from mooring.sidecars.provisioner.deletion.decide import (
     class_changed,
     decide_deletion,
     detached,
+    handle_stored,
     intent_closed,
     object_changed,
 )
@@ -75,6 +76,7 @@ class VolumeDeletion:
             attachments=None if self._attachments is None else self._attachments.store,
             node_name="" if options.node is None else options.node.node_name,
             progress=self._progress,
+            storing=env.storing,
         )
         attachments = (
             None
@@ -82,6 +84,7 @@ class VolumeDeletion:
             else FreshCache(runtime.cluster, runtime.clock, self._attachments, VOLUME_ATTACHMENTS)
         )
         self._reconciler = Reconciler(env, self._view, self._progress, attachments, ends)
+        env.bus.subscribe(topics.HANDLE_STORED, lambda handle: self.controller.tell(handle_stored(handle)))
         env.bus.subscribe(topics.INTENT_CLOSED, lambda pv_name: self.controller.tell(intent_closed(pv_name)))
         self.controller.watch(
             caches.volumes, self._volume_changed, tells=lambda change: (object_changed(change.key.name),)

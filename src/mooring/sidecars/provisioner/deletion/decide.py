@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 import msgspec
@@ -49,6 +50,11 @@ def object_changed(pv_name: str) -> Topic:
     return f"object/{pv_name}"
 
 
+def handle_stored(handle: str) -> Topic:
+    """No PersistentVolume of the volume is being stored any more."""
+    return f"handle/{handle}"
+
+
 def class_changed(class_name: str) -> Topic:
     return f"class/{class_name}"
 
@@ -72,10 +78,13 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class View(CacheView, frozen=True, kw_only=True):
-    """The caches and the progress, live. attachments: None for drivers that don't publish."""
+    """The caches and the progress, live. attachments: None for drivers that don't publish. storing: as in
+    `Environment`.
+    """
 
     attachments: Reader[VolumeAttachment] | None = None
     progress: Mapping[str, Progress] = msgspec.field(default_factory=dict)
+    storing: Mapping[str, AbstractSet[str]] = msgspec.field(default_factory=dict)
 
     def progress_of(self, pv: PersistentVolume) -> Progress | None:
         known = self.progress.get(pv.metadata.name)
@@ -147,6 +156,7 @@ class Obstacle(enum.Enum):
     SECRET = "the secret for the call can't be named"
     CLASS = "its in-tree class can't be translated"
     ATTACHED = "it is attached"
+    STORING = "it is being stored for another claim"
 
 
 class TellObstacle(msgspec.Struct, frozen=True):
@@ -208,6 +218,9 @@ def _delete(view: View, pv: PersistentVolume) -> Decision[Action]:
         )
     if keepers := view.keepers_of(pv, source.volume_handle):
         return Decision(why.LeftToOthers(keepers), (LeaveVolume(keepers), *_after_the_volume(view, pv)))
+    if view.storing.get(source.volume_handle):
+        stored = handle_stored(source.volume_handle)
+        return _stuck(pv, Obstacle.STORING, why.BeingStored(source.volume_handle), stored)
     load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret),)
     call = DeleteVolume(source.volume_handle, migrated, _missing_class(view, pv))
     return Decision(why.Deleting(call.handle), (*load, call, *_after_the_volume(view, pv)))

@@ -73,6 +73,15 @@ class StillAttached:
         return f"persistentvolume {self.pv_name} is still attached to node {self.node_names[0]}"
 
 
+@reason('volume "{handle}" is being stored for another claim, too: it is looked at again after that')
+class BeingStored:
+    handle: str
+
+    @property
+    def error(self) -> str:
+        return f'the volume "{self.handle}" is being stored for another claim'
+
+
 @reason("the volume is left to PersistentVolume {shown}, which names it, too: it is deleted with the last of them")
 class LeftToOthers:
     """others: names of PersistentVolumes."""

@@ -66,6 +66,7 @@ class Reconciler:
     ) -> None:
         self._cluster, self._clock, self._driver = env.runtime.cluster, env.runtime.clock, env.driver
         self._claims, self._secrets = env.caches.claims, env.secrets
+        self._volumes = FreshCache(self._cluster, self._clock, env.caches.volumes, PERSISTENT_VOLUMES)
         self._writer = ObjectWriter(env.runtime.cluster, PERSISTENT_VOLUMES, env.caches.volumes)
         self._view, self._progress, self._attachments = view, progress, attachments
         self._ends, self._bus, self._timeout_s = ends, env.bus, env.options.timeout_s
@@ -108,14 +109,19 @@ class Reconciler:
         """What the end of a volume, or of one of its objects, depends on, read from the API server. Each raises Failed,
         Stale.
         """
-        last = next((one for one in decision.actions if isinstance(one, d.DeleteVolume | d.LeaveVolume)), None)
-        if last is None:
-            return ()
-        others = last.others if isinstance(last, d.LeaveVolume) else ()
+        match next((one for one in decision.actions if isinstance(one, d.DeleteVolume | d.LeaveVolume)), None):
+            case d.DeleteVolume(handle):
+                others: Sequence[str] = self._view.others_naming(handle, pv.metadata.name)
+            case d.LeaveVolume(keepers):
+                others = keepers
+            case None:
+                return ()
+        # Another object of the volume may keep it by now; one that a silent watch hides is found by a list.
         objects = (pv, *filter(None, map(self._view.volume, others)))
         return (
             functools.partial(self._wait_for_intent, pv),
-            self._look_at_attachments,
+            functools.partial(self._look_at, self._attachments, "volumeattachments"),
+            functools.partial(self._look_at, self._volumes, "persistentvolumes"),
             *(functools.partial(self._writer.look, one) for one in objects),
         )
 
@@ -139,13 +145,13 @@ class Reconciler:
             text = f"could not write down that the volume's creation is over: {error}"
             raise Failed(text, patience=_patience(error), heals=(intent_closed(pv.metadata.name),)) from error
 
-    async def _look_at_attachments(self) -> None:
-        if self._attachments is None:
-            return
+    async def _look_at(self, cache: FreshCache[Any] | None, plural: str) -> None:
+        """Costs a list where the watch has been silent, and nothing else."""
         try:
-            await self._attachments.look()
+            if cache is not None:
+                await cache.look()
         except ApiError as error:
-            raise Failed(f"failed to list volumeattachments: {error}", patience=_patience(error)) from error
+            raise Failed(f"failed to list {plural}: {error}", patience=_patience(error)) from error
 
     async def _load(self, pv: PersistentVolume, ref: SecretReference) -> Mapping[str, str]:
         """The values; none when the Secret is gone: the volume must not outlive it for ever. Whatever else may pass.

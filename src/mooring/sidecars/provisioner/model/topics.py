@@ -39,6 +39,9 @@ def grants(namespace: str) -> Topic:
 INTENT_CLOSED: Final = "intent-closed"
 """The volume's name."""
 
+HANDLE_STORED: Final = "handle-stored"
+"""A volume's handle: no PersistentVolume of it is being stored any more."""
+
 SOURCE_DONE: Final = "source-done"
 """A `Source` and a claim's uid: its volume is made from the source, or never will be."""
 
