@@ -4,6 +4,7 @@ docs/behaviours/attachdetach.md.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from mooring.api.core import NAMESPACES, NODES
@@ -239,7 +240,7 @@ async def test_AD29_after_six_minutes_a_dead_node_loses_what_it_had_mounted() ->
         await world.settle(4)
         assert await world.va(volume, node) is None
         assert (1, 0) == (world.forced("timeout"), world.forced("out-of-service"))
-        assert [] == world.of("get nodes"), "no look at a node that can't tell"
+        assert 1 == len(world.of("get nodes")), "it may be back"
         assert [] == await world.reported(node)
 
 
@@ -293,6 +294,23 @@ async def test_AD32_a_node_out_of_service_is_forced_at_once() -> None:
         await world.settle()
         assert (None, []) == (await world.va(volume, node), await world.reported(node))
         assert (0, 1) == (world.forced("timeout"), world.forced("out-of-service"))
+
+
+@in_virtual_time
+async def test_AD32_a_node_that_is_back_in_service_when_it_is_read_keeps_what_it_has_mounted() -> None:
+    """The taint went a moment ago, and the watch does not show that yet."""
+    async with attaching() as world:
+        volume, node, pod = await mounted(world)
+        await world.settle(1)
+        look = world.cluster.hold("get nodes")
+        await world.taint(node)
+        await world.delete_pod(pod)
+        async with asyncio.timeout(60):
+            await look.begun.wait()
+        await world.patch(NODES, node, {"spec": {"taints": None}})
+        look.go.set()
+        await world.settle(60)
+        assert await world.va(volume, node)
 
 
 @in_virtual_time

@@ -139,9 +139,11 @@ class EventHandlers:
 
     def _may_be_lost(self, pv: PersistentVolume) -> None:
         """Nobody can look up its class any more, unless another PersistentVolume means the same volume."""
-        found = identity_of(pv)
-        if found is not None and not self._view.volumes.by(BY_UNIQUE, found.unique):
-            self._view.memory.lost_volume(found.unique, pv.spec.storage_class_name)
+        found, view = identity_of(pv), self._view
+        if found is None or view.volumes.by(BY_UNIQUE, found.unique):
+            return
+        if view.memory.nodes_of(found.unique) or view.attachments.by(BY_VOLUME, pv.metadata.name):
+            view.memory.lost_volume(found.unique, pv.spec.storage_class_name)
 
     def driver_changed(self, change: Change[CSIDriver]) -> None:
         """As many volumes as the driver has: they have time."""

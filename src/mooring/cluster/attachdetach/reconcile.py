@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import contextlib
+import functools
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from mooring.api.core import NODES, Node
 from mooring.api.meta import Key
@@ -20,7 +22,7 @@ from mooring.cluster.attachdetach.options import AttachDetachOptions
 from mooring.cluster.attachdetach.release import Rules
 from mooring.cluster.attachdetach.silence import mark_of, mark_patch, moment_of
 from mooring.cluster.attachdetach.view import View
-from mooring.control.decision import Deciding, Decision, Failed
+from mooring.control.decision import Deciding, Decision, Failed, Read
 from mooring.control.events import EventOnce, EventRecorder
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Result, Stale
@@ -79,6 +81,15 @@ class Reconciler:
 
         return self._deciding("detach the volume", perform, only_deletes=True)
 
+    def _reads(self, key: OnNode, decision: Decision[d.Action]) -> Sequence[Read]:
+        """Before a detach by force: the node may be back by now, with the volume mounted."""
+        is_forced = any(isinstance(action, d.Delete) and action.forced for action in decision.actions)
+        return (functools.partial(self._read_node, key.node),) if is_forced else ()
+
+    async def _read_node(self, name: str) -> None:
+        with contextlib.suppress(NotFound):
+            await self._nodes.write(Key("", name), self._cluster.get(NODES, name))
+
     def _deciding(
         self, work: str, perform: Callable[[OnNode, Volume, d.Action], Awaitable[None]], *, only_deletes: bool = False
     ) -> Deciding[OnNode, d.Action]:
@@ -106,7 +117,8 @@ class Reconciler:
         def ended(key: OnNode) -> None:
             volumes.pop(key, None)
 
-        return Deciding(decide_on, perform_all, work=work, ended=ended)
+        reads = self._reads if only_deletes else None
+        return Deciding(decide_on, perform_all, work=work, ended=ended, reads=reads)
 
     async def _perform(self, volume: Volume, action: d.Action) -> None:
         place = volume.place
@@ -122,10 +134,7 @@ class Reconciler:
             case d.LookUpAttachment():
                 await self._look_up(volume)
             case d.CheckNode():
-                try:
-                    self._nodes.wrote(await self._cluster.get(NODES, node))
-                except NotFound:
-                    pass
+                await self._read_node(node)
                 place.node_record.is_read = True
             case d.LookUpClass(name):
                 await self._look_up_class(volume, name)
@@ -182,13 +191,15 @@ class Reconciler:
     async def _fence(self, record: Record, attachment: VolumeAttachment, wishes: Iterable[Wish]) -> None:
         """A DELETE that was carried out before is a Stale, and the cache shows it."""
         uid = attachment.metadata.uid
+        ended = self._memory.deletions.get(uid)
         try:
             await self._writer.fence(attachment)
         except Failed as failure:
             self._record(failed_notes(wishes, str(failure)))
             raise
-        self._memory.deletions.pop(uid, None)
-        record.fenced_uid = uid
+        if self._memory.deletions.get(uid) is ended:  # else another DELETE was sent meanwhile, of the fenced version
+            self._memory.deletions.pop(uid, None)
+            record.fenced_uid = uid
 
     async def _delete(self, volume: Volume, action: d.Delete) -> None:
         attachment, place = action.attachment, volume.place

@@ -80,10 +80,10 @@ class Reports:
         stale = record.take_stale()
         volumes, entries = self._volumes_of(name, stale), self._entries_of(node, stale)
         report = report_of(node, volumes, entries, self._rules, now, stale)
+        waiting = {entry.name: entry.forced_in_s for entry in entries if entry.forced_in_s < NEVER}
+        held = {entry.name: entry.holders for entry in entries if entry.holders}
+        record.mark((*waiting, *held))  # they are looked at again, whether or not something is written now
         if is_current(node, report) and not record.unsure:
-            waiting = {entry.name: entry.forced_in_s for entry in entries if entry.forced_in_s < NEVER}
-            held = {entry.name: entry.holders for entry in entries if entry.holders}
-            record.mark((*waiting, *held))
             return Result(
                 why.Reported(name),
                 waits_for=frozenset(report_written(node) for nodes in held.values() for node in nodes),
