@@ -69,7 +69,7 @@ test-long: .venv/ready ## The long tests, but for the storms
 	@$(BIN)/pytest -n 4 --dist worksteal -m long --ignore-glob="*/e2e/*storm.py" $(ARGS)
 
 .PHONY: long
-long: ## All that is no part of .ci/run: hours; ARGS='storm soak'
+long: ## All that .ci/run leaves out: hours; ARGS='storm soak'
 	@hack/long $(ARGS)
 
 .PHONY: check

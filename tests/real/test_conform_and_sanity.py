@@ -15,7 +15,7 @@ import pytest
 
 from mooring.conform.checks.all import CHECKS
 from tests import sanity
-from tests.support.mooring_dev import needs_mounts
+from tests.support.mooring_dev import needs_mounts, needs_root
 from tests.support.programs import Program
 from tests.support.real import binary
 from tests.support.waiting import eventually
@@ -121,7 +121,7 @@ mock driver sometimes makes two volumes for equal calls at once (CSI201).
 def test_conform_finds_what_csi_sanity_finds_in_public_drivers_and_more(tmp_path: Path, name: str) -> None:
     program, public = binary(name), PUBLIC[name]
     binary("csi-sanity")
-    needs_mounts()
+    needs_root()
     by_sanity(tmp_path, program, public)
     ended = {
         state: {" > ".join(one) for one in sanity.specs(tmp_path / "report.json", state)}

@@ -15,6 +15,7 @@ import pytest
 from mooring.driver.testing import csi_sanity, sanity_obstacle
 from tests.sanity import TESTS, WAYS
 from tests.support.layers import REAL_MOUNTS, not_tested
+from tests.support.mooring_dev import needs_root
 from tests.support.mount_namespace import MountNamespace
 from tests.support.pages import DOCS, blocks
 from tests.support.real import binary
@@ -73,6 +74,8 @@ def test_the_drivers_of_the_page_pass_as_the_page_says(
     monkeypatch.setenv("CSI_SANITY", str(binary("csi-sanity")))
     if obstacle := sanity_obstacle():
         not_tested(REAL_MOUNTS, obstacle)
+    if name == "Images":
+        needs_root()
     (tmp_path / "driver.py").write_text(blocks("driver.md")[number])
     volumes = tmp_path / "volumes"
     given = {key: value.replace("FOLDER", str(volumes)) for key, value in options.items()}

@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
-OWN_ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+OWN_ENVIRONMENT = {name: value for name, value in os.environ.items() if not re.match("MAKE|MFLAGS$|ARGS$", name)}
 """Without what a `make test ARGS=...` around this run hands on to every other make."""
 
 WITHDRAWS = "        await blocking(targets.withdraw, targets.plain(request.target_path))\n"

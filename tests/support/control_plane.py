@@ -34,6 +34,9 @@ from tests.support.waiting import eventually
 ADMIN = "test-admin"
 ADMIN_TOKEN = "test-admin-token"
 READY_S_MAX = 90.0
+HOUSEKEEPING = ("garbage-collector-controller", "namespace-controller")
+"""What a kube-apiserver alone does not do, and the embedded server does."""
+
 START_TRIES = 3
 NO_ACCOUNTS = ("--disable-admission-plugins=ServiceAccount",)
 """Nobody makes the default accounts that pods would need."""

@@ -54,6 +54,13 @@ def needs_mounts() -> None:
         not_tested(REAL_MOUNTS, obstacle)
 
 
+def needs_root() -> None:
+    """Ends a test that needs loop devices, or a mount namespace without one of users."""
+    needs_mounts()
+    if os.geteuid() != 0:
+        not_tested(REAL_MOUNTS, "only root has loop devices and mount namespaces of its own")
+
+
 Within = Callable[..., list[str]]
 
 

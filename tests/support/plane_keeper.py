@@ -10,12 +10,8 @@ import os
 import select
 import sys
 from pathlib import Path
-from typing import Final
 
-from tests.support.control_plane import ControlPlane, write_whole
-
-HOUSEKEEPING: Final = ("garbage-collector-controller", "namespace-controller")
-"""What a kube-apiserver alone does not do, and the embedded server does."""
+from tests.support.control_plane import HOUSEKEEPING, ControlPlane, write_whole
 
 
 def main() -> None:

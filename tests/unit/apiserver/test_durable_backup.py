@@ -127,6 +127,7 @@ def test_two_restores_keep_what_each_has_replaced(tmp_path: Path) -> None:
 
 CUT_OFF = """
 import os, sys
+sys.dont_write_bytecode = True  # which renames files, too
 from pathlib import Path
 from mooring.cli import mooring
 steps = 0
