@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
-import math
 import platform
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
@@ -20,16 +20,10 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 import mooring
-from mooring.base.clock import LoopClock, processor_s
 
 T = TypeVar("T")
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
-
-KEPT_TIMES: Final = 10
-"""How often as long as it took to make a page is served: to make pages takes a tenth of the loop at most, whoever
-asks how often.
-"""
 
 
 class Metrics:
@@ -39,7 +33,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._page, self._page_until = b"", -math.inf
+        self._page: bytes | None = None
         self._families: dict[Callable[[CollectorRegistry], object], object] = {}
         ProcessCollector(registry=self.registry)
         build = Gauge(
@@ -65,13 +59,16 @@ class Metrics:
         return generate_latest(_AsGoWrites(self.registry))
 
     def page(self) -> bytes:
-        """The page for those who ask over the network, maybe that of a moment ago (KEPT_TIMES). In a running loop."""
-        now = LoopClock().now()
-        if now >= self._page_until:
-            began = processor_s()
+        """The page as of now, made once for all who ask in one turn of the running loop: however many they are, other
+        work waits for one page.
+        """
+        if self._page is None:
+            asyncio.get_running_loop().call_soon(self._forget_page)
             self._page = self.render()
-            self._page_until = now + KEPT_TIMES * (processor_s() - began)
         return self._page
+
+    def _forget_page(self) -> None:
+        self._page = None
 
 
 class _AsGoWrites(Collector):
