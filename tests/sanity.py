@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.support.private_mounts import loops_below
+from tests.support.private_mounts import assert_no_loops_below
 from tests.support.programs import Program
 from tests.support.real import binary
 from tests.support.waiting import eventually
@@ -68,7 +68,7 @@ def run(folder: Path, way: str, *flags: str) -> Counter[str]:
     left = [path for part in ("volumes", "snapshots", "mounts") for path in (folder / "state" / part).iterdir()]
     assert [] == left, "csi-sanity deletes what it creates"
     assert str(folder) not in Path("/proc/self/mountinfo").read_text(), "everything is unmounted"
-    assert [] == loops_below(folder), "every loop device is given back"
+    assert_no_loops_below(folder)
     return found
 
 

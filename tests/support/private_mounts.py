@@ -18,6 +18,7 @@ from mooring.mounts import loops
 from mooring.mounts.system import detach_loops
 from mooring.mounts.targets import mount_table, mounting_refusal
 from tests.support.layers import REAL_MOUNTS, not_tested
+from tests.support.waiting import eventually
 
 _NEW_MOUNTS: Final = 0x00020000
 _RECURSIVE: Final = 0x4000
@@ -52,6 +53,18 @@ def loops_below(folder: Path) -> list[str]:
     """The files in a folder that loop devices are over."""
     files = (str(loops.backing_of(device.name)) for device in loops.all_devices())  # one may go meanwhile
     return [file for file in files if file.startswith(f"{folder}/")]
+
+
+def assert_no_loops_below(folder: Path) -> None:
+    """A device that was given back goes when the last program closes it: another test's look at all of them (losetup)
+    has it open for a moment.
+    """
+
+    def is_none() -> bool:
+        assert [] == loops_below(folder)
+        return True
+
+    eventually(is_none, 10, "every loop device is given back")
 
 
 def clear_below(folder: Path) -> None:

@@ -23,7 +23,7 @@ from mooring.driver.hostpath.statefile import read_state
 from mooring.mounts import filesystems, loops, system
 from mooring.mounts.targets import mount_table
 from mooring.wire.grpc.codes import Code
-from tests.support.private_mounts import loops_below, mounted_below
+from tests.support.private_mounts import assert_no_loops_below, loops_below, mounted_below
 from tests.support.rows import each_row
 from tests.unit.driver.calls import (
     a_capability,
@@ -55,7 +55,7 @@ def data_of(driver: Any, on_node: OnNode) -> Path:
 
 def nothing_left(folder: Path) -> None:
     assert [] == mounted_below(folder)
-    assert [] == loops_below(folder)
+    assert_no_loops_below(folder)
     assert [] == [path for part in ("volumes", "snapshots", "mounts") for path in (folder / "state" / part).iterdir()]
 
 
@@ -88,7 +88,7 @@ async def test_mounts_and_devices_that_a_reboot_took_are_made_again(
         for point in reversed(mounted_below(private_mounts)):
             system.unmount(Path(point))
         system.detach_loops(data_of(driver, on_node))
-        assert [] == loops_below(private_mounts)
+        assert_no_loops_below(private_mounts)
     with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node.driver = on_node.node = driver
         await on_node.publish()
@@ -150,10 +150,10 @@ async def test_a_staging_whose_record_is_lost_is_undone_too(private_mounts: Path
         await on_node.unstage()
         assert [] == mounted_below(private_mounts)
         if not block:
-            assert [] == loops_below(private_mounts)
+            assert_no_loops_below(private_mounts)
         await on_node.stage()
         await on_node.unstage()
-        assert [] == loops_below(private_mounts)
+        assert_no_loops_below(private_mounts)
 
 
 @KINDS
@@ -169,7 +169,7 @@ async def test_what_is_mounted_of_a_deleted_volume_is_undone(private_mounts: Pat
         if not block:  # which has nothing at its staging path
             await on_node.unstage()
         assert [] == mounted_below(private_mounts)
-        assert [] == loops_below(private_mounts)
+        assert_no_loops_below(private_mounts)
 
 
 @KINDS
@@ -392,7 +392,7 @@ async def test_flags_and_type_are_of_the_mount(private_mounts: Path) -> None:
         await refused(on_node.stage(volume_capability=other), Code.ALREADY_EXISTS, "nothing is formatted over it")
         assert () == driver._core.state.volumes[on_node.volume_id].uses, "what failed is not recorded"
         assert [] == mounted_below(private_mounts)
-        assert [] == loops_below(private_mounts)
+        assert_no_loops_below(private_mounts)
 
 
 async def test_folders_take_the_flags_that_any_mount_can_have(private_mounts: Path) -> None:
@@ -578,7 +578,7 @@ async def test_nodes_share_a_volumes_device_and_the_last_gives_it_back(private_m
         assert is_marked(second.target, block=True)
         await second.unpublish()
         await second.unstage()
-        assert [] == loops_below(private_mounts)
+        assert_no_loops_below(private_mounts)
 
 
 @each_row("images", [False, True], ids=["folder", "image"], fresh=[private_mounts])
@@ -622,7 +622,7 @@ async def test_a_device_that_is_published_read_only_takes_no_writes(private_moun
         mark(other, block=True)
         await on_node.unpublish(other)
         await on_node.down()
-        assert [] == loops_below(private_mounts)
+        assert_no_loops_below(private_mounts)
 
 
 @each_row("images", [False, True], ids=["folder", "image"], fresh=[private_mounts])
@@ -744,7 +744,8 @@ async def test_a_volume_that_nobody_stages_is_neither_mounted_nor_unmounted_whil
         copies.end_one()
         await second
         await driver.node_unpublish_volume(a_withdrawal(volume_id, two))
-        assert ([], []) == (mounted_below(private_mounts), loops_below(private_mounts))
+        assert [] == mounted_below(private_mounts)
+        assert_no_loops_below(private_mounts)
 
 
 @each_row("images", [False, True], ids=["folder", "image"], fresh=[private_mounts])
@@ -777,7 +778,7 @@ async def test_a_driver_that_stages_nothing_mounts_when_it_publishes(private_mou
         for target in (one, two):
             await driver.node_unpublish_volume(a_withdrawal(volume_id, target))
         assert [] == mounted_below(private_mounts)
-        assert [] == loops_below(private_mounts)
+        assert_no_loops_below(private_mounts)
 
 
 async def test_the_files_of_a_volume_are_given_to_the_group_that_is_asked_for(private_mounts: Path) -> None:

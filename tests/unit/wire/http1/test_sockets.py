@@ -34,6 +34,18 @@ def listening(host: str, *, full: bool = False) -> Iterator[int]:
         yield place[1]
 
 
+@contextlib.contextmanager
+def listening_beside_a_full_one() -> Iterator[int]:
+    """A port that is full at 127.0.0.2 and answers at 127.0.0.1. Another program may have it there: then the next."""
+    with contextlib.ExitStack() as stack:
+        while True:
+            port = stack.enter_context(listening("127.0.0.2", full=True))
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                break
+        yield port
+
+
 def resolved(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
     """The name `server.example` has these addresses."""
 
@@ -98,7 +110,7 @@ async def test_the_next_address_is_tried_when_one_refuses(monkeypatch: pytest.Mo
 
 async def test_the_next_address_is_tried_beside_one_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "SECOND_TRY_S", 0.01)
-    with listening("127.0.0.2", full=True) as port, socket.create_server(("127.0.0.1", port)):
+    with listening_beside_a_full_one() as port:
         resolved(monkeypatch, "127.0.0.2", "127.0.0.1")
         before = open_files()
         with await open_socket("server.example", port) as made:
