@@ -1,8 +1,9 @@
 """How many of the planted bugs the simulation finds: `make sim-bugs`, or `python -m tests.sim.bug_meter`.
 
 Each bug is planted, and the lives, points, states or sizes of its world are searched from the first on. The table has a
-row for each: what showed the bug, and by which invariant. A life that breaks another invariant before that stands in a
-column of its own: the bug shows in a way that nobody expected, or the life has a defect without it.
+row for each, as soon as it is known: what showed the bug, and by which invariant. A life that breaks another invariant
+before that stands in a column of its own: the bug shows in a way that nobody expected, or the life has a defect without
+it.
 
 It is a meter, and no test: any change of behaviour draws other lives. The share found before a change and after it says
 whether the simulation sees as much as before. The exit code is 0 whatever was found.
@@ -106,23 +107,38 @@ def search(job: Job) -> Found:
     return SEARCHES[job.world](job.bug) if job.world in SEARCHES else in_lives(job.world, job.bug)
 
 
-def table(rows: Mapping[Job, Found]) -> str:
-    """Return the rows, those that were not found last, then the share found in each world, and in all."""
-    cells = [("world", "bug", "shown by", "invariant", "unexpected")]
-    for job, found in sorted(rows.items(), key=lambda row: not row[1].shown_by):
-        cells.append(
-            (job.world, job.bug, found.shown_by or "NOT FOUND", found.invariant or "-", found.unexpected or "-")
-        )
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+class Table:
+    """Rows with columns as wide as these jobs need; what a search saw is told as long as it is."""
+
+    def __init__(self, wanted: list[Job]) -> None:
+        self._widths = [max(map(len, cells)) for cells in zip(*map(dataclasses.astuple, [_HEAD, *wanted]), strict=True)]
+
+    def row(self, job: Job, found: Found) -> str:
+        return self._line(job, found.shown_by or "NOT FOUND", found.invariant, found.unexpected)
+
+    def head(self) -> str:
+        return self._line(_HEAD, "shown by", "invariant", "unexpected")
+
+    def _line(self, job: Job, *found: str) -> str:
+        cells = zip((*dataclasses.astuple(job), *found), (*self._widths, 15, 20, 0), strict=True)
+        return "  ".join((text or "-").ljust(width) for text, width in cells).rstrip()
+
+
+_HEAD: Final = Job("world", "bug")
+
+
+def shares(rows: Mapping[Job, Found]) -> str:
+    """Return the share found in each world, and in all, and the bugs that were not found."""
     worlds = dict.fromkeys(job.world for job in rows)
-    shares = [_share(world, [found for job, found in rows.items() if job.world == world]) for world in worlds]
-    return "\n".join([*lines, *shares, _share("all", list(rows.values()))])
+    lines = [_share(world, {job: found for job, found in rows.items() if job.world == world}) for world in worlds]
+    return "\n".join([*lines, _share("all", rows)])
 
 
-def _share(world: str, found: list[Found]) -> str:
-    count = sum(1 for one in found if one.shown_by)
-    return f"{world}: {count} of {len(found)} planted bugs found ({100 * count / max(1, len(found)):.0f} %)"
+def _share(world: str, rows: Mapping[Job, Found]) -> str:
+    missed = [job.bug for job, found in rows.items() if not found.shown_by]
+    told = f"; not found: {', '.join(missed)}" if missed and world != "all" else ""
+    count = len(rows) - len(missed)
+    return f"{world}: {count} of {len(rows)} planted bugs found ({100 * count / max(1, len(rows)):.0f} %){told}"
 
 
 def main() -> None:
@@ -133,11 +149,13 @@ def main() -> None:
     options = parser.parse_args()
     began_s, rows = time.monotonic(), {}
     wanted = list(jobs(options.worlds))
-    progress = Progress("bugs", len(wanted))
+    progress, table = Progress("bugs", len(wanted)), Table(wanted)
+    print(table.head(), flush=True)
     for job, found in side_by_side(options.jobs, wanted, search):
         rows[job] = found
+        print(table.row(job, found), flush=True)
         progress.add(1, 0 if found.shown_by else 1)
-    print(table({job: rows[job] for job in wanted}))
+    print(shares({job: rows[job] for job in wanted}))
     print(f"{time.monotonic() - began_s:.0f} s")
 
 

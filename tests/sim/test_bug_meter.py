@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.sim import bug_meter
-from tests.sim.bug_meter import Found, Job, in_lives, jobs, search, table
+from tests.sim.bug_meter import Found, Job, Table, in_lives, jobs, search, shares
 from tests.sim.disorder import DISORDER_FROM
 from tests.sim.parts import PARTS
 from tests.sim.planting import Bug
@@ -81,18 +81,21 @@ def test_real_bugs_are_found(job: Job, invariant: str) -> None:
     assert invariant == search(job).invariant
 
 
-def test_the_table_has_what_was_not_found_last_and_the_share_of_each_world() -> None:
+def test_each_bug_has_a_row_and_each_world_its_share() -> None:
     rows = {
-        Job("node", "b"): Found(),
-        Job("node", "a"): Found("life 7", "left"),
-        Job("points", "c"): Found("attach:lost:3", "two-nodes", "left"),
+        Job("node", "late"): Found(),
+        Job("node", "early"): Found("life 7", "left"),
+        Job("points", "lost"): Found("attach:lost:3", "two-nodes", "left"),
     }
-    assert table(rows).splitlines() == [
-        "world   bug  shown by       invariant  unexpected",
-        "node    a    life 7         left       -",
-        "points  c    attach:lost:3  two-nodes  left",
-        "node    b    NOT FOUND      -          -",
-        "node: 1 of 2 planted bugs found (50 %)",
+    table = Table(list(rows))
+    assert [table.head(), *(table.row(job, found) for job, found in rows.items())] == [
+        "world   bug    shown by         invariant             unexpected",
+        "node    late   NOT FOUND        -                     -",
+        "node    early  life 7           left                  -",
+        "points  lost   attach:lost:3    two-nodes             left",
+    ]
+    assert shares(rows).splitlines() == [
+        "node: 1 of 2 planted bugs found (50 %); not found: late",
         "points: 1 of 1 planted bugs found (100 %)",
         "all: 2 of 3 planted bugs found (67 %)",
     ]
