@@ -359,8 +359,10 @@ class Controller(Generic[K]):
         problem, after_s = decision.problem, decision.after_s
         waits = bool(decision.waits_for) or after_s is not None
         try:
-            if how.reads is not None and (reads := how.reads(key, decision)):
+            if reads := () if how.reads is None else how.reads(key, decision):
                 await self._decide_afresh(how, key, decision, reads)
+            elif decision.destroys:
+                raise AssertionError(f"would destroy something by the cache alone: {decision.because}")
             result = await how.perform(key, decision)
             if problem is not None and not waits:
                 raise Failed(problem.error, problem=problem)

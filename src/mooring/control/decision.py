@@ -37,6 +37,19 @@ class Changing(abc.ABC):
         """The same without that, or with that as it is now."""
 
 
+class Destroys:
+    """An action that nothing brings back: a volume, a snapshot, a pod that may run. The kit performs none unless its
+    room named what to read before it (`Deciding.reads`).
+    """
+
+    __slots__ = ()
+
+    @property
+    def destroys(self) -> bool:
+        """False for one that takes away what had ended anyway."""
+        return True
+
+
 class Decision(msgspec.Struct, Generic[A], frozen=True):
     """The next work for one object. A room's own facts stand in its actions.
 
@@ -57,6 +70,10 @@ class Decision(msgspec.Struct, Generic[A], frozen=True):
     after_s: float | None = None
     done: str = ""
     uid: str = ""
+
+    @property
+    def destroys(self) -> bool:
+        return any(isinstance(action, Destroys) and action.destroys for action in self.actions)
 
     @property
     def asks_nothing(self) -> bool:
@@ -125,7 +142,7 @@ class Deciding(msgspec.Struct, Generic[K, A], frozen=True):
     reads: for a decision that destroys something, the reads from the API server that put into the caches whatever asks
     for it and whatever would forbid it, as far as that may go back: a reclaim policy, a claimRef, a taint. (A
     deletionTimestamp that was seen once needs none.) The decision is made again on what was read, and only the same one
-    is carried out.
+    is carried out. One that `Destroys` something without a read is a bug, and is not carried out.
 
     A problem that waits for a topic or a time is shown, and waits; it is looked at again while it lasts. Any other one
     is a failure.

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mooring.control.controller import Controller
-from mooring.control.decision import PATIENCE, Deciding, Decision, Failed
+from mooring.control.decision import PATIENCE, Deciding, Decision, Destroys, Failed
 from mooring.control.events import REPEAT_S, SLACK_S
 from mooring.control.queue import BackOff
 from mooring.control.result import Result, Stale
@@ -126,6 +126,27 @@ async def test_before_it_destroys_it_reads_and_decides_again():
     async with room.working(1):
         pass
     assert ["decides", "goes", "reads", "reads", "decides", "destroy", "goes"] == room.story
+
+
+class Destroy(Destroys, str):
+    @property
+    def destroys(self) -> bool:
+        return self != "sweep"
+
+
+async def test_what_destroys_is_not_performed_where_nothing_was_read(caplog: pytest.LogCaptureFixture) -> None:
+    room = Room(Decision("goes", (Destroy("destroy"),)))
+    async with room.working(0.5):
+        pass
+    assert ["decides", "goes"] == room.story
+    assert "by the cache alone: goes" in caplog.text
+
+
+async def test_what_had_ended_anyway_goes_without_a_read() -> None:
+    room = Room(Decision("goes", (Destroy("sweep"),)), NOTHING)
+    async with room.working(0.5):
+        pass
+    assert ["decides", "goes", "sweep", "goes"] == room.story
 
 
 async def test_what_the_cache_has_missed_keeps_it_from_being_destroyed():

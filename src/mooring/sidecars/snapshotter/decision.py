@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from mooring.api.core import SecretReference
+from mooring.control.decision import Destroys
 from mooring.sidecars.snapshotter.requests import CreateOrder, Made
 
 
@@ -66,7 +67,7 @@ class Ask(msgspec.Struct, frozen=True):
     learn: bool = False
 
 
-class Delete(msgspec.Struct, frozen=True):
+class Delete(Destroys, msgspec.Struct, frozen=True):
     """Call DeleteSnapshot, or DeleteVolumeGroupSnapshot."""
 
     made: Made

@@ -114,7 +114,7 @@ class PodCollector:
         return [
             functools.partial(self._caches.read, self._caches.nodes, NODES, Key("", action.pod.spec.node_name))
             for action in decision.actions
-            if action.cause in (Cause.ORPHANED, Cause.OUT_OF_SERVICE)
+            if action.destroys
         ]
 
     async def _perform(self, key: Key, decision: Decision[Remove]) -> None:

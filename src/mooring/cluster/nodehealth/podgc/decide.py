@@ -18,7 +18,7 @@ from mooring.api.nodes import OUT_OF_SERVICE_TAINT, TRUE, has_taint, readiness
 from mooring.api.pods import Pod
 from mooring.base.clock import Instant
 from mooring.cluster.nodehealth.view import is_terminated
-from mooring.control.decision import Decision
+from mooring.control.decision import Decision, Destroys
 from mooring.control.reasons import reason
 from mooring.control.result import Because
 
@@ -82,11 +82,16 @@ class Cause(enum.Enum):
     UNSCHEDULED = "unscheduled"
 
 
-class Remove(msgspec.Struct, frozen=True):
+class Remove(Destroys, msgspec.Struct, frozen=True):
     """Delete the pod without grace."""
 
     pod: Pod
     cause: Cause
+
+    @property
+    def destroys(self) -> bool:
+        """A pod that has ended, or was deleted without a node, runs nowhere."""
+        return self.cause in (Cause.ORPHANED, Cause.OUT_OF_SERVICE)
 
 
 def decide_pod(

@@ -15,7 +15,7 @@ from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting
 from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.api.storage import VolumeAttachment
-from mooring.control.decision import Decision
+from mooring.control.decision import Decision, Destroys
 from mooring.control.result import Problem
 from mooring.control.topics import Topic
 from mooring.kube.cache.reader import Reader
@@ -127,7 +127,7 @@ class LoadSecret(msgspec.Struct, frozen=True):
     ref: SecretReference
 
 
-class DeleteVolume(msgspec.Struct, frozen=True):
+class DeleteVolume(Destroys, msgspec.Struct, frozen=True):
     """Call DeleteVolume. migrated: the volume is an in-tree one. lacks_class: the name of a class that is gone, and may
     name a secret.
     """
