@@ -312,16 +312,16 @@ class Controller(Generic[K]):
             except (Retry, Failed, ApiError) as error:
                 failure = _retry_of(error)
                 self._note_absence(key, is_absent=effects.UNSENT in done)
-                self._goes_round(key, began, (*done, str(failure)))  # it may have woken itself, past its back-off
+                self.goes_round(key, began, (*done, str(failure)))  # it may have woken itself, past its back-off
                 self._failed(key, failure)
                 return
             except Exception as bug:  # the queue tries again
-                self._goes_round(key, began, (*done, repr(bug)))
+                self.goes_round(key, began, (*done, repr(bug)))
                 raise
             if result.done and self._log.enabled(2):
                 self._log.info(2, result.done, because=str(result.because), **self._about(key))
             comes_at_once = result.again or (result.after_s is not None and result.after_s < HELD.base_s)
-            is_held = self._goes_round(key, began, (*done, *((str(result.because),) if comes_at_once else ())))
+            is_held = self.goes_round(key, began, (*done, *((str(result.because),) if comes_at_once else ())))
             if not result.again:
                 self._succeeded(key, result)
                 return
@@ -333,8 +333,10 @@ class Controller(Generic[K]):
         else:
             self._queue.add(key)
 
-    def _goes_round(self, key: K, began: Instant, done: tuple[object, ...]) -> bool:
-        """Note what a step has done; True where the key is held back from now on."""
+    def goes_round(self, key: K, began: Instant, done: tuple[object, ...]) -> bool:
+        """Note what a step has done (`base/effects.py`); True where the key is held back from now on. To be called by a
+        room as well, for work on a key that it began in a task of its own: before it adds the key.
+        """
         times = self._hot.ended(key, began, done)
         if times:
             self._held_count.inc()

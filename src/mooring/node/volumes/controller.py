@@ -91,7 +91,14 @@ class NodeVolumes:
         self._slots = MountSlots(options.mounts_max, self.controller.add)
         context = self._context = self._step_context(runtime)
         self._steps = Steps(
-            context, actual, self._announcements, self._attachments, self._tasks, self._slots, self._step_ended
+            context,
+            actual,
+            self._announcements,
+            self._attachments,
+            self._tasks,
+            self._slots,
+            self._step_ended,
+            self.controller.goes_round,
         )
         self._wishes = Wishes(runtime.cluster, actual.driver_spec, drivers, labels_all=options.labels_all)
         self.pod_folders = PodFolders(runtime, self._layout, actual, self._unread, self._adopt)

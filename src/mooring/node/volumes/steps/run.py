@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from mooring.base import effects
+from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.control.queue import WorkerGroup
@@ -108,7 +109,9 @@ class MountSlots:
 
 
 class Steps:
-    """The steps of all volumes. ended: called after each step with its volume and step, and whether it failed."""
+    """The steps of all volumes. ended: called after each step with its volume and step, and whether it failed.
+    goes_round: called before that with the volume's name, when the step began, and what it has done.
+    """
 
     def __init__(
         self,
@@ -119,6 +122,7 @@ class Steps:
         tasks: StepTasks,
         slots: MountSlots,
         ended: Callable[[VolumeState, Do, bool], Awaitable[None]],
+        goes_round: Callable[[str, Instant, tuple[object, ...]], object],
     ) -> None:
         self._context, self._actual, self._announcements, self._attachments = (
             context,
@@ -126,7 +130,7 @@ class Steps:
             announcements,
             attachments,
         )
-        self._tasks, self._slots, self._ended = tasks, slots, ended
+        self._tasks, self._slots, self._ended, self._goes_round = tasks, slots, ended, goes_round
         self._file_system, self._block, self._growth = (
             FileSystemSteps(context),
             BlockSteps(context),
@@ -140,6 +144,7 @@ class Steps:
 
     def begin(self, state: VolumeState, do: Do, because: Because) -> None:
         """Carries out a step; it has to be possible to begin one."""
+        effects.note((do.step, do.pod))
         # So it stays reported in use, and the object of a pod stays that goes meanwhile.
         state.at_work[do.pod] = UnderWay(do.step, because)
         if do.step in MOUNTS:
@@ -147,7 +152,7 @@ class Steps:
         self._tasks.begin(state.volume.unique, do.step.value, lambda: self._do(state, do))
 
     async def _do(self, state: VolumeState, do: Do) -> None:
-        has_failed, done = True, effects.begin()
+        has_failed, began, done = True, self._context.clock.now(), effects.begin()
         try:
             async with self.watch.around(state, do):
                 await self._carry_out(state, do)
@@ -161,6 +166,7 @@ class Steps:
             if do.step in MOUNTS:
                 self._slots.give_back(state.volume.driver)
             self._slots.pass_on()
+        self._goes_round(state.volume.unique, began, tuple(done))
         await self._ended(state, do, has_failed)
 
     async def _carry_out(self, state: VolumeState, do: Do) -> None:
