@@ -16,7 +16,7 @@ from tests.sim.points.run import all_trials, play, recorded, tried
 from tests.sim.points.table import SCRIPTS
 from tests.sim.points.trial import Way, trial_of, trials_of
 
-QUICK = 41
+QUICK = 83
 """In every run of the tests, one point in so many: no divisor of how often the ways take turns."""
 DEAR = {"lead-attach", "lead-move"}
 """They take half a minute each."""

@@ -27,9 +27,9 @@ def assert_no_growth(name: str) -> None:
     assert not found.wrong, found.report()
 
 
-def test_the_work_per_object_stays_the_same() -> None:
-    for name in LIGHT:
-        assert_no_growth(name)
+@pytest.mark.parametrize("name", LIGHT)
+def test_the_work_per_object_stays_the_same(name: str) -> None:
+    assert_no_growth(name)
 
 
 @pytest.mark.long

@@ -90,19 +90,19 @@ async def test_the_reference_driver_keeps_every_rule(tmp_path: Path) -> None:
     }
 
 
-QUICK = 4
+QUICK = 8
 """In every run of the tests, one broken driver in so many; the others are long."""
 BENT = [pytest.param(one, id=f"{one.breaks}-{one.__name__}") for one in Bent.all]
 
 
 @pytest.mark.slow
-@each_row("bent", BENT[::QUICK], parts=4)
+@each_row("bent", BENT[::QUICK], parts=2)
 async def test_a_broken_driver_is_caught_by_its_rule_and_by_no_other(tmp_path: Path, bent: type[Bent]) -> None:
     await it_is_caught_by_its_rule_and_by_no_other(tmp_path, bent)
 
 
 @pytest.mark.long
-@each_row("bent", [one for number, one in enumerate(BENT) if number % QUICK], parts=10)
+@each_row("bent", [one for number, one in enumerate(BENT) if number % QUICK], parts=12)
 async def test_so_is_each_other_broken_driver(tmp_path: Path, bent: type[Bent]) -> None:
     await it_is_caught_by_its_rule_and_by_no_other(tmp_path, bent)
 
