@@ -314,11 +314,11 @@ class FreshCache(Generic[T]):
     """A cache that something irrevocable relies on: the API server itself is asked where a watch may hide what is
     there.
 
-    informer: the cache, of this kind.
+    informer: the cache.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, informer: Informer[T], kind: Kind[T]) -> None:
-        self._cluster, self._clock, self._informer, self._kind = cluster, clock, informer, kind
+    def __init__(self, cluster: Cluster, clock: Clock, informer: Informer[T]) -> None:
+        self._cluster, self._clock, self._informer = cluster, clock, informer
         self._listing = asyncio.Lock()  # one list at a time
         self._listed_at: Instant = -math.inf
         self._failure: ApiError | None = None
@@ -348,7 +348,7 @@ class FreshCache(Generic[T]):
         one.
         """
         try:
-            async for obj in list_all(self._cluster, self._kind):
+            async for obj in list_all(self._cluster, *self._informer.scope):
                 self._informer.wrote(obj)
         except ApiError as error:
             return error

@@ -8,7 +8,7 @@ for both, so that a snapshot that took three minutes may be seen five minutes la
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +26,7 @@ from mooring.control.controller import Controller
 from mooring.control.decision import TELL_S, Deciding, Decision, Failed, Read
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
+from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
@@ -33,12 +34,12 @@ from mooring.control.topics import PARKED
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
-from mooring.kube.cache.informer import Cause, Change, Informer
+from mooring.kube.cache.informer import Cause, Change, FreshCache, Informer
 from mooring.kube.cache.store import Store
 from mooring.kube.cluster import EVERYTHING, Selection, compare_versions
 from mooring.sidecars.snapshotter.creation import Event, Memory
 from mooring.sidecars.snapshotter.decide import decide_content
-from mooring.sidecars.snapshotter.decision import Action, Delete, Failure
+from mooring.sidecars.snapshotter.decision import Action, Delete, Failure, Release
 from mooring.sidecars.snapshotter.options import SnapshotterOptions
 from mooring.sidecars.snapshotter.reconcile import OfKind, Reconciler
 from mooring.sidecars.snapshotter.view import (
@@ -76,7 +77,7 @@ class Snapshotter(Manager):
             runtime.cluster, f"csi-snapshotter {info.name}", clock=runtime.clock, randomness=runtime.randomness
         )
         rows = (SINGLES, GROUPS) if options.groups and _has_groups(info) else (SINGLES,)
-        caches_of = {row.noun: _caches_of(row, shared, capabilities.name, options) for row in rows}
+        caches_of = {row.noun: _caches_of(row, shared, runtime, capabilities.name, options) for row in rows}
         singles, groups = caches_of[SINGLES.noun], caches_of.get(GROUPS.noun)
         group_contents = Store(CONTENT_INDEXES) if groups is None else groups.contents.store
         group_classes = Store() if groups is None else groups.classes.store
@@ -89,11 +90,11 @@ class Snapshotter(Manager):
             group_contents,
             group_classes,
         )
-        self._parts = [ContentController(runtime, row, view, caches_of[row.noun], driver, self.events) for row in rows]
+        self._parts = [ContentController(runtime, row, view, caches_of, driver, self.events) for row in rows]
         super().__init__(shared, *(part.controller for part in self._parts), first_looks=[self._look])
         self.beside("snapshotter/events", self.events)
-        for part, row in zip(self._parts, rows, strict=True):
-            part.watch(caches_of[row.noun], singles.contents)
+        for part in self._parts:
+            part.watch(singles.contents)
 
     async def _look(self) -> None:
         for part in self._parts:
@@ -105,30 +106,41 @@ class Snapshotter(Manager):
             part.controller.driver_returned()
 
 
-def _caches_of(row: Row, caches: Caches, driver_name: str, options: SnapshotterOptions) -> OfKind:
+def _caches_of(row: Row, caches: Caches, runtime: Runtime, driver_name: str, options: SnapshotterOptions) -> OfKind:
     """Group kinds that the cluster does not have count as kinds without objects."""
     selection = Selection(label_selector=f"{MANAGED_BY}={options.node_name}") if options.node_name else EVERYTHING
     keeps, resync_s, may_be_missing = keeps_content(driver_name), options.resync_s, row is GROUPS
+    contents = caches.of(
+        row.contents,
+        keeps=keeps,
+        indexes=CONTENT_INDEXES,
+        selection=selection,
+        resync_s=resync_s,
+        may_be_missing=may_be_missing,
+    )
     return OfKind(
-        caches.of(
-            row.contents,
-            keeps=keeps,
-            indexes=CONTENT_INDEXES,
-            selection=selection,
-            resync_s=resync_s,
-            may_be_missing=may_be_missing,
-        ),
+        row,
+        contents,
         caches.of(row.classes, keeps=keeps_class, may_be_missing=may_be_missing),
+        FreshCache(runtime.cluster, runtime.clock, contents),
+        ObjectWriter(runtime.cluster, row.contents, contents),
     )
 
 
 class ContentController:
-    """controller: of each content of one kind."""
+    """controller: of each content of one kind. caches_of: by the noun of each kind that is taken care of."""
 
     def __init__(
-        self, runtime: Runtime, row: Row, view: View, caches: OfKind, driver: Driver, events: EventRecorder
+        self,
+        runtime: Runtime,
+        row: Row,
+        view: View,
+        caches_of: Mapping[str, OfKind],
+        driver: Driver,
+        events: EventRecorder,
     ) -> None:
         self._row, self._clock, self._view, self._memory = row, runtime.clock, view, view.memory
+        self._caches = caches_of[row.noun]
         back_off = retry_backoff(view.options.retry_interval_start_s, view.options.retry_interval_max_s)
         deciding = Deciding(self._decide, self._perform, self._show, reads=self._reads)
         workers = view.options.worker_threads
@@ -136,12 +148,12 @@ class ContentController:
         self.controller: Controller[str] = Controller(
             runtime, queue, deciding, workers=workers, backoff=back_off, label=row.contents.name, log=log
         )
-        self._reconciler = Reconciler(runtime, row, view, caches, driver, CallSlots(self.controller.tell), events)
+        self._reconciler = Reconciler(runtime, row, view, caches_of, driver, CallSlots(self.controller.tell), events)
 
-    def watch(self, caches: OfKind, singles: Informer[VolumeSnapshotContent]) -> None:
+    def watch(self, singles: Informer[VolumeSnapshotContent]) -> None:
         """The caches of this kind, and that of single contents."""
-        self.controller.watch(caches.contents, self._content_changed)
-        self.controller.watch(caches.classes, self._class_changed)
+        self.controller.watch(self._caches.contents, self._content_changed)
+        self.controller.watch(self._caches.classes, self._class_changed)
         if self._row is GROUPS:
             self.controller.watch(singles, self._single_changed)
 
@@ -183,11 +195,12 @@ class ContentController:
         return decision if decision.problem is None else msgspec.structs.replace(decision, waits_for=PARKED)
 
     def _reads(self, name: str, decision: Decision[Action]) -> Sequence[Read]:
-        """Before a snapshot goes: its content may be kept by now."""
+        """Before a snapshot goes, or is left to another content: it may be kept by now, or not any more."""
         content = self._view.contents_of(self._row).get(Key("", name))
-        if content is None or not any(isinstance(action, Delete) for action in decision.actions):
+        depends = (isinstance(one, Delete) or (isinstance(one, Release) and one.left_to) for one in decision.actions)
+        if content is None or not any(depends):
             return ()
-        return (functools.partial(self._reconciler.writer.look, content),)
+        return (functools.partial(self._reconciler.look_at_all_of, content),)
 
     async def _perform(self, name: str, decision: Decision[Action]) -> Result:
         after = await self._reconciler.carry_out(name, decision)

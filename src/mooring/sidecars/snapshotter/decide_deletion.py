@@ -52,7 +52,8 @@ def decide_deletion(view: View, content: Content, now: Instant) -> Decision[Acti
     if other := view.other_of(content, handle):
         told = Tell(f"{row.title}Kept", f"{named} is not deleted: {row.contents.name} [{other}] stands for it, too")
         cause = f'content "{other}" stands for its {row.noun}, too'
-        return Decision(why.Releasing(cause), (told, *release) if held else (), done="released the content")
+        actions: tuple[Action, ...] = (told, Release(left_to=other)) if held else ()
+        return Decision(why.Releasing(cause), actions, done="released the content")
     deleted_at = view.memory.of(content.metadata.uid).deleted_at
     if deleted_at is not None:
         return _decide_release(content, deleted_at + (LINGER_S if row is SINGLES else 0.0) - now)

@@ -85,7 +85,9 @@ class ClearStatus(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Remove our finalizer."""
+    """Remove our finalizer. left_to: another content that stands for the snapshot, "" for none."""
+
+    left_to: str = ""
 
 
 Action = NoteClass | LookUpClass | LoadSecret | Mark | Unmark | Create | Ask | Delete | Tell | ClearStatus | Release

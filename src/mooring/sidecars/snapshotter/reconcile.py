@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from mooring.api.core import SecretReference
 from mooring.api.meta import Key, finalizers_of, is_deleting
-from mooring.api.snapshot_kinds import SINGLES, Content, Row, handle_of, row_of
+from mooring.api.snapshot_kinds import GROUPS, SINGLES, Content, Row, handle_of, row_of
 from mooring.api.snapshot_names import DELETE_POLICY, TOUCHED, YES, is_marked
 from mooring.base.errors import MooringError
 from mooring.control.call_slots import CallSlots, call_over
-from mooring.control.decision import Decision, Failed
+from mooring.control.decision import PATIENCE, Decision, Failed
 from mooring.control.events import EventRecorder
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale
@@ -23,9 +23,9 @@ from mooring.csi.capabilities import rpcs
 from mooring.csi.driver import Call, Driver
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.cache.informer import Informer
+from mooring.kube.cache.informer import FreshCache, Informer
 from mooring.kube.cluster import Patch
-from mooring.kube.errors import ApiError, BadRequest, Invalid, NotFound, TooLarge
+from mooring.kube.errors import ApiError, BadRequest, Invalid, NotFound, NotServed, TooLarge
 from mooring.kube.patch import json_patch, merge_patch, remove_finalizer, set_fields, test
 from mooring.sidecars.snapshotter import decision as d
 from mooring.sidecars.snapshotter.creation import Event, event_of
@@ -61,10 +61,13 @@ _RPC: Final = csi.ControllerServiceCapability.RPC
 
 
 class OfKind(msgspec.Struct, frozen=True):
-    """The caches of one kind."""
+    """The caches of one kind, and the ways to its contents in the API server."""
 
+    row: Row
     contents: Informer[Any]
     classes: Informer[Any]
+    fresh: FreshCache[Any]
+    writer: ObjectWriter[Any]
 
 
 class _Unasked(MooringError):
@@ -78,24 +81,26 @@ class _Unsaved(Failed):
 
 
 class Reconciler:
-    """Performs the actions of decisions, for one driver and one kind of content. calls: those that delete."""
+    """Performs the actions of decisions, for one driver and one kind of content. caches_of: by the noun of each kind.
+    calls: those that delete.
+    """
 
     def __init__(
         self,
         runtime: Runtime,
         row: Row,
         view: View,
-        caches: OfKind,
+        caches_of: Mapping[str, OfKind],
         driver: Driver,
         calls: CallSlots[str],
         events: EventRecorder,
     ) -> None:
         self._cluster, self._clock, self._row = runtime.cluster, runtime.clock, row
-        self._view, self._memory, self._caches, self._driver = view, view.memory, caches, driver
+        self._view, self._memory, self._caches_of, self._driver = view, view.memory, caches_of, driver
+        self._caches = caches_of[row.noun]
         self._call = Call(view.options.timeout_s)
         self._secrets = SecretCache(runtime.cluster, runtime.clock)
         self._calls = calls
-        self.writer: ObjectWriter[Any] = ObjectWriter(runtime.cluster, row.contents, caches.contents)
         self.telling = Telling(row, events, runtime.clock, self)
 
     async def carry_out(self, name: str, decision: Decision[d.Action]) -> After:
@@ -279,6 +284,24 @@ class Reconciler:
     def _now_ns(self) -> int:
         return int(self._clock.wall_s() * 1e9)
 
+    async def look_at_all_of(self, content: Content) -> None:
+        """Read from the API server what the end of a snapshot depends on: its content, and all others that name it. One
+        that a silent watch hides is found by a list. Raises Failed, Stale.
+        """
+        await self._read(FreshCache.look)
+        for one in (content, *self._view.others_of(content)):
+            await self._caches_of[row_of(one).noun].writer.look(one)
+
+    async def _read(self, read: Callable[[FreshCache[Any]], Awaitable[None]]) -> None:
+        """Read the contents of each kind: one may keep what the other names. Raises Failed."""
+        for caches in self._caches_of.values():
+            try:
+                await read(caches.fresh)
+            except ApiError as error:
+                if caches.row is GROUPS and isinstance(error, NotServed):
+                    continue  # a cluster without groups
+                raise Failed(f"failed to list {caches.row.contents.plural}: {error}", patience=PATIENCE) from error
+
     # -- writes
 
     def find(self, name: str, uid: str) -> Any:
@@ -295,10 +318,14 @@ class Reconciler:
         try:
             return await self._save(content, after)
         except _Unsaved:
+            if not is_given_up(self.find(content.metadata.name, content.metadata.uid)):
+                raise
+            # Listed each time: nobody knew this handle until now, and somebody may have imported it just before.
+            await self._read(FreshCache.list)
             now = self.find(content.metadata.name, content.metadata.uid)
             answered = msgspec.structs.replace(now, status=after.status)
             handle = handle_of(answered)
-            if not handle or not is_given_up(now) or self._is_kept(answered, handle):
+            if not handle or self._is_kept(answered, handle):
                 raise
             deleted = await self._delete(now, Made(handle, members_of(answered)), secrets)
             if deleted.waits_for:
@@ -346,7 +373,7 @@ class Reconciler:
 
     async def patch(self, content: Content, patch: Patch, subresource: str = "", *, strictly: bool = False) -> None:
         """strictly: for what holds only while the content is as it was judged. Raises Stale, Failed."""
-        await self.writer.patch(content, patch, subresource, strictly=strictly)
+        await self._caches.writer.patch(content, patch, subresource, strictly=strictly)
 
 
 def release(content: Content) -> Patch:

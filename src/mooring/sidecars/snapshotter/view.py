@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -70,18 +70,24 @@ class View(msgspec.Struct, frozen=True):
         """The name of another content that keeps what this handle is of; of a single snapshot, also of a group's. ""
         for none.
         """
-        alike = [
-            one
-            for one in self.contents_of(row_of(content)).by(BY_HANDLE, handle)
-            if one.metadata.uid != content.metadata.uid
-        ]
-        groups = self.group_contents.by(BY_MEMBER, handle) if row_of(content) is SINGLES else ()
-        return min((one.metadata.name for one in (*alike, *groups) if keeps(one)), default="")
+        return min((one.metadata.name for one in self._alike(content, handle) if keeps(one)), default="")
 
     def single_of(self, content: Content) -> str:
         """The name of a single content that keeps a snapshot of this group; "" for none, and for what is no group."""
-        found = (one for handle in members_of(content) for one in self.contents.by(BY_HANDLE, handle))
-        return min((one.metadata.name for one in found if keeps(one) and not _goes_with(content, one)), default="")
+        found = (one for one in self._singles(content) if keeps(one) and not _goes_with(content, one))
+        return min((one.metadata.name for one in found), default="")
+
+    def others_of(self, content: Content) -> Sequence[Content]:
+        """All other contents that name its snapshot, its group or a snapshot of it, whether they keep it or not."""
+        return (*self._alike(content, handle_of(content)), *self._singles(content))
+
+    def _alike(self, content: Content, handle: str) -> Sequence[Content]:
+        found = self.contents_of(row_of(content)).by(BY_HANDLE, handle)
+        groups = self.group_contents.by(BY_MEMBER, handle) if row_of(content) is SINGLES else ()
+        return (*(one for one in found if one.metadata.uid != content.metadata.uid), *groups)
+
+    def _singles(self, content: Content) -> Iterator[VolumeSnapshotContent]:
+        return (one for handle in members_of(content) for one in self.contents.by(BY_HANDLE, handle))
 
 
 def _goes_with(group: Content, single: VolumeSnapshotContent) -> bool:

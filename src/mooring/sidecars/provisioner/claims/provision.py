@@ -409,7 +409,7 @@ class PvOwners:
         self.storing = env.storing
         #: By the claim's uid, when a try to store was made last whose end is not known.
         self.unanswered: dict[str, Instant] = {}
-        self.fresh = FreshCache(runtime.cluster, runtime.clock, env.caches.volumes, PERSISTENT_VOLUMES)
+        self.fresh = FreshCache(runtime.cluster, runtime.clock, env.caches.volumes)
 
     async def owner_of_existing(self, order: Order, volume_id: str, refused: str = "") -> tuple[Save, str]:
         """An object of the volume's name is there: our own, when an answer was lost; or another claim's.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mooring.api.core import ObjectReference, PersistentVolume
-from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.api.storage import VolumeAttachment
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision, Failed, Read, rests
@@ -79,9 +79,7 @@ class VolumeDeletion:
             storing=env.storing,
         )
         attachments = (
-            None
-            if self._attachments is None
-            else FreshCache(runtime.cluster, runtime.clock, self._attachments, VOLUME_ATTACHMENTS)
+            None if self._attachments is None else FreshCache(runtime.cluster, runtime.clock, self._attachments)
         )
         self._reconciler = Reconciler(env, self._view, self._progress, attachments, ends)
         env.bus.subscribe(topics.HANDLE_STORED, lambda handle: self.controller.tell(handle_stored(handle)))

@@ -66,7 +66,7 @@ class Reconciler:
     ) -> None:
         self._cluster, self._clock, self._driver = env.runtime.cluster, env.runtime.clock, env.driver
         self._claims, self._secrets = env.caches.claims, env.secrets
-        self._volumes = FreshCache(self._cluster, self._clock, env.caches.volumes, PERSISTENT_VOLUMES)
+        self._volumes = FreshCache(self._cluster, self._clock, env.caches.volumes)
         self._writer = ObjectWriter(env.runtime.cluster, PERSISTENT_VOLUMES, env.caches.volumes)
         self._view, self._progress, self._attachments = view, progress, attachments
         self._ends, self._bus, self._timeout_s = ends, env.bus, env.options.timeout_s
