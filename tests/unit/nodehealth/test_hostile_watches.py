@@ -78,6 +78,21 @@ async def test_NL10_a_pod_that_its_kubelet_reports_meanwhile_stays_ready() -> No
         assert (True, "True") == (faults.done, condition and condition["status"])
 
 
+async def test_TE5_a_pod_that_gets_a_toleration_while_its_eviction_is_on_its_way_stays() -> None:
+    """The DELETE arrives late: it is for the pod as it was judged."""
+    async with HealthWorld().working() as world:
+        await world.add_node()
+        await world.add_pod()
+        late = world.ours.cluster.hold("delete pods")
+        await world.taint("n", {"key": "maintenance", "effect": "NoExecute"})
+        await late.begun.wait()
+        held = (await world.get(PODS, "pod"))["spec"].get("tolerations", [])
+        await world.patch(PODS, "pod", {"spec": {"tolerations": [*held, {"operator": "Exists"}]}})
+        late.go.set()
+        await asyncio.sleep(100)
+        assert "deletionTimestamp" not in (await world.get(PODS, "pod"))["metadata"]
+
+
 async def test_a_zone_without_nodes_counts_none() -> None:
     async with HealthWorld().working() as world:
         await world.add_node("other")
