@@ -234,7 +234,7 @@ async def test_before_a_volume_is_deleted_the_api_server_is_asked_who_names_it()
 
 async def test_while_nobody_can_say_who_names_a_volume_it_is_not_deleted():
     world, gate, handle = await to_be_imported_unseen()
-    world.cluster.refuse(POST_PV, error=Invalid("too odd", reason="Invalid"))
+    world.cluster.refuse(POST_PV, times=None, error=Invalid("too odd", reason="Invalid"))
     async with world.provisioning(calls=1):
         await world.create(a_pv("data", handle, **KEPT))
         world.cluster.refuse("list persistentvolumes", times=3, error=ServerError("overloaded", code=500))

@@ -18,7 +18,7 @@ from mooring.api.snapshot_names import (
     YES,
 )
 from mooring.kube.cache.informer import SILENCE_S_MAX
-from mooring.kube.errors import ApiError, Forbidden, TooLarge
+from mooring.kube.errors import Forbidden, TooLarge
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import Json, a_group_content, a_new_content
 from tests.support.cluster_world import HeldWatch
@@ -39,16 +39,6 @@ A_WHILE_S = 1000.0
 STEADY = {"retry_interval_max_s": 10.0}
 
 
-class Hiding(HeldWatch):
-    """no_list: the answer to each list, None for a list."""
-
-    no_list: ApiError | None = None
-
-    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if verb == "list" and self.no_list is not None:
-            raise self.no_list
-
-
 def a_content(name: str = "content", policy: str = "Delete", **fields: Any) -> Json:
     """Of the snapshot `h`, which the driver has made."""
     return a_new_content(name, handle="h", policy=policy, **{"finalizers": [CONTENT_FINALIZER], **fields})
@@ -61,9 +51,9 @@ def a_group(name: str = "group", policy: str = "Delete", **fields: Any) -> Json:
     return a_group_content(name, source=source, policy=policy, **fields)
 
 
-async def a_world(*plurals: str) -> tuple[SnapshotWorld, Hiding]:
+async def a_world(*plurals: str) -> tuple[SnapshotWorld, HeldWatch]:
     """plurals: the kinds whose watches can be held."""
-    watch = Hiding(*plurals)
+    watch = HeldWatch(*plurals)
     world = await SnapshotWorld(SnapshotDriver(groups=True), watch).kinds()
     await world.make_snapshot_kinds(GROUP_CRDS)
     world.driver.add("h")
@@ -181,10 +171,10 @@ async def test_S39_nothing_is_deleted_while_nobody_says_what_a_silent_watch_hide
         await end(world, VSC, "content")
         watch.hold()
         await world.settle(SILENT_S)
-        watch.no_list = Forbidden("no list")
+        rule = world.cluster.refuse("list volumesnapshotcontents", times=None, error=Forbidden("no list"))
         await stays(world)
         assert "no list" in await world.told("content", "SnapshotContentCheckandUpdateFailed")
-        watch.no_list = None
+        rule.times = 0
         await world.gone(VSC, "content")
     assert {} == world.driver.snapshots
 
