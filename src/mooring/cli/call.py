@@ -221,11 +221,7 @@ def address_of(flag: str) -> str:
     address = flag or os.environ.get("CSI_ENDPOINT", "")
     if not address:
         raise UsageError(_REQUIRED)
-    return (
-        address.replace("unix:/", "unix:///", 1)
-        if address.startswith("unix:/") and not address.startswith("unix://")
-        else address
-    )
+    return address
 
 
 def _as_text(message: Message, flags: CallFlags) -> str:

@@ -25,10 +25,13 @@ _IN_WORDS: Final = {
 def socket_path(address: str) -> str:
     """The path of a driver's socket.
 
-    address: an absolute path, or `unix://` and one; extra slashes do no harm. Raises ConfigError for everything else:
-    over a network the loss of a driver could not be told from a slow one.
+    address: an absolute path, or `unix://` or `unix:` and one; extra slashes do no harm. Raises ConfigError for
+    everything else: over a network the loss of a driver could not be told from a slow one.
+
+    Of the Go programs livenessprobe and the registrar take `unix:/path`, the others `unix:///path` alone.
     """
-    rest = address.removeprefix("unix://")
+    # What follows two slashes and is no third one would be a host.
+    rest = address.removeprefix("unix://" if address.startswith("unix://") else "unix:")
     if not rest.startswith("/"):
         raise ConfigError(
             f"csi-address {address!r} is not the path of a unix socket, and a driver is reached over nothing "

@@ -17,6 +17,7 @@ from tests.support.rows import each_row
         ("/run/csi/socket", "/run/csi/socket"),
         ("unix:///run/csi/socket", "/run/csi/socket"),
         ("unix:////run/csi/socket", "/run/csi/socket"),
+        ("unix:/run/csi/socket", "/run/csi/socket"),
         ("//run/csi/socket", "/run/csi/socket"),
         ("/with space/ä%20#?.sock", "/with space/ä%20#?.sock"),
     ],
@@ -30,7 +31,7 @@ def test_CO01_paths_and_unix_addresses_name_a_socket(address, path):
     [
         "localhost:1234",
         "dns:///driver",
-        "unix:/run/csi",
+        "unix:run/csi",
         "unix://run/csi",
         "tcp://127.0.0.1:1",
         "run/csi/socket",
@@ -48,7 +49,7 @@ def test_CO07_other_addresses_are_refused_with_the_peers_words(address):
     )
 
 
-@each_row("address", ["/", "unix:///", "///", "/a\0b"])
+@each_row("address", ["/", "unix:///", "unix:/", "///", "/a\0b"])
 def test_an_address_without_a_name_is_refused(address):
     with pytest.raises(ConfigError, match="names no socket"):
         socket_path(address)
