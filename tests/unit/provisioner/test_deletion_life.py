@@ -56,9 +56,12 @@ class DeletionWorld(ClusterWorld):
         self.bus = Bus()
         self.settled_uids: list[str] = []
         self.unsettled: list[ApiError] = []  # what keeps ends from being written down, one each time
+        self.open_uid = ""  # of a claim whose intent stays open
 
     async def wait_for_end(self, uid: str) -> None:
         self.settled_uids.append(uid)
+        if uid == self.open_uid:
+            raise Conflict(STILL_OPEN)
         if self.unsettled:
             raise self.unsettled.pop(0)
 
@@ -478,10 +481,13 @@ async def test_P75_a_volume_that_is_kept_by_now_stays_though_its_watch_hangs(cha
 
 
 async def test_P75_a_volume_that_another_object_keeps_by_now_stays_though_its_watch_hangs():
-    """Two objects of one volume, both to be deleted with it, and one of them is retained by now."""
+    """Two objects of one volume, both to be deleted with it, and one of them is retained by now. That one waits for
+    its intent, so that its own deletion does not read it.
+    """
     watch = HeldWatch("persistentvolumes")
     world = await DeletionWorld(faults=watch).base()
-    await world.released("pv2")
+    await world.released("pv2", claimRef={"name": "claim2", "namespace": "ns", "uid": "open"})
+    world.open_uid = "open"
     world.driver.always(DELETE, Fail(Code.INTERNAL, "no"))
     async with world.deleting():
         await world.settle(10)
