@@ -9,7 +9,7 @@ from mooring.control.topics import Bus
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Conflict, Unreachable
 from mooring.sidecars.provisioner.intents.journal import Intents
-from mooring.sidecars.provisioner.intents.tracker import REQUESTS_MAX, ClaimRecords, IntentTracker
+from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, IntentTracker
 from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent, IntentState, OwnVolume
 from mooring.sidecars.provisioner.model.orders import Order
 from tests.support.intents import an_entry
@@ -89,11 +89,3 @@ async def test_the_claims_volume_is_not_released_while_one_of_its_requests_may_h
         await tracker.wait_for_end("u")
     await tracker.refuse(ONE.intent, proves_absent=True)
     await tracker.wait_for_end("u")
-
-
-async def test_of_too_many_requests_the_oldest_is_given_up(tracker: IntentTracker) -> None:
-    orders = [an_order(str(number)) for number in range(REQUESTS_MAX + 1)]
-    for order in orders:
-        await tracker.begin(order)
-        tracker.mark_unknown(order.intent)
-    assert [order.intent.key for order in orders[1:]] == [one.key for one in tracker.open["u"].requests]

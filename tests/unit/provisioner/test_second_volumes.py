@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ServerError
 from mooring.sidecars.provisioner import names
+from mooring.sidecars.provisioner.intents import lease_codec, lease_store
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.model.cached import may_be_same_handle
@@ -80,6 +83,64 @@ async def test_what_was_made_in_the_zone_before_is_deleted_once_the_driver_tells
         assert [handle] == list(world.driver.volumes)
         assert {} == world.intents.open()
     assert 1 == world.told.count(POST_PV)
+
+
+async def torn_in_many_zones(count: int) -> ProvisioningWorld:
+    """One node after the other is full, and the answer to the first call for each was lost."""
+    world = ProvisioningWorld(ZonalDriver(topology={}), resync_s=0.0)
+    world.intents = journal(world, "one")
+    for number in range(count):
+        await world.make_node(f"n{number}", f"z{number}")
+    await world.make_class(binding="WaitForFirstConsumer")
+    await world.make_claim(node="n0")
+    asked = set()
+
+    def judged(request: csi.CreateVolumeRequest) -> Step:
+        zone = request.accessibility_requirements.preferred[0].segments["zone"]
+        is_first, _ = zone not in asked, asked.add(zone)
+        return Lose() if is_first else FULL
+
+    world.driver.always(CREATE, judged)
+    return world
+
+
+async def each_is_full(world: ProvisioningWorld, count: int) -> None:
+    async def has_no_node() -> bool:
+        return names.SELECTED_NODE not in (await world.claim())["metadata"]["annotations"]
+
+    for number in range(count):
+        await world.annotate({names.SELECTED_NODE: f"n{number}"})
+        await world.until(has_no_node, 5000)
+
+
+async def test_no_former_request_is_given_up_for_a_new_one():
+    world = await torn_in_many_zones(12)
+    async with world.provisioning():
+        await each_is_full(world, 12)
+        assert 12 == len(world.driver.volumes)
+        await world.delete_claim()
+        world.driver.forget_scripts()
+        await world.settle(4000)
+        released = {pv["spec"]["csi"]["volumeHandle"] for pv in (await world.users.list(PVS.whole())).items}
+        assert released == set(world.driver.volumes), "one became the claim's, the others are gone"
+        assert {} == world.intents.open()
+
+
+async def test_a_request_that_is_one_too_many_is_not_made(monkeypatch: pytest.MonkeyPatch):
+    """The user is told, and nothing that may have made a volume is given up."""
+    world = await torn_in_many_zones(3)
+    async with world.provisioning():
+        await each_is_full(world, 2)
+        [entry] = world.intents.open().values()
+        size = lease_codec.packed_bytes(lease_codec.encoded(entry))
+        monkeypatch.setattr(lease_store, "ENTRY_BYTES_MAX", size)
+        await world.annotate({names.SELECTED_NODE: "n2"})
+        await world.failed("what was asked for and is asked for now is too large to be written down")
+        assert [entry] == list(world.intents.open().values())
+        assert 2 == len(world.driver.volumes)
+        monkeypatch.undo()
+        await world.settle(5)
+        assert 3 == len(world.driver.volumes), "it is tried again"
 
 
 async def test_the_next_process_knows_that_there_may_be_a_second_one():

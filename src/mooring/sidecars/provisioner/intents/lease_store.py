@@ -140,8 +140,8 @@ class JournalEntries:
     def _page_for(self, uid: str, first: list[JournalLease], packed_bytes: int) -> JournalLease:
         if packed_bytes > ENTRY_BYTES_MAX:
             raise TooLarge(
-                f"the request is too large to be written down: {packed_bytes} bytes when packed, at most "
-                f"{ENTRY_BYTES_MAX}"
+                "what was asked for and is asked for now is too large to be written down: "
+                f"{packed_bytes} bytes when packed, at most {ENTRY_BYTES_MAX}"
             )
         ordered = self.pages
         for page in [*first, *ordered]:

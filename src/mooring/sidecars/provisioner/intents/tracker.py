@@ -34,9 +34,6 @@ from mooring.sidecars.provisioner.model.volumes import Json
 
 log = logger(__name__)
 
-REQUESTS_MAX: Final = 9
-"""Open requests of one claim; then the oldest is given up, for an entry of the journal has a bound."""
-
 
 class PendingVolume(msgspec.Struct, frozen=True):
     """A volume that exists. volume_id: the driver's name for it. began: when its attempt did.
@@ -175,15 +172,13 @@ class IntentTracker:
     # -- before a call
 
     async def begin(self, order: Order) -> None:
-        """CreateVolume is about to be called. Raises ApiError."""
+        """CreateVolume is about to be called. Raises ApiError, TooLarge where one more request of the claim does not
+        fit into its entry of the journal: none that may have made a volume is dropped for it.
+        """
         entry = self._after(order.intent, IntentEvent.BEGUN)
         assert entry is not None, "it has just been begun"
         if not order.is_surplus:  # the claim waits for this one
             entry = msgspec.structs.replace(entry, own=OwnVolume.NONE, own_handle="")
-        if len(entry.requests) > REQUESTS_MAX:
-            given_up, *left = entry.requests
-            log.error("so many requests of one claim are open that the oldest is given up", PV=given_up.volume_name)
-            entry = msgspec.structs.replace(entry, requests=tuple(left))
         await self._write(msgspec.structs.replace(entry, unattended=order.is_retained))
 
     async def condemn(self, intent: Intent, handle: str) -> None:
