@@ -36,7 +36,7 @@ def settled(inventory: Inventory, homeless: Iterable[ListedVolume]) -> tuple[Cla
         for intent in inventory.intents
         if intent.uid in inventory.idle
         and (intent.volume_name, intent.uid) in stored
-        and intent.own is not OwnVolume.STORED
+        and intent.own in (OwnVolume.NONE, OwnVolume.UNSEEN)
         and not (intent.last.dying_handle or intent.requests[1:])
         and not any(plain(name) in text for name in (intent.volume_name, intent.uid) for text in texts)
     )

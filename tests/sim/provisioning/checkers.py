@@ -104,7 +104,7 @@ def _objects(world: ClaimWorld) -> Iterator[Complaint]:
 
 def _nothing_is_open(world: ClaimWorld) -> Iterator[Complaint]:
     for intent in world.laws.intents():
-        if not waiting.of_intent(world, intent):
+        if not (waiting.of_intent(world, intent) or waiting.is_put_off(world, intent)):
             yield "intent-left", f"the intent for {intent.volume_name} is still open"
     for uid in sorted(world.laws.lost_later()):
         yield "later-lost", f"the intent of a later version for {uid} is gone"

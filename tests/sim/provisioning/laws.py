@@ -4,7 +4,7 @@
 |------------------|-------------------------------------------------------------------------------------------------|
 | create-unwritten | a volume is created, and no stored intent is about this very request: a crash leaks it          |
 | made-again       | a volume is created that an earlier process has stored, and deleted with its object, though no |
-|                  | intent says that a call is about a second one                                                  |
+|                  | intent says that the claim's own volume is deleted, and another call may have made one         |
 | two-volumes      | a claim has two PersistentVolumes                                                               |
 | deleted-imported | a volume is deleted that somebody has imported by hand, and the provisioner was shown           |
 | dying-stored     | a PersistentVolume is made of a volume whose deletion was begun                                 |
@@ -34,7 +34,7 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import StoredChange
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.sidecars.provisioner.model.intent import ClaimIntents
+from mooring.sidecars.provisioner.model.intent import ClaimIntents, OwnVolume
 from mooring.sidecars.provisioner.model.orders import request_text
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.provisioning.backend import VolumeBackend
@@ -127,7 +127,7 @@ class Laws:
         call = self._begins(InFlight(process, name))
         written = [intent for intent in self.intents() if intent.volume_name == name]
         if self.over.get(name, process) != process and not any(
-            intent.is_surplus for intent in written
+            intent.own is OwnVolume.DELETED for intent in written
         ):  # whose cache shows the claim for a while longer, may try; the next one must not
             self._fail("made-again", f"{name} is created, it was stored and deleted by another process before")
         text = _without_secrets(request)

@@ -100,15 +100,15 @@ def _only_the_lease(self: LeaseStore, page: Any, lease: Any) -> None:
 
 
 def _second_volumes_are_asked_for_at_once() -> _Plant:
-    """Also while the claim's own volume is being deleted."""
+    """Also while the claim has its own volume, and while that is being deleted."""
 
     async def wait_for_end(self: IntentTracker, uid: str) -> None:
-        if uid in self and not self.open[uid].is_surplus:
+        if uid in self and not self.open[uid].is_put_off:
             raise Conflict("it is not over")
         await self._intents.wait_for_end(uid)
 
     return both(
-        mock.patch.object(decide, "_is_going", return_value=False),
+        mock.patch.object(decide, "_has_volume", return_value=False),
         mock.patch.object(IntentTracker, "wait_for_end", wait_for_end),
     )
 
@@ -177,7 +177,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "snapshots-held": Bug(_all_that_wait_hold_a_snapshot, {"snapshot-held"}),
     "pages-count-at-once": Bug(_new_pages_count_at_once, {"create-unwritten"}),
     "changed-pages-unread": Bug(_changed_pages_are_not_read, {"later-lost", "create-unwritten", "leaked"}),
-    "second-at-once": Bug(_second_volumes_are_asked_for_at_once, {"overlap", "leaked", "made-again", "deleted-kept"}),
+    "second-at-once": Bug(
+        _second_volumes_are_asked_for_at_once, {"overlap", "leaked", "made-again", "deleted-kept", "intent-left"}
+    ),
     "keepers-unseen": Bug(_keepers_are_not_seen, {"deleted-named"}),
     "warnings-crowded-out": Bug(_warnings_share_their_room, {"silent"}),
     "damaged-references": Bug(

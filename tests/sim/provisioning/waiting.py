@@ -82,7 +82,7 @@ def of_snapshot(world: ClaimWorld, snapshot: VolumeSnapshot) -> str:
     begun = (
         one.claim_name
         for one in world.laws.intents()
-        if one.last.source is not None and one.last.source.name == snapshot.metadata.name
+        if one.last.source is not None and one.last.source.name == snapshot.metadata.name and not is_put_off(world, one)
     )
     return next(begun, "")
 
@@ -111,8 +111,16 @@ def of_source(world: ClaimWorld, source: PersistentVolumeClaim) -> str:
     return ""
 
 
+def is_put_off(world: ClaimWorld, intent: ClaimIntents) -> bool:
+    """True for one that is open as long as the claim has its volume: nobody waits for it."""
+    uids = {one.metadata.uid for one in world.truth.all(PERSISTENT_VOLUME_CLAIMS)}
+    return intent.is_put_off and (intent.uid in uids or world.truth.volume(intent.volume_name) is not None)
+
+
 def of_intent(world: ClaimWorld, intent: ClaimIntents) -> str:
-    """What keeps an intent open, whatever is done; "" where it should be closed."""
+    """What keeps an intent open, whatever is done; "" where it should be closed, and where it is put off."""
+    if is_put_off(world, intent):
+        return ""
     claim = next((one for one in world.truth.all(PERSISTENT_VOLUME_CLAIMS) if one.metadata.uid == intent.uid), None)
     if claim is not None and not claim.spec.volume_name and (why := of_claim(world, claim)):
         return why

@@ -310,7 +310,9 @@ def test_a_drivers_words_move_no_cursor_in_the_table():
     ("intent", "is_settled"),
     [
         (an_entry(ONE), True),
-        (an_entry(ONE, own=OwnVolume.STORED, own_handle="h9"), False),
+        (an_entry(ONE, own=OwnVolume.UNSEEN), True),
+        (an_entry(ONE, own=OwnVolume.STORED), False),
+        (an_entry(ONE, state=IntentState.REFUSED, own=OwnVolume.DELETED), False),
         (an_entry(msgspec.structs.replace(ONE, dying_handle="h9"), state=IntentState.DELETING), False),
         (an_entry(msgspec.structs.replace(ONE, request="other"), ONE), False),
     ],

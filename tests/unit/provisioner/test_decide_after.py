@@ -27,7 +27,7 @@ from mooring.sidecars.provisioner.claims.decide_after import (
     decide_volume_after_pv_refused,
     reported_failure,
 )
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent, OwnVolume
 from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Failure, Save, State
 from mooring.wire.grpc.codes import Code
@@ -39,21 +39,22 @@ ODD = Failure("odd", State.BACKGROUND)
 GONE = {"state": State.FINISHED, "proves_absent": True}
 
 
-def an_order(*, policy: str = "Delete", unattended: bool = False, former: bool = False, node: str = "") -> Order:
+def an_order(*, policy: str = "Delete", kept: bool = False, former: bool = False, node: str = "") -> Order:
     volume = f'{{"spec":{{"persistentVolumeReclaimPolicy":"{policy}"}}}}'
     intent = Intent("u", "ns", "c", "pvc-u", "{}", volume, node_name=node)
-    return Order(intent, csi.CreateVolumeRequest(), fingerprint=None if former else WANTED, is_retained=unattended)
+    own = OwnVolume.UNSEEN if kept else OwnVolume.NONE
+    return Order(intent, csi.CreateVolumeRequest(), fingerprint=None if former else WANTED, own=own)
 
 
 def chosen_for(*, volume: str = "", node: str = "n1") -> PersistentVolumeClaim:
     return typed(a_claim("c", namespace="ns", uid="u", selected=node, volume=volume))
 
 
-ORDER, FORMER, KEPT, UNATTENDED = (
+ORDER, FORMER, KEPT, UNSEEN = (
     an_order(),
     an_order(former=True),
     an_order(policy="Retain"),
-    an_order(unattended=True),
+    an_order(kept=True),
 )
 
 
@@ -77,7 +78,7 @@ ORDER, FORMER, KEPT, UNATTENDED = (
             id="nobody-knows",
         ),
         pytest.param(
-            UNATTENDED,
+            UNSEEN,
             Save.REFUSED,
             Verdict(Fate.LEFT, Failure("odd. Volume pvc-u is left alone: it may have been kept on purpose", **GONE)),
             id="it-may-have-been-kept",
@@ -108,9 +109,7 @@ MAY_BE_KEPT = f"{REFUSED}. Volume pvc-u is left alone: it may have been kept on 
             ORDER, Save.TAKEN, True, Fate.LEFT, State.FINISHED, "why", id="somebody-elses-object-may-be-about-it"
         ),
         pytest.param(KEPT, Save.TAKEN, False, Fate.LEFT, State.FINISHED, "why", id="whatever-became-of-the-claim"),
-        pytest.param(
-            UNATTENDED, Save.REFUSED, True, Fate.LEFT, State.FINISHED, MAY_BE_KEPT, id="it-may-have-been-kept"
-        ),
+        pytest.param(UNSEEN, Save.REFUSED, True, Fate.LEFT, State.FINISHED, MAY_BE_KEPT, id="it-may-have-been-kept"),
     ],
 )
 def test_a_volume_whose_object_is_refused(
@@ -122,7 +121,7 @@ def test_a_volume_whose_object_is_refused(
     assert (fate is Fate.DELETED) == verdict.failure.infeasible
 
 
-@each_row(("order", "depends"), [(ORDER, False), (KEPT, True), (an_order(policy="Retain", unattended=True), False)])
+@each_row(("order", "depends"), [(ORDER, False), (KEPT, True), (an_order(policy="Retain", kept=True), False)])
 def test_whether_the_claim_is_gone_matters_for_volumes_that_are_retained(order: Order, depends: bool):
     refused = [
         decide_volume_after_pv_refused(order, Save.REFUSED, "why", claim) for claim in (Holder.WAITS, Holder.GONE)

@@ -328,14 +328,28 @@ def test_what_may_exist_is_asked_for_as_it_was(view: View, former: bool):
     assert is_asked_as(decided(view), OPEN, former=former)
 
 
-@each_row("owned", list(OwnVolume)[1:], ids=["there", "deleted by a former process, perhaps asked for again"])
-@each_row(("phase", "waits"), [("Released", True), ("Bound", False)])
-def test_a_surplus_volume_is_not_asked_for_while_the_claims_own_is_deleted(phase: str, waits: bool, owned: OwnVolume):
-    own: PersistentVolume = typed(a_pv(NAME, "h", phase=phase, persistentVolumeReclaimPolicy="Delete"))
-    surplus = an_entry(OPEN, state=IntentState.REFUSED, own=owned)
-    decision = decided(a_view(None, None, own, intent=surplus))
-    assert (decision == Decision(why.WaitsForDeletion(NAME))) is waits
-    assert creates(decision) is not waits
+@each_row("owned", [OwnVolume.STORED, OwnVolume.DELETED])
+@each_row(
+    ("claim", "phase"),
+    [
+        (asking(volumeName=NAME), "Bound"),
+        (asking(volumeName=NAME), ""),
+        (None, "Bound"),
+        (None, "Released"),
+        (None, ""),
+    ],
+)
+def test_nothing_else_is_asked_for_until_claim_and_volume_are_gone(
+    claim: PersistentVolumeClaim | None, phase: str, owned: OwnVolume
+):
+    """A driver may answer with the claim's own volume, under whatever handle."""
+    own = [typed(a_pv(NAME, "h", phase=phase, persistentVolumeReclaimPolicy="Delete"))] if phase else []
+    put_off = an_entry(OPEN, state=IntentState.REFUSED, own=owned)
+    decision = decided(a_view(claim, class_with(), *own, intent=put_off))
+    if claim is not None or own:
+        assert Decision(why.PutOff(NAME)) == decision
+    else:
+        assert (owned, owned is OwnVolume.STORED) == (order_of(decision).own, order_of(decision).is_retained)
 
 
 def test_P42_what_was_refused_is_asked_for_as_it_is_wanted_by_now():
@@ -376,14 +390,14 @@ def test_P46_a_volume_that_is_to_be_stored_is_not_asked_for(claim: PersistentVol
     )
 
 
-UNATTENDED = an_entry(OPEN, unattended=True)
+UNSEEN = an_entry(OPEN, own=OwnVolume.UNSEEN)
 
 
 def test_a_volume_that_may_have_been_kept_is_retained_once_its_claim_is_gone():
-    order = order_of(decided(a_view(None, None, intent=UNATTENDED)))
+    order = order_of(decided(a_view(None, None, intent=UNSEEN)))
     assert order.is_retained
     assert "Retain" == msgspec.json.decode(order.intent.volume)["spec"]["persistentVolumeReclaimPolicy"]
-    assert not order_of(decided(a_view(asking(), class_with(), intent=UNATTENDED))).is_retained, (
+    assert not order_of(decided(a_view(asking(), class_with(), intent=UNSEEN))).is_retained, (
         "nobody takes a volume out of a claim that waits"
     )
 

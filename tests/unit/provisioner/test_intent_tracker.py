@@ -49,18 +49,18 @@ async def tracker(intents: Shaky) -> IntentTracker:
 async def test_a_stored_volume_that_could_not_be_written_down_is_before_it_is_released(
     intents: Shaky, tracker: IntentTracker
 ) -> None:
-    """Else its deletion would wait for the surplus volume to be asked for, and that for the deletion."""
+    """Else its deletion would wait for the other request to be over, and that for the deletion."""
     await tracker.begin(ONE)
     tracker.mark_unknown(ONE.intent)
     await tracker.begin(OTHER)
     intents.fails = True
-    await tracker.store(OTHER.intent, "handle")
+    await tracker.store(OTHER.intent)
     assert OwnVolume.NONE is intents.open()["u"].own
     with pytest.raises(Unreachable):
         await tracker.wait_for_end("u")
     intents.fails = False
     await tracker.wait_for_end("u")
-    stored = an_entry(ONE.intent, state=IntentState.REFUSED, own=OwnVolume.STORED, own_handle="handle")
+    stored = an_entry(ONE.intent, state=IntentState.REFUSED, own=OwnVolume.STORED)
     assert stored == intents.open()["u"] == tracker.open["u"]
 
 

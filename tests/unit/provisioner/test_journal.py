@@ -13,7 +13,6 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 import pytest
 
 from mooring.api.coordination import LEASES
@@ -125,26 +124,32 @@ def packed(text: bytes) -> str:
     return "1:" + base64.b64encode(zlib.compress(text)).decode()
 
 
-FORMER = '{"uid":"u1","namespace":"ns","claim_name":"c","volume_name":"pvc-u1","request":"%s","volume":"{}"%s}'
-ONE, TWO = (Intent("u1", "ns", "c", "pvc-u1", request, "{}") for request in "12")
+ONE = Intent("u1", "ns", "c", "pvc-u1", "{}", "{}")
+REQUEST = (
+    '{"uid":"u1","namespace":"ns","claim_name":"c","volume_name":"pvc-u1","request":"{}","volume":"{}","state":"%s"}'
+)
 
 
 @each_row(
-    ("more", "read"),
+    ("state", "more", "read"),
     [
-        ("", an_entry(ONE)),
-        (',"unattended":true,"stored_handle":null', an_entry(ONE, unattended=True)),
-        (',"stored_handle":"h"', an_entry(ONE, own=OwnVolume.STORED, own_handle="h")),
-        (',"stored_handle":""', an_entry(ONE, own=OwnVolume.DELETED)),
-        (',"doubts":[%s]' % (FORMER % ("2", "")), an_entry(TWO, ONE)),
+        ("unknown", "", an_entry(ONE)),
+        ("unknown", ',"own":"none","own_handle":"","unattended":true', an_entry(ONE, own=OwnVolume.UNSEEN)),
         (
-            ',"dying_handle":"h"',
-            an_entry(msgspec.structs.replace(ONE, dying_handle="h"), state=IntentState.DELETING),
+            "refused",
+            ',"own":"stored","own_handle":"h","unattended":true',
+            an_entry(ONE, state=IntentState.REFUSED, own=OwnVolume.STORED),
+        ),
+        (
+            "refused",
+            ',"own":"deleted","own_handle":"","unattended":false',
+            an_entry(ONE, state=IntentState.REFUSED, own=OwnVolume.DELETED),
         ),
     ],
 )
-def test_an_entry_that_the_last_version_wrote_is_read_and_written_anew(more: str, read: ClaimIntents):
-    lease = {"metadata": {"annotations": {lease_codec.ENTRIES: packed(f"[{FORMER % ('1', more)}]".encode())}}}
+def test_an_entry_that_the_last_version_wrote_is_read_and_written_anew(state: str, more: str, read: ClaimIntents):
+    text = f'[{{"uid":"u1","requests":[{REQUEST % state}]{more}}}]'
+    lease = {"metadata": {"annotations": {lease_codec.ENTRIES: packed(text.encode())}}}
     assert (read,) == lease_codec.entries_of(lease)
     assert read == lease_codec.decoded(lease_codec.encoded(read))
 
@@ -993,7 +998,7 @@ async def test_what_is_found_late_is_marked_for_good(away_s: float, unattended: 
     await asyncio.sleep(away_s)
     for who in ("second", "third"):
         async with world.journal(who) as journal:
-            assert unattended is journal.open()["u1"].unattended
+            assert unattended is (journal.open()["u1"].own is OwnVolume.UNSEEN)
 
 
 async def test_what_is_open_for_long_is_not_taken_for_unattended(world: JournalWorld):
@@ -1002,7 +1007,7 @@ async def test_what_is_open_for_long_is_not_taken_for_unattended(world: JournalW
         await asyncio.sleep(10 * UNATTENDED_S)
         assert 10 * UNATTENDED_S / REFRESH_S + 2 > world.story.count(UPDATE)
     async with world.journal("second") as journal:
-        assert not journal.open()["u1"].unattended
+        assert journal.open()["u1"].own is OwnVolume.NONE
 
 
 @each_row(("away_s", "policy"), [(60.0, "Delete"), (2 * UNATTENDED_S, "Retain")])

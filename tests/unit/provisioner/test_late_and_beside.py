@@ -116,7 +116,7 @@ async def test_a_write_that_returned_is_not_taken_back_by_one_that_failed_before
     world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.write(an_intent())
-        stored = msgspec.structs.replace(an_intent(), own=OwnVolume.STORED, own_handle="h")
+        stored = msgspec.structs.replace(an_intent(), own=OwnVolume.STORED)
         hold = world.cluster.hold("update leases")
         world.cluster.refuse("update leases", error=OVERLOADED)
         first = asyncio.create_task(journal.write(stored), name="first")
@@ -144,7 +144,7 @@ async def test_an_end_that_was_waited_for_is_not_taken_back():
         await tracker.begin(made)
         hold = world.cluster.hold("update leases")
         world.cluster.refuse("update leases", error=OVERLOADED)
-        storing = asyncio.create_task(tracker.store(made.intent, "h"), name="storing")
+        storing = asyncio.create_task(tracker.store(made.intent), name="storing")
         await hold.begun.wait()
         waiting = asyncio.create_task(tracker.wait_for_end("u1"), name="waiting")
         await world.settle(0.1)
@@ -153,4 +153,4 @@ async def test_an_end_that_was_waited_for_is_not_taken_back():
         await waiting
         await world.settle(20)
         assert {"u1": tracker.open["u1"]} == await world.stored()
-        assert tracker.open["u1"].is_surplus
+        assert tracker.open["u1"].is_put_off

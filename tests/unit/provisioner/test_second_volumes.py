@@ -1,7 +1,7 @@
 """A claim that has its volume, and may have made another one before: in process, in virtual time.
 
 An answer from zone a was lost, then there was no room, and another node was selected, in zone b: that makes the claim's
-volume.
+volume. What the request for zone a has made goes after that one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.model.cached import may_be_same_handle
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_pv
-from tests.support.provisioning import CREATE, DELETE, FAILED, POST_PV, PVS, ProvisioningWorld
+from tests.support.cluster_world import metric
+from tests.support.provisioning import CLAIMS, CREATE, DELETE, POST_PV, PVS, ProvisioningWorld
 from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail, Lose, Step, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -70,19 +71,38 @@ async def released(world: ProvisioningWorld) -> str:
     return name
 
 
-async def test_what_was_made_in_the_zone_before_is_deleted_once_the_driver_tells_of_it():
+PROTECTION = "kubernetes.io/pv-protection"
+
+
+async def without_claims(world: ProvisioningWorld, times: int = 2) -> None:
+    """The PV controller finds each stored volume released, and lets those go that are deleted."""
+    for _ in range(times):
+        await world.settle(600)
+        for pv in (await world.users.list(PVS.whole())).items:
+            if pv["metadata"]["name"].startswith("pvc-"):
+                await world.patch(PVS, pv["metadata"]["name"], {"status": {"phase": "Released"}}, subresource="status")
+        await world.settle(20)
+        for pv in (await world.users.list(PVS.whole())).items:
+            if "deletionTimestamp" in pv["metadata"] and pv["metadata"].get("finalizers") == [PROTECTION]:
+                await world.patch(PVS, pv["metadata"]["name"], {"metadata": {"finalizers": None}})
+
+
+async def test_what_was_made_in_the_zone_before_goes_after_the_claims_volume():
     world = await torn(ZonalDriver(topology={}))
     async with world.provisioning():
         handle = await served(world)
         assert handle.startswith("b/")
-        await world.settle(10)
-        assert 2 == len(world.driver.volumes)
-        assert 1 == len(world.intents.open()), "it is not known yet"
         world.driver.forget_scripts()
-        await world.settle(300)
-        assert [handle] == list(world.driver.volumes)
-        assert {} == world.intents.open()
-    assert 1 == world.told.count(POST_PV)
+        made = len(world.driver.made(CREATE))
+        await world.settle(600)
+        assert made == len(world.driver.made(CREATE)), "the claim has its volume, and nothing is asked for"
+        assert DELETE not in world.told
+        assert (2, 1) == (len(world.driver.volumes), len(world.intents.open()))
+        ages = [metric(world.metrics, f"mooring_provisioner_intents_{name}") for name in ("open", "oldest_seconds")]
+        assert [1, 0] == ages, "nobody is to be warned of one that waits for its user"
+        await world.delete_claim()
+        await without_claims(world)
+        assert {} == world.driver.volumes == world.intents.open()
 
 
 async def torn_in_many_zones(count: int) -> ProvisioningWorld:
@@ -120,10 +140,8 @@ async def test_no_former_request_is_given_up_for_a_new_one():
         assert 12 == len(world.driver.volumes)
         await world.delete_claim()
         world.driver.forget_scripts()
-        await world.settle(4000)
-        released = {pv["spec"]["csi"]["volumeHandle"] for pv in (await world.users.list(PVS.whole())).items}
-        assert released == set(world.driver.volumes), "one became the claim's, the others are gone"
-        assert {} == world.intents.open()
+        await without_claims(world, 12)
+        assert {} == world.driver.volumes == world.intents.open()
 
 
 async def test_a_request_that_is_one_too_many_is_not_made(monkeypatch: pytest.MonkeyPatch):
@@ -146,14 +164,16 @@ async def test_a_request_that_is_one_too_many_is_not_made(monkeypatch: pytest.Mo
 async def test_the_next_process_knows_that_there_may_be_a_second_one():
     world = await torn(ZonalDriver(topology={}))
     async with world.provisioning():
-        handle = await served(world)
+        await served(world)
         await world.settle(1)
     world.driver.forget_scripts()
     world.intents = journal(world, "two")
     async with world.provisioning():
         await world.settle(10)
-        assert [handle] == list(world.driver.volumes)
-        assert {} == world.intents.open()
+        assert 2 == len(world.driver.volumes)
+        await world.delete_claim()
+        await without_claims(world)
+        assert {} == world.driver.volumes == world.intents.open()
 
 
 async def test_what_could_not_be_written_down_is_known_from_the_request_of_the_claims_volume():
@@ -168,12 +188,14 @@ async def test_what_could_not_be_written_down_is_known_from_the_request_of_the_c
         world.cluster.refuse("update leases", times=None, error=ServerError("overloaded", code=500))
         world.intents = journal(world, "two")
         gate.set()
-        handle = (await world.provisioned())["spec"]["csi"]["volumeHandle"]
+        await world.provisioned()
     world.driver.forget_scripts()
     async with world.provisioning():
         await world.settle(10)
-        assert [handle] == list(world.driver.volumes)
-        assert {} == world.intents.open()
+        assert 2 == len(world.driver.volumes)
+        await world.delete_claim()
+        await without_claims(world)
+        assert {} == world.driver.volumes == world.intents.open()
 
 
 @each_row("driver", [ZonalDriver, VolumeDriver])
@@ -190,9 +212,9 @@ async def test_the_claims_volume_goes_though_there_may_be_a_second_one(driver: t
         await world.until(is_released, 20)
         assert handle not in world.driver.volumes
         world.driver.forget_scripts()
-        await world.settle(600)
+        await without_claims(world)
         assert {} == world.driver.volumes == world.intents.open()
-    assert 1 == world.told.count(POST_PV)
+    assert 2 == world.told.count(POST_PV)
 
 
 async def test_that_the_claims_volume_is_gone_is_known_also_where_its_object_was_never_held():
@@ -212,37 +234,22 @@ async def test_that_the_claims_volume_is_gone_is_known_also_where_its_object_was
         await world.patch(PVS, name, {"metadata": {"finalizers": None}})
         assert {} == world.driver.volumes
         world.driver.forget_scripts()
-        await world.settle(600)
+        await without_claims(world)
         assert {} == world.driver.volumes == world.intents.open()
-
-
-@each_row("answer", [None, Fail(Code.ALREADY_EXISTS, "in another zone")], ids=["it", "refused"])
-async def test_a_driver_whose_names_are_unique_has_the_claims_volume_alone(answer: Step):
-    world = await torn(VolumeDriver(topology={"zone": "b"}))
-    async with world.provisioning():
-        await world.failed("full")
-        world.driver.forget_scripts()
-        world.driver.always(CREATE, in_zone_a(answer))
-        handle = await served(world)
-        failures = [why for why, _ in await world.told_of()].count(FAILED)
-        await world.settle(10)
-        assert failures == [why for why, _ in await world.told_of()].count(FAILED)
-        assert [handle] == list(world.driver.volumes)
-        assert {} == world.intents.open()
-    assert DELETE not in world.told
 
 
 async def test_a_second_volume_that_somebody_has_imported_is_left_alone():
     world = await torn(ZonalDriver(topology={}))
     async with world.provisioning():
-        await served(world)
+        handle = await served(world)
         second = f"a/pvc-{(await world.claim())['metadata']['uid']}"
         await world.create(a_pv("data", second, phase="Bound"))
         world.driver.forget_scripts()
-        await world.settle(600)
-        assert second in world.driver.volumes
+        await world.delete_claim()
+        await without_claims(world)
+        assert [second] == list(world.driver.volumes)
         assert {} == world.intents.open()
-    assert DELETE not in world.told
+    assert [handle] == [call.request.volume_id for call in world.driver.made(DELETE)]
 
 
 async def test_a_claim_whose_object_is_gone_gets_what_its_former_request_has_made():
@@ -259,25 +266,18 @@ async def test_a_claim_whose_object_is_gone_gets_what_its_former_request_has_mad
     assert again["spec"]["csi"]["volumeHandle"].startswith("a/")
 
 
-async def test_the_claims_volume_is_not_deleted_while_a_second_one_is_asked_for_nor_the_reverse():
-    """A driver whose names are unique could make the claim's volume again, under its handle, and nobody would know it
-    for a new one.
-    """
+async def test_nothing_is_asked_for_while_the_claims_volume_is_deleted():
+    """A driver whose names are unique could make that one again, and nobody would know it for a new one."""
     world = await torn(VolumeDriver(topology={"zone": "b"}))
     async with world.provisioning():
         await served(world)
-        made = len(world.driver.made(CREATE))
-        world.driver.always(CREATE, in_zone_a(Wait(5.0, FULL)))
-        await world.settle(250)
-        await world.calls(made + 1)
-        await released(world)
-        await world.settle(3)
-        assert DELETE not in world.told
+        world.driver.forget_scripts()
         world.driver.always(DELETE, Wait(9.0))
-        world.driver.always(CREATE, None)
-        await world.settle(10)
-        assert DELETE in world.told
-        await world.settle(600)
+        made = len(world.driver.made(CREATE))
+        await released(world)
+        await world.settle(8)
+        assert (1, made) == (len(world.driver.made(DELETE)), len(world.driver.made(CREATE)))
+        await without_claims(world)
         assert {} == world.driver.volumes == world.intents.open()
     assert [] == world.driver.overlaps
 
@@ -298,27 +298,67 @@ class Spelling(VolumeDriver):
         return await super().delete_volume(request)
 
 
-SPELLINGS: dict[str, Callable[[str], str]] = {
-    "azure: other letters": str.upper,
-    "ibm vpc: a name around the id": lambda handle: f"crn:v1:x:public:is:eu:a/acc::volume:{handle}",
-    "ibm block: a type before the id": lambda handle: f"SVC:12;{handle}",
-    "powerscale: places after the id": lambda handle: f"{handle}=_=_=cluster1=_=_=System",
-    "scaleway: a zone before the id": lambda handle: f"fr-par-1/{handle}",
-    "without its dashes": lambda handle: handle.replace("-", ""),
+def as_it_is(handle: str) -> str:
+    return handle
+
+
+SPELLINGS: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
+    "as it was": (as_it_is, as_it_is),
+    "azure: other letters": (as_it_is, str.upper),
+    "ibm vpc: a name around the id": (as_it_is, lambda handle: f"crn:v1:x:public:is:eu:a/acc::volume:{handle}"),
+    "scaleway: a zone before the id": (lambda handle: f"fr-par-1/{handle}", lambda handle: f"fr-par-2/{handle}"),
+    "nfs: what the class says after the id": (
+        lambda handle: f"server#share#{handle}##retain",
+        lambda handle: f"server#share#{handle}##delete",
+    ),
 }
 
 
-@each_row("spelled", SPELLINGS.values(), ids=SPELLINGS)
-async def test_zoo_1_the_claims_own_volume_in_another_spelling_is_no_surplus_one(spelled: Callable[[str], str]):
+@each_row(("before", "after"), SPELLINGS.values(), ids=SPELLINGS)
+async def test_zoo_1_the_claims_own_volume_is_deleted_in_no_spelling(
+    before: Callable[[str], str], after: Callable[[str], str]
+):
+    """The driver answers the former request, too, with the one volume of that name."""
     driver = Spelling(topology={"zone": "b"})
+    driver.spelled = before
     world = await torn(driver)
     async with world.provisioning():
-        handle = await served(world)
+        await served(world)
         await world.settle(10)
-        driver.spelled = spelled
+        driver.spelled = after
         driver.forget_scripts()
         await world.settle(600)
-        assert [handle] == list(driver.volumes)
+        assert 1 == len(driver.volumes)
+        assert DELETE not in world.told
+        await world.delete_claim()
+        await without_claims(world)
+        assert {} == driver.volumes == world.intents.open()
+
+
+@each_row(("before", "after"), SPELLINGS.values(), ids=SPELLINGS)
+async def test_zoo_1_a_volume_that_was_kept_is_deleted_in_no_spelling(
+    before: Callable[[str], str], after: Callable[[str], str]
+):
+    """Its object was taken away by hand, and then its claim."""
+    driver = Spelling(topology={"zone": "b"})
+    driver.spelled = before
+    world = await torn(driver)
+    async with world.provisioning():
+        await served(world)
+        driver.spelled = after
+        driver.forget_scripts()
+        name = f"pvc-{(await world.claim())['metadata']['uid']}"
+        await world.patch(PVS, name, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+        await world.settle(5)
+        await world.patch(PVS, name, {"metadata": {"finalizers": None}})
+        await world.patch(CLAIMS, "c", {"spec": {"volumeName": name}}, "default")
+        await world.delete(PVS, name)
+        await world.settle(600)
+        await world.delete_claim()
+        again = await world.volume(name)
+        assert "Retain" == again["spec"]["persistentVolumeReclaimPolicy"]
+        await without_claims(world)
+        assert 1 == len(driver.volumes)
         assert {} == world.intents.open()
     assert DELETE not in world.told
 

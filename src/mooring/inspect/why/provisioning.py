@@ -231,7 +231,7 @@ ADVICE: Final[Mapping[type, Advice]] = {
     why.LookingUp: _unseen,
     why.Creating: _creates,
     why.CleaningUp: _creates,
-    why.WaitsForDeletion: _creates,
+    why.PutOff: _creates,
     why.Ended: _creates,
     why.Hindered: _hindered,
 }

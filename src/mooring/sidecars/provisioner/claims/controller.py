@@ -146,13 +146,13 @@ class ClaimController:
     def _volume_changed(self, change: Change[PersistentVolume]) -> Iterable[str]:
         """A PersistentVolume that was removed by force, while its claim still waits for it, has to be made again.
 
-        Beside one that changes, or is gone, there may be a surplus volume.
+        What is put off is asked for once it is gone.
         """
         meant = (change.new or change.old or change.object).spec.claim_ref
         if meant is not None and self._view.records.get(meant.uid).pending is not None:
             self.pending.retry_now((meant.uid,))  # it is stored, though the answer was lost
         entry = None if meant is None else self._view.intents.get(meant.uid)
-        if entry is not None and entry.is_surplus:
+        if entry is not None and entry.is_put_off:
             return (entry.uid,)
         ref = change.old.spec.claim_ref if change.old is not None and change.new is None else None
         claim = self._view.claim(ref.uid) if ref is not None and ref.uid else None

@@ -11,9 +11,8 @@ current one, or all refused. Repeated is the very request, whatever the claim sa
     waits, has changed        create      repeat            (store)   clean up    create
     waits, can't be served    fail        repeat            (store)   clean up    fail
 
-"Close": its PersistentVolume is there. "(store)": nothing here, the pending volume comes by its own queue. A surplus
-volume (`ClaimIntents.is_surplus`) is not asked for while the claim's own is being deleted: a driver with unique names
-could make that one again.
+"Close": its PersistentVolume is there. "(store)": nothing here, the pending volume comes by its own queue. What is put
+off (`ClaimIntents.is_put_off`) is repeated once both the claim and its own PersistentVolume are gone.
 
 The consequences of an answer are decided in `decide_after.py`.
 """
@@ -26,7 +25,7 @@ import msgspec
 
 from mooring.api.classes import class_of
 from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
-from mooring.api.meta import ObjectMeta, annotation, finalizers_of, is_deleting
+from mooring.api.meta import ObjectMeta, annotation
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, StorageClass
 from mooring.base.clock import Instant
 from mooring.control.decision import Decision
@@ -44,7 +43,7 @@ from mooring.sidecars.provisioner.claims.prepare import (
 )
 from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, Wanted
 from mooring.sidecars.provisioner.model import volumes
-from mooring.sidecars.provisioner.model.cached import is_done_with, provisioner_of, selected_node
+from mooring.sidecars.provisioner.model.cached import provisioner_of, selected_node
 from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent, IntentState, OwnVolume
 from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import AttemptFailed, Failure, State
@@ -177,16 +176,12 @@ def _repeat(
         return Decision(why.Saving(intent.volume_name))
     if _is_stored(view, entry):
         return Decision(why.Provisioned(intent.volume_name), (CloseIntent(), ReleaseSource()))
-    if entry.is_surplus and _is_going(view, entry):
-        return Decision(why.WaitsForDeletion(intent.volume_name))
-    # Nobody has taken the volume out of a claim that is there.
-    is_retained = entry.unattended and view.claim(entry.uid) is None
+    if entry.is_put_off and _has_volume(view, entry):
+        return Decision(why.PutOff(intent.volume_name))
     try:
         if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):
             volume = volumes.with_secrets_of(intent.volume, wanted.volume)
             intent = msgspec.structs.replace(intent, secret=wanted.secret, volume=volume)
-        if is_retained:
-            intent = msgspec.structs.replace(intent, volume=volumes.retained(intent.volume))
         order = prepared_again(view, intent)
         secret_is_lost = _secret_is_lost(view, intent, now, looked)
         if not secret_is_lost:
@@ -199,10 +194,11 @@ def _repeat(
         order,
         source=None if is_unawaited else order.source,  # if there is a volume, it has its data
         secret_is_lost=secret_is_lost,
-        own=entry.own,
-        own_handle=entry.own_handle,
-        is_retained=is_retained,
+        own=entry.own if view.claim(entry.uid) is None else OwnVolume.NONE,
     )
+    if order.is_retained:
+        kept = msgspec.structs.replace(intent, volume=volumes.retained(intent.volume))
+        order = msgspec.structs.replace(order, intent=kept)
     if intent.state is IntentState.DELETING:
         return Decision(why.CleaningUp(intent.dying_handle), (Begin(), CleanUp(order)))
     return Decision(why.Creating(intent.volume_name, again=True), (Begin(), Create(order)))
@@ -301,23 +297,17 @@ def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
 
 def _is_stored(view: View, entry: ClaimIntents) -> bool:
     """True when the PersistentVolume of the claim's last request is there. The object of another node's provisioner is
-    about another volume, and so is that of a surplus request.
+    about another volume, and so is the claim's own for what is put off.
     """
-    pv = None if entry.is_surplus else view.volume(entry.volume_name)
+    pv = None if entry.is_put_off else view.volume(entry.volume_name)
     return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == entry.uid and view.is_here(pv)
 
 
-def _is_going(view: View, entry: ClaimIntents) -> bool:
-    """True while the claim's own volume is deleted, or may be: a driver could take a call of its name for a wish to
-    have it again.
+def _has_volume(view: View, entry: ClaimIntents) -> bool:
+    """True while the claim has its volume, or that may still be deleted: until the object is gone another process may
+    call DeleteVolume once more.
     """
-    pv = view.volume(entry.volume_name)
-    if pv is None:
-        return False
-    if entry.own is OwnVolume.STORED:
-        return is_done_with(pv) or is_deleting(pv)
-    # It was deleted; another process calls once more while the object asks for that.
-    return is_done_with(pv) and (names.VOLUME_FINALIZER in finalizers_of(pv) or not is_deleting(pv))
+    return view.claim(entry.uid) is not None or view.volume(entry.volume_name) is not None
 
 
 def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:

@@ -29,12 +29,10 @@ from typing import Final
 import msgspec
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import is_deleting
 from mooring.api.migration import csi_driver_of
 from mooring.base.errors import MooringError
 from mooring.sidecars.provisioner.model import volumes
 from mooring.sidecars.provisioner.model.cached import may_be_same_handle, selected_node
-from mooring.sidecars.provisioner.model.intent import OwnVolume
 from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Failure, Save, State
 
@@ -188,9 +186,8 @@ class Attempted(msgspec.Struct, frozen=True):
 
     @property
     def is_awaited(self) -> bool:
-        """True while the claim waits for this volume: it has none, and the order is not about a surplus one."""
-        is_surplus = self.order is not None and self.order.is_surplus
-        return self.claim is not None and not self.claim.spec.volume_name and not self.has_object and not is_surplus
+        """True while the claim waits for a volume."""
+        return self.claim is not None and not self.claim.spec.volume_name and not self.has_object
 
 
 class After(msgspec.Struct, frozen=True):
@@ -271,14 +268,12 @@ def owner_of(
     intent, name = order.intent, order.intent.volume_name
     if found is None:
         return Owner(Save.REFUSED, refused) if refused else Owner(Save.LATER, "it was there, and is gone again")
-    if order.own is OwnVolume.DELETED and is_deleting(found):
-        return Owner(Save.REFUSED, f'PersistentVolume "{name}" goes, its volume is deleted already')
     ref, source = found.spec.claim_ref, found.spec.csi
     is_own = ref is not None and ref.uid == intent.uid
     is_foreign = driver_name != (csi_driver_of(found.spec) if source is None else source.driver)
     if is_foreign or (source is not None and not may_be_same_handle(source.volume_handle, volume_id)):
         other = f'PersistentVolume "{name}" is there already, and is about another volume'
-        if is_foreign or not is_own or per_node or order.is_surplus:
+        if is_foreign or not is_own or per_node:
             return Owner(Save.REFUSED, other)
         return Owner(Save.TAKEN, other, second_volume=True)
     if is_own or ref is None or not ref.uid:

@@ -3,7 +3,7 @@
     1  hold the source        it must outlive the copy
     2  write the intent       from here on a process that is killed leaves a trace of its call
     3  call CreateVolume
-    4  judge the answer       a volume that can't be used, and a surplus one, goes on with 7
+    4  judge the answer       a volume that can't be used goes on with 7
     5  store the object       later again and again, if need be, without another call
     6  refused for good?      then 7
     7  delete the volume      the intent says so first; not while any PersistentVolume names the volume
@@ -60,11 +60,10 @@ from mooring.sidecars.provisioner.claims.view import View
 from mooring.sidecars.provisioner.environment import Environment, delete_request
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker, PendingVolume
 from mooring.sidecars.provisioner.model import orders, outcomes, topics, volumes
-from mooring.sidecars.provisioner.model.cached import Source, is_done_with, may_be_same_handle
+from mooring.sidecars.provisioner.model.cached import Source, is_done_with
 from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent
 from mooring.sidecars.provisioner.model.orders import Order, is_stored_whole
 from mooring.sidecars.provisioner.model.outcomes import CLEANUP_PAUSE_S, CLEANUP_TRIES, Failure, Save, State
-from mooring.wire.grpc.codes import Code
 
 log = logger(__name__)
 
@@ -77,7 +76,7 @@ class End(enum.Enum):
 
     #: The PersistentVolume is stored, as the claim's own.
     STORED = "stored"
-    #: There is none to be stored: the claim is gone, or has its volume from another request.
+    #: There is none to be stored: the claim is gone.
     NOTHING = "nothing"
 
 
@@ -119,16 +118,9 @@ class VolumeCreation:
 
     async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> Outcome:
         """Steps 1 to 7. began: the attempt, on the clock."""
-        uid = order.intent.uid
-        # No await since the decision: the claim's own volume was not being deleted then, and is not from here on.
-        self._records.of(uid).is_asking = True
-        try:
-            if (refused := await self._begin(order)) is not None:
-                return refused
-            return await self._call_and_store(order, secrets, began)
-        finally:
-            self._records.of(uid).is_asking = False
-            self._records.tidy(uid)
+        if (refused := await self._begin(order)) is not None:
+            return refused
+        return await self._call_and_store(order, secrets, began)
 
     async def _begin(self, order: Order) -> End | Failure | None:
         """Steps 1 and 2. None: the driver may be called."""
@@ -166,9 +158,7 @@ class VolumeCreation:
         try:
             answer = await self._call(order, secrets)
             if isinstance(answer, DriverError):
-                return await self._failed(order, answer)
-            if order.is_surplus and answer.volume.volume_id:
-                return await self._reject_surplus(order, secrets, answer.volume.volume_id)
+                return self._failed(order, answer)
             volume = self._judged(order, answer, began)
             if isinstance(volume, orders.Unusable):
                 return await self._reject(order, secrets, volume.failure, volume.volume_id) or End.STORED
@@ -202,13 +192,8 @@ class VolumeCreation:
                 self._secrets.invalidate(order.intent.secret)
             return error
 
-    async def _failed(self, order: Order, error: DriverError) -> Outcome:
-        intent = order.intent
-        if order.own_handle and error.code == Code.ALREADY_EXISTS:
-            # The driver has one volume of this name, and that is the claim's: this request has made none.
-            await self._tracker.refuse(intent, proves_absent=True)
-            return End.NOTHING
-        failure = outcomes.of_call(error, uses_topology=self._view.uses_topology, node_name=intent.node_name)
+    def _failed(self, order: Order, error: DriverError) -> Failure:
+        failure = outcomes.of_call(error, uses_topology=self._view.uses_topology, node_name=order.intent.node_name)
         if order.secret_is_lost:  # what is refused without its secret may be there all the same
             failure = msgspec.structs.replace(failure, state=State.BACKGROUND, infeasible=False)
         return failure
@@ -306,16 +291,6 @@ class VolumeCreation:
             await self.close(order.intent)
         return failure or End.NOTHING
 
-    async def _reject_surplus(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> Outcome:
-        """The claim has its volume from another request. That may be this very one."""
-        if not may_be_same_handle(volume_id, order.own_handle):
-            why = f'an earlier request has made volume "{volume_id}", the claim has "{order.own_handle}"'
-            failure = Failure(why, State.BACKGROUND)
-            if (failed := await self._reject(order, secrets, failure, volume_id)) is not None:
-                return failed
-        await self._tracker.refuse(order.intent, proves_absent=True)
-        return End.NOTHING
-
     async def _reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> Failure | None:
         """The volume can't be used. None when its object is stored all the same, as the claim's own."""
         owner, error = await self._owners.owner_of_existing(order, volume_id, why.error) if volume_id else (None, "")
@@ -360,7 +335,7 @@ class VolumeCreation:
 
     async def close(self, intent: Intent) -> None:
         """The PersistentVolume is stored: closes the intent and releases the source."""
-        await self._tracker.store(intent, self._view.stored_handle(intent.volume_name))
+        await self._tracker.store(intent)
         self.release(intent.uid)
 
     def found(self, entries: Mapping[str, ClaimIntents]) -> None:
@@ -368,7 +343,7 @@ class VolumeCreation:
         for uid, entry in entries.items():
             if not entry.last.dying_handle:  # else that was waited for before its deletion was begun
                 self._owners.unanswered[uid] = self._clock.now()  # it may have tried to store the volume a moment ago
-            if entry.last.source is not None:
+            if entry.last.source is not None and not entry.is_put_off:
                 self._records.of(uid).source = entry.last.source
                 self._sources.adopt(entry.last.source, uid)
 

@@ -110,10 +110,10 @@ class CleaningUp:
 
 
 @reason(
-    "an earlier call may have made a second volume, it is asked for once the deletion of PersistentVolume "
-    '"{pv_name}" is over'
+    "an earlier call may have made another volume, it is asked for once the claim and PersistentVolume "
+    '"{pv_name}" are gone'
 )
-class WaitsForDeletion:
+class PutOff:
     pv_name: str
 
 

@@ -216,8 +216,7 @@ class ClaimReconciler:
                 case CountFailure(class_name, source_kind):
                     self._metrics.has_failed(class_name, source_kind)
                 case CloseIntent():
-                    last = self._view.intents[uid].last
-                    await self._tracker.store(last, self._view.stored_handle(last.volume_name))
+                    await self._tracker.store(self._view.intents[uid].last)
                     if uid in self._tracker:
                         return self._done(uid, because)
                 case ReleaseSource() if uid not in self._tracker:
@@ -269,7 +268,7 @@ class ClaimReconciler:
         await self._creation.close(intent)
 
     def _done(self, uid: str, because: Because) -> Result:
-        """The claim has its volume, or needs none. Other requests may have made surplus ones."""
+        """The claim has its volume, or needs none. Other requests may have made one, too."""
         entry = self._view.intents.get(uid)
         again = entry is not None and entry.current is None
         return msgspec.structs.replace(self._ended(uid, because), again=again)

@@ -51,7 +51,7 @@ from mooring.sidecars.provisioner.intents.lease_codec import (
     JournalLocation,
     UnreadablePage,
 )
-from mooring.sidecars.provisioner.model.intent import ClaimIntents
+from mooring.sidecars.provisioner.model.intent import ClaimIntents, OwnVolume
 
 log = logger(__name__)
 
@@ -193,8 +193,10 @@ class JournalEntries:
             )
         else:
             self.later.discard(uid)
-            self.found[uid] = msgspec.structs.replace(entry, unattended=entry.unattended or is_unattended)
-            text = text if self.found[uid] == entry else lease_codec.encoded(self.found[uid])
+            if is_unattended and entry.own is OwnVolume.NONE:
+                entry = msgspec.structs.replace(entry, own=OwnVolume.UNSEEN)
+                text = lease_codec.encoded(entry)
+            self.found[uid] = entry
         page.put(uid, text, lease_codec.packed_bytes(text))
 
 

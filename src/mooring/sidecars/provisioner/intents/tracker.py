@@ -71,14 +71,13 @@ class Rest(msgspec.Struct, frozen=True):
 
 class ClaimRecord(msgspec.Struct):
     """orphaned_at: from then on the secret of an intent whose claim is gone is not expected back. pending: until its
-    PersistentVolume is stored. source: held for it. is_asking: a call for it may be in flight. rest, looks: of its last
-    failure, and the number of reconciles since. reschedules: other nodes asked for in a row.
+    PersistentVolume is stored. source: held for it. rest, looks: of its last failure, and the number of reconciles
+    since. reschedules: other nodes asked for in a row.
     """
 
     orphaned_at: Instant | None = None
     pending: PendingVolume | None = None
     source: Source | None = None
-    is_asking: bool = False
     rest: Rest | None = None
     looks: int = 0
     reschedules: int = 0
@@ -87,7 +86,7 @@ class ClaimRecord(msgspec.Struct):
     def is_idle(self) -> bool:
         """True when there is nothing to remember."""
         waits = self.pending is not None or self.source is not None or self.rest is not None or self.reschedules > 0
-        return not (waits or self.is_asking or self.orphaned_at is not None)
+        return not (waits or self.orphaned_at is not None)
 
 
 _IDLE: Final = ClaimRecord()
@@ -144,7 +143,7 @@ class IntentTracker:
     def __init__(self, intents: Intents, records: ClaimRecords, clock: Clock, bus: Bus) -> None:
         self._intents, self._records, self._clock, self._bus = intents, records, clock, bus
         self.open: dict[str, ClaimIntents] = {}
-        self._since: dict[str, Instant] = {}  # when the first intent of the claim was known here
+        self._since: dict[str, Instant] = {}  # when the first intent of the claim was known here, unless it is put off
         self._uid_of: dict[str, str] = {}  # by the volume's name
 
     def __contains__(self, uid: str) -> bool:
@@ -177,9 +176,7 @@ class IntentTracker:
         """
         entry = self._after(order.intent, IntentEvent.BEGUN)
         assert entry is not None, "it has just been begun"
-        if not order.is_surplus:  # the claim waits for this one
-            entry = msgspec.structs.replace(entry, own=OwnVolume.NONE, own_handle="")
-        await self._write(msgspec.structs.replace(entry, unattended=order.is_retained))
+        await self._write(msgspec.structs.replace(entry, own=order.own))
 
     async def condemn(self, intent: Intent, handle: str) -> None:
         """DeleteVolume is about to be called for the volume that it has made. Raises ApiError."""
@@ -202,11 +199,11 @@ class IntentTracker:
         """The driver has refused the call. proves_absent: as of a failure."""
         await self._settle(intent, self._after(intent, IntentEvent.ABSENT if proves_absent else IntentEvent.REFUSED))
 
-    async def store(self, intent: Intent, handle: str) -> None:
-        """The PersistentVolume is stored, with this handle."""
+    async def store(self, intent: Intent) -> None:
+        """The PersistentVolume is stored."""
         entry = self._after(intent, IntentEvent.STORED)
         if entry is not None:
-            entry = msgspec.structs.replace(entry, own=OwnVolume.STORED, own_handle=handle)
+            entry = msgspec.structs.replace(entry, own=OwnVolume.STORED)
             self._bus.tell(topics.INTENT_CLOSED, intent.volume_name)
         await self._settle(intent, entry)
 
@@ -240,12 +237,10 @@ class IntentTracker:
     # -- the claim's own volume
 
     async def wait_for_end(self, uid: str) -> None:
-        """As of IntentEnds. While a surplus volume is asked for, the claim's own is not deleted: the driver could make
-        that one again.
-        """
+        """As of IntentEnds."""
         await self._intents.ready()  # before that the intents of a former process are not known
         entry = self.open.get(uid)
-        if self._records.get(uid).is_asking or (entry is not None and not entry.is_surplus):
+        if entry is not None and not entry.is_put_off:
             raise Conflict(STILL_OPEN)
         if entry is None:
             await self._intents.wait_for_end(uid)
@@ -256,7 +251,7 @@ class IntentTracker:
         """As of IntentEnds."""
         entry = self.open.get(uid)
         if entry is not None and entry.own is OwnVolume.STORED:
-            await self._write(msgspec.structs.replace(entry, own=OwnVolume.DELETED, own_handle=""))
+            await self._write(msgspec.structs.replace(entry, own=OwnVolume.DELETED))
 
     def _after(self, intent: Intent, event: IntentEvent) -> ClaimIntents | None:
         return entry_after(self.open.get(intent.uid), intent, event)
@@ -264,7 +259,10 @@ class IntentTracker:
     def _show(self, entry: ClaimIntents | None) -> None:
         assert entry is not None, "an intent is open after this"
         self.open[entry.uid] = entry
-        self._since.setdefault(entry.uid, self._clock.now())
+        if entry.is_put_off and entry.own is OwnVolume.STORED:
+            self._since.pop(entry.uid, None)  # it waits for its user, for months perhaps, and nothing is amiss
+        else:
+            self._since.setdefault(entry.uid, self._clock.now())
         self._uid_of.setdefault(entry.volume_name, entry.uid)
 
     async def _write(self, entry: ClaimIntents) -> None:

@@ -310,9 +310,3 @@ class CacheView(msgspec.Struct, frozen=True, kw_only=True):
             and is_same_handle(source.volume_handle, handle)
             and self.is_here(pv)
         )
-
-    def stored_handle(self, pv_name: str) -> str:
-        """The handle in the PersistentVolume, "" where there is none."""
-        pv = self.volume(pv_name)
-        source = None if pv is None else source_as_csi(pv)
-        return "" if source is None else source.volume_handle

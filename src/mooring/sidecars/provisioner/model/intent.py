@@ -17,8 +17,10 @@ An error of CreateVolume proves nothing about an earlier call: ResourceExhausted
 now, InvalidArgument that the Secret was changed, AlreadyExists that there is one. So UNKNOWN becomes REFUSED, and never
 CLOSED. To users and to the claim the error is final all the same, as in external-provisioner.
 
-Whether the claim has a volume of its own is no state of a request but a fact about the claim (`OwnVolume`). Once it
-has, whatever the other requests have made is surplus, and deleted in place of stored.
+Whether the claim has a volume of its own is no state of a request but a fact about the claim (`OwnVolume`). While it
+has, its other requests are put off: a driver may answer them with that very volume, under another handle, and then
+whatever is done with the answer is done with the claim's data. Once claim and volume are gone each of them is asked for
+like any other whose claim is gone: a volume that it has made gets its PersistentVolume, and goes with that.
 """
 
 from __future__ import annotations
@@ -123,9 +125,11 @@ class OwnVolume(enum.Enum):
     """The volume that a claim has from one of its requests. The values are written to the journal."""
 
     NONE = "none"
-    #: Its PersistentVolume was stored. That may be gone by hand since, and the volume kept on purpose.
+    #: Nobody has written the entry for so long that another program may have made it, and its user kept it.
+    UNSEEN = "unseen"
+    #: Its PersistentVolume was stored. Where that is gone it went by hand, and the volume may be kept on purpose.
     STORED = "stored"
-    #: DeleteVolume was called for it: a driver that answers with its handle has made another one.
+    #: DeleteVolume was called for it: what another request has made since is kept by nobody.
     DELETED = "deleted"
 
 
@@ -138,10 +142,6 @@ class ClaimIntents(msgspec.Struct, frozen=True):
     #: before that is answered; the one whose refusal is the oldest is first.
     requests: tuple[Intent, ...]
     own: OwnVolume = OwnVolume.NONE
-    #: Of a STORED volume: a driver with unique names answers with that one to all requests.
-    own_handle: str = ""
-    #: Nobody has written this for so long that another program may have made the volume, and its user kept it.
-    unattended: bool = False
 
     @property
     def last(self) -> Intent:
@@ -158,9 +158,9 @@ class ClaimIntents(msgspec.Struct, frozen=True):
         return self.current or self.requests[0]
 
     @property
-    def is_surplus(self) -> bool:
-        """True when a volume of these requests would be one too many."""
-        return self.own is not OwnVolume.NONE
+    def is_put_off(self) -> bool:
+        """True when the claim's own volume goes first: no other request is under way."""
+        return self.own in (OwnVolume.STORED, OwnVolume.DELETED) and self.current is None
 
     @property
     def volume_name(self) -> str:
@@ -210,11 +210,11 @@ class IntentEnds(Protocol):
     """The ends of intents, for callers that release a PersistentVolume. By the claim's uid."""
 
     async def wait_for_end(self, uid: str) -> None:
-        """Returns once the end of the claim's intents is durable, or that they are about surplus volumes alone. Raises
-        ApiError, Conflict while one of them may be the claim's.
+        """Returns once the end of the claim's intents is durable, or that all of them are put off. Raises ApiError,
+        Conflict while the volume of one of them may be the claim's.
         """
         ...
 
     async def forget_stored(self, uid: str) -> None:
-        """The volume that the claim had is deleted: one of its handle would be another one. Raises ApiError."""
+        """The volume that the claim had is deleted. Raises ApiError."""
         ...

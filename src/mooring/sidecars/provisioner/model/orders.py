@@ -78,19 +78,17 @@ class Order(msgspec.Struct, frozen=True):
     fingerprint: object = None
     #: The driver is called without it, since it seems to be gone for good.
     secret_is_lost: bool = False
-    #: As of `ClaimIntents`: with an own volume of the claim, this one is surplus.
+    #: As of `ClaimIntents` where the claim is gone; nobody has taken a volume out of one that is there.
     own: OwnVolume = OwnVolume.NONE
-    own_handle: str = ""
-    #: Its claim is gone, and somebody may have kept the volume on purpose.
-    is_retained: bool = False
 
     @property
     def is_former(self) -> bool:
         return self.fingerprint is None
 
     @property
-    def is_surplus(self) -> bool:
-        return self.own is not OwnVolume.NONE
+    def is_retained(self) -> bool:
+        """True when somebody may have kept the volume on purpose: a driver with unique names answers with that one."""
+        return self.own in (OwnVolume.UNSEEN, OwnVolume.STORED)
 
     @property
     def required_bytes(self) -> int:
