@@ -7,9 +7,11 @@ volume. What the request for zone a has made goes after that one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOTS
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ServerError
 from mooring.sidecars.provisioner import names
@@ -18,11 +20,11 @@ from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.model.cached import may_be_same_handle
 from mooring.wire.grpc.codes import Code
-from tests.support.builders import a_pv
+from tests.support.builders import a_content, a_pv, a_snapshot
 from tests.support.cluster_world import metric
 from tests.support.provisioning import CLAIMS, CREATE, DELETE, POST_PV, PVS, ProvisioningWorld
 from tests.support.rows import each_row
-from tests.support.scripted_driver import Fail, Lose, Step, Wait
+from tests.support.scripted_driver import RPC, Fail, Lose, Step, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import VolumeDriver, ZonalDriver
 
@@ -41,14 +43,14 @@ def journal(world: ProvisioningWorld, who: str) -> Journal:
     return Journal(world.users, JournalLocation("default", "csi.test"), who, world.clock)
 
 
-async def torn(driver: VolumeDriver) -> ProvisioningWorld:
+async def torn(driver: VolumeDriver, **claim: Any) -> ProvisioningWorld:
     """Nothing more is said of zone a than that it is full."""
     world = ProvisioningWorld(driver, resync_s=0.0)
     world.intents = journal(world, "one")
     await world.make_node("n1", "a")
     await world.make_node("n2", "b")
     await world.make_class(binding="WaitForFirstConsumer")
-    await world.make_claim(node="n1")
+    await world.make_claim(node="n1", **claim)
     driver.script(CREATE, Lose())
     driver.always(CREATE, in_zone_a(FULL))
     return world
@@ -174,6 +176,30 @@ async def test_the_next_process_knows_that_there_may_be_a_second_one():
         await world.delete_claim()
         await without_claims(world)
         assert {} == world.driver.volumes == world.intents.open()
+
+
+async def test_the_next_process_holds_no_source_for_what_is_put_off():
+    """The claim has its data, and may live for years. Another one of that source has it held for a moment."""
+    driver = VolumeDriver(controller=(RPC.CREATE_DELETE_SNAPSHOT,), topology={"zone": "b"})
+    source = {"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": "s"}
+    world = await torn(driver, dataSource=source)
+    await world.make_snapshot_kinds()
+    made = await world.create(a_snapshot("s", content="sc1"))
+    await world.create(a_content("sc1", {"namespace": "default", "name": "s", "uid": made["metadata"]["uid"]}))
+    await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
+    async with world.provisioning():
+        await served(world)
+        await world.settle(10)
+    world.intents = journal(world, "two")
+    async with world.provisioning():
+        await world.settle(10)
+        assert [True] == [entry.is_put_off for entry in world.intents.open().values()]
+        await world.make_claim("d", node="n2", dataSource=source)
+        await world.provisioned("d")
+        await world.delete(VOLUME_SNAPSHOTS, "s", "default")
+        await world.settle(1000)
+        found = await world.find(VOLUME_SNAPSHOTS, "s", "default")
+        assert found is None or names.SNAPSHOT_FINALIZER not in (found["metadata"].get("finalizers") or [])
 
 
 async def test_what_could_not_be_written_down_is_known_from_the_request_of_the_claims_volume():
