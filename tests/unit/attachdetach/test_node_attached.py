@@ -181,14 +181,94 @@ async def test_a_node_that_is_away_loses_it_by_force(what: str) -> None:
         await in_use(world, one, NAME)
         await world.pod(two, volume, name="second")
         await world.set_ready(one, False)
-        await world.settle(100)
         await world.delete_pod("first")
         if what == "out-of-service":
             await world.taint(one)
-        await world.settle(100)
+        await world.settle(355)
         assert ([NAME] if what == "out-of-service" else []) == await world.reported(two)
-        await world.settle(165)
+        await world.settle(10)
         assert ([NAME] if what != "never" else []) == await world.reported(two)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("last", ["pod", "node"])
+async def test_the_time_for_force_begins_with_what_comes_last(last: str) -> None:
+    """The pod goes from a node that has long been silent, or the node falls silent long after."""
+    async with attaching() as world:
+        volume, one, two = await two_nodes(world)
+        await in_use(world, one, NAME)
+        await world.pod(two, volume, name="second")
+        steps = [lambda: world.set_ready(one, False), lambda: world.delete_pod("first")]
+        for step in steps if last == "pod" else reversed(steps):
+            await world.settle(600)
+            await step()
+        await world.settle(355)
+        assert ([NAME], []) == (await world.reported(one), await world.reported(two))
+        await world.settle(10)
+        assert ([], [NAME]) == (await world.reported(one), await world.reported(two))
+
+
+@in_virtual_time
+async def test_a_pod_that_wants_it_again_ends_the_time_for_force() -> None:
+    async with attaching() as world:
+        volume, one, _ = await two_nodes(world)
+        await in_use(world, one, NAME)
+        await world.set_ready(one, False)
+        await world.delete_pod("first")
+        await world.settle(300)
+        await world.pod(one, volume, name="again")
+        await world.settle(300)
+        await world.delete_pod("again")
+        await world.settle(355)
+        assert [NAME] == await world.reported(one)
+        await world.settle(10)
+        assert [] == await world.reported(one)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("ready", [True, False])
+async def test_a_node_that_is_deleted_keeps_what_it_had_in_use_until_the_time_is_over(ready: bool) -> None:
+    """Its machine may run on, with the volume mounted."""
+    async with attaching() as world:
+        volume, one, two = await two_nodes(world)
+        await in_use(world, one, NAME)
+        await world.set_ready(one, ready)
+        await world.pod(two, volume, name="second")
+        await world.settle(600)
+        await world.remove(NODES, one)
+        await world.settle(600)
+        assert [] == await world.reported(two), "a pod is there still"
+        await world.delete_pod("first")
+        await world.settle(355)
+        assert [] == await world.reported(two)
+        await world.settle(10)
+        assert [NAME] == await world.reported(two)
+
+
+@in_virtual_time
+async def test_a_node_that_is_deleted_keeps_nothing_that_it_did_not_have_in_use() -> None:
+    async with attaching() as world:
+        volume, one, two = await two_nodes(world)
+        await world.pod(two, volume, name="second")
+        await world.remove(NODES, one)
+        await world.delete_pod("first")
+        await world.settle(1)
+        assert [NAME] == await world.reported(two)
+
+
+@in_virtual_time
+async def test_a_node_that_is_made_anew_says_itself_what_it_has_in_use() -> None:
+    async with attaching() as world:
+        volume, one, two = await two_nodes(world)
+        await in_use(world, one, NAME)
+        await world.pod(two, volume, name="second")
+        await world.remove(NODES, one)
+        await world.delete_pod("first")
+        await world.settle(10)
+        assert [] == await world.reported(two)
+        await world.node(one)
+        await world.settle(1)
+        assert [NAME] == await world.reported(two)
 
 
 @in_virtual_time

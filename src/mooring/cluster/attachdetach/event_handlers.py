@@ -186,7 +186,11 @@ class EventHandlers:
         record.managed = is_managed(new) or (is_same and (record.managed or is_managed(old)))
         if old is not None and not is_same:
             # A Node that has not said yet what is mounted has, for all that is known, what the one before it had.
-            record.gone(old.status.volumes_in_use or (), silent_since(old), was_heard=not self._is_unsaid(old))
+            in_use, is_unsaid, now = old.status.volumes_in_use or (), self._is_unsaid(old), self._clock.now()
+            record.gone(in_use, silent_since(old), now, was_heard=not is_unsaid)
+            listed = {one.name for one in old.status.volumes_attached or ()} if new is None else set()
+            for unique in filter(is_node_attached, listed.intersection(in_use)):
+                self._view.memory.left.setdefault(unique, set()).add(name)
         if new is not None:
             record.see(new, self._clock.now(), is_new=not is_same)
         differing = _volumes_of(old) ^ _volumes_of(new)

@@ -98,6 +98,9 @@ class NodeRecord(msgspec.Struct):
     last_in_use: frozenset[str] | None = None
     #: Since when it was not ready then; "" for one that was ready, None as above.
     last_silence: str | None = None
+    #: The node-attached volumes that it lists and has in use though no pod wants them, and since when this process sees
+    #: that: no object says when the last pod went.
+    unwanted: dict[str, Instant] = msgspec.field(default_factory=dict)
     #: Its kubelet leaves attaching to controllers, or has done so since this process saw it first.
     managed: bool = False
     #: The volumes whose entry in the report may be wrong; are_all_stale: that of any may be; None before the first
@@ -144,13 +147,25 @@ class NodeRecord(msgspec.Struct):
         if self.unchanged_since is None or self.was_ready != is_ready(node):
             self.was_ready, self.unchanged_since = is_ready(node), since
 
-    def gone(self, in_use: Collection[str], silence: str, *, was_heard: bool) -> None:
+    def gone(self, in_use: Collection[str], silence: str, now: Instant, *, was_heard: bool) -> None:
         """The Node was deleted. in_use: what it listed last. was_heard: its kubelet had said what is mounted; else what
         the Node before it listed counts, too.
         """
         before = () if was_heard else self.last_in_use or ()
         self.last_silence = silence
+        if self.was_ready:
+            self.was_ready, self.unchanged_since = False, now
         self.last_in_use, self.named, self.is_read = frozenset((*in_use, *before)), None, False
+
+
+def take_off(holders: dict[str, set[str]], node: str, *, but: Collection[str] = ()) -> bool:
+    """Take the node from the holders of all volumes but these. Return whether it was one."""
+    names = [name for name, nodes in holders.items() if node in nodes and name not in but]
+    for name in names:
+        holders[name].discard(node)
+        if not holders[name]:
+            del holders[name]
+    return bool(names)
 
 
 class Memory:
@@ -169,6 +184,8 @@ class Memory:
         self.class_waits: dict[str, tuple[float | None, Instant]] = {}
         #: By the name of a node-attached volume, the nodes whose report gets it with a write that has no answer yet.
         self.listing: dict[str, set[str]] = {}
+        #: By the same, the nodes that were deleted while they listed it and had it in use: their machines may run on.
+        self.left: dict[str, set[str]] = {}
 
     def keep(self, unique: str, record: Record) -> None:
         found = self._records.get(unique)

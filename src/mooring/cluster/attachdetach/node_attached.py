@@ -5,13 +5,13 @@ lists it as attached. So there is an entry in the report, and no attachment. Pur
     a pod wants it               stays                                added; one for a single node not while another
                                                                       node lists it
     no pod does, it is in use    stays until the node unmounts it,    nothing
-                                 is tainted out of service, or has
-                                 been silent for as long as a
-                                 forced detach waits
+                                 is tainted out of service, or the
+                                 time for a forced detach is over
     neither                      goes                                 nothing
 
-Names and rules are those of kube-controller-manager, but for the beginning of that wait: it counts from when the volume
-is not wanted any more, and begins anew when it restarts.
+Names and rules are those of kube-controller-manager, but for the beginning of that time: it begins when the volume is
+unwanted and the node not ready, whichever came last; there it may begin on a node that is ready. A Node that was
+deleted counts as one that is not ready, and lists and has in use what it did at its end.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class Entry(msgspec.Struct, frozen=True):
     name: str
     is_listed: bool
     is_to_be_listed: bool
+    #: It is listed and in use, and no pod wants it.
+    is_unwanted: bool = False
     #: Seconds until the node loses it by force, NEVER for no such time.
     forced_in_s: float = NEVER
     #: The pods that want it there.
@@ -46,28 +48,34 @@ class Entry(msgspec.Struct, frozen=True):
         return self.is_to_be_listed and not self.is_listed
 
 
-def entry_of(view: View, name: str, node: Node, options: AttachDetachOptions, moment: Moment) -> Entry:
-    pods = node_attached_pods(view, name, node.metadata.name)
-    is_listed = any(one.name == name for one in node.status.volumes_attached or ())
+def entry_of(view: View, name: str, at: str, options: AttachDetachOptions, moment: Moment) -> Entry:
+    """at: the node."""
+    node, record, pods = view.node(at), view.memory.node(at), node_attached_pods(view, name, at)
+    is_left = node is None and at in view.memory.left.get(name, ())
+    is_listed = is_left or _lists(node, name)
     if pods.wishes or pods.doubts:
-        holders = frozenset() if is_listed else holders_of(view, name, besides=node.metadata.name)
+        holders = frozenset() if is_listed else holders_of(view, name, besides=at)
         is_free = bool(pods.wishes) and not holders
         return Entry(name, is_listed, is_listed or is_free, wishes=tuple(pods.wishes), holders=holders)
-    if not is_listed or name not in (node.status.volumes_in_use or ()) or is_out_of_service(node):
+    is_in_use = is_left or (node is not None and name in (node.status.volumes_in_use or ()))
+    if not is_listed or not is_in_use or is_out_of_service(node):
         return Entry(name, is_listed, is_to_be_listed=False)
     if is_ready(node) or options.disable_force_detach:
-        return Entry(name, is_listed, is_to_be_listed=True)
-    left_s = options.force_after_s - unchanged_s(node, view.memory.node(node.metadata.name), moment)
-    return Entry(name, is_listed, left_s > 0, left_s if left_s > 0 else NEVER)
+        return Entry(name, is_listed, is_to_be_listed=True, is_unwanted=True)
+    unwanted_s = moment.now - record.unwanted.get(name, moment.now)
+    left_s = options.force_after_s - min(unwanted_s, unchanged_s(node, record, moment))
+    return Entry(name, is_listed, left_s > 0, True, left_s if left_s > 0 else NEVER)
+
+
+def _lists(node: Node | None, name: str) -> bool:
+    return node is not None and any(one.name == name for one in node.status.volumes_attached or ())
 
 
 def holders_of(view: View, name: str, *, besides: str) -> frozenset[str]:
-    """The other nodes that list the volume, or are about to; none for one that many nodes may have."""
+    """The other nodes that list the volume, or are about to, or were deleted with it; none for one that many nodes may
+    have.
+    """
     if not any(is_single_node(pv.spec) for pv in view.volumes.by(BY_UNIQUE, name)):
         return frozenset()
-    listed = {
-        node.metadata.name
-        for node in view.nodes.by(BY_UNIQUE, name)
-        if any(one.name == name for one in node.status.volumes_attached or ())
-    }
-    return frozenset(listed | view.memory.listing.get(name, set())) - {besides}
+    listed = {node.metadata.name for node in view.nodes.by(BY_UNIQUE, name) if _lists(node, name)}
+    return frozenset(listed.union(view.memory.listing.get(name, ()), view.memory.left.get(name, ()))) - {besides}

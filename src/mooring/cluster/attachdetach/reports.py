@@ -7,7 +7,7 @@ when the Node itself becomes another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from mooring.api.core import NODES, Node
@@ -20,6 +20,7 @@ from mooring.cluster.attachdetach.decide import attached_notes
 from mooring.cluster.attachdetach.decide_report import Report, is_current, report_of, report_patch
 from mooring.cluster.attachdetach.decision import report_written
 from mooring.cluster.attachdetach.facts import Volume
+from mooring.cluster.attachdetach.memory import take_off
 from mooring.cluster.attachdetach.node_attached import Entry, entry_of
 from mooring.cluster.attachdetach.options import NEVER
 from mooring.cluster.attachdetach.release import Rules
@@ -71,14 +72,16 @@ class Reports:
         )  # a report may look at hundreds of volumes: others get their turn before the next one
         node = self._view.node(name)
         if node is None:
-            self._forget(name)
-            return Result(why.NodeGone(name))
+            return self._gone(name)
+        if take_off(self._view.memory.left, name):  # it says itself what it has, as any Node does
+            self._written(name)
         record, now = self._view.memory.node(name), self._clock.now()
         due = max(record.gathers_until, record.not_before)
         if now < due:  # before the report is made: that looks at volumes
             return Result(why.ReportDue(name), after_s=due - now)
         stale = record.take_stale()
-        volumes, entries = self._volumes_of(name, stale), self._entries_of(node, stale)
+        names = self._view.node_attached_on(node) if stale is None else set(filter(is_node_attached, stale))
+        volumes, entries = self._volumes_of(name, stale), self._entries_of(name, names)
         report = report_of(node, volumes, entries, self._rules, now, stale)
         waiting = {entry.name: entry.forced_in_s for entry in entries if entry.forced_in_s < NEVER}
         held = {entry.name: entry.holders for entry in entries if entry.holders}
@@ -108,11 +111,16 @@ class Reports:
         moment = moment_of(self._clock)
         return [volume_of(self._view, one, node, moment) for one in sorted(stale) if not is_node_attached(one)]
 
-    def _entries_of(self, node: Node, stale: Collection[str] | None) -> list[Entry]:
-        """The stale ones among the node-attached volumes; for None all that the node has to do with."""
-        names = self._view.node_attached_on(node) if stale is None else set(filter(is_node_attached, stale))
-        moment = moment_of(self._clock)
-        return [entry_of(self._view, name, node, self._rules.options, moment) for name in sorted(names)]
+    def _entries_of(self, node: str, names: Iterable[str]) -> list[Entry]:
+        """names: of node-attached volumes. From the first look on that finds one unwanted its time counts."""
+        moment, unwanted = moment_of(self._clock), self._view.memory.node(node).unwanted
+        entries = [entry_of(self._view, name, node, self._rules.options, moment) for name in sorted(names)]
+        for entry in entries:
+            if entry.is_unwanted:
+                unwanted.setdefault(entry.name, moment.now)
+            else:
+                unwanted.pop(entry.name, None)
+        return entries
 
     async def _write(self, node: Node, report: Report, entries: Collection[Entry]) -> None:
         """The answer shows what the node has in use, later than what this write took off the list: no further look is
@@ -143,29 +151,28 @@ class Reports:
         finally:
             record.writing = False
             if not record.unsure:
-                self._listed(name)
+                take_off(listing, name)  # from now on the Node itself says what it lists
             record.gathers_until = began + max(GATHER_S, GATHER_SHARE * (self._clock.now() - began))
             self._written(name)
         record.succeeded()
         for note in attached_notes(wish for entry in entries if entry.is_new for wish in entry.wishes):
             self._recorder.event(note.ref, note.type, note.reason, note.message)
 
-    def _listed(self, node: str) -> None:
-        """From now on the Node itself says what it lists."""
-        listing = self._view.memory.listing
-        for name in [name for name, nodes in listing.items() if node in nodes]:
-            listing[name].discard(node)
-            if not listing[name]:
-                del listing[name]
-
-    def _forget(self, name: str) -> None:
+    def _gone(self, name: str) -> Result:
+        """The Node was deleted. What it had in use stays with it until no pod is there, and the time for force is over,
+        as in kube-controller-manager; for volumes with attachments their decisions see to that.
+        """
         memory = self._view.memory
-        if memory.node(name).unsure:
+        entries = self._entries_of(name, [one for one, nodes in memory.left.items() if name in nodes])
+        kept = {entry.name: entry.forced_in_s for entry in entries if entry.is_to_be_listed}
+        if take_off(memory.left, name, but=kept) or memory.node(name).unsure:
             memory.node(name).unsure = False
-            self._listed(name)
+            take_off(memory.listing, name)
             self._written(name)
-        if not self._view.attachments.by(BY_NODE, name):
+        if not kept and not self._view.attachments.by(BY_NODE, name):
             memory.forget_node(name)
+        after_s = min(kept.values(), default=NEVER)
+        return Result(why.NodeGone(name), after_s=after_s if after_s < NEVER else None)
 
 
 def _names(report: Report) -> str:

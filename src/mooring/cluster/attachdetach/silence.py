@@ -68,9 +68,11 @@ def unsaid_s(
     return max(0.0, UNSAID_S - unchanged_s(node, record, moment))
 
 
-def unchanged_s(node: Node, record: NodeRecord, moment: Moment) -> float:
-    """Seconds for which the node has been ready, or not ready, without a break."""
-    return age_s(node, moment.wall_s) if record.unchanged_since is None else moment.now - record.unchanged_since
+def unchanged_s(node: Node | None, record: NodeRecord, moment: Moment) -> float:
+    """Seconds for which the node has been ready, or not ready, without a break. Without a Node it is not ready."""
+    if record.unchanged_since is None:
+        return 0.0 if node is None else age_s(node, moment.wall_s)
+    return moment.now - record.unchanged_since
 
 
 def age_s(node: Node, wall_s: float) -> float:
