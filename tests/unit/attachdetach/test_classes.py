@@ -160,6 +160,20 @@ async def tear(world: AttachDetachWorld, volume: Vol) -> None:
 
 
 @in_virtual_time
+async def test_a_volume_that_is_attached_nowhere_leaves_no_class_behind() -> None:
+    world = AttachDetachWorld()
+    async with world.controlling() as controller:
+        never, once = await world.volume(storageClassName="gold"), await world.volume(storageClassName="gold")
+        node, pod = await world.attached(once)
+        await world.delete_pod(pod)
+        await world.wait_no_va(once, node)
+        for volume in (never, once):
+            await tear(world, volume)
+        await world.settle(60)
+        assert {} == controller.view.memory._last_classes
+
+
+@in_virtual_time
 async def test_what_the_class_said_counts_though_the_volume_s_object_went_while_the_controller_started() -> None:
     """It had listed the volume, and could not list Nodes yet."""
     faults = _NoNodes()

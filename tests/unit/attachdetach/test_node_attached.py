@@ -226,6 +226,21 @@ async def test_a_pod_that_wants_it_again_ends_the_time_for_force() -> None:
 
 
 @in_virtual_time
+async def test_a_write_about_another_volume_does_not_lose_the_time_for_force() -> None:
+    async with attaching() as world:
+        _, one, _ = await two_nodes(world)
+        await in_use(world, one, NAME)
+        await world.set_ready(one, False)
+        await world.delete_pod("first")
+        await world.settle(100)
+        other = await world.volume()
+        await world.attached(other, node=one)
+        assert [other.unique, NAME] == await world.reported(one)
+        await world.settle(265)
+        assert [other.unique] == await world.reported(one)
+
+
+@in_virtual_time
 @pytest.mark.parametrize("ready", [True, False])
 async def test_a_node_that_is_deleted_keeps_what_it_had_in_use_until_the_time_is_over(ready: bool) -> None:
     """Its machine may run on, with the volume mounted."""
