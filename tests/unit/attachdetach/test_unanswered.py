@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from mooring.kube.errors import ApiError, Forbidden, NotFound, ServerError, Unreachable
-from tests.support.attachdetaching import DELETE, FENCE, POST, AttachDetachWorld, Vol, attaching
+from tests.support.attachdetaching import DELETE, FENCE, PATCH_NODE, POST, AttachDetachWorld, Vol, attaching
 from tests.support.builders import DRIVER
 from tests.support.cluster_world import LateWatch
 from tests.support.rows import each_row
@@ -261,6 +261,19 @@ async def test_an_ordinary_attach_and_detach_cost_no_fence() -> None:
         await world.delete_pod(pod)
         await world.wait_no_va(volume, node)
         assert ([], 1, 1) == (world.of(FENCE), len(world.of(POST)), len(world.of(DELETE)))
+
+
+@in_virtual_time
+async def test_a_report_that_is_carried_out_late_is_taken_back() -> None:
+    async with attaching() as world:
+        volume, node = await world.volume(), await world.node()
+        world.cluster.refuse(PATCH_NODE, error=Unreachable("lost"), late_s=30.0)
+        _, pod = await world.attached(volume, node=node)
+        await world.delete_pod(pod)
+        await world.wait_no_va(volume, node)
+        await world.settle(40)
+        assert [] == await world.reported(node)
+        assert 4 == len(world.of(PATCH_NODE)), "lost, again, off the list, and off it once more"
 
 
 @in_virtual_time
