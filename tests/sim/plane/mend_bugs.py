@@ -9,7 +9,7 @@ from unittest import mock
 
 from mooring.cluster.attachdetach.view import View
 from mooring.cluster.binder.volumes import decide as binding
-from mooring.cluster.nodehealth.lifecycle import controller as lifecycle
+from mooring.control import object_writer
 from mooring.control.controller import Controller
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale
@@ -36,14 +36,13 @@ def _refusals_are_moves() -> Planted:
 
 def _taints_go_by_place() -> Planted:
     """A taint is removed by its place, whatever stands there by then."""
-    taints_patch = lifecycle.taints_patch
+    of_version = object_writer._of_version
 
-    def untested(*args: Any) -> Patch:
-        patch = taints_patch(*args)
-        of_a_place = [step for step in patch.body if step["path"].startswith("/spec/taints/")]
-        return Patch(patch.type, [step for step in patch.body if step["op"] != "test" or step not in of_a_place])
+    def of_any(obj: Any, patch: Patch) -> Patch:
+        is_of_taints = any(step["path"].startswith("/spec/taints") for step in patch.body if isinstance(step, dict))
+        return patch if is_of_taints else of_version(obj, patch)
 
-    return mock.patch.object(lifecycle, "taints_patch", untested)
+    return mock.patch.object(object_writer, "_of_version", of_any)
 
 
 def _names_say_whose_a_volume_is() -> Planted:

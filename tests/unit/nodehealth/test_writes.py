@@ -19,11 +19,11 @@ from mooring.control.decision import Failed
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale
 from mooring.kube.cache.informer import Informer
-from mooring.kube.errors import ApiError, Forbidden, Invalid, ServerError
+from mooring.kube.errors import ApiError, Forbidden, Invalid, ServerError, Unreachable
 from mooring.kube.patch import merge_patch, strategic_patch
 from tests.support.builders import a_node, a_pod
 from tests.support.cluster_world import ClusterWorld
-from tests.support.health import HealthWorld
+from tests.support.health import UNREACHABLE, HealthWorld
 from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time
 
@@ -54,9 +54,8 @@ async def seen(world: ClusterWorld, taints: list[dict[str, str]] | None) -> tupl
 async def edit_taints(
     world: ClusterWorld, nodes: Informer[Node], node: Node, added: tuple[TaintId, ...], removed: tuple[TaintId, ...]
 ) -> None:
-    await ObjectWriter(world.cluster, NODES, nodes).patch(
-        node, taints_patch(node, added, removed, "2026-01-01T00:00:00Z")
-    )
+    patch = taints_patch(node, added, removed, "2026-01-01T00:00:00Z")
+    await ObjectWriter(world.cluster, NODES, nodes).patch(node, patch, strictly=True)
 
 
 async def taints(world: ClusterWorld) -> list[Any]:
@@ -88,12 +87,29 @@ async def test_a_taint_that_does_not_stand_where_it_stood_takes_no_other_with_it
     assert now == await taints(world)
 
 
-async def test_taints_that_stand_where_they_stood_are_removed_whatever_came_behind_them() -> None:
+async def test_only_the_named_taints_are_removed() -> None:
     world = ClusterWorld()
-    nodes, node = await seen(world, [SAME_KEY, OURS, SAME_EFFECT])
-    await world.patch(NODES, "n", {"spec": {"taints": [SAME_KEY, OURS, SAME_EFFECT, LAST]}})
+    nodes, node = await seen(world, [SAME_KEY, OURS, SAME_EFFECT, LAST])
     await edit_taints(world, nodes, node, (), (named(SAME_KEY), named(SAME_EFFECT)))
     assert [OURS, LAST] == await taints(world)
+
+
+async def test_taints_that_are_set_late_do_not_come_back() -> None:
+    """The node is well again by then, and its pods would have to leave."""
+    async with HealthWorld().working() as world:
+        await world.add_node("other")
+        await world.add_node()
+        await world.taint("n", LAST)
+        rule = world.ours.cluster.refuse("patch nodes", error=Unreachable("lost"), late_s=120.0)
+        await world.silence()
+        await world.until_tainted(named(LAST), (UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute"))
+        await world.revive()
+        await world.post_status()
+        await world.until_tainted(named(LAST))
+        assert 1 == rule.hits
+        before = len(world.ours.cluster.writes("patch nodes"))
+        await asyncio.sleep(200)
+        assert before == len(world.ours.cluster.writes("patch nodes")), "there was nothing to take away"
 
 
 async def test_the_taints_of_another_node_of_that_name_stay() -> None:

@@ -44,7 +44,7 @@ from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change
 from mooring.kube.cluster import Patch
-from mooring.kube.patch import Operation, add, json_patch, merge_patch, remove, strategic_patch, test
+from mooring.kube.patch import Operation, add, json_patch, merge_patch, remove, strategic_patch
 
 log = logger(__name__)
 
@@ -193,7 +193,8 @@ class NodeLifecycle:
                         # Before the write, whatever comes of that: an answer may be lost, and other workers decide.
                         self._zones.take(zone, self._clock.now())
                     patch = taints_patch(node, action.added, action.removed, self._caches.stamp)
-                    await writer.patch(node, patch)
+                    # As kube-controller-manager's: one that is carried out late would evict from a node that is well.
+                    await writer.patch(node, patch, strictly=True)
                     if action.takes_turn:
                         self._metrics.evictions.labels(zone).inc()
                 case SetLabels():
@@ -220,19 +221,17 @@ class NodeLifecycle:
 
 
 def taints_patch(node: Node, added: Iterable[TaintId], removed: Collection[TaintId], now: str) -> Patch:
-    """Add and remove these taints. The API server refuses the patch where others have moved one of the removed taints
-    meanwhile; the taints of others stay as they are.
-    """
-    steps: list[Operation] = []
+    """Add and remove these taints, and leave those of others as they are. For this very version of the node alone."""
     held = node.spec.taints or ()
-    for place, taint in reversed(list(enumerate(held))):  # from the end to the beginning, so that places stay right
-        if (taint.key, taint.effect) in removed:
-            path = f"{_TAINTS}/{place}"
-            steps += (test(f"{path}/key", taint.key), test(f"{path}/effect", taint.effect), remove(path))
+    # From the end to the beginning, so that places stay right.
+    steps: list[Operation] = [
+        remove(f"{_TAINTS}/{place}")
+        for place, taint in reversed(list(enumerate(held)))
+        if (taint.key, taint.effect) in removed
+    ]
     new = [{"key": key, "effect": effect, "timeAdded": now} for key, effect in added]
-    if new and not held:
-        # There may be no list to append to; one that came meanwhile is not replaced.
-        steps += (test(_TAINTS, None), add(_TAINTS, new))
+    if new and not held:  # there may be no list to append to
+        steps.append(add(_TAINTS, new))
     else:
         steps += (add(f"{_TAINTS}/-", taint) for taint in new)
     return json_patch(steps, of=node)
