@@ -43,8 +43,10 @@ Json: TypeAlias = dict[str, Any]
 TRIES_MAX: Final = 5
 """How often a write that may come after any other is sent at once."""
 
-FENCED: Final = "mooring.dev/fenced"
-"""The annotation of a fence: the last version that late writes may have been meant for."""
+FENCED: Final = "mooring.dev/fenced-version"
+"""The annotation of a fence: the last version that late writes may have been meant for. A Node that a person fenced has
+another one (`inspect/fencing`).
+"""
 
 WHOLE_MAX: Final = 256
 """Whole objects that are remembered."""

@@ -25,7 +25,7 @@ _META: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "ma
 _MARKS: Final = (
     "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted",
     "mooring.dev/touched-at-version",
-    "mooring.dev/fenced",
+    "mooring.dev/fenced-version",
     "mooring.dev/force-detach-since",
     "mooring.dev/volumes-in-use-over",
 )

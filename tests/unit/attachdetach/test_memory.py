@@ -1,8 +1,10 @@
 """The records of volumes on nodes."""
 
 from mooring.api.meta import ObjectMeta
-from mooring.api.storage import VolumeAttachment, VolumeAttachmentStatus, VolumeError
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment, VolumeAttachmentStatus, VolumeError
 from mooring.cluster.attachdetach.memory import Memory, Record
+from tests.support.attachdetaching import AttachDetachWorld
+from tests.support.virtual_loop import in_virtual_time
 
 
 def test_a_volume_has_one_record_for_each_node() -> None:
@@ -30,6 +32,20 @@ def test_what_is_forgotten_leaves_nothing() -> None:
     memory.forget("v", "b")
     memory.forget("w", "b")
     assert ((), [], {}) == (memory.nodes_of("v"), list(memory.records()), memory._records)
+
+
+@in_virtual_time
+async def test_a_node_without_an_object_is_remembered_while_an_attachment_names_it() -> None:
+    world = AttachDetachWorld()
+    async with world.controlling() as controller:
+        volume, node = await world.volume(), await world.node()
+        await world.make_va(volume, "away")
+        await world.pod("never", volume)
+        await world.settle(1)
+        assert {node, "away"} == set(controller.view.memory._nodes)
+        await world.remove(VOLUME_ATTACHMENTS, volume.va("away"))
+        await world.settle(60)
+        assert {node} == set(controller.view.memory._nodes)
 
 
 def test_the_node_of_a_post_without_an_answer_is_known() -> None:

@@ -21,7 +21,8 @@ from mooring.base.flags import UsageError
 from mooring.cli import mooring as command
 from mooring.cli.fence import CANNOT, DONE, LEFT, FenceCommand, FenceFlags, line_of
 from mooring.cli.unfence import UnfenceCommand, UnfenceFlags
-from mooring.inspect.fencing.judge import NodeFacts, fence_points
+from mooring.control import object_writer
+from mooring.inspect.fencing.judge import RECORD, NodeFacts, fence_points
 from mooring.inspect.fencing.prover import asked, words_of
 from mooring.inspect.objects import NotThere
 from mooring.inspect.points import objections_in
@@ -394,6 +395,11 @@ async def test_a_node_that_is_fenced_says_by_whom_and_when():
 
 
 @in_virtual_time
+async def test_the_record_is_not_the_mark_of_a_write():
+    """A controller that ends the doubt about a write to a Node would take away who fenced it."""
+    assert RECORD != object_writer.FENCED
+
+
 async def test_a_fence_of_somebody_else_says_so():
     world = FenceWorld()
     taint = {"key": OUT, "value": "x", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}

@@ -59,7 +59,7 @@ class EventHandlers:
         """
         view, moment = self._view, moment_of(self._clock)
         for node in view.nodes.values():
-            record = view.memory.node(node.metadata.name)
+            record = view.memory.keep_node(node.metadata.name)
             record.managed = record.managed or is_managed(node)
             record.see(node, moment.now - age_s(node, moment.wall_s), is_new=False)
         async for attachment in in_turns(view.attachments.values()):
@@ -75,7 +75,7 @@ class EventHandlers:
         """One that lists just what is attached: where that is to change, the volume's first look marks it."""
         if not self._view.lists_what_is_attached(node):
             return None
-        self._view.memory.node(node).is_right()
+        self._view.memory.keep_node(node).is_right()
         return why.Reported(node)
 
     def _pod_rests(self, key: Key) -> Because | None:
@@ -165,7 +165,7 @@ class EventHandlers:
         """
         for attachment in filter(None, (change.old, change.new)):
             keys, node = tuple(self._view.volumes_of_attachment(attachment)), attachment.spec.node_name
-            self._view.memory.node(node).mark(keys)
+            self._view.memory.keep_node(node).mark(keys)
             self._wake(node, keys, are_held=True)
         if change.old is not None and (change.new is None or change.new.metadata.uid != change.old.metadata.uid):
             self._ended(change.old)
@@ -182,7 +182,7 @@ class EventHandlers:
         old, new, name = change.old, change.new, change.object.metadata.name
         if not changed(old, new):
             return
-        record, is_same = self._view.memory.node(name), _are_one(old, new)
+        record, is_same = self._view.memory.keep_node(name), _are_one(old, new)
         record.managed = is_managed(new) or (is_same and (record.managed or is_managed(old)))
         if old is not None and not is_same:
             # A Node that has not said yet what is mounted has, for all that is known, what the one before it had.
@@ -235,12 +235,12 @@ class EventHandlers:
     def _look_at(self, node: str, uniques: Iterable[str]) -> None:
         """These volumes' entries of its report are made anew."""
         if node:
-            self._view.memory.node(node).mark(uniques)
+            self._view.memory.keep_node(node).mark(uniques)
             self._reports.add(node)
 
     def _look_at_all(self, node: str) -> None:
         """Every entry of its report is made anew: the Node may have become another one."""
-        self._view.memory.node(node).mark_all()
+        self._view.memory.keep_node(node).mark_all()
         self._reports.add(node)
 
     def _wake_pods(self, pods: Iterable[Pod]) -> None:

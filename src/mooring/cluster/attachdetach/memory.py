@@ -236,6 +236,11 @@ class Memory:
             self._last_classes.pop(unique, None)
 
     def node(self, name: str) -> NodeRecord:
+        """To be read: where there is none it is an empty one, which is not kept."""
+        return self._nodes.get(name) or NodeRecord()
+
+    def keep_node(self, name: str) -> NodeRecord:
+        """To be changed. Kept while the Node is there, or an attachment to it."""
         return self._nodes.setdefault(name, NodeRecord())
 
     def forget_node(self, name: str) -> None:

@@ -135,7 +135,7 @@ class Reconciler:
                 await self._look_up(volume)
             case d.CheckNode():
                 await self._read_node(node)
-                place.node_record.is_read = True
+                self._memory.keep_node(node).is_read = True
             case d.LookUpClass(name):
                 await self._look_up_class(volume, name)
             case d.Tell():
@@ -153,7 +153,7 @@ class Reconciler:
                 elif record.blocked_since is None:
                     record.blocked_since = self._clock.now()
             case d.MarkReport():
-                place.node_record.mark((volume.unique,))
+                self._memory.keep_node(node).mark((volume.unique,))
                 self._report(node)
 
     # -- attachments

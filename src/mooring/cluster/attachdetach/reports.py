@@ -75,7 +75,7 @@ class Reports:
             return self._gone(name)
         if take_off(self._view.memory.left, name):  # it says itself what it has, as any Node does
             self._written(name)
-        record, now = self._view.memory.node(name), self._clock.now()
+        record, now = self._view.memory.keep_node(name), self._clock.now()
         due = max(record.gathers_until, record.not_before)
         if now < due:  # before the report is made: that looks at volumes
             return Result(why.ReportDue(name), after_s=due - now)
@@ -127,7 +127,7 @@ class Reports:
         needed.
         """
         name, began = node.metadata.name, self._clock.now()
-        record, listing = self._view.memory.node(name), self._view.memory.listing
+        record, listing = self._view.memory.keep_node(name), self._view.memory.listing
         record.writing = True
         for entry in entries:
             if entry.is_new:
@@ -162,11 +162,11 @@ class Reports:
         """The Node was deleted. What it had in use stays with it until no pod is there, and the time for force is over,
         as in kube-controller-manager; for volumes with attachments their decisions see to that.
         """
-        memory = self._view.memory
+        memory, record = self._view.memory, self._view.memory.node(name)
         entries = self._entries_of(name, [one for one, nodes in memory.left.items() if name in nodes])
         kept = {entry.name: entry.forced_in_s for entry in entries if entry.is_to_be_listed}
-        if take_off(memory.left, name, but=kept) or memory.node(name).unsure:
-            memory.node(name).unsure = False
+        if take_off(memory.left, name, but=kept) or record.unsure:
+            record.unsure = False
             take_off(memory.listing, name)
             self._written(name)
         if not kept and not self._view.attachments.by(BY_NODE, name):
