@@ -334,6 +334,22 @@ async def test_a_pod_stays_where_the_node_is_well_by_now_and_the_watch_is_behind
         watch.let_go()
 
 
+async def test_a_taint_that_goes_just_after_a_first_pod_was_evicted_evicts_no_other() -> None:
+    watch = HeldWatch("nodes")
+    async with HealthWorld(watch).working() as world:
+        await world.add_node()
+        await world.taint("n", {"key": "maintenance", "effect": "NoExecute"})
+        await asyncio.sleep(5)
+        watch.hold()
+        await world.add_pod("first")
+        await world.until_leaving("first")
+        await world.patch(NODES, "n", {"spec": {"taints": None}})
+        await world.add_pod()
+        await asyncio.sleep(20)
+        assert "deletionTimestamp" not in (await world.get(PODS, "pod"))["metadata"]
+        watch.let_go()
+
+
 # -- pods that no kubelet removes
 
 

@@ -27,8 +27,6 @@ from mooring.kube.cache.informer import Change
 log = logger(__name__)
 
 WORKERS: Final = 8
-LOOKED_S: Final = 1.0
-"""How long the taints of a node count as confirmed."""
 REASON: Final = "TaintManagerEviction"
 DELETED: Final = "DeletionByTaintManager"
 _BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240)
@@ -57,8 +55,6 @@ class TaintEviction:
         self._metrics = runtime.metrics.once(EvictionMetrics)
         #: When the pod's time began, by the objects where they say so. From then on a clock that jumps changes nothing.
         self._since: dict[Key, Instant] = {}
-        #: When the taints of a node were confirmed; kept for LOOKED_S.
-        self._looked_at: dict[str, Instant] = {}
         self.controller: Controller[Key] = Controller(
             runtime, "tainteviction", Deciding(self._decide, self._perform), workers=WORKERS, label="Pod", log=log
         )
@@ -119,16 +115,11 @@ class TaintEviction:
         """Raises Stale where the API server has other taints of the node, Failed.
 
         The watch may be long behind. A pod would leave a node that is well, its controller would make another one, and
-        that one would be evicted, too, again and again. A node with hundreds of pods is read once a second.
+        that one would be evicted, too, again and again. So the node is read for each pod, as before a removal by force.
         """
-        name, now = node.metadata.name, self._clock.now()
-        self._looked_at = {one: at for one, at in self._looked_at.items() if now - at < LOOKED_S}
-        if name in self._looked_at:
-            return
         found = await self._caches.node_writer.look(node)
-        self._looked_at[name] = now
         if (node.spec.taints or ()) != (found.spec.taints or ()):
-            raise Stale(f"the taints of {name} are others by now")
+            raise Stale(f"the taints of {node.metadata.name} are others by now")
 
     def _tell(self, pod: Pod, text: str) -> None:
         self._events.event(reference_to(pod, "Pod"), "Normal", REASON, f"{text} {key_of(pod)}")
