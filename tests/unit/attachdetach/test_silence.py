@@ -269,6 +269,7 @@ FOREVER = float("inf")
         ("True", THEN, (), BEFORE, False, 0.0),
         ("True", rfc3339(T0 - 20), (), BEFORE, False, 40.0),
         ("True", rfc3339(T0 - 20), (), THEN, False, 0.0),
+        ("True", rfc3339(T0 - 20), (), MADE, False, 0.0),
         ("True", rfc3339(T0 - 20), (), THEN, True, 40.0),
         ("True", rfc3339(T0 - 20), ("another",), BEFORE, True, 0.0),
         ("Unknown", THEN, (), BEFORE, False, FOREVER),

@@ -29,6 +29,9 @@ UNSAID_S: Final = 60.0
 kubelet registers before it has looked what is mounted, and says so with its first status after that.
 """
 
+AHEAD_S: Final = 1.0
+"""How far a mark may be ahead of this process's clock: those of two replicas are never quite the same."""
+
 WAITS_SINCE: Final = "mooring.dev/force-detach-since"
 """On an attachment: when the wait began, and the silence in which it did."""
 
@@ -61,6 +64,7 @@ def unsaid_s(
     """
     if node is None or record.has_said or node.status.volumes_in_use or attachment is None:
         return 0.0
+    # Times are whole seconds. One of the Node's own second counts as made for it; upstream waits for none.
     if not was_in_use and (attachment.metadata.creation_timestamp or "") >= (node.metadata.creation_timestamp or ""):
         return 0.0
     if not is_ready(node):
@@ -97,7 +101,7 @@ def waited_s(mark: str, wall_s: float) -> float | None:
     now.
     """
     began_s = seconds_of(mark.partition(" ")[0])
-    return max(0.0, wall_s - began_s) if 0.0 < began_s <= wall_s + 1.0 else None
+    return max(0.0, wall_s - began_s) if 0.0 < began_s <= wall_s + AHEAD_S else None
 
 
 def mark_of(node: Node | None, record: NodeRecord, wall_s: float) -> str:
