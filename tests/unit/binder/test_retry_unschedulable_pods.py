@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from mooring.api.binding import NO_PROVISIONER
 from mooring.kube.errors import ServerError
-from tests.support.binding import POD, HeldWrites, binding
+from tests.support.binding import NODE, POD, HeldWrites, binding
 from tests.support.builders import a_claim, a_volume
+from tests.support.cluster_world import metric
 from tests.support.rows import each_row
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
@@ -73,3 +74,30 @@ async def test_B42_a_volume_is_free_when_its_pod_goes_before_it_was_written() ->
         await world.delete(POD, world("one"))
         held.let_go(ServerError("etcd: leader changed", code=500))
         await world.scheduled(world("two"), node)
+
+
+async def test_of_a_nodes_labels_only_those_wake_a_pod_that_its_decision_looked_up() -> None:
+    """Node-feature-discovery and operators write labels all the time, and a rejection costs writes."""
+    async with binding() as (ours, world):
+        node = await world.make_node()
+        await world.make_class(
+            wffc=True, allowedTopologies=[{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]
+        )
+        for number in range(50):
+            await world.make_claim(f"claim{number}")
+            await world.make_pod(world(f"claim{number}"), base=f"pod{number}")
+        for number in range(50):
+            await world.rejected(world(f"pod{number}"), "didn't find available persistent volumes to bind")
+
+        def attempts() -> float:
+            found = {"result": "unschedulable", "profile": "default-scheduler"}
+            return metric(ours.metrics, "scheduler_schedule_attempts_total", **found) or 0
+
+        before = attempts()
+        for number in range(60):
+            await world.patch(NODE, node, {"metadata": {"labels": {"feature.node.kubernetes.io/x": str(number)}}})
+            await ours.clock.sleep(1)
+        assert before == attempts()
+        await world.patch(NODE, node, {"metadata": {"labels": {"zone": "a"}}})
+        for number in range(50):
+            await world.selected(world(f"claim{number}"), node)

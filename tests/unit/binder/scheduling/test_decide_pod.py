@@ -17,6 +17,7 @@ from mooring.cluster.binder.scheduling.reasons import BindingFailed, Rejected, W
 from mooring.control.decision import Decision
 from tests.support.builders import (
     BOUND_CLAIM,
+    DRIVER,
     NS,
     Json,
     a_bound_claim,
@@ -237,6 +238,54 @@ def test_B50_allowed_topologies() -> None:
 def test_B51_static_class_without_volumes() -> None:
     text = rejection(decided(*GOES, *ABC, a_claim(), a_class(wffc=True, provisioner=NO_PROVISIONER)))
     assert f"0/3 nodes are available: 3 {why.CONFLICT}." == text
+
+
+# -- what heals a rejection
+
+ZONE = "topology.kubernetes.io/zone"
+IN_ZONE_B = {"zone": "b"}
+BOUND_PAIR = [a_bound_claim(), a_volume(claim=a_bound_claim(), phase="Bound", affinity=IN_ZONE_B)]
+TERMS = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]
+REQUIRED = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": TERMS}}}
+ALLOWED = [{"matchLabelExpressions": [{"key": "zone", "values": ["b"]}]}]
+STATIC = a_class(wffc=True, provisioner=NO_PROVISIONER)
+
+HEALS: dict[str, tuple[list[Json], set[str]]] = {
+    "selector-of-the-pod": ([a_pod("pod", nodeSelector=IN_ZONE_B)], {"label/zone"}),
+    "affinity-of-the-pod": ([a_pod("pod", affinity=REQUIRED)], {"label/zone"}),
+    "affinity-of-its-volume": ([*GOES, *BOUND_PAIR], {"label/zone", "volume/pv"}),
+    "affinity-of-a-free-volume": (
+        [*GOES, a_claim(), STATIC, a_volume(affinity=IN_ZONE_B)],
+        {"label/zone", "volumes/sc", "class/sc"},
+    ),
+    "allowed-topologies": (
+        [*GOES, a_claim(), a_class(wffc=True, allowedTopologies=ALLOWED)],
+        {"label/zone", "volumes/sc", "class/sc"},
+    ),
+    "capacity": (
+        [*GOES, a_claim(), LATER, a_csi_driver(), a_capacity("c", "n1", "1Ti")],
+        {"label/host", "room/sc", f"driver/{DRIVER}", "volumes/sc", "class/sc"},
+    ),
+    "chosen-node": ([*GOES, a_claim(selected="gone"), LATER], set()),
+}
+
+
+@each_row(("bodies", "topics"), HEALS.values(), ids=HEALS)
+def test_a_rejection_waits_for_what_it_was_decided_by(bodies: list[Json], topics: set[str]) -> None:
+    """A node without any label is looked at as one with many."""
+    bare = a_ready_node()
+    bare["metadata"]["labels"] = {}
+    decision = decided(*bodies, bare)
+    assert rejection(decision)
+    claims = {f"claim/{CLAIM}"} if len(bodies) > 1 else set()
+    assert {wake_topics.NODES, *claims, *topics} == decision.waits_for
+
+
+def test_a_zone_in_labels_of_an_old_volume_is_waited_for() -> None:
+    old = a_volume(claim=a_bound_claim(), phase="Bound", labels={ZONE: "a"})
+    decision = decided(*GOES, a_bound_claim(), old, a_ready_node(**{ZONE: "c"}))
+    assert why.ZONE in rejection(decision)
+    assert {wake_topics.label(ZONE), wake_topics.volume("pv")} <= decision.waits_for
 
 
 # -- capacity

@@ -80,7 +80,7 @@ class Scheduler:
         self._pods.watch(caches.claims, tells=handlers.of_claim)
         self._pods.watch(caches.volumes, tells=handlers.of_volume)
         self._pods.watch(caches.classes, tells=lambda change: (wake_topics.storage_class(change.key.name),))
-        self._pods.watch(nodes, tells=lambda change: (wake_topics.node(change.key.name), wake_topics.NODES))
+        self._pods.watch(nodes, tells=handlers.of_node)
         self._pods.watch(csi_nodes, tells=lambda change: (wake_topics.LIMITS,))
         self._pods.watch(drivers, tells=lambda change: (wake_topics.driver(change.key.name),))
         self._pods.watch(capacities, tells=handlers.of_capacity)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -125,9 +125,9 @@ def _place(view: View, pod: Pod, deadline: Instant, pick: Pick) -> Decision[Acti
     if claims.problem:
         waits = {*_waits_for_claims(view, pod), *(() if nodes else (wake_topics.NODES,))}
         return _rejected(why.Rejected(len(nodes), pod=claims.problem), frozenset(waits))
-    fits, reasons = _filter(view, pod, claims, nodes)
+    fits, reasons, heals = _filter(view, pod, claims, nodes)
     if not fits:
-        return _rejected(why.Rejected(len(nodes), reasons=tuple(reasons)), _healed_by(view, pod, claims, reasons))
+        return _rejected(why.Rejected(len(nodes), reasons=tuple(reasons)), frozenset(heals))
     # A node that was tried for the pod in vain comes after all others: else a driver that is full there is asked again.
     refused = view.plans.refused(pod.metadata.uid)
     ranks = [(one[0].metadata.name in refused, view.pod_count(one[0].metadata.name)) for one in fits]
@@ -149,46 +149,62 @@ def _waits_for_claims(view: View, pod: Pod) -> Iterator[str]:
 
 def _filter(
     view: View, pod: Pod, claims: PodClaims, nodes: Iterable[Node]
-) -> tuple[list[tuple[Node, VolumeVerdict]], list[str]]:
-    """The suitable nodes, and the reasons of the others."""
-    fitting = VolumeFilters(view, claims)
+) -> tuple[list[tuple[Node, VolumeVerdict]], list[str], set[Topic]]:
+    """The suitable nodes, the reasons of the others, and the topics that could end one of these reasons."""
+    heals = {wake_topics.NODES, *map(wake_topics.claim, claims_of(pod))}
+    fitting = VolumeFilters(view, claims, heals)
     fits: list[tuple[Node, VolumeVerdict]] = []
     reasons: list[str] = []
+    read: set[str] = set()
     for node in nodes:
-        reason = why_not_here(pod, node)
+        noted = _noting(node, read)
+        reason = why_not_here(pod, noted)
         if not reason and has_conflict(view, pod, node.metadata.name):
             reason = why.DISK
-        reason = reason or (why.RWOP if claims.in_use else "")
+            heals.add(wake_topics.LIMITS)
+        if not reason and claims.in_use:
+            reason = why.RWOP
+            heals.update(map(wake_topics.users, claims.in_use))
         if not reason and exceeds_limits(view, pod, node.metadata.name):
             reason = why.LIMIT
+            heals.add(wake_topics.LIMITS)
         if reason:
             reasons.append(reason)
             continue
-        fit = fitting.on(node)
+        fit = fitting.on(noted)
         if fit.reasons:
             reasons += fit.reasons
         else:
             fits.append((node, fit))
-    return fits, reasons
+    return fits, reasons, heals.union(map(wake_topics.label, read))
 
 
-def _healed_by(view: View, pod: Pod, claims: PodClaims, reasons: Iterable[str]) -> frozenset[str]:
-    """The topics whose change could make one of these reasons go away."""
-    found = set(reasons)
-    waits = {wake_topics.NODES, *(wake_topics.claim(claim) for claim in claims_of(pod))}
-    class_names = {class_of(claim) for claim in claims.delayed}
-    if why.CONFLICT in found:
-        waits |= {wake_topics.volumes_of(name) for name in class_names} | {
-            wake_topics.storage_class(name) for name in class_names
-        }
-    if found & {why.FULL, why.CONFLICT}:
-        for name in class_names:
-            storage_class = view.storage_class(name)
-            waits |= {wake_topics.room_of(name), wake_topics.driver(storage_class.provisioner if storage_class else "")}
-    if found & {why.AFFINITY, why.BOUND_TO_NOTHING, why.ZONE}:
-        waits |= {wake_topics.volume(claim.spec.volume_name) for claim, _ in claims.bound}
-    if found & {why.LIMIT, why.DISK}:
-        waits.add(wake_topics.LIMITS)
-    if why.RWOP in found:
-        waits |= {wake_topics.users(claim) for claim in claims.in_use}
-    return frozenset(waits)
+class _NotingLabels(dict[str, str]):
+    """A node's labels, which put each key that is looked up into `read`, there or not: no other label could lead to
+    another decision.
+    """
+
+    __slots__ = ("read",)
+    read: set[str]
+
+    def __bool__(self) -> bool:
+        return True  # else `labels or {}` would look up those of a node that has none yet somewhere else
+
+    def __contains__(self, key: Any) -> bool:
+        self.read.add(key)
+        return super().__contains__(key)
+
+    def __getitem__(self, key: str) -> str:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None, /) -> Any:
+        self.read.add(key)
+        return super().get(key, default)
+
+
+def _noting(node: Node, read: set[str]) -> Node:
+    """The node, with labels that note who looks them up."""
+    labels = _NotingLabels(node.metadata.labels or {})
+    labels.read = read
+    return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, labels=labels))

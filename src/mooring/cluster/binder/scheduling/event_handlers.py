@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mooring.api.binding import BOUND, SELECTED_NODE, claims_of, is_finished
 from mooring.api.classes import class_of, volume_class_of
-from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIStorageCapacity, VolumeAttachment
@@ -49,6 +49,17 @@ def of_volume(change: Change[PersistentVolume]) -> Iterator[Topic]:
     yield wake_topics.volume(change.key.name)
     if change.new is not None and change.new.status.phase != BOUND:
         yield wake_topics.volumes_of(volume_class_of(change.new))
+
+
+def of_node(change: Change[Node]) -> Iterator[Topic]:
+    """Labels change often, and most of them concern no volume: each is a topic of its own."""
+    old, new = change.old, change.new
+    yield wake_topics.node(change.key.name)
+    if old is None or new is None or (old.spec, old.status) != (new.spec, new.status):
+        yield wake_topics.NODES
+    else:
+        before, after = (one.metadata.labels or {} for one in (old, new))
+        yield from {wake_topics.label(key) for key, _ in before.items() ^ after.items()}
 
 
 def of_capacity(change: Change[CSIStorageCapacity]) -> Iterator[Topic]:

@@ -20,9 +20,11 @@ from mooring.api.meta import Key, key_of
 from mooring.api.storage import CSIStorageCapacity
 from mooring.cluster.binder.match import best_match, was_made_for
 from mooring.cluster.binder.scheduling import reasons as why
+from mooring.cluster.binder.scheduling import wake_topics
 from mooring.cluster.binder.scheduling.claims import PodClaims
 from mooring.cluster.binder.scheduling.view import View
 from mooring.cluster.binder.view import BY_CLASS, BY_OWN
+from mooring.control.topics import Topic
 
 ZONE_LABELS = (
     "topology.kubernetes.io/zone",
@@ -43,10 +45,10 @@ class VolumeVerdict(msgspec.Struct, frozen=True):
 
 
 class VolumeFilters:
-    """One pod's claims against node after node."""
+    """One pod's claims against node after node. heals: gets the topics that could end a reason, with the reason."""
 
-    def __init__(self, view: View, claims: PodClaims) -> None:
-        self._view, self._claims = view, claims
+    def __init__(self, view: View, claims: PodClaims, heals: set[Topic]) -> None:
+        self._view, self._claims, self._heals = view, claims, heals
         self._room: dict[str, _Room] = {}
 
     def on(self, node: Node) -> VolumeVerdict:
@@ -74,11 +76,14 @@ class VolumeFilters:
 
     def _bound_reasons(self, node: Node) -> list[str]:
         reasons = []
-        for _, pv in self._claims.bound:
+        for claim, pv in self._claims.bound:
             if pv is None:
                 reasons.append(why.BOUND_TO_NOTHING)
             elif not fits_node(pv, node.metadata.labels, node.metadata.name):
                 reasons.append(why.AFFINITY)
+            else:
+                continue
+            self._heals.add(wake_topics.volume(claim.spec.volume_name))
         return reasons
 
     def _fits(
@@ -110,7 +115,10 @@ class VolumeFilters:
                 earlier = before.get(class_name, Decimal(0))
                 if not self._room_of(class_name).has(node, size, earlier):
                     reasons.append(why.FULL)
+                    self._heals |= {wake_topics.room_of(class_name), wake_topics.driver(storage_class.provisioner)}
                 before[class_name] = earlier + size
+        for class_name in {class_of(claim) for claim in claims} if reasons else ():
+            self._heals |= {wake_topics.volumes_of(class_name), wake_topics.storage_class(class_name)}
         return reasons
 
     def _room_of(self, class_name: str) -> _Room:
@@ -123,10 +131,11 @@ class VolumeFilters:
         labels = node.metadata.labels or {}
         if not any(name in labels for name in ZONE_LABELS):
             return []
-        for _, pv in self._claims.bound:
+        for claim, pv in self._claims.bound:
             zones = (pv.metadata.labels or {}) if pv is not None else {}
             for name in ZONE_LABELS:
                 if name in zones and labels.get(name) not in zones[name].split("__"):
+                    self._heals.add(wake_topics.volume(claim.spec.volume_name))
                     return [why.ZONE]
         return []
 

@@ -8,6 +8,7 @@ from mooring.api.meta import Key
 from mooring.control.topics import Topic
 
 NODES: Final[Topic] = "nodes"
+"""A node is there, is gone, or has changed in more than its labels."""
 LIMITS: Final[Topic] = "limits"
 """A node may have fewer volumes: a pod or an attachment is gone."""
 
@@ -40,6 +41,11 @@ def room_of(class_name: str) -> Topic:
 
 def driver(name: str) -> Topic:
     return f"driver/{name}"
+
+
+def label(key: str) -> Topic:
+    """A node has another value of this label."""
+    return f"label/{key}"
 
 
 def node(name: str) -> Topic:
