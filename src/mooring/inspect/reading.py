@@ -125,7 +125,10 @@ class Reading(SceneRequests):
             await self.volume(claim.spec.volume_name)
         elif driver:
             await self._driver(driver)
-            await self._get(self.scene.volumes, PERSISTENT_VOLUMES, Key("", own_volume_name(claim)), is_vital=False)
+            # With --volume-name-prefix only the provisioner's Event has the name of a volume that is not bound yet.
+            made = (one.message.rpartition(" ")[2] for one in self.scene.events(claim, "ProvisioningSucceeded"))
+            for name in (own_volume_name(claim), *made):
+                await self._get(self.scene.volumes, PERSISTENT_VOLUMES, Key("", name), is_vital=False)
         source = claim.spec.data_source_ref or claim.spec.data_source
         if source is not None and source.kind == "VolumeSnapshot":
             await self.snapshot(Key(key.namespace, source.name))

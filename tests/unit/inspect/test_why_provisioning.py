@@ -54,6 +54,19 @@ async def test_the_provisioner_s_own_words_say_that_the_driver_is_asked() -> Non
     assert link["text"].startswith('the CSI driver is asked for volume "pvc-')
 
 
+async def test_a_volume_that_is_made_is_known_whatever_its_name_begins_with() -> None:
+    """--volume-name-prefix: then it is the binder's move, and the driver is not asked again."""
+    for prefix in ("pvc", "shelf"):
+        world = await a_world()
+        claim = await world.get(PERSISTENT_VOLUME_CLAIMS, "claim")
+        name = f"{prefix}-{claim['metadata']['uid']}"
+        await world.create(a_volume(name, claim=claim))
+        await world.tell(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {name}", "Normal")
+        link = await world.blocking("pvc/claim")
+        assert name in link["text"], prefix
+        assert "the binder (kube-controller-manager, or mooring binder)" == link["who"], prefix
+
+
 async def test_a_snapshot_that_is_not_ready_keeps_its_claim_and_is_the_next_thing_to_ask_about() -> None:
     world = await a_world(**OF_SNAPSHOT)
     link = await world.blocking("pvc/claim")
