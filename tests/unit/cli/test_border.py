@@ -17,7 +17,7 @@ import sqlite3
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from unittest import mock
@@ -373,6 +373,56 @@ def test_a_disk_that_is_full_and_a_file_that_is_held_are_not_called_damaged(
     assert (1, 1) == (code, err.count("\n"))
     assert "make room there; no object is lost" in err
     clear_below(tmp_path)
+
+
+@each_row("words", [("backup", "--state=state", "new.db"), ("restore", "--state=restored", "backup.db")])
+def test_whichever_step_sqlite_fails_at_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Also the last one, when it closes a file."""
+    code = 1
+    for step in range(1, 100):
+        place = tmp_path / str(step)
+        place.mkdir()
+        monkeypatch.setattr(sqlite3, "connect", _fails_at(step))
+        with monkeypatch.context() as whole:
+            whole.setattr(sqlite3, "connect", _CONNECT)
+            _places(place)
+        code, err = _said(["apiserver", *words], place, apart=False)
+        if code == 0:
+            break
+        assert (1, 1) == (code, err.count("\n")), step
+        assert "disk I/O error; look at the room there, and into the kernel's log" in err
+    assert 0 == code
+
+
+_CONNECT: Final = sqlite3.connect
+
+
+def _fails_at(step: int) -> Callable[..., sqlite3.Connection]:
+    """connect of sqlite3, where a disk gives up at this step of all connections."""
+    left = iter(range(step - 1, -1, -1))
+
+    def go() -> None:
+        if next(left, -1) == 0:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+
+    class Failing(sqlite3.Connection):
+        def execute(self, *words: Any) -> sqlite3.Cursor:
+            go()
+            return super().execute(*words)
+
+        def executescript(self, *words: Any) -> sqlite3.Cursor:
+            go()
+            return super().executescript(*words)
+
+        def close(self) -> None:
+            super().close()
+            go()
+
+    return lambda *words, **more: _CONNECT(*words, factory=Failing, **more)
 
 
 @each_row("other", ["clusters: [{name: production}]\n", '{"clusters": [{"name": "production"}]}', "a text"])

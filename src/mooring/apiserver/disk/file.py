@@ -257,7 +257,7 @@ class ObjectFile:
 
     def close(self) -> None:
         """Raises StorageFailed."""
-        with closing(self._database), _file_errors():
+        with _file_errors(), closing(self._database):
             if not self._careful:
                 self._database.execute("PRAGMA synchronous = FULL")
                 self._mark(careless=False)
