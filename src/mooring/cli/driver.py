@@ -173,7 +173,7 @@ def _next_steps(folder: Path, name: str, language: str) -> str:
         f"{folder}: a driver whose volumes are folders, and its tests. Next:\n"
         f"  cd {shlex.quote(str(folder))}\n"
         f"  {at}pytest\n"
-        f"  {at}mooring dev --driver driver:{class_name(name)} --option folder=/tmp/volumes\n"
+        f'  {at}mooring dev --driver driver:{class_name(name)} --option "folder=$PWD/volumes"\n'
         f"Its README.md says what comes then.\n"
     )
 

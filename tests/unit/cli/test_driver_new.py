@@ -32,7 +32,7 @@ def test_a_new_driver_is_a_folder(
     monkeypatch.chdir(tmp_path)
     assert 0 == begin("shelf-driver")
     assert (
-        "cd shelf-driver\n  pytest\n  mooring dev --driver driver:ShelfDriver --option folder=/tmp/volumes\n"
+        'cd shelf-driver\n  pytest\n  mooring dev --driver driver:ShelfDriver --option "folder=$PWD/volumes"\n'
         in capsys.readouterr().out
     )
     folder = tmp_path / "shelf-driver"
@@ -179,7 +179,7 @@ def test_what_comes_next_is_written_there(tmp_path: Path) -> None:
     text = (tmp_path / "a" / "README.md").read_text()
     for words in (
         "mooring dev --driver driver:Shelf",
-        "folder=/tmp/volumes/{node}",
+        '"folder=$PWD/volumes/{node}"',
         "mooring orphans",
         "csi-sanity",
         "--examples",

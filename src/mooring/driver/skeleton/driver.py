@@ -1,6 +1,6 @@
 """A CSI driver whose volumes are folders of the node that it runs on.
 
-    mooring dev --driver driver:Skeleton --option folder=/tmp/volumes
+    mooring dev --driver driver:Skeleton --option "folder=$PWD/volumes"
 
 Every call may come twice, and must then answer the same. The SDK has checked the request by then, and lets one changing
 call at a time in for each volume; work that blocks belongs into `blocking`, which finishes it even where the caller
