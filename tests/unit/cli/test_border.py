@@ -31,9 +31,14 @@ from mooring.base.flags import flags_of
 from mooring.cli import border
 from mooring.cli import mooring as command
 from mooring.cli.completion import TABLES
+from mooring.cli.conform import OUTPUTS
 from mooring.dev.story import Story
+from tests.support.builders import a_claim, a_pod, a_ready_node
 from tests.support.private_mounts import clear_below, enter_private_mounts
+from tests.support.programs import Program
+from tests.support.rest import Rest
 from tests.support.rows import each_row
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -182,7 +187,8 @@ def _rows(*, mounted: bool) -> Iterator[tuple[str, str, Use, str]]:
     for path in TABLES:
         uses = [(f"--{flag}=", _use(path, flag)) for flag in _with_paths(path)]
         for flag, use in [*uses, *([("", POSITIONAL[path])] if path in POSITIONAL else [])]:
-            for fault in use.faults if use is not None else ():
+            faults = use.faults if use is not None else ()
+            for fault in (*faults, *(["no-utf-8"] if "below" in faults else [])):
                 if (fault in ("read-only", "full")) is mounted:
                     yield path, flag, use, fault
 
@@ -246,6 +252,7 @@ def _path(place: Path, fault: str) -> Path:
         "folder": "folder",
         "file": "file",
         "below": "file/x",
+        "no-utf-8": "file/\udcff",
         "long": "a" * 300,
         "long-for-a-socket": "a" * 100,
         "bytes": "bytes",
@@ -301,7 +308,10 @@ def _refused(place: Path, path: str, flag: str, use: Use, fault: str) -> str:
         assert re.match(r"E\d{4} ", lines[0]) or lines[0].startswith(f"mooring {path}: "), lines[0]
     else:
         assert lines[0].startswith(f"mooring {path}: "), lines[0]
-    assert str(target) in lines[0] or f" {len(os.fsencode(target))} bytes" in lines[0], "the path is named"
+    line = lines[0].replace("\udcff", "\\xff").replace("\\udcff", "\\xff")  # (logs write it as Go does)
+    assert str(target).replace("\udcff", "\\xff") in line or f" {len(os.fsencode(target))} bytes" in lines[0], (
+        "the path is named"
+    )
     assert "damaged" not in lines[0], "nothing is known of what is there"
     assert "[Errno" not in lines[0]
     assert not re.search(r"(directory|device|system|long)\.?$", lines[0]), "the next step is missing"
@@ -504,6 +514,53 @@ def test_a_stdout_that_is_full_is_one_line(tmp_path: Path, words: tuple[str, ...
     assert re.search(r"stdout can't be written: No space left on device; make room", line), line
 
 
+ON_A_CLUSTER: Final = (
+    ("why",),
+    ("why", "pod/web-0"),
+    ("timeline", "pod/web-0"),
+    ("unstick", "pvc/a", "--dry-run"),
+    ("fence", "n1", "--dry-run"),
+    ("unfence", "n1", "--dry-run"),
+    ("orphans", "--csi-address={place}/h.sock"),
+)
+ON_A_DRIVER: Final = (
+    ("call", "GetPluginInfo", "--csi-address={place}/h.sock"),
+    *(("conform", "unix://{place}/h.sock", "--only=create-volume-without-name", f"-o={one}") for one in OUTPUTS),
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of an API server and a driver, with the kubeconfig."""
+    place = tmp_path_factory.mktemp("cluster")
+    mooring = [sys.executable, "-m", "mooring.cli.mooring"]
+    server = [*mooring, "apiserver", f"--state={place}/s", "--port=0", f"--kubeconfig={place}/kubeconfig"]
+    driver = [*mooring, "driver", "hostpath", *(one.format(place=place) for one in HOSTPATH)]
+    programs = [Program(server, place / "server.log"), Program(driver, place / "driver.log")]
+    try:
+        eventually(lambda: "export KUBECONFIG=" in programs[0].output_alive(), 30, "the server answers")
+        eventually((place / "h.sock").exists, 30, "the driver answers")
+        url = programs[0].output().split("answers on ")[1].split()[0]
+        rest = Rest(url, place / "s" / "tls" / "ca.crt", (place / "s" / "tls" / "token").read_text())
+        rest.post("/api/v1/nodes", a_ready_node("n1")).ok(201)
+        rest.post("/api/v1/namespaces/default/persistentvolumeclaims", a_claim("a")).ok(201)
+        rest.post("/api/v1/namespaces/default/pods", a_pod("web-0", "a")).ok(201)
+        rest.close()
+        yield place
+    finally:
+        for one in programs:
+            one.stop()
+
+
+@each_row("words", [*((*words, *CLUSTER) for words in ON_A_CLUSTER), *ON_A_DRIVER], fresh=[_logging_as_before])
+def test_a_stdout_that_is_full_is_one_line_after_a_look_outside(cluster: Path, words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        code, _, err = _entered([one.format(place=cluster) for one in words], cluster, full)
+    (line,) = [one for one in err.decode().splitlines() if not one.startswith(("kept", "broke"))]
+    assert 1 == code
+    assert "stdout can't be written: No space left on device; make room" in line
+
+
 @each_row("words", WRITERS, fresh=[_logging_as_before])
 def test_a_stdout_that_nobody_reads_is_a_quiet_end(tmp_path: Path, words: tuple[str, ...]) -> None:
     place = _places(tmp_path)
@@ -542,6 +599,21 @@ def test_a_stream_that_takes_nothing_or_is_closed_changes_no_exit_code(name: str
 
 
 # -- files that grow by lines
+
+
+def test_logs_on_a_full_disk_change_no_answer(mounts: Path) -> None:
+    """They take nothing any more; the driver answers, and conform judges it."""
+    place = _places(mounts)
+    driver = [*(one.format(place=place) for one in HOSTPATH), f"--call-log={place}/full/calls"]
+    program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *driver], place / "log")
+    try:
+        eventually((place / "h.sock").exists, 30, "the driver answers")
+        assert (0, "") == _said(["call", "GetPluginInfo", f"--csi-address={place}/h.sock"], place, apart=True)
+        eventually(lambda: "The log of calls ends here" in program.output_alive(), 10, "it says so, once")
+    finally:
+        program.stop()
+    words = ["conform", MODULE, f"--option=folder={place}/v", "--only=create-volume-without-name"]
+    assert (0, "") == _said([*words, f"--driver-log={place}/full/driver"], place, apart=True)
 
 
 def test_a_log_of_the_driver_on_a_full_disk_goes_on_on_the_screen() -> None:
