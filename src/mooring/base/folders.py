@@ -35,6 +35,16 @@ def refusal(folder: Path, error: OSError, what: str = "state folder") -> ConfigE
     return ConfigError(f"{what} '{folder}' can't be used: {why}")
 
 
+def check_utf8(path: Path | str, *, exit_code: int = 1) -> None:
+    """Raise ConfigError for a path that no call can name: a text in protobuf is UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"'{path}' is no UTF-8, as calls that name it must be; give another path", exit_code=exit_code
+        ) from None
+
+
 def hold(path: Path, whose: str) -> int:
     """The lock file's descriptor; the kernel frees it. whose: "the driver", for errors. Raises OSError, ConfigError
     while it is taken.

@@ -24,6 +24,7 @@ from mooring.base.border import refused_as
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, FILE, FOLDER, word_of
 from mooring.base.flags import Parsed, UsageError, flag, options_from
+from mooring.base.folders import check_utf8
 from mooring.cli.driver_run import OPTIONS
 from mooring.cli.limits import check_positive
 from mooring.cli.people import check_output, run_for_people, words_and_flags
@@ -281,12 +282,16 @@ def _make_log(path: str, command: CommandLine | None) -> None:
 
 def _options(flags: ConformFlags, home: Path) -> Options:
     """Raises ConfigError."""
+    staging = Path(flags.staging_folder).absolute() if flags.staging_folder else home / "staging"
+    targets = Path(flags.target_folder).absolute() if flags.target_folder else home / "pods"
+    for folder in (staging, targets):
+        check_utf8(folder, exit_code=WRONG_USE)
     return options_from(
         Options,
         flags,
         {},
-        staging=Path(flags.staging_folder).absolute() if flags.staging_folder else home / "staging",
-        targets=Path(flags.target_folder).absolute() if flags.target_folder else home / "pods",
+        staging=staging,
+        targets=targets,
         secrets=read_secrets(flags.secrets_file) if flags.secrets_file else {},
     )
 

@@ -260,11 +260,11 @@ def _begin(flags: DevFlags) -> MountSpace:
     check_server_parts()
     from mooring.base.ownership import own_folder
     from mooring.csi.driver_form import Socket, parse_form
-    from mooring.dev.folder import check_length
+    from mooring.dev.folder import check_path
     from mooring.mounts.namespace import MountSpace, enter_private_mounts
 
     if flags.state:
-        check_length(Path(flags.state), len(_nodes(flags)))  # before the folder is made
+        check_path(Path(flags.state), len(_nodes(flags)))  # before the folder is made
         own_folder(Path(flags.state))
     is_elsewhere = isinstance(
         parse_form(flags.driver), Socket

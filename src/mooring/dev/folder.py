@@ -18,7 +18,7 @@ from typing import Final
 
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
-from mooring.base.folders import hold, refusal
+from mooring.base.folders import check_utf8, hold, refusal
 from mooring.dev.story import Story
 from mooring.mounts import loops
 from mooring.mounts.mountinfo import MountTable
@@ -70,8 +70,11 @@ def run_folder(state: str, space: MountSpace, story: Story, ending: Ending) -> I
             clean()
 
 
-def check_length(folder: Path, nodes: int) -> None:
-    """Raise ConfigError for a folder whose path is too long for the sockets below it. The longest is `run/N.sock`."""
+def check_path(folder: Path, nodes: int) -> None:
+    """Raise ConfigError for a folder whose path is too long for the sockets below it, or can't be named in calls. The
+    longest is `run/N.sock`.
+    """
+    check_utf8(folder)
     length, max_ = len(os.fsencode(folder)), PATH_BYTES_MAX - len(f"/run/{nodes}.sock")
     if length > max_:
         raise ConfigError(

@@ -47,7 +47,7 @@ from mooring.csi.session import DriverChanged, Session
 from mooring.dev.controllers import Controllers
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.extras import Extras, extras_of, install
-from mooring.dev.folder import check_length
+from mooring.dev.folder import check_path
 from mooring.dev.introduction import LIMITS, LastFailure, asked_again, introduced
 from mooring.dev.node import Shared
 from mooring.dev.nodes import Nodes, node_ids
@@ -175,7 +175,7 @@ class _Build:
         )
         self.kubeconfig = self._folder / "kubeconfig"
         self.breaches = breaches
-        check_length(self._folder, len(starter.nodes))
+        check_path(self._folder, len(starter.nodes))
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:

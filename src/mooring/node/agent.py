@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS
-from mooring.base.folders import hold, refusal
+from mooring.base.folders import check_utf8, hold, refusal
 from mooring.base.log import logger
 from mooring.control.caches import Caches
 from mooring.control.events import EventRecorder
@@ -130,6 +130,7 @@ class NodeAgent(Manager):
             self.beside("node/lease", Loop(self._renew_lease))
 
     async def run(self) -> None:
+        check_utf8(self.layout.root)
         try:
             self.layout.root.mkdir(parents=True, exist_ok=True, mode=0o750)
             lock = hold(self.layout.root / ".mooring-node.lock", "the node agent")

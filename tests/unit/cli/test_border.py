@@ -461,6 +461,26 @@ def test_a_path_that_is_no_utf_8_is_a_path_as_any_other(tmp_path: Path) -> None:
         assert os.fsencode(backup) in out
 
 
+REGISTERED: Final = "--plugin-registration-path={place}"
+NAMED_IN_CALLS: Final = (
+    ("conform", MODULE, "--option=folder={place}/v", "--staging-folder={place}/\udcff"),
+    ("conform", MODULE, "--option=folder={place}/v", "--target-folder={place}/\udcff"),
+    ("dev", "--plain", "--state={place}/\udcff"),
+    ("driver", "run", MODULE, "--endpoint=unix://{place}/\udcff", "--option=folder={place}/v", REGISTERED),
+    ("node-agent", *CLUSTER, "--node-name=n1", "--root-dir={place}/\udcff"),
+    ("registrar", "--csi-address={place}/h.sock", "--kubelet-registration-path={place}/\udcff", REGISTERED),
+)
+
+
+@each_row("words", NAMED_IN_CALLS)
+def test_a_path_that_no_call_can_name_is_refused_at_the_start(cluster: Path, words: tuple[str, ...]) -> None:
+    """A text of CSI and of the kubelet is UTF-8; else each call would fail, for ever."""
+    code, err = _said([one.format(place=cluster) for one in words], cluster, apart=True)
+    (line,) = [one for one in err.splitlines() if not re.match(r"[IW]\d{4} ", one)]
+    assert (2 if words[0] == "conform" else 1) == code
+    assert re.search(r"ff' is no UTF-8, as calls that name it must be; give another path", line), line
+
+
 def test_a_missing_path_that_is_no_utf_8_is_one_line(tmp_path: Path) -> None:
     code, _, err = _entered(["call", "CreateVolume", "--dry-run", "-f", "/no\udcff"], tmp_path)
     assert 2 == code

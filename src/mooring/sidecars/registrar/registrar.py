@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.clock import Clock
+from mooring.base.folders import check_utf8
 from mooring.base.log import logger
 from mooring.csi.errors import DriverError
 from mooring.csi.registration import CSI_PLUGIN, PluginInfo, Registration, RegistrationStatus, methods
@@ -124,6 +125,7 @@ class Registrar:
 
     async def run(self) -> None:
         """Serves until cancelled; then the socket is removed. Raises ConfigError when it can't be made."""
+        check_utf8(self._endpoint)
         check_length(self.socket)
         make_room(self.socket, even_alive=True)
         async with listening(methods(self._info, self._notified), self.socket, mode=0o700, grace_s=0.0):
