@@ -13,6 +13,7 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from mooring.api.coordination import LEASES
@@ -124,31 +125,26 @@ def packed(text: bytes) -> str:
     return "1:" + base64.b64encode(zlib.compress(text)).decode()
 
 
-ONE = Intent("u1", "ns", "c", "pvc-u1", "{}", "{}")
-REQUEST = (
-    '{"uid":"u1","namespace":"ns","claim_name":"c","volume_name":"pvc-u1","request":"{}","volume":"{}","state":"%s"}'
-)
+FORMER = '{"uid":"u1","namespace":"ns","claim_name":"c","volume_name":"pvc-u1","request":"%s","volume":"{}"%s}'
+ONE, TWO = (Intent("u1", "ns", "c", "pvc-u1", request, "{}") for request in "12")
 
 
 @each_row(
-    ("state", "more", "read"),
+    ("more", "read"),
     [
-        ("unknown", "", an_entry(ONE)),
-        ("unknown", ',"own":"none","own_handle":"","unattended":true', an_entry(ONE, own=OwnVolume.UNSEEN)),
+        ("", an_entry(ONE)),
+        (',"unattended":true,"stored_handle":null', an_entry(ONE, own=OwnVolume.UNSEEN)),
+        (',"unattended":true,"stored_handle":"h"', an_entry(ONE, own=OwnVolume.STORED)),
+        (',"stored_handle":""', an_entry(ONE, own=OwnVolume.DELETED)),
+        (',"doubts":[%s]' % (FORMER % ("2", "")), an_entry(TWO, ONE)),
         (
-            "refused",
-            ',"own":"stored","own_handle":"h","unattended":true',
-            an_entry(ONE, state=IntentState.REFUSED, own=OwnVolume.STORED),
-        ),
-        (
-            "refused",
-            ',"own":"deleted","own_handle":"","unattended":false',
-            an_entry(ONE, state=IntentState.REFUSED, own=OwnVolume.DELETED),
+            ',"dying_handle":"h"',
+            an_entry(msgspec.structs.replace(ONE, dying_handle="h"), state=IntentState.DELETING),
         ),
     ],
 )
-def test_an_entry_that_the_last_version_wrote_is_read_and_written_anew(state: str, more: str, read: ClaimIntents):
-    text = f'[{{"uid":"u1","requests":[{REQUEST % state}]{more}}}]'
+def test_an_entry_that_the_last_version_wrote_is_read_and_written_anew(more: str, read: ClaimIntents):
+    text = f"[{FORMER % ('1', more)}]"
     lease = {"metadata": {"annotations": {lease_codec.ENTRIES: packed(text.encode())}}}
     assert (read,) == lease_codec.entries_of(lease)
     assert read == lease_codec.decoded(lease_codec.encoded(read))

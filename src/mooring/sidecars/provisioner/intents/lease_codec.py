@@ -19,7 +19,7 @@ import msgspec
 from mooring.api.names import sanitised
 from mooring.base.clock import Instant, rfc3339_micro, seconds_of
 from mooring.base.json_text import check_depth
-from mooring.sidecars.provisioner.model.intent import ClaimIntents, IntentState, OwnVolume
+from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent, IntentState, OwnVolume
 
 JOURNAL_LABEL: Final = "mooring.dev/intents"
 ENTRIES: Final = "mooring.dev/intents"
@@ -41,6 +41,7 @@ _PACKING: Final = 1  # quick: intents resemble each other, so that the first lev
 _VERSION: Final = "1:"
 
 _encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(ClaimIntents)
 _page_decoder: Final = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
 
 
@@ -57,17 +58,29 @@ class _Owner(msgspec.Struct, frozen=True):
 _owner_decoder: Final = msgspec.json.Decoder(_Owner)
 
 
-class _WrittenEntry(ClaimIntents, frozen=True):
-    """An entry as this version writes it, or the last one. To be read until 0.2: unattended, as of UNSEEN."""
+class _FormerEntry(Intent, frozen=True):
+    """An entry as the last version wrote it: the current request, with the former ones in it. To be read until 0.2.
+
+    stored_handle: of the claim's own volume; "" once that is deleted, None for none.
+    """
 
     unattended: bool = False
+    stored_handle: str | None = None
+    doubts: tuple[_FormerEntry, ...] = ()
 
     def now(self) -> ClaimIntents:
-        own = OwnVolume.UNSEEN if self.unattended and self.own is OwnVolume.NONE else self.own
-        return ClaimIntents(self.uid, self.requests, own)
+        state = IntentState.DELETING if self.dying_handle else IntentState.UNKNOWN
+        requests = (*(one._request(IntentState.REFUSED) for one in self.doubts), self._request(state))
+        without = OwnVolume.UNSEEN if self.unattended else OwnVolume.NONE
+        own = {None: without, "": OwnVolume.DELETED}.get(self.stored_handle, OwnVolume.STORED)
+        return ClaimIntents(self.uid, requests, own)
+
+    def _request(self, state: IntentState) -> Intent:
+        fields = {name: getattr(self, name) for name in Intent.__struct_fields__}
+        return Intent(**{**fields, "state": state})
 
 
-_decoder: Final = msgspec.json.Decoder(_WrittenEntry)
+_former_decoder: Final = msgspec.json.Decoder(_FormerEntry)
 
 
 class JournalLocation(msgspec.Struct, frozen=True):
@@ -135,7 +148,10 @@ def texts_of(lease: Mapping[str, Any]) -> dict[str, bytes]:
 def decoded(text: bytes) -> ClaimIntents:
     """Raises UnreadablePage for an entry of a later version."""
     try:
-        entry = _decoder.decode(text).now()
+        try:
+            entry = _decoder.decode(text)
+        except msgspec.ValidationError:
+            entry = _former_decoder.decode(text).now()
         for one in entry.requests:  # what they hold is JSON, too
             check_depth(one.request)
             check_depth(one.volume)
