@@ -115,30 +115,6 @@ async def test_CDR1_the_object_is_removed_on_demand_and_may_be_gone() -> None:
     assert await world.find(CSI_DRIVERS, NAME) is None
 
 
-async def test_CDR1_a_removal_that_arrives_late_leaves_an_object_that_somebody_has_made_since() -> None:
-    world = ClusterWorld()
-    registration = a_registration(world)
-    async with running(world, registration):
-        pass
-    late = world.cluster.hold("delete csidrivers")
-    removal = asyncio.create_task(registration.remove())
-    await late.begun.wait()
-    await world.delete(CSI_DRIVERS, NAME)
-    other = await world.create(a_csi_driver(NAME))
-    late.go.set()
-    with pytest.raises(Conflict):
-        await removal
-    assert other == await world.get(CSI_DRIVERS, NAME)
-
-
-async def test_CDR1_without_the_right_to_read_it_the_object_is_removed_by_its_name() -> None:
-    world = ClusterWorld()
-    await world.create(a_csi_driver(NAME))
-    world.cluster.refuse("get csidrivers", error=Forbidden("no get"))
-    await a_registration(world).remove()
-    assert await world.find(CSI_DRIVERS, NAME) is None
-
-
 @each_row(
     ("present", "wanted", "expected"),
     [

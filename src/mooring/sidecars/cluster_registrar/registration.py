@@ -5,13 +5,12 @@ Source: cluster-driver-registrar 1.0, whose object was of v1beta1. Differs: an o
 driver would is named in the log, with the fields, once for each difference. Reading it takes the right `get`, which the
 old manifests do not give.
 
-Its writes are a create and a deletion, and no cache shows the object: so it has no `ObjectWriter`, which writes to
-objects of a cache.
+Its one write is a create, and no cache shows the object: so it has no `ObjectWriter`, which writes to objects of a
+cache.
 """
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, Final
 
 from mooring.api.storage import CSI_DRIVERS, CSIDriver
@@ -51,12 +50,8 @@ class ClusterRegistration:
 
     async def remove(self) -> None:
         """Deletes the object; one that is not there is fine. Raises ApiError."""
-        uid = ""
         try:
-            with contextlib.suppress(Forbidden):  # by its name alone then, as cluster-driver-registrar
-                uid = (await self._cluster.get(CSI_DRIVERS, self._name)).metadata.uid
-            # Of this uid: a deletion that is carried out late must not take an object that somebody has made since.
-            await self._cluster.delete(CSI_DRIVERS, self._name, uid=uid)
+            await self._cluster.delete(CSI_DRIVERS, self._name)
         except NotFound:
             return
         _log.info(0, "CSIDriver object deleted", driver=self._name)
