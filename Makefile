@@ -62,7 +62,7 @@ docs: .venv/ready ## The pages as a site, in site/
 
 .PHONY: test
 test: .venv/ready ## All but the long ones; the end says what was not tested
-	@$(BIN)/pytest -n 4 --dist worksteal -m "not long" $(ARGS)
+	@$(BIN)/pytest -n 6 --dist worksteal -m "not long" $(ARGS)
 
 .PHONY: test-long
 test-long: .venv/ready ## The long tests, but for the storms
