@@ -1,4 +1,4 @@
-"""Controllers under any order of changes: no key in two hands, nothing lost between park and tell, an orderly end."""
+"""Controllers under any order of changes: no key in two hands, nothing lost between wait and tell, an orderly end."""
 
 import asyncio
 import itertools

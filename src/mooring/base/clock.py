@@ -48,7 +48,7 @@ class LoopClock:
 
 
 async def give_way() -> None:
-    """Others have their turn. No clock's time passes, and no order is told of it."""
+    """Others have their turn. No clock's time passes."""
     await asyncio.sleep(0)
 
 

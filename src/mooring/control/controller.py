@@ -15,20 +15,20 @@
                 except (Failed, ApiError) as failure:
                     await show(key, decision, failure)
                     queue.retry(key)               # after a back-off that doubles
-                    topics.park(key, failure.heals)  # or at once when one of these is told
+                    topics.wait(key, failure.heals)  # or at once when one of these is told
                     goes_round(key)                # its own write may have woken it: held back, too
                     break
                 if goes_round(key):                # it did the same a moment ago: held back, longer each time
                     break
                 if not result.again:
                     queue.reset_failures(key)
-                    topics.park(key, result.waits_for)  # until one of these is told; PARKED: until its object changes
+                    topics.wait(key, result.waits_for)  # until one of these is told; PARKED: until its object changes
                     queue.add_after(key, result.after_s)  # or by then
                     break
             else:
                 queue.add(key)                     # others get their turn; one that stayed stale: queue.retry(key)
 
-A topic that is told between decision and parking counts. A plain `reconcile`, in place of `Deciding`, returns the
+A topic that is told between decision and wait counts. A plain `reconcile`, in place of `Deciding`, returns the
 result by itself, and raises `Retry`; a Failed of an `ObjectWriter` counts as one. Any other exception is a bug: it is
 logged, and the key comes again after its back-off.
 """
@@ -209,7 +209,7 @@ class Controller(Generic[K]):
         """Something has happened: the keys that wait for it, or that it could heal, are reconciled at once.
 
         anew: their failures are forgotten: this is the very event that they waited for. by: the key whose work has made
-        it happen; it may still be parked, and is not woken: a failure would wake itself, without its back-off.
+        it happen; it may still wait for it, and is not woken: a failure would wake itself, without its back-off.
         """
         for key in self._topics.tell(topics):
             if key == by:
@@ -414,7 +414,7 @@ class Controller(Generic[K]):
         self._ended(key, str(getattr(result.because, "error", "")), result.because)
         if not result.keeps_backoff:
             self._succeed(key)
-        if not self._topics.park(key, result.waits_for):
+        if not self._topics.wait(key, result.waits_for):
             self._queue.add(key)
         elif result.after_s is not None:
             self._queue.add_after(key, max(AGAIN_S_MIN, result.after_s))
@@ -442,7 +442,7 @@ class Controller(Generic[K]):
         if failure.because is not None:
             log = log.bind(because=str(failure.because))
         log.error(str(failure), retry_in_s=round(delay_s, 3))
-        if not self._topics.park(key, failure.heals):
+        if not self._topics.wait(key, failure.heals):
             self._queue.add(key)
 
 

@@ -1,7 +1,7 @@
-"""Keys that wait for topics: parked under them, and found again when one of them is told.
+"""Keys that wait for topics, and are found again when one of them is told.
 
 A topic is a text such as `volume/pv-1`, built by a function of the package that tells it. A topic that is told while a
-key is being worked on counts for that key, too: between its decision and its parking nothing is lost.
+key is being worked on counts for that key, too: between its decision and its wait nothing is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ their number doubles.
 
 
 class Topics(Generic[K]):
-    """Parked keys by topic. Memory is bounded by the parked keys, and by TOLD_MAX."""
+    """Waiting keys by topic. Memory is bounded by these keys, and by TOLD_MAX."""
 
     def __init__(self) -> None:
         self._topics: dict[K, frozenset[Topic]] = {}
@@ -36,7 +36,7 @@ class Topics(Generic[K]):
         self._began: dict[K, int] = {}  # key in hand → the count when its work began
 
     def __len__(self) -> int:
-        """Parked keys."""
+        """Waiting keys."""
         return len(self._topics)
 
     def begin(self, key: K) -> None:
@@ -51,10 +51,10 @@ class Topics(Generic[K]):
         if began < min(self._began.values(), default=began + 1):
             self._told_max = TOLD_MAX  # it was the oldest: what it alone needed may go
 
-    def park(self, key: K, topics: frozenset[Topic]) -> bool:
+    def wait(self, key: K, topics: frozenset[Topic]) -> bool:
         """From now on the key waits for these topics and for no others.
 
-        Returns False, and parks nothing, when one of them was told since the worker began with the key.
+        Returns False, and notes nothing, when one of them was told since the worker began with the key.
         """
         self.drop(key)
         began = self._began.get(key, self._count)
@@ -75,8 +75,8 @@ class Topics(Generic[K]):
                 del self._keys[topic]
 
     def tell(self, topics: Iterable[Topic]) -> tuple[K, ...]:
-        """The keys that wait for any of these, each once, in the order in which they were parked under it. They stay
-        parked.
+        """The keys that wait for any of these, each once, in the order in which they began to. They go on
+        waiting.
         """
         found: dict[K, None] = {}
         for topic in topics:

@@ -144,7 +144,7 @@ async def test_a_topic_that_heals_ends_the_back_off():
     assert [0, 0.6] == pytest.approx(reconcile.times)
 
 
-async def test_a_parked_key_costs_nothing_until_its_topic_is_told():
+async def test_a_waiting_key_costs_nothing_until_its_topic_is_told():
     reconcile = Reconciler(Result("waiting", waits_for=frozenset({"volume/1"})), SETTLED)
     async with working(reconcile, "a") as controller:
         await asyncio.sleep(10_000)
@@ -166,7 +166,7 @@ async def test_a_key_does_not_wake_itself_out_of_its_back_off():
 
 
 @each_row("outcome", [Result("waiting", waits_for=frozenset({"volume/1"})), Retry("no", heals=["volume/1"])])
-async def test_what_is_told_between_judgement_and_parking_is_not_lost(outcome):
+async def test_what_is_told_between_judgement_and_wait_is_not_lost(outcome):
     reconcile = Reconciler(outcome, SETTLED)
     reconcile.takes_s = 0.1
     async with working(reconcile, "a") as controller:

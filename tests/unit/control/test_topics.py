@@ -1,14 +1,14 @@
-"""Keys parked under topics."""
+"""Keys that wait for topics."""
 
 import pytest
 
 from mooring.control.topics import TOLD_MAX, Bus, Topics
 
 
-def test_a_told_topic_finds_the_keys_parked_under_it_in_their_order():
+def test_a_told_topic_finds_the_keys_that_wait_for_it_in_their_order():
     topics: Topics[str] = Topics()
     for key in ("b", "a", "c"):
-        assert topics.park(key, frozenset({"volume/1"} if key != "c" else {"volume/2"}))
+        assert topics.wait(key, frozenset({"volume/1"} if key != "c" else {"volume/2"}))
     assert ("b", "a") == topics.tell(["volume/1"])
     assert ("c", "b", "a") == topics.tell(["volume/2", "volume/1"])
     assert () == topics.tell(["volume/3"])
@@ -16,8 +16,8 @@ def test_a_told_topic_finds_the_keys_parked_under_it_in_their_order():
 
 def test_a_key_waits_for_its_newest_topics_alone():
     topics: Topics[str] = Topics()
-    topics.park("a", frozenset({"x", "y"}))
-    topics.park("a", frozenset({"y", "z"}))
+    topics.wait("a", frozenset({"x", "y"}))
+    topics.wait("a", frozenset({"y", "z"}))
     assert () == topics.tell(["x"])
     assert ("a",) == topics.tell(["y", "z"])
     topics.drop("a")
@@ -25,11 +25,11 @@ def test_a_key_waits_for_its_newest_topics_alone():
     assert len(topics) == 0
 
 
-def test_what_is_told_while_a_key_is_in_hand_keeps_it_from_being_parked():
+def test_what_is_told_while_a_key_is_in_hand_keeps_it_from_waiting():
     topics: Topics[str] = Topics()
     topics.begin("a")
     topics.tell(["x"])
-    assert not topics.park("a", frozenset({"x", "y"}))
+    assert not topics.wait("a", frozenset({"x", "y"}))
     assert "a" not in topics._topics
 
 
@@ -38,8 +38,8 @@ def test_what_was_told_before_a_key_was_in_hand_does_not_count():
     topics.begin("other")
     topics.tell(["x"])
     topics.begin("a")
-    assert topics.park("a", frozenset({"x"}))
-    assert not topics.park("other", frozenset({"x"}))
+    assert topics.wait("a", frozenset({"x"}))
+    assert not topics.wait("other", frozenset({"x"}))
 
 
 def test_what_was_told_is_remembered_for_the_keys_in_hand_only():
@@ -48,7 +48,7 @@ def test_what_was_told_is_remembered_for_the_keys_in_hand_only():
     topics.tell(["x"])
     topics.end("a")
     topics.begin("a")
-    assert topics.park("a", frozenset({"x"}))
+    assert topics.wait("a", frozenset({"x"}))
 
 
 def test_a_burst_of_topics_loses_none_for_a_key_in_hand_and_is_forgotten_for_the_others():
@@ -57,7 +57,7 @@ def test_a_burst_of_topics_loses_none_for_a_key_in_hand_and_is_forgotten_for_the
     topics.tell(["first"])
     for number in range(TOLD_MAX):
         topics.tell([f"t{number}"])
-    assert not topics.park("old", frozenset({"first"}))
+    assert not topics.wait("old", frozenset({"first"}))
     topics.begin("young")
     topics.end("old")
     topics.tell(["news"])

@@ -100,7 +100,7 @@ class CallSecrets:
                                                                            of them alike
     with its Secret           it may have to wait for a slot               without, after its call (forget)
 
-    An attachment that shares is parked and holds no worker. Values are kept until the call that they were read for.
+    One that shares waits for that, and holds no worker. Values are kept until the call that they were read for.
     """
 
     def __init__(self) -> None:
