@@ -51,24 +51,23 @@ class Destroys:
 
 
 class Decision(msgspec.Struct, Generic[A], frozen=True):
-    """The next work for one object. A room's own facts stand in its actions.
+    """The next work for one object. A room's own facts stand in its actions."""
 
-    because: the reason, for people alone: it is shown, logged and printed, and steers nothing.
-    actions: carried out in order; the first failure ends them.
-    problem: keeps the work from being done, after the actions; users hear of it.
-    again: after the actions there is more to decide at once.
-    waits_for: topics, one of which has to be told before the next look. after_s: seconds until that look, None for
-    none. done: one line for the log once the actions are done; "" for the reason's own words.
-    uid: of the object that was decided on; the actions are about no other object of its name.
-    """
-
+    #: The reason, for people alone: it is shown, logged and printed, and steers nothing.
     because: Because
+    #: Carried out in order; the first failure ends them.
     actions: tuple[A, ...] = ()
+    #: Keeps the work from being done, after the actions; users hear of it.
     problem: Problem | None = None
+    #: After the actions there is more to decide at once.
     again: bool = False
+    #: Topics, one of which has to be told before the next look.
     waits_for: frozenset[Topic] = frozenset()
+    #: Seconds until that look, None for none.
     after_s: float | None = None
+    #: One line for the log once the actions are done; "" for the reason's own words.
     done: str = ""
+    #: Of the object that was decided on; the actions are about no other object of its name.
     uid: str = ""
 
     @property
@@ -134,23 +133,23 @@ Read: TypeAlias = Callable[[], Awaitable[object]]
 class Deciding(msgspec.Struct, Generic[K, A], frozen=True):
     """How a controller comes from a key to its result; it goes there in `Controller`.
 
-    decide: pure; nothing is awaited between it and the first action. perform: carries out the actions; it raises
-    Failed, Stale, ApiError, and returns another result than the decision's own, or None. It is called without actions,
-    too.
-    show: shows a failure, or a problem, to users; None where the log alone has it. work: a verb, for the log: "failed
-    to …". ended: called in any case, at the end.
-    reads: for a decision that destroys something, the reads from the API server that put into the caches whatever asks
-    for it and whatever would forbid it, as far as that may go back: a reclaim policy, a claimRef, a taint. (A
-    deletionTimestamp that was seen once needs none.) The decision is made again on what was read, and only the same one
-    is carried out. One that `Destroys` something without a read is a bug, and is not carried out.
-
     A problem that waits for a topic or a time is shown, and waits; it is looked at again while it lasts. Any other one
     is a failure.
     """
 
+    #: Pure; nothing is awaited between it and the first action.
     decide: Callable[[K], Decision[A]]
+    #: Carries out the actions; it raises Failed, Stale, ApiError, and returns another result than the decision's own,
+    #: or None. It is called without actions, too.
     perform: Callable[[K, Decision[A]], Awaitable[Result | None]]
+    #: Shows a failure, or a problem, to users; None where the log alone has it.
     show: Callable[[K, Decision[A], Failed], Awaitable[None]] | None = None
+    #: A verb, for the log: "failed to …".
     work: Callable[[K, Decision[A]], str] | str = ""
+    #: Called in any case, at the end.
     ended: Callable[[K], None] | None = None
+    #: For a decision that destroys something, the reads from the API server that put into the caches whatever asks for
+    #: it and whatever would forbid it, as far as that may go back: a reclaim policy, a claimRef, a taint. (A
+    #: deletionTimestamp that was seen once needs none.) The decision is made again on what was read, and only the same
+    #: one is carried out. One that `Destroys` something without a read is a bug, and is not carried out.
     reads: Callable[[K, Decision[A]], Sequence[Read]] | None = None

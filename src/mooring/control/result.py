@@ -41,21 +41,19 @@ class Failing:
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The end of a reconcile that did not fail.
+    """The end of a reconcile that did not fail."""
 
-    because: for people alone: it is shown, logged and printed by `mooring why`; no code depends on its class.
-    done: one line, logged at level 2 with the reason; "" for a reconcile that changed nothing.
-    again: reconcile once more at once, as long as STEPS_MAX allows.
-    waits_for: the key waits until one of these topics is told. Those of an earlier result are void.
-    after_s: seconds until the key is reconciled again, whatever happens meanwhile; None leaves that to events.
-    keeps_backoff: the failures before this result still count: the key only waits.
-    """
-
+    #: For people alone: it is shown, logged and printed by `mooring why`; no code depends on its class.
     because: Because
+    #: One line, logged at level 2 with the reason; "" for a reconcile that changed nothing.
     done: str = ""
+    #: Reconcile once more at once, as long as STEPS_MAX allows.
     again: bool = False
+    #: The key waits until one of these topics is told. Those of an earlier result are void.
     waits_for: frozenset[Topic] = frozenset()
+    #: Seconds until the key is reconciled again, whatever happens meanwhile; None leaves that to events.
     after_s: float | None = None
+    #: The failures before this result still count: the key only waits.
     keeps_backoff: bool = False
 
 

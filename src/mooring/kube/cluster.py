@@ -64,14 +64,14 @@ class UnreadItem(NamedTuple):
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """A list, or one page of it. resource_version: a valid start for a watch. continue_token: "" on the last page.
-
-    unread: items that are not among these. Code that concludes something from a missing object has to look there.
-    """
+    """A list, or one page of it."""
 
     items: tuple[T, ...]
+    #: A valid start for a watch.
     resource_version: str
+    #: "" on the last page.
     continue_token: str = ""
+    #: Items that are not among these. Code that concludes something from a missing object has to look there.
     unread: tuple[UnreadItem, ...] = ()
 
 

@@ -31,15 +31,16 @@ _log = logger(__name__)
 
 
 class LeasedWork(msgspec.Struct, frozen=True):
-    """A work and its Lease. make_work: one for each term. component, starting: what is logged when a term begins.
+    """A work and its Lease."""
 
-    lock_name: as yet unsanitised. namespace: of the Lease, "" for the one that the flags name.
-    """
-
+    #: Logged when a term begins, as is `starting`.
     component: str
+    #: As yet unsanitised.
     lock_name: str
+    #: One for each term.
     make_work: Callable[[], Work]
     starting: str = "Starting"
+    #: Of the Lease, "" for the one that the flags name.
     namespace: str = ""
 
 

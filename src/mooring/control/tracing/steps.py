@@ -31,15 +31,16 @@ Value = str | int | tuple[str, ...]
 
 
 class Span(msgspec.Struct):
-    """One span. began, ended: nanoseconds since 1970. error: its text, None where all went well. is_client: it asked
-    somebody else.
-    """
+    """One span of a trace."""
 
     name: str
+    #: Nanoseconds since 1970, as is `ended`.
     began: int
     attributes: dict[str, Value]
     ended: int = 0
+    #: Its text, None where all went well.
     error: str | None = None
+    #: It asked somebody else.
     is_client: bool = True
 
 
@@ -54,17 +55,19 @@ class SpanSink(Protocol):
 
 
 class Step(msgspec.Struct, eq=False):
-    """controller: its name. label: what it calls its keys, mostly a kind. decision, because: the last ones. parents: by
-    uid, once its spans are made.
-    """
+    """One look of a controller at a key, with all that it asked of others."""
 
+    #: The controller's name.
     controller: str
+    #: What it calls its keys, mostly a kind.
     label: str
     key: Hashable
     began: int
+    #: The last one, as is `because`.
     decision: Decision[Any] | None = None
     because: Because | None = None
     operations: list[tuple[Span, Place | str]] = msgspec.field(default_factory=list)
+    #: By uid, once its spans are made.
     parents: Mapping[str, Any] | None = None
 
 

@@ -70,14 +70,13 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """A store's knowledge of one object at a moment, as versions. told: up to which lists and watch have shown
-    everything.
+    """A store's knowledge of one object at a moment, as versions."""
 
-    object: its own, "" for none. lists_alone: how many lists of a server that was set back there have been.
-    """
-
+    #: Up to which lists and watch have shown everything.
     told: str
+    #: The object's own, "" for none.
     object: str
+    #: How many lists of a server that was set back there have been.
     lists_alone: int
 
 

@@ -32,15 +32,14 @@ class Pem:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tls:
-    """authority: what the server's certificate is checked with, None for the system's. certificate, key: of the client,
-    both or neither.
+    """How client and server know each other."""
 
-    server_name: what the server's certificate must be made out to, "" for the host of the URL.
-    """
-
+    #: What the server's certificate is checked with, None for the system's.
     authority: Pem | None = None
+    #: The client's, with its key: both or neither.
     certificate: Pem | None = None
     key: Pem | None = None
+    #: What the server's certificate must be made out to, "" for the host of the URL.
     server_name: str = ""
     insecure: bool = False
 
@@ -59,15 +58,17 @@ class InteractiveMode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """Prints credentials. command: absolute. environment: the whole. cluster: None without provideClusterInfo. where:
-    for messages.
-    """
+    """Prints credentials."""
 
+    #: The place in the kubeconfig, for messages.
     where: str
+    #: An absolute path.
     command: str
     arguments: tuple[str, ...] = dataclasses.field(default=(), repr=False)
+    #: The whole environment.
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     api_version: str = "client.authentication.k8s.io/v1"
+    #: None without provideClusterInfo.
     cluster: Mapping[str, object] | None = dataclasses.field(default=None, repr=False)
     mode: InteractiveMode = InteractiveMode.NEVER
     install_hint: str = ""
@@ -91,19 +92,19 @@ class KubeconfigUser:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """server: `https://host:port`, perhaps with a path, no slash at its end. namespace: the context's, else "default".
+    """A cluster to talk to, and as whom."""
 
-    source: where all this was read, for messages. proxy: URL of an HTTP proxy, "" for none; may hold a password.
-    compressed: asks for gzip in big answers. Worth it over a slow link; near the server it costs both sides more than
-    it saves.
-    """
-
+    #: `https://host:port`, perhaps with a path, no slash at its end.
     server: str
+    #: Where all this was read, for messages.
     source: str = "given in code"
+    #: The context's, else "default".
     namespace: str = "default"
     tls: Tls = Tls()
     user: KubeconfigUser = KubeconfigUser()
+    #: URL of an HTTP proxy, "" for none; may hold a password.
     proxy: str = dataclasses.field(default="", repr=False)
+    #: Asks for gzip in big answers. Worth it over a slow link; near the server it costs both sides more than it saves.
     compressed: bool = True
 
     def __post_init__(self) -> None:

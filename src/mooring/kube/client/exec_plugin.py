@@ -37,13 +37,14 @@ _TOKEN_LIKE: Final = re.compile(r"[A-Za-z0-9_.=+-]{32,}")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PluginAnswer:
-    """token: "" when there is only a certificate. certificate, key: PEM, both or neither. expires_s: since the epoch,
-    None for never.
-    """
+    """The credentials that a plug-in has printed."""
 
+    #: "" when there is only a certificate.
     token: str = dataclasses.field(repr=False)
+    #: PEM, with its key: both or neither.
     certificate: bytes = dataclasses.field(repr=False)
     key: bytes = dataclasses.field(repr=False)
+    #: Seconds since 1970, None for never.
     expires_s: float | None
 
 
