@@ -79,7 +79,7 @@ class Ending:
             self._last.remove(act)
 
     def ask(self) -> None:
-        """As the first signal."""
+        """Ask for the end, as the first signal does."""
         if self._asked_s is None:
             self._asked_s = self._moved_s = time.monotonic()
             for tell in tuple(self._listeners):

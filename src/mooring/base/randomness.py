@@ -40,6 +40,6 @@ class Random:
         return "".join(self._random.choice(_NAME_LETTERS) for _ in range(length))
 
     def uid(self) -> str:
-        """Of version 4."""
+        """A random UUID, version 4."""
         digits = f"{self._random.getrandbits(128) & _UUID_MASK | _UUID_4:032x}"
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -54,7 +54,7 @@ def send(group: int, number: int) -> None:
 
 
 def exit_code(code: int) -> int:
-    """As a shell has it: 128 and the number of the signal."""
+    """Return a shell's exit code: 128 and the number of the signal."""
     return code if code >= 0 else 128 - code
 
 

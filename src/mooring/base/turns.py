@@ -72,8 +72,8 @@ class Turns:
             self._run()
 
     def _run(self) -> None:
-        """As far as the share goes. An error of a job is its caller's, and stops no other: what waits has the next
-        turn.
+        """Do jobs as far as the share goes. An error of a job is its caller's, and stops no other: what waits has the
+        next turn.
         """
         self._is_running = True
         try:

@@ -90,8 +90,8 @@ class VirtualLoop(LoopWithoutThreads):
         return self._time.now
 
     def stand_still(self, seconds: float) -> None:
-        """As a process that is stopped (SIGSTOP): time goes on, nothing runs, and what was ready is still the next to
-        run.
+        """Behave as a process that is stopped (SIGSTOP): time goes on, nothing runs, and what was ready is still the
+        next to run.
         """
         self._time.now += seconds
 

@@ -58,7 +58,7 @@ class CallSlots(Generic[K]):
 
     @property
     def in_flight(self) -> Mapping[str, K]:
-        """By the volume's handle, the key that has its slot."""
+        """The key that has the slot, by the volume's handle."""
         return self._in_flight
 
     @property

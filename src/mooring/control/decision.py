@@ -80,7 +80,7 @@ class Decision(msgspec.Struct, Generic[A], frozen=True):
         return not (self.actions or self.again or self.waits_for) and self.problem is None and self.after_s is None
 
     def kept(self) -> Decision[Any]:
-        """As it may be kept: what changes later is not in its actions."""
+        """Return the decision as it may be kept: what changes later is not in its actions."""
         if not any(isinstance(action, Changing) for action in self.actions):
             return self
         actions: tuple[Any, ...] = tuple(

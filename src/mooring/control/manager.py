@@ -58,7 +58,7 @@ class Work(Worker, Protocol):
         ...
 
     async def drain(self, timeout_s: float) -> bool:
-        """As of Worker. False when timeout_s was too short."""
+        """Begin nothing new and let the rest end, as a Worker does. False when timeout_s was too short."""
         ...
 
     @property

@@ -196,8 +196,8 @@ def _without_others(struct: type[msgspec.Struct], names: tuple[str, ...]) -> typ
 
 
 def _is_equal(one: Any, other: Any) -> Any:
-    """By all fields of the API's type: an object that is kept with fewer fields than before has not changed for
-    that.
+    """Compare all fields of the API's type: an object that is kept with fewer fields than before has not changed
+    for that.
     """
     if type(one) is type(other):
         return msgspec.Struct.__eq__(one, other)

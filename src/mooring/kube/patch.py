@@ -28,7 +28,9 @@ def merge_patch(body: Mapping[str, Any], *, of: Object | str | None = None) -> P
 
 
 def strategic_patch(body: Mapping[str, Any], *, of: Object | str | None = None) -> Patch:
-    """As `merge_patch`, but lists are joined as their fields say. Kubernetes' own kinds have that alone."""
+    """Make a patch like `merge_patch`, but for lists, which are joined as their fields say. Only Kubernetes' own kinds
+    take it.
+    """
     return Patch(PatchType.STRATEGIC, body if of is None else _with_uid(body, of))
 
 

@@ -188,7 +188,7 @@ _NAMED: Final = {
 
 
 def object_attributes(place: Place | str) -> dict[str, Value]:
-    """As OpenTelemetry's conventions name them."""
+    """Return what tells the object, named by OpenTelemetry's conventions."""
     if isinstance(place, str):
         return {}
     plural, namespace, name = place

@@ -136,8 +136,8 @@ class Informer(Generic[T]):
         self._is_told.set()
 
     def looks_first(self) -> None:
-        """As `join`; but of objects that are there, or come, the handlers are told nothing before they have `looked`
-        themselves.
+        """Join as `join` does; but of objects that are there, or come, the handlers are told nothing before they
+        have `looked` themselves.
 
         Whoever runs the cache has joined already.
         """

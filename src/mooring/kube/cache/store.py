@@ -59,7 +59,7 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
 
     @property
     def object(self) -> T:
-        """As it is after the change; of one that is gone, as it was."""
+        """The object after the change; one that is gone, before it."""
         about = self.old if self.new is None else self.new
         assert about is not None, "a change from nothing to nothing"
         return about

@@ -65,7 +65,7 @@ class _Meta(msgspec.Struct, rename="camel"):
 
 
 class _Named(msgspec.Struct):
-    """As much of any object as names it."""
+    """The part of any object that names it."""
 
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 

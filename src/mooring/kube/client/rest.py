@@ -193,7 +193,7 @@ def _decoded(request: Request, body: bytes) -> Any:
 
 
 def _about(method: str, request: Request) -> str:
-    """As client-go tells what was asked: `get pods web-0`."""
+    """Tell what was asked, as client-go does: `get pods web-0`."""
     name = "" if request.verb is Verb.CREATE else request.name
     return f"{method.lower()} {request.kind.resource} {name}".rstrip()
 
