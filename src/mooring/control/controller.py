@@ -318,7 +318,7 @@ class Controller(Generic[K]):
             except Exception as bug:  # the queue tries again
                 self.goes_round(key, began, (*done, repr(bug)))
                 raise
-            if result.done and self._log.enabled(2):
+            if result.done and done and self._log.enabled(2):
                 self._log.info(2, result.done, because=str(result.because), **self._about(key))
             comes_at_once = result.again or (result.after_s is not None and result.after_s < HELD.base_s)
             is_held = self.goes_round(key, began, (*done, *((str(result.because),) if comes_at_once else ())))

@@ -45,7 +45,7 @@ class Result(msgspec.Struct, frozen=True):
 
     #: For people alone: it is shown, logged and printed by `mooring why`; no code depends on its class.
     because: Because
-    #: One line, logged at level 2 with the reason; "" for a reconcile that changed nothing.
+    #: One line, logged at level 2 with the reason where something was written, or a driver called; "" for none.
     done: str = ""
     #: Reconcile once more at once, as long as STEPS_MAX allows.
     again: bool = False

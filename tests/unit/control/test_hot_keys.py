@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from mooring.api.core import NODES
+from mooring.base import log
 from mooring.base.clock import LoopClock, rfc3339
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
@@ -166,6 +168,32 @@ async def test_who_goes_on_or_comes_by_itself_is_never_late(
     does: Callable[[World], Awaitable[None]], comes: str, steps: int
 ) -> None:
     assert steps == await World().lives(does, comes, 99.9, decides=True)
+
+
+@each_row(
+    ("does", "logged"),
+    [(World.does_nothing, False), (World.writes_the_same, True), (World.calls_the_driver, True)],
+)
+async def test_done_is_said_of_what_was_written_or_called_alone(
+    does: Callable[[World], Awaitable[None]], logged: bool
+) -> None:
+    world, lines = World(), io.StringIO()
+
+    async def reconcile(key: str) -> Result:
+        await does(world)
+        return Result(AsEver(), done="labelled the node")
+
+    controller: Controller[str] = Controller(world.runtime, "test", reconcile, workers=1)
+    log.configure(stream=lines, verbosity=2)
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(controller.run())
+            controller.add("n1")
+            await asyncio.sleep(1)
+            task.cancel()
+    finally:
+        log.configure()
+    assert logged is ("labelled the node" in lines.getvalue())
 
 
 async def test_it_is_counted_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
