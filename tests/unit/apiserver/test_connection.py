@@ -126,7 +126,7 @@ async def test_what_comes_during_a_watch_is_answered_after_it(identity: ServerId
 async def test_a_head_that_comes_too_slowly_and_a_handshake_that_never_comes_are_cut_off(
     identity: ServerIdentity,
 ) -> None:
-    async with serving(identity, limits=ConnectionLimits(slow_s=0.05)) as server:
+    async with serving(identity, limits=ConnectionLimits(slow_s=0.5)) as server:
         async with connected(server, identity) as (reader, writer):
             writer.write(b"GET / HT")
             assert b"" == await ended(reader)
@@ -138,7 +138,7 @@ async def test_a_head_that_comes_too_slowly_and_a_handshake_that_never_comes_are
 
 async def test_a_quiet_connection_is_ended_properly(identity: ServerIdentity) -> None:
     async with (
-        serving(identity, limits=ConnectionLimits(slow_s=0.2, idle_s=0.05)) as server,
+        serving(identity, limits=ConnectionLimits(slow_s=2.0, idle_s=0.5)) as server,
         connected(server, identity) as (reader, writer),
     ):
         writer.write(head(identity, "GET", "/healthz"))
@@ -149,7 +149,7 @@ async def test_a_quiet_connection_is_ended_properly(identity: ServerIdentity) ->
 
 @pytest.mark.slow
 async def test_a_watch_is_not_quiet(identity: ServerIdentity) -> None:
-    limits = ConnectionLimits(slow_s=0.04, idle_s=0.02)
+    limits = ConnectionLimits(slow_s=0.4, idle_s=0.2)
     async with serving(identity, limits=limits) as server, connected(server, identity) as (reader, writer):
         writer.write(head(identity, "GET", f"{PATH}?watch=1&timeoutSeconds=1&resourceVersion=1"))
         assert (await ended(reader)).endswith(b"\r\n\r\n0\r\n\r\n"), "it lived its second, and only then was quiet"

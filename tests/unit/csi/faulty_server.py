@@ -88,7 +88,15 @@ class Door:
 
     async def take_in(self) -> Peer:
         """The next connection, without a word said."""
-        accepted, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+        loop, knocks = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._listener, knocks.set)
+        try:
+            await knocks.wait()
+        finally:
+            loop.remove_reader(self._listener)
+        # No `sock_accept`: nobody would close what it has accepted when it is cancelled.
+        accepted, _ = self._listener.accept()
+        accepted.setblocking(False)
         self.peers.append(Peer(accepted))
         return self.peers[-1]
 
