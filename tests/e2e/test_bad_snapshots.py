@@ -162,6 +162,13 @@ class MisleadingDriver(SnapshotDriver):
                 snapshot.creation_time.seconds = 253_402_300_799
         return csi.CreateSnapshotResponse(snapshot=snapshot)
 
+    async def delete_snapshot(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
+        """It knows the huge id that it gave: an answer may still be under way when it turns honest."""
+        known = csi.DeleteSnapshotRequest()
+        known.CopyFrom(request)
+        known.snapshot_id = known.snapshot_id.rstrip("x")
+        return await super().delete_snapshot(known)
+
     def _shown(self, handle: str) -> csi.Snapshot:
         shown = super()._shown(handle)
         shown.ready_to_use = shown.source_volume_id != self.unready
