@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -131,9 +130,6 @@ def test_a_watch_without_a_version_lists_first_and_follows(
     storage = client.StorageV1Api(kube)
     storage.create_volume_attachment(a_va(name))
     watching = watch.Watch()
-    change = {"status": {"attached": True}}
-    late = threading.Timer(0.2, lambda: storage.patch_volume_attachment_status(name, change))
-    late.start()
     seen = []
     for event in watching.stream(
         storage.list_volume_attachment, field_selector=f"metadata.name={name}", timeout_seconds=20
@@ -141,7 +137,8 @@ def test_a_watch_without_a_version_lists_first_and_follows(
         seen.append((event["type"], event["object"].status.attached))
         if len(seen) == 2:
             watching.stop()
-    late.join()
+        else:
+            storage.patch_volume_attachment_status(name, {"status": {"attached": True}})
     assert [("ADDED", False), ("MODIFIED", True)] == seen
     storage.delete_volume_attachment(name)
 
