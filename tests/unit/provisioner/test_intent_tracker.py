@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mooring.base.clock import LoopClock
+from mooring.control.result import Retry
 from mooring.control.topics import Bus
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Conflict, Unreachable
@@ -46,19 +47,20 @@ async def tracker(intents: Shaky) -> IntentTracker:
     return IntentTracker(intents, ClaimRecords(), LoopClock(), Bus())
 
 
-async def test_a_stored_volume_that_could_not_be_written_down_is_before_it_is_released(
-    intents: Shaky, tracker: IntentTracker
-) -> None:
-    """Else its deletion would wait for the other request to be over, and that for the deletion."""
+async def test_a_stored_volume_is_open_until_that_is_written_down(intents: Shaky, tracker: IntentTracker) -> None:
+    """Else the next process would ask for what the other request has made, beside the claim's volume."""
     await tracker.begin(ONE)
     tracker.mark_unknown(ONE.intent)
     await tracker.begin(OTHER)
+    before = tracker.open["u"]
     intents.fails = True
-    await tracker.store(OTHER.intent)
-    assert OwnVolume.NONE is intents.open()["u"].own
-    with pytest.raises(Unreachable):
+    with pytest.raises(Retry):
+        await tracker.store(OTHER.intent)
+    assert (OwnVolume.NONE, before) == (intents.open()["u"].own, tracker.open["u"])
+    with pytest.raises(Conflict):
         await tracker.wait_for_end("u")
     intents.fails = False
+    await tracker.store(OTHER.intent)
     await tracker.wait_for_end("u")
     stored = an_entry(ONE.intent, state=IntentState.REFUSED, own=OwnVolume.STORED)
     assert stored == intents.open()["u"] == tracker.open["u"]

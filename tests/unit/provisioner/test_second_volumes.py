@@ -40,7 +40,7 @@ def in_zone_a(step: Step):
 
 
 def journal(world: ProvisioningWorld, who: str) -> Journal:
-    return Journal(world.users, JournalLocation("default", "csi.test"), who, world.clock)
+    return Journal(world.cluster, JournalLocation("default", "csi.test"), who, world.clock)
 
 
 async def torn(driver: VolumeDriver, **claim: Any) -> ProvisioningWorld:
@@ -210,11 +210,12 @@ async def test_what_could_not_be_written_down_is_known_from_the_request_of_the_c
         await world.settle(1)
         gate = world.driver.gate(CREATE)
         await world.annotate({names.SELECTED_NODE: "n2"})
-        await world.settle(10)
-        world.cluster.refuse("update leases", times=None, error=ServerError("overloaded", code=500))
+        await world.settle(1)
+        refusal = world.cluster.refuse("update leases", times=None, error=ServerError("overloaded", code=500))
         world.intents = journal(world, "two")
         gate.set()
         await world.provisioned()
+    refusal.times = 0
     world.driver.forget_scripts()
     async with world.provisioning():
         await world.settle(10)
@@ -222,6 +223,32 @@ async def test_what_could_not_be_written_down_is_known_from_the_request_of_the_c
         await world.delete_claim()
         await without_claims(world)
         assert {} == world.driver.volumes == world.intents.open()
+
+
+@each_row("pending", [False, True])
+async def test_a_write_that_says_whose_volume_is_stored_is_tried_again(pending: bool):
+    """Else a user who takes the object away by hand, to keep the volume, loses it to the next process."""
+    world = await torn(VolumeDriver(topology={"zone": "b"}))
+    async with world.provisioning():
+        await world.failed("full")
+        await world.settle(1)
+        gate = world.driver.gate(CREATE)
+        await world.annotate({names.SELECTED_NODE: "n2"})
+        await world.settle(1)
+        if pending:
+            world.cluster.refuse("create persistentvolumes", error=ServerError("overloaded", code=500))
+        world.cluster.refuse("update leases", error=ServerError("overloaded", code=500))
+        gate.set()
+        name = (await world.provisioned())["metadata"]["name"]
+        await world.settle(60)
+    await world.delete_claim()
+    await world.patch(PVS, name, {"metadata": {"finalizers": None}})
+    await world.delete(PVS, name)
+    world.intents = journal(world, "two")
+    world.driver.forget_scripts()
+    async with world.provisioning():
+        await without_claims(world)
+        assert 1 == len(world.driver.volumes)
 
 
 @each_row("driver", [ZonalDriver, VolumeDriver])

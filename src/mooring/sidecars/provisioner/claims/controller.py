@@ -282,9 +282,13 @@ class PendingVolumes:
         order, intent, uid = volume.order, volume.order.intent, volume.uid
         ref = self._reference(volume)
         if saved is Save.STORED:
-            await self._attempts.succeeded(ref, order, volume.began)
-            if uid in self._view.intents:
-                self._apply(uid, Result(why.Provisioned(volume.name), again=True))
+            try:
+                await self._attempts.succeeded(ref, order, volume.began)
+            except Retry as retry:
+                self._apply(uid, retry)  # the claim closes its intent, since the volume is stored
+            else:
+                if uid in self._view.intents:
+                    self._apply(uid, Result(why.Provisioned(volume.name), again=True))
             return
         attempt = Attempt(uid, ref, self._view.claim(uid), volume.began)
         try:

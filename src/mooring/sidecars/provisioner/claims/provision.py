@@ -334,7 +334,7 @@ class VolumeCreation:
     # -- the end
 
     async def close(self, intent: Intent) -> None:
-        """The PersistentVolume is stored: closes the intent and releases the source."""
+        """The PersistentVolume is stored: closes the intent and releases the source. Raises Retry."""
         await self._tracker.store(intent)
         self.release(intent.uid)
 

@@ -257,7 +257,7 @@ class ClaimReconciler:
     # -- the end of an attempt
 
     async def succeeded(self, ref: ObjectReference, order: Order, began: Instant) -> None:
-        """Reports success, closes the intent, releases the source."""
+        """Reports success, closes the intent, releases the source. Raises Retry."""
         intent = order.intent
         self._metrics.succeeded(intent.class_name, intent.source_kind, self._clock.now() - began)
         log.info(2, "provisioned", PVC=f"{ref.namespace}/{ref.name}", PersistentVolume=intent.volume_name)

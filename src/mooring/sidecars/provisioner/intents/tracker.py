@@ -1,8 +1,8 @@
 """The open intents of all claims, and what else is remembered of claims.
 
-The tracker has the truth of this process; the journal is written before the driver is called (`begin`, `condemn`) and
-before the claim's own volume may go (`wait_for_end`, `forget_stored`). Whatever else happens to an intent need not be
-written: the next process takes it for unknown, and asks the driver again.
+The tracker has the truth of this process; the journal is written before the driver is called (`begin`, `condemn`), with
+the claim's own volume (`store`), and before that may go (`wait_for_end`, `forget_stored`). Whatever else happens to an
+intent need not be written: the next process takes it for unknown, and asks the driver again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
+from mooring.control.result import Retry
 from mooring.control.topics import Bus, Topic
 from mooring.kube.errors import ApiError, Conflict
 from mooring.sidecars.provisioner.intents.journal import Intents
@@ -197,28 +198,26 @@ class IntentTracker:
 
     async def refuse(self, intent: Intent, *, proves_absent: bool = False) -> None:
         """The driver has refused the call. proves_absent: as of a failure."""
-        await self._settle(intent, self._after(intent, IntentEvent.ABSENT if proves_absent else IntentEvent.REFUSED))
+        entry = self._after(intent, IntentEvent.ABSENT if proves_absent else IntentEvent.REFUSED)
+        if entry is None:
+            await self._close(intent)
+        else:
+            self._show(entry)
 
     async def store(self, intent: Intent) -> None:
-        """The PersistentVolume is stored."""
-        entry = self._after(intent, IntentEvent.STORED)
-        if entry is not None:
-            entry = msgspec.structs.replace(entry, own=OwnVolume.STORED)
-            self._bus.tell(topics.INTENT_CLOSED, intent.volume_name)
-        await self._settle(intent, entry)
+        """The PersistentVolume is stored. Raises Retry where that can't be written; then the request is open as before.
 
-    async def _settle(self, intent: Intent, entry: ClaimIntents | None) -> None:
-        """A request is dropped at once with the claim's last one; before that, if it can be written."""
+        Where others are open the next process has to know of it: it asks for none of them beside the claim's volume.
+        """
+        entry = self._after(intent, IntentEvent.STORED)
         if entry is None:
             await self._close(intent)
             return
-        is_fewer = len(entry.requests) < len(self.open[intent.uid].requests)
-        self._show(entry)
-        if is_fewer:
-            try:
-                await self._intents.write(entry)
-            except ApiError as error:
-                log.error("could not write down that a request is over", error=error, PV=intent.volume_name)
+        try:
+            await self._write(msgspec.structs.replace(entry, own=OwnVolume.STORED))
+        except ApiError as error:
+            raise Retry(f"could not write down that the volume's creation is over: {error}") from error
+        self._bus.tell(topics.INTENT_CLOSED, intent.volume_name)
 
     async def _close(self, intent: Intent) -> None:
         uid = intent.uid
