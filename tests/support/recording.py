@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from mooring.api.meta import Kind
 from mooring.kube import cluster
@@ -41,7 +41,7 @@ class Rule:
     lost.
 
     late_s: the request takes effect so many seconds after its answer was lost, unless the server refuses it then; 0 for
-    never.
+    never. perhaps: it is no fault of the test that no request met it.
     """
 
     short: str
@@ -50,12 +50,16 @@ class Rule:
     name: str = ""
     after: bool = False
     late_s: float = 0.0
+    perhaps: bool = False
     hits: int = 0
 
     def applies(self, request: Request) -> bool:
         wanted = request.short == self.short and self.name in ("", request.name)
         return wanted and (self.times is None or self.hits < self.times)
 
+
+planted: Final[list[Rule]] = []
+"""All rules of the test that runs. One that no request has met tests nothing, and `tests/conftest.py` says so."""
 
 NAMES_ONCE = ("events", "leases")
 """Kinds whose patches need not say which object of the name is meant: an Event's name has its time, a node's Lease
@@ -115,9 +119,11 @@ class RecordingCluster(Cluster):
         error: ApiError | None = None,
         after: bool = False,
         late_s: float = 0.0,
+        perhaps: bool = False,
     ) -> Rule:
-        rule = Rule(short, error or Forbidden("not now", reason="Forbidden"), times, name, after, late_s)
+        rule = Rule(short, error or Forbidden("not now", reason="Forbidden"), times, name, after, late_s, perhaps)
         self._rules.append(rule)
+        planted.append(rule)
         return rule
 
     def hold(self, short: str, *, after: bool = False) -> Hold:

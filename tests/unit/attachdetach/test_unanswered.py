@@ -96,7 +96,7 @@ async def test_a_delete_without_an_answer_is_fenced_off_when_a_pod_comes_back(la
         world.cluster.refuse(DELETE, error=Unreachable("lost"), late_s=late_s)
         await world.delete_pod(pod)
         await world.until(lambda: _sent(world), what="a DELETE")
-        refusals = world.cluster.refuse(DELETE, times=None, error=Forbidden("not now"))
+        refusals = world.cluster.refuse(DELETE, times=None, error=Forbidden("not now"), perhaps=True)
         await world.settle(2 if refused else 0.1)
         assert refused == (refusals.hits > 0)
         await world.pod(node, volume)
@@ -311,7 +311,7 @@ async def test_a_controller_that_is_killed_every_five_seconds_reports_what_is_wa
     since: dict[str, int] = {}
     for life in range(LIVES):
         if lost:
-            world.cluster.refuse(DELETE, error=Unreachable("lost"), late_s=7.0)
+            world.cluster.refuse(DELETE, error=Unreachable("lost"), late_s=7.0, perhaps=True)
         async with world.controlling():
             which = life % len(volumes)
             node, volume = nodes[which], volumes[which]

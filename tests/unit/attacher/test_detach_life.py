@@ -455,13 +455,19 @@ async def test_a_crash_after_the_publish_on_the_new_machine_leaves_no_former_dev
 
 async def test_a_confirmation_that_was_refused_is_saved_later():
     world = await replaced_machine()
+    gate = world.driver.gate(PUBLISH)
     async with world.attaching():
-        await world.until(lambda: _published(world))
+        await world.until(lambda: _asked(world))
         world.cluster.refuse(PATCH_VA, times=2)
+        gate.set()
         await world.settle(50)
         va = await world.get(VOLUME_ATTACHMENTS, VA)
     assert {NODE_ID_ANNOTATION: "nodeID2"} == va["metadata"]["annotations"]
     assert {"attached": True, "attachmentMetadata": {"device": "new"}} == va["status"]
+
+
+async def _asked(world: AttacherWorld) -> bool:
+    return bool(world.driver.made(PUBLISH))
 
 
 async def _published(world: AttacherWorld) -> bool:

@@ -155,7 +155,8 @@ async def test_what_a_pod_has_that_can_t_be_looked_at_stays_as_it_is(
     at its end.
     """
     scene = await spoilt(world, row, text)
-    rule = world.cluster.refuse("get persistentvolumeclaims", times=None, error=ServerError("starting"))
+    refused, error = "get persistentvolumeclaims", ServerError("starting")
+    rule = world.cluster.refuse(refused, times=None, error=error, perhaps=row.is_inline)
     async with world.agent(is_registered=False):
         await world.register()
         await scene.goes_on(60)

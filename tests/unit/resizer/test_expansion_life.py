@@ -270,9 +270,11 @@ async def test_R26_a_conflict_before_the_call_is_tried_again_without_a_word(worl
 
 
 async def test_a_conflict_after_the_call_repeats_the_write_and_not_the_call(world: ResizerWorld):
+    gate = world.driver.gate(EXPAND)
     async with world.resizing():
         await world.called()
         world.cluster.refuse(MARK, error=Conflict("changed", reason="Conflict"))
+        gate.set()
         await world.state_is(1, 2, NODE_PENDING, 2)
         await world.settle(5)
     assert [2] == world.asked

@@ -209,9 +209,11 @@ async def test_a_change_that_means_nothing_does_not_end_the_back_off():
 
 async def test_a_failure_that_could_not_be_saved_is_told_all_the_same():
     world = await a_failure(Code.INTERNAL)
+    gate = world.driver.gate(EXPAND)
     async with world.resizing():
         await world.called()
         world.cluster.refuse(MARK, error=ServerError("no"))
+        gate.set()
         await world.event("VolumeResizeFailed", "Internal")
 
 
@@ -521,7 +523,6 @@ async def test_that_a_write_was_not_answered_is_forgotten_with_the_claim():
         expansion, *_ = resizer._parts
         unsure = expansion._reconciler._claims._unanswered
         assert 1 == len(unsure)
-        world.cluster.refuse("get persistentvolumeclaims", error=Unreachable("reset"))
         await world.tear_away(CLAIMS, "claim")
         await world.settle(5)
         assert 0 == len(unsure)
