@@ -380,7 +380,7 @@ async def test_a_claim_that_is_gone_is_forgotten_with_its_intent(world: Provisio
 
 
 async def test_metrics_of_what_may_exist(world: ProvisioningWorld):
-    world.driver.script(CREATE, Wait(9.0), Fail(Code.ABORTED))
+    world.driver.script(CREATE, Wait(9.0))
     async with world.provisioning():
         await world.settle(8)
         assert 1 == metric(world.metrics, "mooring_provisioner_intents_open")
