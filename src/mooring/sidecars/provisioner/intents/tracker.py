@@ -213,10 +213,12 @@ class IntentTracker:
         if entry is None:
             await self._close(intent)
             return
+        entry = msgspec.structs.replace(entry, own=OwnVolume.STORED)
         try:
-            await self._write(msgspec.structs.replace(entry, own=OwnVolume.STORED))
+            await self._intents.write(entry)
         except ApiError as error:
             raise Retry(f"could not write down that the volume's creation is over: {error}") from error
+        self._show(entry)
         self._bus.tell(topics.INTENT_CLOSED, intent.volume_name)
 
     async def _close(self, intent: Intent) -> None:
