@@ -53,13 +53,14 @@ class Rule:
     perhaps: bool = False
     hits: int = 0
 
+    @property
+    def is_met(self) -> bool:
+        return self.perhaps or self.hits > 0
+
     def applies(self, request: Request) -> bool:
         wanted = request.short == self.short and self.name in ("", request.name)
         return wanted and (self.times is None or self.hits < self.times)
 
-
-planted: Final[list[Rule]] = []
-"""All rules of the test that runs. One that no request has met tests nothing, and `tests/conftest.py` says so."""
 
 NAMES_ONCE = ("events", "leases")
 """Kinds whose patches need not say which object of the name is meant: an Event's name has its time, a node's Lease
@@ -94,9 +95,17 @@ class Hold:
     begun: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     go: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
+    @property
+    def is_met(self) -> bool:
+        return self.begun.is_set()
+
     async def wait(self) -> None:
         self.begun.set()
         await self.go.wait()
+
+
+planted: Final[list[Rule | Hold]] = []
+"""All that the test which runs refuses or holds. What no request has met tests nothing: `tests/conftest.py` says so."""
 
 
 class RecordingCluster(Cluster):
@@ -129,6 +138,7 @@ class RecordingCluster(Cluster):
     def hold(self, short: str, *, after: bool = False) -> Hold:
         hold = Hold(short, after)
         self._holds.append(hold)
+        planted.append(hold)
         return hold
 
     def writes(self, short: str) -> list[Request]:

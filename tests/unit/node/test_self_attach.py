@@ -189,7 +189,6 @@ async def test_a_lost_answer_costs_no_second_attachment_and_leaves_none(alone: V
 async def test_a_disk_without_a_persistent_volume_is_told_and_not_asked_for(alone: VolumesWorld) -> None:
     async with alone.agent():
         volume = await alone.volume(attached=False)
-        alone.cluster.hold(CREATE)
         alone.cluster.refuse("get persistentvolumes", times=None, name=volume.name, error=ServerError("gone just now"))
         await alone.pod(volume)
         await alone.settle(20.0)
