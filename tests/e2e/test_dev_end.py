@@ -8,12 +8,12 @@ import asyncio
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from mooring.mounts import loops
 from tests.e2e.test_dev_drivers import OWN_CLAIM, processes_with
 from tests.e2e.test_dev_pods import CLAIM, pod
 from tests.support.mooring_dev import MOORING, create, dev_to_kill, needs_mounts
@@ -43,10 +43,7 @@ def nothing_is_left(tmp_path: Path, mark: str) -> None:
     assert [] == os.listdir(tmp_path / "tmp"), "no folder"
     eventually(lambda: not processes_with(mark), 20, "no process")
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text(), "no mount"
-    devices = subprocess.run(
-        ["losetup", "--list", "--noheadings", "--output", "BACK-FILE"], capture_output=True, text=True, check=False
-    )
-    assert str(tmp_path) not in devices.stdout, "no loop device"
+    assert () == loops.below(tmp_path), "no loop device"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

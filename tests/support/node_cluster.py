@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from mooring.mounts import loops
 from mooring.node.layout import KubeletLayout
 from tests.support.builders import a_bound_claim, a_csi_driver, a_held_pv, a_pod, a_reference
 from tests.support.control_plane import ControlPlane
@@ -186,10 +187,9 @@ class NodeCluster:
                 os.kill(int(served.read_text()), signal.SIGKILL)
         for program in reversed(self._programs):
             program.kill()
-        for loop in self.namespace.run("losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE").splitlines():
-            device, _, file = loop.partition(" ")
-            if str(self.folder) in file:
-                self.namespace.run("losetup", "--detach", device)
+        for loop in self.loops():
+            device, _, _ = loop.partition(" ")
+            self.namespace.run("losetup", "--detach", device)
         self.namespace.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -306,9 +306,12 @@ class NodeCluster:
         return left
 
     def loops(self) -> list[str]:
-        """The loop devices over files of ours, with their files."""
-        shown = self.namespace.run("losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE").splitlines()
-        return [line for line in shown if str(self.folder) in line]
+        """The loop devices over files of ours, with their files.
+
+        No device is opened for that, as losetup would: what is given back meanwhile would stay until it is closed.
+        """
+        shown = ((device, loops.backing_of(device.name)) for device in sorted(loops.all_devices()))
+        return [f"{device} {file}" for device, file in shown if str(self.folder) in str(file)]
 
     # -- waiting
 
