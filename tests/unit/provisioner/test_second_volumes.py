@@ -89,6 +89,24 @@ async def without_claims(world: ProvisioningWorld, times: int = 2) -> None:
                 await world.patch(PVS, pv["metadata"]["name"], {"metadata": {"finalizers": None}})
 
 
+async def test_each_node_of_a_full_zone_is_given_up_though_the_request_for_it_is_the_former_one():
+    """A request names zones: that for another node of the zone is the same one, and its refusal is about this node."""
+    world = await torn(ZonalDriver(topology={}))
+    await world.make_node("n3", "a")
+    async with world.provisioning():
+        await world.failed("full")
+        await world.settle(1)
+        for _ in range(2):
+            await world.annotate({names.SELECTED_NODE: "n3"})
+            await world.until(lambda: is_without_node(world), 20)
+        await world.annotate({names.SELECTED_NODE: "n2"})
+        await world.provisioned()
+
+
+async def is_without_node(world: ProvisioningWorld) -> bool:
+    return names.SELECTED_NODE not in (await world.claim())["metadata"]["annotations"]
+
+
 async def test_what_was_made_in_the_zone_before_goes_after_the_claims_volume():
     world = await torn(ZonalDriver(topology={}))
     async with world.provisioning():
@@ -127,12 +145,9 @@ async def torn_in_many_zones(count: int) -> ProvisioningWorld:
 
 
 async def each_is_full(world: ProvisioningWorld, count: int) -> None:
-    async def has_no_node() -> bool:
-        return names.SELECTED_NODE not in (await world.claim())["metadata"]["annotations"]
-
     for number in range(count):
         await world.annotate({names.SELECTED_NODE: f"n{number}"})
-        await world.until(has_no_node, 5000)
+        await world.until(lambda: is_without_node(world), 5000)
 
 
 async def test_no_former_request_is_given_up_for_a_new_one():

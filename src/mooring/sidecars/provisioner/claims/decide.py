@@ -156,7 +156,9 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
         return _failing(failed.failure, class_name, kind)
     same = None if entry is None else entry.like(order.intent)
     if same is not None:
-        order = msgspec.structs.replace(order, intent=same)  # the volume's object is made as it was begun
+        # The volume's object is made as it was begun; the node is another one, where both are of one place.
+        intent = msgspec.structs.replace(same, node_name=order.intent.node_name)
+        order = msgspec.structs.replace(order, intent=intent)
     creating = why.Creating(order.intent.volume_name, entry is not None)
     return Decision(creating, (Begin(), Create(order)))
 
