@@ -209,11 +209,10 @@ class Controller(Generic[K]):
         """Something has happened: the keys that wait for it, or that it could heal, are reconciled at once.
 
         anew: their failures are forgotten: this is the very event that they waited for. by: the key whose work has made
-        it happen; it may still wait for it, and is not woken: a failure would wake itself, without its back-off.
+        it happen; it may still wait for it, or come to wait for it, and is not woken: a failure would wake itself,
+        without its back-off.
         """
-        for key in self._topics.tell(topics):
-            if key == by:
-                continue
+        for key in self._topics.tell(topics, by):
             if anew:
                 self._queue.reset_failures(key)
             self._queue.add(key)

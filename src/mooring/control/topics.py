@@ -31,7 +31,9 @@ class Topics(Generic[K]):
         self._topics: dict[K, frozenset[Topic]] = {}
         self._keys: dict[Topic, dict[K, None]] = {}
         self._count = 0  # of topics told so far
-        self._told: dict[Topic, int] = {}  # topic → the count when it was last told, while any key is in hand
+        # While any key is in hand, by topic: the count when it was last told, by which key's work, and the count when
+        # anything else last told it.
+        self._told: dict[Topic, tuple[int, K | None, int]] = {}
         self._told_max = TOLD_MAX
         self._began: dict[K, int] = {}  # key in hand → the count when its work began
 
@@ -54,12 +56,15 @@ class Topics(Generic[K]):
     def wait(self, key: K, topics: frozenset[Topic]) -> bool:
         """From now on the key waits for these topics and for no others.
 
-        Returns False, and notes nothing, when one of them was told since the worker began with the key.
+        Returns False, and notes nothing, when one of them was told since the worker began with the key, and not by its
+        own work.
         """
         self.drop(key)
         began = self._began.get(key, self._count)
-        if any(self._told.get(topic, 0) > began for topic in topics):
-            return False
+        for topic in topics:
+            count, by, others_count = self._told.get(topic, (0, None, 0))
+            if (others_count if by == key else count) > began:
+                return False
         if topics:
             self._topics[key] = topics
             for topic in sorted(topics):
@@ -74,16 +79,20 @@ class Topics(Generic[K]):
             if not keys:
                 del self._keys[topic]
 
-    def tell(self, topics: Iterable[Topic]) -> tuple[K, ...]:
-        """The keys that wait for any of these, each once, in the order in which they began to. They go on
-        waiting.
+    def tell(self, topics: Iterable[Topic], by: K | None = None) -> tuple[K, ...]:
+        """The keys that wait for any of these, each once, in the order in which they began to. They go on waiting.
+
+        by: the key whose work tells them; it is not among the keys, and what it comes to wait for was not told.
         """
         found: dict[K, None] = {}
         for topic in topics:
             self._count += 1
             if self._began:
-                self._told[topic] = self._count
+                before, before_by, others_count = self._told.get(topic, (0, None, 0))
+                self._told[topic] = self._count, by, others_count if before_by == by else before
             found.update(self._keys.get(topic, {}))
+        if by is not None:
+            found.pop(by, None)
         if len(self._told) > self._told_max:
             self._drop_old()
         return tuple(found)
@@ -91,7 +100,7 @@ class Topics(Generic[K]):
     def _drop_old(self) -> None:
         """Drops the topics told before the work on the oldest key began."""
         oldest = min(self._began.values())
-        self._told = {topic: count for topic, count in self._told.items() if count > oldest}
+        self._told = {topic: told for topic, told in self._told.items() if told[0] > oldest}
         self._told_max = max(
             TOLD_MAX, 2 * len(self._told)
         )  # what a key long in hand needs is not walked over at each topic

@@ -155,14 +155,18 @@ async def test_a_waiting_key_costs_nothing_until_its_topic_is_told():
     assert [0, 10_000] == reconcile.times
 
 
-async def test_a_key_does_not_wake_itself_out_of_its_back_off():
-    reconcile = Reconciler(Result("waiting", waits_for=frozenset({"volume/1"})), Retry("no"), SETTLED)
+@each_row("heals", [(), ("volume/1",)])
+async def test_a_key_does_not_wake_itself_out_of_its_back_off(heals: tuple[str, ...]):
+    """Neither by what it waited for before, nor by what would heal it now."""
+    reconcile = Reconciler(
+        Result("waiting", waits_for=frozenset({"volume/1"})), Retry("no", heals=heals), Retry("no"), SETTLED
+    )
     async with working(reconcile, "a") as controller:
         await asyncio.sleep(10)
         reconcile.during = lambda key: controller.tell("volume/1", by=key)
         controller.add("a")
         await asyncio.sleep(10)
-    assert [0, 10, 11] == reconcile.times
+    assert [0, 10, 11, 13] == reconcile.times
 
 
 @each_row("outcome", [Result("waiting", waits_for=frozenset({"volume/1"})), Retry("no", heals=["volume/1"])])

@@ -33,6 +33,16 @@ def test_what_is_told_while_a_key_is_in_hand_keeps_it_from_waiting():
     assert "a" not in topics._topics
 
 
+def test_what_a_key_tells_itself_does_not_keep_it_from_waiting_but_what_others_tell_does():
+    topics: Topics[str] = Topics()
+    for told_by, waits in (("a",), True), (("a", "b"), False), (("b", "a", "a"), False), ((None, "a"), False):
+        topics.begin("a")
+        for by in told_by:
+            topics.tell(["x"], by)
+        assert waits == topics.wait("a", frozenset({"x"})), told_by
+        topics.end("a")
+
+
 def test_what_was_told_before_a_key_was_in_hand_does_not_count():
     topics: Topics[str] = Topics()
     topics.begin("other")
