@@ -319,10 +319,9 @@ class Controller(Generic[K]):
                 raise
             if result.done and done and self._log.enabled(2):
                 self._log.info(2, result.done, because=str(result.because), **self._about(key))
-            comes_at_once = result.again or (result.after_s is not None and result.after_s < HELD.base_s)
+            comes_at_once = result.again or self._succeeded(key, result)
             is_held = self.goes_round(key, began, (*done, *((str(result.because),) if comes_at_once else ())))
             if not result.again:
-                self._succeeded(key, result)
                 return
             stale = None
             if is_held:
@@ -408,15 +407,21 @@ class Controller(Generic[K]):
             self._ended(key, text)
             self._log.bind(**self._about(key)).error(text, retry_in_s=round(delay_s, 3))
 
-    def _succeeded(self, key: K, result: Result) -> None:
+    def _succeeded(self, key: K, result: Result) -> bool:
+        """Returns True where the key comes again at once: a topic that it waits for was told meanwhile, perhaps by its
+        own work.
+        """
         self._show(key, result.because)
         self._ended(key, str(getattr(result.because, "error", "")), result.because)
         if not result.keeps_backoff:
             self._succeed(key)
         if not self._topics.wait(key, result.waits_for):
             self._queue.add(key)
-        elif result.after_s is not None:
-            self._queue.add_after(key, max(AGAIN_S_MIN, result.after_s))
+            return True
+        if result.after_s is None:
+            return False
+        self._queue.add_after(key, max(AGAIN_S_MIN, result.after_s))
+        return result.after_s < HELD.base_s
 
     def _succeed(self, key: K) -> None:
         self._queue.reset_failures(key)

@@ -4,11 +4,12 @@ time.
 A room that judges its work "to be done" after it was done would write, or call the driver, at full speed; so would one
 whose writes undo each other in turns, and one that wakes itself when it fails. What a reconcile has done
 (`base/effects.py`) is compared with the key's last ROUND reconciles, whatever versions and times its writes have. A
-failure counts as something done, and so does the reason of one that asks to come again at once. A key that does at once
-what it did before goes round; from the second time in a row on it is held, and an add meanwhile waits. If it was wanted
-sooner, and goes round once more, it is held twice as long: the first two runs are free, the third holds it for 0.1 s,
-the fourth for 0.2 s. A key that comes back later than 0.1 s after it ended, as a poll or a back-off does, does not go
-round; nor does one that has done nothing in between: once the world was as the room wants it.
+failure counts as something done, and so does the reason of one that asks to come again at once, or waits for what was
+told meanwhile. A key that does at once what it did before goes round; from the second time in a row on it is held, and
+an add meanwhile waits. If it was wanted sooner, and goes round once more, it is held twice as long: the first two runs
+are free, the third holds it for 0.1 s, the fourth for 0.2 s. A key that comes back later than 0.1 s after it ended, as
+a poll or a back-off does, does not go round; nor does one that has done nothing in between: once the world was as the
+room wants it.
 """
 
 from __future__ import annotations

@@ -109,6 +109,9 @@ class World:
             assert self.controller is not None
             if comes in ("woken", "failing", "buggy"):
                 self.controller.add(key)
+            if comes == "told":
+                self.controller.tell("news")
+                return Result(AsEver(), waits_for=frozenset({"news"}))
             if comes == "failing":
                 raise Retry("no")
             if comes == "buggy":
@@ -129,7 +132,7 @@ class World:
 
 
 @each_row("decides", [True, False])
-@each_row("comes", ["again", "woken", "failing", "buggy", "0.001"])
+@each_row("comes", ["again", "woken", "failing", "buggy", "told", "0.001"])
 @each_row(
     "does",
     [
@@ -149,7 +152,7 @@ async def test_who_goes_round_is_held_back_whatever_it_returns(
     assert HELD.cap_s == pytest.approx(world.times[-1] - world.times[-2], abs=0.1)
 
 
-@each_row("comes", ["again", "failing", "buggy", "0.001"])
+@each_row("comes", ["again", "failing", "buggy", "told", "0.001"])
 async def test_who_does_nothing_and_comes_at_once_is_held_back(comes: str) -> None:
     assert 60 > await World().lives(World.does_nothing, comes, 300.0, decides=True)
 
