@@ -392,7 +392,8 @@ class Controller(Generic[K]):
         """Raises Stale where what was read decides otherwise; Failed, ApiError."""
         for read in reads:
             await read()
-        if how.decide(key).actions != decision.actions:
+        afresh = how.decide(key)
+        if (afresh.uid, afresh.actions) != (decision.uid, decision.actions):
             raise Stale(f"the API server says otherwise than the cache: not {decision.because}")
 
     def _stayed_stale(self, key: K, why: Stale) -> None:

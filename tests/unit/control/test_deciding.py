@@ -157,6 +157,16 @@ async def test_what_the_cache_has_missed_keeps_it_from_being_destroyed():
     assert ["decides", "goes", "reads", "decides", "decides", "is kept", "is kept"] == room.story
 
 
+async def test_what_was_decided_on_one_object_is_not_done_for_another_of_its_name():
+    """The same actions: they are about the object that was read, and its uid goes along with them."""
+    before, after = (Decision("goes", ("destroy",), uid=uid) for uid in ("uid-1", "uid-2"))
+    room = Room(before, after, NOTHING)
+    room.reads = (None,)
+    async with room.working(1):
+        pass
+    assert ["decides", "goes", "reads", "decides", "decides", "all is done", "all is done"] == room.story
+
+
 async def test_a_read_that_fails_keeps_it_from_being_destroyed_and_is_shown():
     room = Room(Decision("goes", ("destroy",)))
     room.reads = (Failed("no answer"),)
