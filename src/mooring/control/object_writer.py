@@ -23,6 +23,7 @@ write, and a room may leave its own writes alone when they come back from the wa
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -211,9 +212,8 @@ class ObjectWriter(Generic[T]):
         except NotFound:
             return
         except ApiError as error:
-            refused = await self._refused(obj, error, failing)
-            if not isinstance(refused, Vanished):
-                raise refused from error
+            with contextlib.suppress(Vanished):
+                raise await self._refused(obj, error, failing) from error
 
     # -- the rule
 
@@ -229,17 +229,14 @@ class ObjectWriter(Generic[T]):
         return await (self._cache.write(key_of(obj), request) if self._keeps_answers else request)
 
     async def _refused(self, obj: T, error: ApiError, failing: str) -> Stale | Failed:
-        """The meaning of a refusal of a write to the object."""
+        """The meaning of a refusal of a write to the object. Raises that of the look at it, where there is one."""
         failing = failing or f"{self._kind.name} {key_of(obj).name} could not be saved"
         text = f"{failing}: {error}"
         match error:
             case NotFound():
                 return self._vanished(obj)
             case Conflict() | Invalid():
-                try:
-                    found = await self._look(obj, f"{text}; it could not be read anew")
-                except (Stale, Failed) as found_out:
-                    return found_out
+                found = await self._look(obj, f"{text}; it could not be read anew")
                 if _version(found) != _version(obj):
                     return self._moved(obj, error)
                 return Failed(text, patience=1 if isinstance(error, Invalid) else PATIENCE)

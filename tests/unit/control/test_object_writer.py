@@ -230,6 +230,16 @@ async def test_what_must_not_be_lost_is_sent_again_after_a_conflict_without_a_ch
     assert await writing.writer.amend(claim, lambda now: marks(now))
 
 
+async def test_a_server_that_can_t_be_reached_after_a_conflict_is_not_asked_at_once():
+    writing = Writing()
+    claim = await writing.begin()
+    writing.world.cluster.refuse(PATCH, error=Conflict("refused", reason="Conflict"))
+    writing.world.cluster.refuse(GET, error=Unreachable("no answer"))
+    failed = await failure(writing.writer.amend(claim, marks))
+    assert isinstance(failed.__cause__, Unreachable), "the cause is what keeps it from being saved"
+    assert [PATCH, GET] == writing.world.story
+
+
 async def test_a_room_may_tell_what_passes_at_once():
     writing = Writing()
     claim = await writing.begin()
