@@ -239,7 +239,7 @@ class ObjectWriter(Generic[T]):
                 found = await self._look(obj, f"{text}; it could not be read anew")
                 if _version(found) != _version(obj):
                     return self._moved(obj, error)
-                return Failed(text, patience=1 if isinstance(error, Invalid) else PATIENCE)
+                return Failed(text, patience=1 if isinstance(error, Invalid) else self._patience)
             case Unreachable() | ServerError():
                 self._note_unanswered(obj)
                 return Failed(text, patience=self._patience, is_unanswered=True)
@@ -260,10 +260,10 @@ class ObjectWriter(Generic[T]):
         except NotFound as error:
             raise self._vanished(obj) from error
         except ApiError as error:
-            raise Failed(f"{failing}: {error}", patience=PATIENCE) from error
+            raise Failed(f"{failing}: {error}", patience=self._patience) from error
         self._unanswered.pop(uid, None)
         if compare_versions(_version(found), _version(obj)) < 0:  # be it the same object or another of the name
-            raise Failed(f"{failing}: the API server was set back", patience=PATIENCE)
+            raise Failed(f"{failing}: the API server was set back", patience=self._patience)
         if found.metadata.uid != uid:
             raise self._vanished(obj)
         return found

@@ -240,12 +240,29 @@ async def test_a_server_that_can_t_be_reached_after_a_conflict_is_not_asked_at_o
     assert [PATCH, GET] == writing.world.story
 
 
-async def test_a_room_may_tell_what_passes_at_once():
+@each_row(
+    ("step", "error"),
+    [
+        (PATCH, Unreachable("no answer")),
+        (PATCH, Conflict("try again", reason="Conflict")),
+        (GET, Unreachable("no answer")),
+    ],
+)
+async def test_a_room_may_tell_what_passes_at_once(step: str, error: ApiError):
     writing = Writing()
     claim = await writing.begin()
-    writing.world.cluster.refuse(PATCH, error=Unreachable("no answer"))
+    writing.world.cluster.refuse(step, error=error)
     at_once = ObjectWriter(writing.world.cluster, CLAIMS, writing.cache, patience=1)
-    assert 1 == (await failure(at_once.patch(claim, marks(claim)))).patience
+    work = at_once.look(claim) if step == GET else at_once.patch(claim, marks(claim))
+    assert 1 == (await failure(work)).patience
+
+
+async def test_a_room_may_tell_at_once_that_the_server_was_set_back():
+    writing = Writing()
+    claim = await writing.begin()
+    ahead = type(claim)(metadata=_of_version(claim, "999999"), spec=claim.spec, status=claim.status)
+    at_once = ObjectWriter(writing.world.cluster, CLAIMS, writing.cache, patience=1)
+    assert 1 == (await failure(at_once.look(ahead))).patience
 
 
 async def test_a_server_that_was_set_back_refuses_what_is_known_for_a_while():
