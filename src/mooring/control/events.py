@@ -346,9 +346,10 @@ class EventOnce:
 
         One that is dropped, since too many wait, is sent when the object is looked at next.
         """
+        if anew:
+            self.forget(ref.uid, about)
         _, before = self._texts(ref.uid).get(about, ("", -math.inf))
-        is_soon = self._clock.now() < before + apart_s or self.left_s(ref.uid, mark or text, about) > 0
-        if is_soon and not anew:
+        if self._clock.now() < before + apart_s or self.left_s(ref.uid, mark or text, about) > 0:
             return False
         is_sent = self._events is None or self._events.event(ref, type, reason, text)
         if is_sent:

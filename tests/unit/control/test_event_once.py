@@ -92,6 +92,16 @@ async def test_what_is_new_in_a_status_is_told_anyway(events: Events, once: Even
     assert ["no room", "no room"] == events.texts
 
 
+async def test_what_was_told_anew_is_told_again_only_after_its_time(events: Events, once: EventOnce):
+    once.tell(of("a"), "Failed", "no room")
+    await asyncio.sleep(REPEAT_S - 1)
+    once.tell(of("a"), "Failed", "no room", anew=True)
+    assert pytest.approx(REPEAT_S) == once.left_s("uid-a", "no room")
+    await asyncio.sleep(2)
+    once.tell(of("a"), "Failed", "no room")
+    assert ["no room", "no room"] == events.texts
+
+
 async def test_an_event_that_was_dropped_is_told_at_the_next_look(events: Events, once: EventOnce):
     events.has_room = False
     once.tell(of("a"), "Failed", "no room")
