@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.base.json_text import DEPTH_MAX
 from mooring.kube.client import codec, rest
 from mooring.kube.client.codec import ODD_MAX, TOLD_MAX, codec_of, status_of
 from mooring.kube.cluster import EventType, UnreadItem
@@ -161,6 +162,18 @@ def test_a_broken_event_is_skipped_and_told(line: bytes, capsys: pytest.CaptureF
     told = capsys.readouterr().err
     assert told.startswith("E")
     assert SECRET not in told
+
+
+def test_an_object_that_nests_too_deep_costs_itself_alone() -> None:
+    """C skips it, up to about a thousand levels; an answer with more is refused as a whole."""
+    deep = {**a_va("bad", uid="u1"), "deep": json.loads("[" * (DEPTH_MAX + 1) + "]" * (DEPTH_MAX + 1))}
+    page = WHOLE.page(VOLUME_ATTACHMENTS.whole(), json.dumps({"items": [a_va("a"), deep, a_va("b")]}).encode())
+    assert (["a", "b"], (UnreadItem("", "bad", "u1"),)) == (
+        [one["metadata"]["name"] for one in page.items],
+        page.unread,
+    )
+    events = [WHOLE.event(VOLUME_ATTACHMENTS.whole(), a_line("ADDED", obj)) for obj in (a_va("a"), deep, a_va("b"))]
+    assert [True, False, True] == [event is not None for event in events]
 
 
 def test_a_page_names_what_it_could_not_read() -> None:
