@@ -18,7 +18,8 @@ A write may be carried out long after nobody waits for its answer any more. Wher
 that it is meant for (`strictly`), and `fence` ends the doubt about it.
 
 An answer enters the cache at once, as a change of cause OWN_WRITE: no decision is taken on a state from before our own
-write, and a room may leave its own writes alone when they come back from the watch.
+write, and a room may leave its own writes alone when they come back from the watch. What a look finds is a change by
+others.
 """
 
 from __future__ import annotations
@@ -219,14 +220,11 @@ class ObjectWriter(Generic[T]):
 
     async def _write(self, obj: T, request: Awaitable[T], failing: str) -> T:
         try:
-            answer = await self._asked(obj, request)
+            answer = await (self._cache.write(key_of(obj), request) if self._keeps_answers else request)
         except ApiError as error:
             raise await self._refused(obj, error, failing) from error
         self._unanswered.pop(obj.metadata.uid, None)
         return answer
-
-    async def _asked(self, obj: T, request: Awaitable[T]) -> T:
-        return await (self._cache.write(key_of(obj), request) if self._keeps_answers else request)
 
     async def _refused(self, obj: T, error: ApiError, failing: str) -> Stale | Failed:
         """The meaning of a refusal of a write to the object. Raises that of the look at it, where there is one."""
@@ -255,8 +253,9 @@ class ObjectWriter(Generic[T]):
         """
         key, uid = key_of(obj), obj.metadata.uid
         request: Awaitable[T] = self._cluster.get(kind or self._kind, key.name, key.namespace)
+        request = self._remember(request) if kind else request
         try:
-            found = await self._asked(obj, self._remember(request) if kind else request)
+            found = await (self._cache.read(key, request) if self._keeps_answers else request)
         except NotFound as error:
             raise self._vanished(obj) from error
         except ApiError as error:

@@ -13,7 +13,7 @@ from mooring.api.meta import annotation, finalizers_of
 from mooring.control.decision import PATIENCE, Failed
 from mooring.control.object_writer import TRIES_MAX, ObjectWriter
 from mooring.control.result import Stale, Vanished
-from mooring.kube.cache.informer import Informer
+from mooring.kube.cache.informer import Cause, Informer
 from mooring.kube.cluster import Patch
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Invalid, ServerError, TooManyRequests, Unreachable
 from mooring.kube.patch import add, json_patch, merge_patch
@@ -38,11 +38,14 @@ class Writing:
             self.world.cluster, CLAIMS, clock=self.world.clock, randomness=self.world.randomness
         )
         self.writer = ObjectWriter(self.world.cluster, CLAIMS, self.cache)
+        self.causes: list[Cause] = []
+        self.cache.on_change(lambda change: self.causes.append(change.cause))
 
     async def begin(self) -> PersistentVolumeClaim:
         await self.world.create(a_claim("books"))
         claim = await self.world.users.get(CLAIMS, "books", "default")
         self.cache.wrote(claim)
+        self.causes.clear()
         return claim
 
     async def annotate(self, name: str, value: str) -> None:
@@ -163,6 +166,30 @@ async def test_an_object_that_is_no_more_has_vanished(kept: str):
         await writing.writer.patch(claim, marks(claim))
     with pytest.raises(Vanished):
         writing.writer.current(claim)
+
+
+async def test_a_change_by_others_that_a_look_finds_is_told_as_theirs():
+    """The event of it is dropped as an echo: a room that leaves its own writes alone would never hear of it."""
+    writing = Writing()
+    claim = await writing.begin()
+    await writing.annotate("example.com/other", "there")
+    with pytest.raises(Stale):
+        await writing.writer.patch(claim, marks(claim), strictly=True)
+    await writing.annotate("example.com/other", "changed")
+    found = await writing.writer.look(claim)
+    assert [Cause.WATCH, Cause.WATCH] == writing.causes
+    await writing.writer.patch(found, marks(found))
+    assert [Cause.OWN_WRITE] == writing.causes[2:]
+
+
+@each_row("kept", ["gone", "another"])
+async def test_an_object_that_a_look_does_not_find_was_ended_by_others(kept: str):
+    writing = Writing()
+    claim = await writing.begin()
+    await (writing.remove() if kept == "gone" else writing.make_anew())
+    with pytest.raises(Vanished):
+        await writing.writer.look(claim)
+    assert {Cause.WATCH} == set(writing.causes)
 
 
 # -- wrong for ever, or passing

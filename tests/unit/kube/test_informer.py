@@ -13,7 +13,7 @@ from mooring.api.meta import Key
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.kube.cache.feed import YIELD_EVERY
-from mooring.kube.cache.informer import Cause, Change, Informer
+from mooring.kube.cache.informer import SILENCE_S_MAX, Cause, Change, FreshCache, Informer
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NOT_SERVED, ApiError, Forbidden, Gone, NotFound, NotServed, ServerError
 from tests.support.rows import each_row
@@ -537,6 +537,39 @@ async def test_the_event_of_an_own_write_is_told_as_our_own_even_when_it_comes_b
             await asyncio.sleep(1)
             assert [] == followed.told
         assert [Cause.OWN_WRITE, Cause.WATCH] == [cause for cause, _, _ in followed.told]
+
+
+async def test_what_a_read_shows_is_told_as_others_change_unless_a_write_of_ours_has_made_it() -> None:
+    cluster = a_cluster("a")
+    cluster.watch_lag_s = 30.0
+    async with following(cluster) as followed:
+        followed.told.clear()
+
+        async def patch_whose_answer_is_slow() -> PersistentVolume:
+            answer = await cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"metadata": {"labels": {"by": "us"}}}))
+            await asyncio.sleep(1)
+            return answer
+
+        cluster.put(PVS, "a", metadata={"labels": {"by": "others"}})
+        await followed.informer.read(Key("", "a"), cluster.get(PVS, "a"))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(followed.informer.write(Key("", "a"), patch_whose_answer_is_slow()))
+            await settle()
+            await followed.informer.read(Key("", "a"), cluster.get(PVS, "a"))
+        await asyncio.sleep(60)
+        assert [(Cause.WATCH, "1", "2"), (Cause.OWN_WRITE, "2", "3")] == followed.told
+
+
+async def test_what_is_listed_since_the_watch_is_silent_is_told_as_others_change() -> None:
+    cluster = a_cluster("a")
+    cluster.watch_lag_s = 2 * SILENCE_S_MAX
+    async with following(cluster) as followed:
+        followed.told.clear()
+        cluster.put(PVS, "a", metadata={"labels": {"by": "others"}})
+        cluster.put(PVS, "b")
+        await asyncio.sleep(SILENCE_S_MAX + 1)
+        await FreshCache(cluster, LoopClock(), followed.informer).look()
+        assert [(Cause.WATCH, "1", "2"), (Cause.WATCH, None, "3")] == followed.told
 
 
 async def test_what_came_while_a_write_failed_is_told_as_it_is() -> None:

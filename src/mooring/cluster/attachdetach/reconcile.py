@@ -88,7 +88,7 @@ class Reconciler:
 
     async def _read_node(self, name: str) -> None:
         with contextlib.suppress(NotFound):
-            await self._nodes.write(Key("", name), self._cluster.get(NODES, name))
+            await self._nodes.read(Key("", name), self._cluster.get(NODES, name))
 
     def _deciding(
         self, work: str, perform: Callable[[OnNode, Volume, d.Action], Awaitable[None]], *, only_deletes: bool = False
@@ -179,7 +179,7 @@ class Reconciler:
 
     async def _look_up(self, volume: Volume) -> None:
         try:
-            self._attachments.wrote(await self._cluster.get(VOLUME_ATTACHMENTS, self._name_of(volume)))
+            self._attachments.observed(await self._cluster.get(VOLUME_ATTACHMENTS, self._name_of(volume)))
         except NotFound:
             pass
         volume.place.record.creating = False

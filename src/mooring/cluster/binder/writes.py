@@ -33,7 +33,7 @@ class Whole(ObjectWriter[T]):
     async def refresh(self, key: Key) -> T | None:
         """Reads the object from the API server, also into the cache. None when it is gone. Raises ApiError."""
         try:
-            return await self._cache.write(
+            return await self._cache.read(
                 key, self._remember(self._cluster.get(self._kind.whole(), key.name, key.namespace))
             )
         except NotFound:

@@ -48,7 +48,7 @@ class HealthCaches:
     async def read(self, cache: Informer[T], kind: Kind[T], key: Key) -> None:
         """Read the object from the API server into its cache; one that is gone leaves the cache. Raises ApiError."""
         with contextlib.suppress(NotFound):
-            await cache.write(key, self._cluster.get(kind, key.name, key.namespace))
+            await cache.read(key, self._cluster.get(kind, key.name, key.namespace))
 
     @property
     def stamp(self) -> str:

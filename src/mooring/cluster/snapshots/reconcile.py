@@ -129,7 +129,7 @@ class Reconciler:
         try:
             await cache.write(Key(namespace, name), self._cluster.create(kind, body, namespace))
         except AlreadyExists as error:
-            cache.wrote(await self._cluster.get(kind, name, namespace))
+            cache.observed(await self._cluster.get(kind, name, namespace))
             raise Stale(name) from error
 
     # -- claims
@@ -241,7 +241,7 @@ async def look_up(cluster: Cluster, cache: Informer[Any], look: d.LookUp) -> Non
     before = cache.store.get(key)
     try:
         answer = await cluster.get(kind, key.name, key.namespace)
-        cache.wrote(answer)
+        cache.observed(answer)
     except NotFound:
         return
     except ApiError as error:  # then the cache is all we know

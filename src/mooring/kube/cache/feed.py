@@ -1,9 +1,9 @@
 """Takes changes from reflector and own writes into a cache: prunes, interns and stores them, and passes them to the
 readers.
 
-A write is the own write of the reader that made it; to the others it is a change like any other. The watch may show the
-write before its answer arrives. So while a write is under way, the feed holds the changes of its object back from the
-writer, until it knows which of them are the writer's own.
+A write is the own write of the reader that made it; to the others it is a change like any other, and so is to
+everybody what a read shows. The watch may show the write before its answer arrives. So while a write is under way, the
+feed holds the changes of its object back from the writer, until it knows which of them are the writer's own.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class FeedReader(Generic[T]):
 
 
 class Feed(Generic[T]):
-    """The reflector's sink, and the door for own writes: prunes, interns, stores, tells."""
+    """The reflector's sink, and the door for answers to requests: prunes, interns, stores, tells."""
 
     def __init__(
         self, store: Store[T], prune: Callable[[T], T | None], name: str, clock: Clock, may_be_missing: bool
@@ -239,12 +239,14 @@ class Feed(Generic[T]):
             self.synced.set()
         return self.may_be_missing
 
-    def gone(self, obj: T, by: FeedReader[T]) -> None:
-        """The API server does not know this stored object any more, as this reader has learnt."""
+    def gone(self, obj: T, by: FeedReader[T] | None) -> None:
+        """The API server does not know this stored object any more, by its answer to a write of this reader, or to a
+        read.
+        """
         self.deliver(self._store.bury(obj), by)
 
-    def wrote(self, obj: T, by: FeedReader[T]) -> None:
-        """The API server has answered a write of this reader with this object."""
+    def answered(self, obj: T, by: FeedReader[T] | None) -> None:
+        """The API server has answered a write of this reader, or a read, with this object."""
         if _is_over(obj):
             self.gone(obj, by)
             if self._store.tombstones_lost > self._tombstones_lost:
@@ -259,10 +261,12 @@ class Feed(Generic[T]):
             self.deliver(self._store.exclude(obj, Cause.OWN_WRITE), by)
 
     def deliver(self, changes: Iterable[Change[T]], by: FeedReader[T] | None = None) -> None:
-        """Tells all readers. by: the reader whose own write it was; to the others it is a change by somebody else."""
+        """Tells all readers. by: the reader whose own write was answered; to the others it is a change by somebody
+        else, as a read's answer is to all.
+        """
         for change in changes:
             for reader in tuple(self._readers):
-                foreign = by is not None and reader is not by
+                foreign = change.cause is Cause.OWN_WRITE and reader is not by
                 reader.tell(msgspec.structs.replace(change, cause=Cause.WATCH) if foreign else change)
 
     def _known(self, obj: T) -> T | None:

@@ -38,7 +38,7 @@ from mooring.api.meta import Key, Kind, Object, key_of
 from mooring.base import heap
 from mooring.base.clock import Clock, Instant
 from mooring.base.randomness import Random
-from mooring.kube.cache.feed import YIELD_EVERY, Feed, FeedReader, Handler, Pruning
+from mooring.kube.cache.feed import YIELD_EVERY, Feed, FeedReader, Handler, OwnWrite, Pruning
 from mooring.kube.cache.reflector import Reflector
 from mooring.kube.cache.store import Cause, Change, IndexFunction, Store
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
@@ -249,17 +249,26 @@ class Informer(Generic[T]):
         An answer that the object is no more enters, too: it may be long until the watch says so. One from before what
         is known here shows that the server was set back: then all is listed anew.
         """
-        before, sight = self.store.get(key), self.store.sight(key)
         with self._reader.writing(key) as write:
-            try:
-                answer = await request
-            except NotFound as error:
-                if before is not None and error.details.get("name") == key.name:
-                    write.found_gone(before)
-                    self._feed.gone(before, self._reader)
-                raise
-            write.answered(answer)
-            self.wrote(answer)
+            return await self._answer(key, request, self._reader, write)
+
+    async def read(self, key: Key, request: Awaitable[T]) -> T:
+        """Makes a read of the object of this key, and lets the answer in as `write` does. What is new in it is told as
+        a change by others, since its event comes to nothing when it comes; so is a write of ours that was not answered.
+        """
+        return await self._answer(key, request, None, OwnWrite())
+
+    async def _answer(self, key: Key, request: Awaitable[T], by: FeedReader[T] | None, write: OwnWrite[T]) -> T:
+        before, sight = self.store.get(key), self.store.sight(key)
+        try:
+            answer = await request
+        except NotFound as error:
+            if before is not None and error.details.get("name") == key.name:
+                write.found_gone(before)
+                self._feed.gone(before, by)
+            raise
+        write.answered(answer)
+        self._feed.answered(answer, by)
         if self.store.is_of_before(answer, sight) and self._run.reflector is not None:
             self._run.reflector.set_back(self.store.known(), answer.metadata.resource_version)
         return answer
@@ -269,7 +278,11 @@ class Informer(Generic[T]):
 
         An object with deletionTimestamp, and without finalizers and time left, is taken for gone.
         """
-        self._feed.wrote(obj, self._reader)
+        self._feed.answered(obj, self._reader)
+
+    def observed(self, obj: T) -> None:
+        """The API server has answered a read with this object. As `read`, where nothing was known of it."""
+        self._feed.answered(obj, None)
 
     async def run(self) -> None:
         """Follows the API server until cancelled. Raises only what a handler raises. May be run again, and then lists
@@ -349,7 +362,7 @@ class FreshCache(Generic[T]):
         """
         try:
             async for obj in list_all(self._cluster, *self._informer.scope):
-                self._informer.wrote(obj)
+                self._informer.observed(obj)
         except ApiError as error:
             return error
         return None

@@ -195,8 +195,7 @@ class EventHandlers:
             return
         if self._view.releasable(pv):
             self._volumes.add(pv.metadata.name)
-        looked_up = change.old is None  # by one attachment, as an own write is told; the others wait for it, too
-        if (looked_up or change.cause is not Cause.OWN_WRITE) and changed(change.old, pv, VOLUME):
+        if change.cause is not Cause.OWN_WRITE and changed(change.old, pv, VOLUME):
             self._retry(BY_VOLUME, pv.metadata.name)
 
     def node_changed(self, change: Change[CSINode]) -> None:

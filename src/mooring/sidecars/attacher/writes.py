@@ -76,7 +76,7 @@ class Writes:
         assert cache is not None, "a driver that publishes"
         before = cache.store.get(Key("", name))
         try:
-            cache.wrote(await self._cluster.get(kind, name))
+            cache.observed(await self._cluster.get(kind, name))
         except NotFound:
             return
         except ApiError as error:  # then the cache is all we know

@@ -161,7 +161,7 @@ class Reconciler:
     async def _look_up(self, class_name: str) -> None:
         """One GET before an error is shown, since the watches of different kinds are not in step. Raises Stale."""
         try:
-            self._caches.classes.wrote(await self._cluster.get(self._row.classes, class_name))
+            self._caches.classes.observed(await self._cluster.get(self._row.classes, class_name))
         except ApiError:
             return
         if self._caches.classes.store.get(Key("", class_name)) is not None:

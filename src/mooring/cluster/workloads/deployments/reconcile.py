@@ -106,7 +106,7 @@ class Reconciler:
         """
         found = await self._writes.cluster.get(REPLICA_SETS, name, deployment.metadata.namespace)
         if new_of(deployment, [found]) is not None and claim(deployment, deployment.spec.selector, [found]).mine:
-            self._caches.replica_sets.wrote(found)
+            self._caches.replica_sets.observed(found)
             raise Stale("the ReplicaSet is there already")
         count = (deployment.status.collision_count or 0) + 1
         await self._write_status(deployment, msgspec.structs.replace(deployment.status, collision_count=count))

@@ -127,7 +127,7 @@ class Reconciler:
         except AlreadyExists as error:
             found = await self._writes.cluster.get(CONTROLLER_REVISIONS, body["metadata"]["name"], namespace)
             if found.data == body["data"] and claim(stateful_set, stateful_set.spec.selector, [found]) != Claimed(()):
-                self._caches.revisions.wrote(found)
+                self._caches.revisions.observed(found)
                 raise Stale("the revision is there already") from error
             count = (stateful_set.status.collision_count or 0) + 1
             status = msgspec.structs.replace(stateful_set.status, collision_count=count)

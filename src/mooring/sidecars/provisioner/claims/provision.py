@@ -394,7 +394,7 @@ class PvOwners:
         """
         intent, name = order.intent, order.intent.volume_name
         try:
-            found = await self._volumes.write(Key("", name), self._cluster.get(PERSISTENT_VOLUMES, name))
+            found = await self._volumes.read(Key("", name), self._cluster.get(PERSISTENT_VOLUMES, name))
         except NotFound:
             found = None
         except ApiError as error:
@@ -427,7 +427,7 @@ class PvOwners:
         """
         for name in self._view.others_naming(volume_id, intent.volume_name):
             with contextlib.suppress(NotFound):
-                found = await self._volumes.write(Key("", name), self._cluster.get(PERSISTENT_VOLUMES, name))
+                found = await self._volumes.read(Key("", name), self._cluster.get(PERSISTENT_VOLUMES, name))
                 if self._view.means(found, volume_id):
                     return name
         return ""

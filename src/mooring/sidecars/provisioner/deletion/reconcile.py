@@ -136,7 +136,7 @@ class Reconciler:
         for claim in self._claims.store.by(BY_UID, pv.spec.claim_ref.uid):
             with contextlib.suppress(ApiError):
                 name, namespace = claim.metadata.name, claim.metadata.namespace
-                await self._claims.write(key_of(claim), self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, namespace))
+                await self._claims.read(key_of(claim), self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, namespace))
         try:
             await self._ends.wait_for_end(pv.spec.claim_ref.uid)
             if self._view.progress_of(pv) is not None:
