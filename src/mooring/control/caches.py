@@ -172,8 +172,8 @@ class Caches:
         """The tasks that follow the API server; cancel them to end. Where something follows it already, they end by
         themselves.
 
-        telling: False where the readers look by themselves at what is there, and say so by `looked`. Until then they
-        are told of changes alone, and of what is no more.
+        telling: False where the readers look by themselves at what is there, and say so by `begin_looks`. Until then
+        they are told of changes alone, and of what is no more.
         """
         if not telling:
             for informer in self.informers:
@@ -187,10 +187,10 @@ class Caches:
         to_tell = [informer for informer in self.informers if informer.join()]
         return [group.create_task(informer.tell_all(), name=f"{informer.name}/tell") for informer in to_tell]
 
-    def looked(self) -> None:
-        """The readers are told of objects that come from now on."""
+    def begin_looks(self) -> None:
+        """The readers are about to look at what is there: they are told of objects that come from now on."""
         for informer in self.informers:
-            informer.looked()
+            informer.begin_looks()
 
     def end(self) -> None:
         """A share that was started follows no more changes."""

@@ -1,4 +1,4 @@
-"""The loop of a controller. This is all that it does with a key:
+"""The loop of a controller. A sketch of what it does with a key; all of it is in `Controller._reconcile_in_steps`:
 
     async def worker():
         while True:
@@ -12,25 +12,25 @@
                     result = await perform(key, decision)
                 except Stale:                      # the cache was behind: at once, then after a back-off
                     continue
-                except (Failed, ApiError) as failure:
-                    await show(key, decision, failure)
+                except (Failed, ApiError) as failure:  # a Failed that has used up its patience: await show(…)
+                    goes_round(key)                # its own write may have woken it: held back, too
                     queue.retry(key)               # after a back-off that doubles
                     topics.wait(key, failure.heals)  # or at once when one of these is told
-                    goes_round(key)                # its own write may have woken it: held back, too
-                    break
-                if goes_round(key):                # it did the same a moment ago: held back, longer each time
                     break
                 if not result.again:
-                    queue.reset_failures(key)
+                    queue.reset_failures(key)      # unless it only waits (`keeps_backoff`)
                     topics.wait(key, result.waits_for)  # until one of these is told; PARKED: until its object changes
                     queue.add_after(key, result.after_s)  # or by then
+                goes_round(key)                    # it did the same a moment ago: held back, longer each time
+                if not result.again:
                     break
             else:
                 queue.add(key)                     # others get their turn; one that stayed stale: queue.retry(key)
 
-A topic that is told between decision and wait counts. A plain `reconcile`, in place of `Deciding`, returns the
-result by itself, and raises `Retry`; a Failed of an `ObjectWriter` counts as one. Any other exception is a bug: it is
-logged, and the key comes again after its back-off.
+A topic that is told between decision and wait counts, unless the key's own work told it (`tell`, by). A plain
+`reconcile`, in place of `Deciding`, returns the result by itself, and raises `Retry`; a Failed of an `ObjectWriter`
+counts as one, and is shown to nobody. Any other exception is a bug: it is logged, and the key comes again after its
+back-off.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ WORKERS: Final = 4
 """Keys that a controller works on at the same time, unless it says another number."""
 
 HELD_LOGGED: Final = 3
-"""Times in a row that a key is held back, from which on the log names it."""
+"""Times in a row that a key is held back, at which the log names it, once."""
 
 STALE_LOGGED: Final = 2
 """Back-offs in a row of a stale key, from which on the log names it."""
@@ -218,7 +218,9 @@ class Controller(Generic[K]):
             self._queue.add(key)
 
     def apply_result(self, key: K, came_to: Result | Retry) -> None:
-        """Applies a result to a key that another controller reconciled."""
+        """Applies a result to a key that another controller reconciled. A topic that was told between its decision and
+        this call does not count, since the key was not in hand here: such a result names a time as well.
+        """
         if isinstance(came_to, Retry):
             self._failed(key, came_to)
         elif came_to.again:
@@ -377,6 +379,8 @@ class Controller(Generic[K]):
         if problem is not None:
             if how.show is not None:
                 await how.show(key, decision, Failed(problem.error, problem=problem))
+            # An Event is sent once more at the first look after REPEAT_S: so there is one, also where nothing else
+            # wakes the key.
             after_s = min(REPEAT_S + SLACK_S, math.inf if after_s is None else after_s)
         done = (decision.done or str(decision.because)) if decision.actions and self._log.enabled(2) else ""
         return Result(

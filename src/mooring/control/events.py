@@ -137,7 +137,9 @@ class EventRecorder:
             _log.warning("Events are sent again", component=self._component, dropped=self.dropped_count)
 
     async def _send(self, occurrence: Occurrence, tally: CorrelatedEvent) -> None:
-        """An event that did not reach the server is tried again; one that it refused is not."""
+        """An event that did not reach the server is tried again; one that it answered with an error is not, be it a
+        refusal or a 5xx.
+        """
         name = f"{occurrence.ref.name}.{self._nanoseconds():x}"
         for attempt in range(1, TRIES_MAX + 1):
             try:

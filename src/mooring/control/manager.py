@@ -178,7 +178,7 @@ class Manager:
                 await self._prepare()
             if self._first_looks:
                 await self.caches.filled()
-                self.caches.looked()
+                self.caches.begin_looks()
                 for look in self._first_looks:
                     await look()
             else:

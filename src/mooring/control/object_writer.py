@@ -103,7 +103,8 @@ class ObjectWriter(Generic[T]):
     async def fence(self, obj: T) -> T:
         """Write to the object, so that a strict write to this version of it, or to an earlier one, is refused. A write
         whose answer was lost, of this process or of another, can't be carried out any more then. Only those that were
-        sent strictly are stopped; a deletion by its uid alone is not. Gives the object after it.
+        sent strictly are stopped; a deletion by its uid alone is not. Gives the object after it. This fence stands at
+        the object; the one of a term (`base/fence.py`) stands in the process, and keeps it from sending.
 
         Raises Stale where such a write was carried out. The annotation has the version that is over, so that it is
         another one each time.
@@ -121,8 +122,10 @@ class ObjectWriter(Generic[T]):
     async def patch(
         self, obj: T, patch: Patch, subresource: str = "", *, strictly: bool = False, failing: str = ""
     ) -> T:
-        """Gives the object after it. strictly: only this version of the object. failing: the failure's words, before
-        the error.
+        """Gives the object after it. The request goes to the object's name: only a patch that was made `of` the object
+        is refused where another has the name by now.
+
+        strictly: only this version of the object. failing: the failure's words, before the error.
         """
         key, patch = key_of(obj), _of_version(obj, patch) if strictly else patch
         request = self._cluster.patch(self._kind, key.name, patch, key.namespace, subresource=subresource)

@@ -4,7 +4,7 @@
   comes once more afterwards.
 - A delayed add keeps the earliest time. A plain add is worked on at once, and cancels a pending delayed one:
   the run that it causes decides anew when to look again.
-- `retry` delays by a back-off that doubles per failure of this key, until `forget`.
+- `retry` delays by a back-off that doubles per failure of this key, until `reset_failures`.
 - A backlog of keys is looked up one by one while no other key is ready (`add_later`): news goes first.
 - One timer serves all delays. Memory is bounded by the keys themselves, and the counts of failures by FAILURES_MAX.
 

@@ -14,8 +14,9 @@ K = TypeVar("K", bound=Hashable)
 Topic: TypeAlias = str
 
 PARKED: Final[frozenset[Topic]] = frozenset({"parked"})
-"""For a key that waits for no event at all: nobody tells this topic. It comes again when its own object changes, or
-after its time.
+"""For a decision with a problem that nothing but a change of the object itself will end. No code tells this topic: it
+makes of the problem a wait, where one without anything to wait for is a failure, with a back-off. The key comes again
+when its object changes, or after its time.
 """
 
 TOLD_MAX: Final = 1024

@@ -21,8 +21,8 @@ def merge_patch(body: Mapping[str, Any], *, of: Object | str | None = None) -> P
     """Fields to set; None removes one, a list replaces the whole list (RFC 7386).
 
     of: the very object that is meant, or its uid. A write may be carried out long after whoever sent it gave up; where
-    another object has the name by then, it is refused (`is_about_identity`). The controllers leave it out for no object
-    whose name can come again.
+    another object has the name by then, it is refused (`is_about_identity`). The controllers name it wherever an
+    object's name can come again.
     """
     return Patch(PatchType.MERGE, body if of is None else _with_uid(body, of))
 

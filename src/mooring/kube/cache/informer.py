@@ -18,7 +18,7 @@ reader's. A reader's life:
 | mute        | share, leave                       | nothing                             | no                      |
 | being told  | join, where something is there     | changes, and what is there, in turn | no                      |
 | looks first | looks_first                        | changes, and what goes              | yes                     |
-| told        | join, the end of tell_all; looked  | everything                          | yes                     |
+| told        | join, end of tell_all, begin_looks | everything                          | yes                     |
 
 A cache of one reader is told from the beginning. `run` fills the store by a list, follows it by a watch, and begins
 anew when it is run again; `caught_up` waits until the store has all that the API server has now.
@@ -136,8 +136,8 @@ class Informer(Generic[T]):
         self._is_told.set()
 
     def looks_first(self) -> None:
-        """Join as `join` does; but of objects that are there, or come, the handlers are told nothing before they
-        have `looked` themselves.
+        """Join as `join` does; but of objects that are there, or come, the handlers are told nothing before
+        `begin_looks`: they look themselves.
 
         Whoever runs the cache has joined already.
         """
@@ -146,8 +146,8 @@ class Informer(Generic[T]):
             self._feed.join(self._reader)
         self._is_told.set()
 
-    def looked(self) -> None:
-        """From now on the handlers are told of objects that come."""
+    def begin_looks(self) -> None:
+        """The handlers are about to look at what is there: they are told of objects that come from now on."""
         self._reader.comings = True
 
     def leave(self) -> None:

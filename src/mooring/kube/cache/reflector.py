@@ -11,10 +11,11 @@ last version:
 | 410, the version is forgotten      | list at once, the second time after a back-off | the same | list at once  |
 | a server that was set back         | list at once             | list at once    | list at once              |
 
-A balancer or proxy cuts what is silent, and a quiet kind is silent for minutes. Only a watch that is opened again at
-once resets the back-off; a list does not. Each watch is asked to end after 5 to 10 minutes, so a dead one is noticed.
-An error is logged once until its text changes, and retried. A kind that is not served is such an error: the cache keeps
-its content.
+A balancer or proxy cuts a silent connection, and the watch of a quiet kind is silent for minutes: such a cut is no
+failure. The back-off begins anew with each watch after which the next is opened at once. A list that works does not
+reset it, since a server may answer each list and refuse each watch. Each watch is asked to end after 5 to 10 minutes,
+so a dead one is noticed. An error is logged once until its text changes, and retried. A kind that is not served is such
+an error: the cache keeps its content.
 
 A server that was restored from a backup goes on from older versions. It accepts a watch from a version that it has yet
 to reach, is silent until then, and never shows what the restore undid. So the reflector asks for the server's version

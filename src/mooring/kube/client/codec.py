@@ -2,6 +2,8 @@
 
 Decoders are made once per type. An object that can't be decoded in a list or a watch is skipped and logged: one bad
 object must not blind a controller to all others. But it is there: a page names it, so that nobody takes it for deleted.
+Where it nests deeper than C skips, about a thousand levels, it can't be told from the others, and the whole answer is
+refused.
 """
 
 from __future__ import annotations
@@ -103,7 +105,10 @@ class Decoder(Generic[T]):
 
 
 class Codec(Generic[T]):
-    """Decodes one type in the forms it arrives in: alone, in a list, on a watch line."""
+    """Decodes one type in the forms it arrives in: alone, in a list, on a watch line.
+
+    A kind's struct says by `has_json` (`ApiStruct`) whether it keeps JSON of any shape; a dict always does.
+    """
 
     def __init__(self, struct: type[T]) -> None:
         is_open = getattr(struct, "has_json", True)
