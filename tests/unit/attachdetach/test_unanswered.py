@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from mooring.api.core import NODES
 from mooring.kube.errors import ApiError, Forbidden, NotFound, ServerError, Unreachable
 from tests.support.attachdetaching import DELETE, FENCE, PATCH_NODE, POST, AttachDetachWorld, Vol, attaching
 from tests.support.builders import DRIVER
@@ -216,6 +217,49 @@ async def test_a_delete_of_an_earlier_process_is_fenced_off(late_s: float) -> No
     async with world.controlling():
         await stays_reported(world, volume, node, uid)
         assert (1, 1) == (len(world.of(DELETE)), len(world.of(FENCE)))
+
+
+@each_row("ready", [True, False], ids=["ready", "silent"])
+@each_row("late_s", [0.0, 5.0, 45.0], ids=["never", "soon", "late"])
+@in_virtual_time
+async def test_a_delete_by_the_taint_of_an_earlier_process_is_fenced_off(late_s: float, ready: bool) -> None:
+    """The process is killed, and the taint taken away: what is mounted there stays as long as the node has it."""
+    world = AttachDetachWorld()
+    async with world.controlling():
+        volume = await world.volume()
+        node, pod = await world.attached(volume)
+        await world.set_in_use(node, volume)
+        uid = (await world.wait_va(volume, node))["metadata"]["uid"]
+        if not ready:
+            await world.set_ready(node, False)
+        world.cluster.refuse(DELETE, error=Unreachable("lost"), late_s=late_s)
+        await world.taint(node)
+        await world.delete_pod(pod)
+        await world.until(lambda: _sent(world), what="a DELETE")
+    await world.patch(NODES, node, {"spec": {"taints": None}})
+    async with world.controlling():
+        await world.settle(100)
+        assert uid == (await world.wait_va(volume, node))["metadata"]["uid"]
+        assert 1 == len(world.of(DELETE))
+        await world.set_ready(node, True)
+        await world.set_in_use(node)
+        await world.wait_no_va(volume, node)
+
+
+@each_row("reported", [True, False], ids=["reported", "not-reported"])
+@in_virtual_time
+async def test_of_what_is_mounted_after_a_restart_only_the_unreported_is_fenced(reported: bool) -> None:
+    """What the report lists was asked for by no DELETE; the end of the one or the other costs no write more."""
+    world = AttachDetachWorld()
+    volume = await world.volume()
+    node = await world.node(in_use=[volume], reported=[volume] if reported else [])
+    await world.make_va(volume, node)
+    async with world.controlling():
+        await world.settle(30)
+        assert (0 if reported else 1) == len(world.of(FENCE))
+        await world.set_in_use(node)
+        await world.wait_no_va(volume, node)
+        assert (0 if reported else 1) == len(world.of(FENCE))
 
 
 @in_virtual_time

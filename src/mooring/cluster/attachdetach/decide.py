@@ -189,8 +189,6 @@ def _release(volume: Volume, rules: Rules, now: Instant) -> Decision[Action]:
     if place.is_ending:
         return Decision(why.Detaching(node), _detach_failure(volume, attachment))
     hold = hold_of(volume, place, rules, now)
-    if hold.stays and place.deletion is not None:  # by force: and the node is back
-        return Decision(why.Fencing(node), (Fence(attachment),), again=True)
     if hold.stays:
         return _keep(volume, attachment, hold, rules, now)
     # The kubelet hears first: it mounts nothing that is not reported.
@@ -210,12 +208,17 @@ def _keep(volume: Volume, attachment: VolumeAttachment, hold: Hold, rules: Rules
     node = place.node.name
     if place.node.is_healthy and annotation(attachment, WAITS_SINCE):
         return Decision(why.WaitEnds(node), (MarkWait(attachment, begins=False),), again=True)
+    if not place.node.is_healthy and place.waited_s is None and not rules.options.disable_force_detach:
+        return Decision(why.WaitBegins(node), (MarkWait(attachment, begins=True),), again=True)
+    # Detached by force, and the node is back, or no longer out of service. An earlier process took it off the report
+    # first, and a Node that is gone reports nothing: its machine has not come back.
+    may_be_late = place.node.is_there and not place.reported and place.delete_may_be_under_way
+    if place.deletion is not None or may_be_late:
+        return Decision(why.Fencing(node), (Fence(attachment),), again=True)
     if place.node.is_healthy and not place.mounted:
         return Decision(why.Unheard(node), after_s=place.unsaid_s)
     if place.node.is_healthy:
         return Decision(why.Mounted(node))
-    if place.waited_s is None and not rules.options.disable_force_detach:
-        return Decision(why.WaitBegins(node), (MarkWait(attachment, begins=True),), again=True)
     if class_name := rules.class_to_read(volume, now):
         return Decision(why.AsksClass(class_name), (LookUpClass(class_name),), again=True)
     again_s = LOOK_AGAIN_S if rules.needs_class(volume) else NEVER

@@ -127,10 +127,11 @@ class Reconciler:
             case d.Create():
                 await self._create(volume, action)
             case d.Fence(attachment, wishes):
-                await self._fence(record, attachment, wishes)
+                await self._fence(record, attachment, self._writer.fence(attachment), wishes)
             case d.MarkWait(attachment, begins):
                 mark = mark_of(self._view.node(node), place.node_record, self._clock.wall_s()) if begins else ""
-                await self._writer.patch(attachment, mark_patch(attachment, mark), strictly=True)
+                write = self._writer.patch(attachment, mark_patch(attachment, mark), strictly=True)
+                await self._fence(record, attachment, write)
             case d.LookUpAttachment():
                 await self._look_up(volume)
             case d.CheckNode():
@@ -188,12 +189,16 @@ class Reconciler:
     def _name_of(self, volume: Volume) -> str:
         return Identity(volume.driver, volume.handle).attachment_to(volume.place.node.name)
 
-    async def _fence(self, record: Record, attachment: VolumeAttachment, wishes: Iterable[Wish]) -> None:
-        """A DELETE that was carried out before is a Stale, and the cache shows it."""
+    async def _fence(
+        self, record: Record, attachment: VolumeAttachment, write: Awaitable[object], wishes: Iterable[Wish] = ()
+    ) -> None:
+        """write: any strict one to this version of the attachment. A DELETE that was carried out before is a Stale, and
+        the cache shows it.
+        """
         uid = attachment.metadata.uid
         ended = self._memory.deletions.get(uid)
         try:
-            await self._writer.fence(attachment)
+            await write
         except Failed as failure:
             self._record(failed_notes(wishes, str(failure)))
             raise
