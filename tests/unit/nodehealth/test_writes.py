@@ -238,6 +238,22 @@ async def test_an_ended_pod_that_can_not_be_removed_holds_up_no_other() -> None:
         assert ["pod0", "pod3", "pod4"] == sorted(pod["metadata"]["name"] for pod in await world.list(PODS))
 
 
+async def test_an_end_that_is_written_late_spares_a_pod_whose_kubelet_has_reported_again() -> None:
+    """Its node was gone for a while: Failed would be for ever, and the pod runs."""
+    async with HealthWorld().working() as world:
+        slow = world.ours.cluster.hold("patch pods/status")
+        await world.add_node()
+        await world.add_pod(tolerations=[{"operator": "Exists"}])
+        await world.silence()
+        await world.delete(NODES, "n")
+        await slow.begun.wait()
+        await world.add_node()
+        await world.patch(PODS, "pod", {"status": {"message": "runs"}}, subresource="status")
+        slow.go.set()
+        await asyncio.sleep(300)
+        assert "Running" == (await world.get(PODS, "pod"))["status"]["phase"]
+
+
 @each_row("empty", [[], None], ids=["empty", "none"])
 async def test_a_node_whose_list_of_taints_is_written_as_empty_gets_its_first_one(empty: list[Any] | None) -> None:
     world = ClusterWorld()

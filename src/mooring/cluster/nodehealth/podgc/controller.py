@@ -145,13 +145,14 @@ class PodCollector:
         pod, cause = action.pod, action.cause
         labels = pod.metadata.namespace, cause.value
         try:
+            # Both writes are for this version of the pod alone: a late one must not end a pod that the kubelet of a
+            # node that is back has reported on since.
             if pod.status.phase not in FINISHED:
                 status: dict[str, Any] = {"phase": FAILED, **observed(pod)}
                 if cause is Cause.ORPHANED:
                     because = self._caches.disruption(pod, "DeletionByPodGC", "PodGC: node no longer exists")
                     status["conditions"] = [because]
-                pod = await self._caches.patch_status(pod, status)
-            # A late one must not take the pod from a node that is back.
+                pod = await self._caches.patch_status(pod, status, strictly=True)
             await self._caches.pod_writer.delete(pod, strictly=True, grace_period_s=0)
         except Failed:
             self._metrics.errors.labels(*labels).inc()
