@@ -19,6 +19,7 @@ from tests.support.virtual_loop import in_virtual_time
 
 ISCSI: Final = {"iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2001-04.com.example:a", "lun": 3}}
 NAME: Final = "kubernetes.io/iscsi/10.0.0.1:3260:iqn.2001-04.com.example:a:3"
+OTHER: Final = {"iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2001-04.com.example:b", "lun": 0}}
 FLEX: Final = {"flexVolume": {"driver": "example.com/lvm"}}
 
 
@@ -282,6 +283,30 @@ async def test_a_node_that_is_made_anew_says_itself_what_it_has_in_use() -> None
         await world.settle(10)
         assert [] == await world.reported(two)
         await world.node(one)
+        await world.settle(1)
+        assert [NAME] == await world.reported(two)
+
+
+@in_virtual_time
+async def test_a_node_that_is_made_anew_with_its_pod_keeps_it_while_its_report_can_not_be_written() -> None:
+    """The machine has it mounted all the time: other nodes wait until the new Node lists it again."""
+    async with attaching() as world:
+        volume, one, two = await two_nodes(world)
+        await in_use(world, one, NAME)
+        await world.pod(two, volume, name="second")
+        rule = world.cluster.refuse(PATCH_NODE, times=None, name=one, error=Forbidden("not now"))
+        await world.pod(one, await world.volume(source=OTHER), name="beside")
+        await world.settle(10)
+        await world.remove(NODES, one)
+        await world.settle(1)
+        await world.node(one)
+        await world.settle(60)
+        assert rule.hits
+        assert ([], []) == (await world.reported(one), await world.reported(two))
+        rule.times = rule.hits
+        await world.settle(60)
+        assert (True, []) == (NAME in await world.reported(one), await world.reported(two))
+        await world.delete_pod("first")
         await world.settle(1)
         assert [NAME] == await world.reported(two)
 

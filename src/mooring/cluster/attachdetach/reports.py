@@ -73,8 +73,6 @@ class Reports:
         node = self._view.node(name)
         if node is None:
             return self._gone(name)
-        if take_off(self._view.memory.left, name):  # it says itself what it has, as any Node does
-            self._written(name)
         record, now = self._view.memory.keep_node(name), self._clock.now()
         due = max(record.gathers_until, record.not_before)
         if now < due:  # before the report is made: that looks at volumes
@@ -87,6 +85,9 @@ class Reports:
         held = {entry.name: entry.holders for entry in entries if entry.holders}
         record.mark((*waiting, *held))  # they are looked at again, whether or not something is written now
         if is_current(node, report) and not record.unsure:
+            # Not before: what a pod there wants still is listed again first, and other nodes go by that.
+            if take_off(self._view.memory.left, name):
+                self._written(name)
             return Result(
                 why.Reported(name),
                 waits_for=frozenset(report_written(node) for nodes in held.values() for node in nodes),
