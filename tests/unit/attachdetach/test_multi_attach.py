@@ -11,7 +11,7 @@ from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.control import events
 from mooring.kube.errors import Unreachable
-from tests.support.attachdetaching import HOLD, AttachDetachWorld, Vol, attaching
+from tests.support.attachdetaching import DELETE, HOLD, AttachDetachWorld, Vol, attaching
 from tests.support.rows import each_row
 from tests.support.staying_visible import stays_visible
 from tests.support.virtual_loop import in_virtual_time
@@ -183,6 +183,21 @@ async def test_a_dead_node_with_the_time_that_is_left() -> None:
             in text
         )
         assert text.endswith("at once if the node is tainted node.kubernetes.io/out-of-service")
+
+
+@each_row("ready", [True, False])
+@in_virtual_time
+async def test_a_node_that_is_tainted_is_not_waited_for(ready: bool) -> None:
+    """Its detach by force does not come to pass yet: whether its kubelet unmounts is no matter."""
+    async with attaching() as world:
+        _, first, _ = await blocked(world)
+        world.cluster.refuse(DELETE, times=None)
+        await world.set_ready("n-one", ready)
+        await world.taint("n-one")
+        await world.delete_pod(first)
+        text = await heard(world, 15)
+        assert "no pod uses it any more, and node n-one, which may have it mounted, is tainted" in text
+        assert text.endswith("node.kubernetes.io/out-of-service: it is detached by force now")
 
 
 @in_virtual_time

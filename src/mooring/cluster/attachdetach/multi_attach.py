@@ -171,6 +171,9 @@ def _mounted(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Insta
     node = holder.node.name
     near = [ref for ref in holder.finished if ref.namespace == wish.ref.namespace]
     used = f"pod {near[0].name} on node {node} has finished, and" if near else "no pod uses it any more, and"
+    if holder.node.is_out_of_service:
+        text = f"{used} node {node}, which may have it mounted, is tainted {OUT_OF_SERVICE_TAINT}"
+        return Holder("detaching", f"{text}: it is detached by force now")
     if holder.node.is_healthy:
         kind = "pod_finished" if near else "mounted"
         return Holder(kind, f"{used} node {node} still has it mounted; this ends when its kubelet has unmounted it")

@@ -81,6 +81,8 @@ def hold_of(volume: Volume, place: Place, rules: Rules, now: Instant) -> Hold:
     """
     if not place.mounted and place.unsaid_s <= 0:
         return Hold()
+    # Before the readiness, as upstream: a person vouches for the machine. So a node that is ready, too, loses what it
+    # has mounted, even while its kubelet unmounts it.
     if place.node.is_out_of_service:
         return Hold(True, OUT_OF_SERVICE, 0.0)
     if place.node.is_healthy or place.waited_s is None:
