@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mooring.api.core import PERSISTENT_VOLUMES
+from mooring.api.core import NODES, PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, NotFound
@@ -31,6 +31,7 @@ from tests.support.builders import (
     NODE_ID_ANNOTATION,
     a_csi_node,
     a_held_pv,
+    a_node,
     a_secret,
     a_va,
     an_attached_va,
@@ -156,6 +157,25 @@ async def test_a_detach_from_a_deleted_machine_ends_where_the_driver_does_not_kn
         await world.delete(CSI_NODES, "node1")
         await world.gone(VOLUME_ATTACHMENTS, VA, wait_s=5.0)
         await world.attached("pv1-node2")
+
+
+@each_row("refused", [False, True], ids=["it-says-so", "it-does-not-say"])
+async def test_a_node_that_the_api_server_has_is_no_deleted_machine_though_its_csi_node_is_not_there(refused):
+    """It was made anew, and its kubelet has registered no driver yet."""
+    world = await attached_world()
+    await world.create(a_node("node1"))
+    await world.delete(CSI_NODES, "node1")
+    world.driver.always(UNPUBLISH, NO_MACHINE)
+    rules = [world.cluster.refuse("get nodes", times=None)] if refused else []
+    async with world.attaching():
+        await world.delete(VOLUME_ATTACHMENTS, VA)
+        assert "no such machine" in (await world.error("detachError"))["message"]
+        await world.settle(600.0)
+        assert await world.find(VOLUME_ATTACHMENTS, VA) is not None
+        await world.delete(NODES, "node1")
+        for rule in rules:
+            rule.times = 0
+        await world.gone(VOLUME_ATTACHMENTS, VA)
 
 
 @each_row(

@@ -145,6 +145,7 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
         # csi_handler.go: getNodeID
         Need(STORAGE, "csinodes", "list watch", "no volume is attached: the node's id is not known"),
         Need(STORAGE, "csinodes", "get", "no volume is attached: the node's id is not known", whose="ours"),
+        Need("", "nodes", "get", "a detach from a deleted machine stays an error", WARNING, whose="ours"),
         # csi_handler.go: patchVA
         Need(STORAGE, "volumeattachments", "list watch patch", HANGS),
         Need(STORAGE, "volumeattachments", "get", HANGS, whose="ours"),

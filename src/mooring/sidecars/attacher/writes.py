@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
-from mooring.api.meta import Key, Kind, annotation, finalizers_of, is_deleting
+from mooring.api.core import NODES, PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.meta import Key, Kind, Object, annotation, finalizers_of, is_deleting
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.base.log import logger
 from mooring.control.decision import PATIENCE, Failed
@@ -28,6 +28,8 @@ from mooring.kube.errors import ApiError, Invalid, NotFound
 from mooring.kube.patch import add_finalizer, merge_diff, merge_patch, remove_finalizer
 from mooring.sidecars.attacher.memory import Evidence
 from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, id_on
+
+T = TypeVar("T", bound=Object)
 
 log = logger(__name__)
 
@@ -87,21 +89,27 @@ class Writes:
             raise Stale(name)
 
     async def is_machine_gone(self, node_name: str, node_id: str) -> bool:
-        """Return True when the API server has no node of this name, or has another machine under it.
+        """Return True when the API server has neither Node nor CSINode of this name, or another machine's CSINode.
 
-        What the cache lacks is looked for in the API server, since a finalizer may go by the answer. A node whose
-        driver has not registered yet may be the same machine.
+        What the cache lacks is looked for in the API server, since a finalizer may go by the answer. A CSINode without
+        the driver may be the same machine's, and so may a Node without a CSINode: it was made anew, and its kubelet has
+        not registered a driver yet.
         """
         if self._view.node_id(node_name) == node_id:
             return False
         try:
-            csi_node = await self._cluster.get(CSI_NODES, node_name)
-        except NotFound:
-            return True
+            if (csi_node := await self._get(CSI_NODES, node_name)) is not None:
+                return id_on(csi_node, self._view.driver.name) not in ("", node_id)
+            return await self._get(NODES, node_name) is None
         except ApiError as error:
             log.info(2, "could not ask whether the node is gone", node=node_name, why=str(error))
             return False
-        return id_on(csi_node, self._view.driver.name) not in ("", node_id)
+
+    async def _get(self, kind: Kind[T], name: str) -> T | None:
+        try:
+            return await self._cluster.get(kind, name)
+        except NotFound:
+            return None
 
     # -- PersistentVolumes
 
