@@ -71,6 +71,8 @@ def judged(scene: Scene, unique: str, node: str) -> Judged:
     observe(view, found, scene.now_s)
     if found.place.attachment is not None:
         found.place.record.seen_since = seconds_of(found.place.attachment.metadata.creation_timestamp or "")
+        if not found.place.is_wanted:  # it is judged as if no request were under way: no object tells of one
+            found.place.record.fenced_uid = found.place.attachment.metadata.uid
     everywhere = [
         volume_of(view, unique, other, moment).place for other in sorted(view.nodes_of(unique)) if other != node
     ]
