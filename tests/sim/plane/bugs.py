@@ -150,7 +150,7 @@ def _recovery_forgets_attachments() -> Planted:
 def _reports_follow_wishes() -> Planted:
     """A volume is listed as soon as its attachment is there."""
 
-    def is_to_be_reported(volume: Volume, rules: Rules, now: Instant) -> bool:
+    def is_to_be_reported(volume: Volume, rules: Rules) -> bool:
         return bool(volume.handle) and volume.place.attachment is not None and volume.place.is_wanted
 
     return _together(

@@ -229,6 +229,21 @@ async def test_a_class_that_comes_to_allow_force_is_heard_though_nothing_else_ha
         assert len(world.of(READ)) < 6
 
 
+@each_row("error", [None, Forbidden("no right")], ids=["answers", "can-not-be-read"])
+@in_virtual_time
+async def test_what_the_class_says_is_read_just_before_a_detach_is_forced(error: ApiError | None) -> None:
+    """Somebody has written never a moment ago; where it can't be read, what it said last counts."""
+    async with attaching() as world:
+        volume, node = await dead(world, "90s")
+        await world.settle(85)
+        await world.patch(STORAGE_CLASSES, "sc", {"metadata": {"annotations": {FORCE_AFTER: "never"}}})
+        if error is not None:
+            world.cluster.refuse(READ, times=None, error=error)
+        await world.settle(1000)
+        assert (error is None) == (await world.va(volume, node) is not None)
+        assert len(world.of(READ)) < 20
+
+
 @each_row("refused_s", [1, 20, 60, 61, 100])
 @in_virtual_time
 async def test_a_forced_detach_that_was_refused_for_a_while_comes_to_pass(refused_s: int) -> None:

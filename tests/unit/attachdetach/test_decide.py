@@ -217,15 +217,23 @@ def test_the_time_until_a_detach_is_forced(more: dict[str, Any], wake_s: float |
     assert ((), wake_s) == (decision.actions, decision.after_s)
 
 
-@each_row(("read_at", "expected"), [(NOW - 60, []), (NOW - 61, [LookUpClass]), (None, [LookUpClass])])
+@each_row(
+    ("read_at", "waited", "expected"),
+    [
+        (NOW - 60, YOUNG, []),
+        (NOW - 61, YOUNG, [LookUpClass]),
+        (None, YOUNG, [LookUpClass]),
+        (NOW - 600, LONG, [Delete]),
+        (None, LONG, [LookUpClass]),
+    ],
+)
 def test_the_class_is_asked_before_a_node_that_is_not_ready_loses_a_volume(
-    read_at: float | None, expected: list[type]
+    read_at: float | None, waited: dict[str, Any], expected: list[type]
 ) -> None:
+    """Before the DELETE it is read once more, however long ago that was."""
     classes = {} if read_at is None else {"sc": (None, read_at)}
-    for waited in (YOUNG, LONG):
-        dead = place(DEAD, attachment=ATTACHED, **waited)
-        found = actions(decided(dead, class_names=("sc",), classes=classes))
-        assert (expected or ([] if waited is YOUNG else [Delete])) == found
+    dead = place(DEAD, attachment=ATTACHED, **waited)
+    assert expected == actions(decided(dead, class_names=("sc",), classes=classes))
 
 
 REPORTS = {
@@ -250,9 +258,9 @@ REPORTS = {
 @each_row(("here", "expected"), REPORTS.values(), ids=REPORTS)
 def test_a_node_reports_what_is_attached_and_wanted_or_in_use(here: Place, expected: bool) -> None:
     volume, rules = Volume(UNIQUE, "csi.test", "h", here), Rules(AttachDetachOptions())
-    assert expected is is_to_be_reported(volume, rules, NOW)
+    assert expected is is_to_be_reported(volume, rules)
     assert (expected != here.reported) == (MarkReport() in decide(volume, rules, NOW).actions)
-    assert not is_to_be_reported(msgspec.structs.replace(volume, handle=""), rules, NOW), "a volume whose name is lost"
+    assert not is_to_be_reported(msgspec.structs.replace(volume, handle=""), rules), "a volume whose name is lost"
 
 
 def test_a_report_keeps_others_and_drops_what_has_no_attachment() -> None:
@@ -262,7 +270,7 @@ def test_a_report_keeps_others_and_drops_what_has_no_attachment() -> None:
     ]
     node = typed(a_node("n1", volumesAttached=listed))
     volume = Volume(UNIQUE, "csi.test", "h", REPORTS["wanted"][0])
-    report = report_of(node, [volume], [], Rules(AttachDetachOptions()), NOW)
+    report = report_of(node, [volume], [], Rules(AttachDetachOptions()))
     assert (AttachedVolume(UNIQUE), AttachedVolume("kubernetes.io/iscsi/x", "/dev/x")) == report
     assert not is_current(node, report)
     turned = typed(a_node("n1", volumesAttached=[listed[0], {"name": UNIQUE, "devicePath": ""}]))

@@ -49,7 +49,7 @@ from mooring.cluster.attachdetach.memory import error_mark
 from mooring.cluster.attachdetach.multi_attach import REMIND_S, blocked
 from mooring.cluster.attachdetach.options import NEVER
 from mooring.cluster.attachdetach.release import (
-    CLASS_FRESH_S,
+    CLASS_AGAIN_S,
     Hold,
     Rules,
     hold_of,
@@ -69,9 +69,6 @@ DELETING: Final = "volume attachment is being deleted"
 LEAST_S: Final = 0.001
 """Between two looks, so that a wait that is over but for a rounding error brings no second look at the same instant."""
 
-LOOK_AGAIN_S: Final = CLASS_FRESH_S + 1.0
-"""When a StorageClass is read again, since a policy of never may have become a duration."""
-
 
 def decide(volume: Volume, rules: Rules, now: Instant) -> Decision[Action]:
     place = volume.place
@@ -85,7 +82,7 @@ def decide(volume: Volume, rules: Rules, now: Instant) -> Decision[Action]:
 
     # What comes beside the step, whatever it is.
     beside: tuple[Action, ...] = ()
-    if is_to_be_reported(volume, rules, now) != place.reported:
+    if is_to_be_reported(volume, rules) != place.reported:
         beside = (MarkReport(),)
     if place.record.blocked_by and not any(isinstance(action, NoteBlock) for action in step.actions):
         beside = (*beside, NoteBlock(""))
@@ -188,7 +185,7 @@ def _release(volume: Volume, rules: Rules, now: Instant) -> Decision[Action]:
         return Decision(why.Foreign(node) if place.foreign else why.Nothing())
     if place.is_ending:
         return Decision(why.Detaching(node), _detach_failure(volume, attachment))
-    hold = hold_of(volume, place, rules, now)
+    hold = hold_of(volume, place, rules)
     if hold.stays:
         return _keep(volume, attachment, hold, rules, now)
     # The kubelet hears first: it mounts nothing that is not reported.
@@ -221,7 +218,7 @@ def _keep(volume: Volume, attachment: VolumeAttachment, hold: Hold, rules: Rules
         return Decision(why.Mounted(node))
     if class_name := rules.class_to_read(volume, now):
         return Decision(why.AsksClass(class_name), (LookUpClass(class_name),), again=True)
-    again_s = LOOK_AGAIN_S if rules.needs_class(volume) else NEVER
+    again_s = CLASS_AGAIN_S + SLACK_S if rules.needs_class(volume) else NEVER
     if may_be_forced(hold):
         return Decision(why.ForcedLater(node, hold.in_s), after_s=min(again_s, max(LEAST_S, hold.in_s)))
     return Decision(why.NeverForced(node), after_s=again_s if again_s < math.inf else None)

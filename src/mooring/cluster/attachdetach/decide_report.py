@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 from mooring.api.core import AttachedVolume, Node
 from mooring.api.volume_names import PLUGIN
-from mooring.base.clock import Instant
 from mooring.cluster.attachdetach.facts import Volume
 from mooring.cluster.attachdetach.node_attached import Entry
 from mooring.cluster.attachdetach.release import Rules, is_to_be_reported
@@ -25,7 +24,6 @@ def report_of(
     volumes: Iterable[Volume],
     entries: Collection[Entry],
     rules: Rules,
-    now: Instant,
     stale: Collection[str] | None = None,
 ) -> Report:
     """The whole list, sorted. volumes, entries: each on this node. stale: the names whose entries are made anew, from
@@ -35,7 +33,7 @@ def report_of(
     anew = {entry.name for entry in entries} if stale is None else stale
     kept = {key: one for key, one in listed.items() if key not in anew and not (stale is None and _is_of_csi(key))}
     ours = (
-        *(volume.unique for volume in volumes if is_to_be_reported(volume, rules, now)),
+        *(volume.unique for volume in volumes if is_to_be_reported(volume, rules)),
         *(entry.name for entry in entries if entry.is_to_be_listed),
     )
     wanted = {**kept, **{name: listed.get(name, AttachedVolume(name)) for name in ours}}

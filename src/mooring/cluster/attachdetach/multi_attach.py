@@ -50,14 +50,14 @@ def blocked(volume: Volume, holder: Place, rules: Rules, now: Instant) -> Decisi
     place, record = volume.place, volume.place.record
     since = now if record.blocked_since is None else record.blocked_since
     explains = now - since >= EXPLAIN_AFTER_S
-    found = holder_of(volume, place.wishes[0], holder, rules, now)
+    found = holder_of(volume, place.wishes[0], holder, rules)
     subject, mark = (
         ("blocked", f"{holder.node.name} {found.kind}")
         if explains
         else ("multi-attach", used_by(volume, place.wishes[0], holder))
     )
     notes = tuple(
-        Note(wish.ref, "Warning", "FailedAttachVolume", _text(volume, wish, holder, rules, now, explains))
+        Note(wish.ref, "Warning", "FailedAttachVolume", _text(volume, wish, holder, rules, explains))
         for wish in place.wishes
     )
     return Decision(
@@ -68,9 +68,9 @@ def blocked(volume: Volume, holder: Place, rules: Rules, now: Instant) -> Decisi
     )
 
 
-def _text(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Instant, explains: bool) -> str:
+def _text(volume: Volume, wish: Wish, holder: Place, rules: Rules, explains: bool) -> str:
     text = f'{MULTI_ATTACH} "{wish.pv_name}" {used_by(volume, wish, holder)}'
-    return f"{text}: {holder_of(volume, wish, holder, rules, now).text}" if explains else text
+    return f"{text}: {holder_of(volume, wish, holder, rules).text}" if explains else text
 
 
 def used_by(volume: Volume, wish: Wish, holder: Place) -> str:
@@ -93,7 +93,7 @@ def used_by(volume: Volume, wish: Wish, holder: Place) -> str:
     return f"{text} and {far} pod(s) in different namespaces" if far else text
 
 
-def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Instant) -> Holder:
+def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules) -> Holder:
     """The holder of the volume, as far as the owner of this pod may know."""
     if holder.wishes:
         return _pod(wish, holder)
@@ -114,7 +114,7 @@ def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Inst
         return Holder("unanswered", f"{text}; this ends once the API server says whether it was carried out")
     may_be_mounted = holder.unsaid_s > 0
     if holder.mounted or (may_be_mounted and not holder.node.is_healthy):
-        return _mounted(volume, wish, holder, rules, now)
+        return _mounted(volume, wish, holder, rules)
     if may_be_mounted:
         text = f"node {holder.node.name} was made anew and may have it mounted; this ends within a minute unless it has"
         return Holder("mounted", text)
@@ -167,7 +167,7 @@ def others_finalizers(attachment: VolumeAttachment) -> tuple[str, ...]:
     return () if attacher_finalizer(attachment.spec.attacher) in held else tuple(sorted(held))
 
 
-def _mounted(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Instant) -> Holder:
+def _mounted(volume: Volume, wish: Wish, holder: Place, rules: Rules) -> Holder:
     node = holder.node.name
     near = [ref for ref in holder.finished if ref.namespace == wish.ref.namespace]
     used = f"pod {near[0].name} on node {node} has finished, and" if near else "no pod uses it any more, and"
@@ -177,7 +177,7 @@ def _mounted(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Insta
     if holder.node.is_healthy:
         kind = "pod_finished" if near else "mounted"
         return Holder(kind, f"{used} node {node} still has it mounted; this ends when its kubelet has unmounted it")
-    hold = hold_of(volume, holder, rules, now)
+    hold = hold_of(volume, holder, rules)
     gone = "is not ready" if holder.node.is_there else "is deleted"
     known = holder.node.is_there or holder.node_record.last_in_use is not None
     had = "had it mounted when it was last heard of" if known else "may have it mounted"

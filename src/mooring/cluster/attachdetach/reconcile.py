@@ -19,7 +19,7 @@ from mooring.cluster.attachdetach.identity import Identity, OnNode, attachment_b
 from mooring.cluster.attachdetach.memory import Deletion, Record
 from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
 from mooring.cluster.attachdetach.options import AttachDetachOptions
-from mooring.cluster.attachdetach.release import Rules
+from mooring.cluster.attachdetach.release import TIMEOUT, Rules
 from mooring.cluster.attachdetach.silence import mark_of, mark_patch, moment_of
 from mooring.cluster.attachdetach.view import View
 from mooring.control.decision import Deciding, Decision, Failed, Read
@@ -81,10 +81,13 @@ class Reconciler:
 
         return self._deciding("detach the volume", perform, only_deletes=True)
 
-    def _reads(self, key: OnNode, decision: Decision[d.Action]) -> Sequence[Read]:
-        """Before a detach by force: the node may be back by now, with the volume mounted."""
-        is_forced = any(isinstance(action, d.Delete) and action.forced for action in decision.actions)
-        return (functools.partial(self._read_node, key.node),) if is_forced else ()
+    def _reads(self, volume: Volume, decision: Decision[d.Action]) -> Sequence[Read]:
+        """Before a detach by force: the node may be back by now, with the volume mounted, or its class forbid it."""
+        forced = {action.forced for action in decision.actions if isinstance(action, d.Delete)} - {""}
+        classes = volume.class_names if TIMEOUT in forced else ()
+        of_node = functools.partial(self._read_node, volume.place.node.name)
+        of_classes = (functools.partial(self._look_up_class, volume, name) for name in classes)
+        return (of_node, *of_classes) if forced else ()
 
     async def _read_node(self, name: str) -> None:
         with contextlib.suppress(NotFound):
@@ -117,7 +120,9 @@ class Reconciler:
         def ended(key: OnNode) -> None:
             volumes.pop(key, None)
 
-        reads = self._reads if only_deletes else None
+        def reads(key: OnNode, decision: Decision[d.Action]) -> Sequence[Read]:
+            return self._reads(volumes[key], decision) if only_deletes else ()
+
         return Deciding(decide_on, perform_all, work=work, ended=ended, reads=reads)
 
     async def _perform(self, volume: Volume, action: d.Action) -> None:

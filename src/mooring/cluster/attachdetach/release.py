@@ -12,8 +12,10 @@ from mooring.base.clock import Instant
 from mooring.cluster.attachdetach.facts import Place, Volume
 from mooring.cluster.attachdetach.options import NEVER, AttachDetachOptions
 
-CLASS_FRESH_S: Final = 60.0
-"""How long what a StorageClass said about forced detaches is taken for true, before it is asked again."""
+CLASS_AGAIN_S: Final = 60.0
+"""How often a StorageClass is read again while a volume waits: a policy of never may have become a duration. What
+forbids a forced detach is read just before it.
+"""
 
 TIMEOUT: Final = "timeout"
 OUT_OF_SERVICE: Final = "out-of-service"
@@ -44,7 +46,7 @@ class Rules(msgspec.Struct, frozen=True):
         unread = self.unread_class(volume)
         if unread or not self.needs_class(volume):
             return unread
-        return next((name for name in volume.class_names if now - self.class_waits[name][1] > CLASS_FRESH_S), "")
+        return next((name for name in volume.class_names if now - self.class_waits[name][1] > CLASS_AGAIN_S), "")
 
     def wait_s(self, volume: Volume) -> float:
         """The StorageClass's word counts first, of several the longest, then the CSIDriver's, then the flag's. NEVER
@@ -73,7 +75,7 @@ class Hold(msgspec.Struct, frozen=True):
         return self.mounted and not self.forced
 
 
-def hold_of(volume: Volume, place: Place, rules: Rules, now: Instant) -> Hold:
+def hold_of(volume: Volume, place: Place, rules: Rules) -> Hold:
     """For a volume that no pod wants on the node.
 
     Differs from upstream: the time counts from when the volume was unwanted and the node not ready, whichever came
@@ -88,14 +90,14 @@ def hold_of(volume: Volume, place: Place, rules: Rules, now: Instant) -> Hold:
     if place.node.is_healthy or place.waited_s is None:
         return Hold(True)
     left_s = rules.wait_s(volume) - place.waited_s
-    return Hold(True, TIMEOUT if left_s <= 0 and not rules.class_to_read(volume, now) else "", max(0.0, left_s))
+    return Hold(True, TIMEOUT if left_s <= 0 and not rules.unread_class(volume) else "", max(0.0, left_s))
 
 
 def may_be_forced(hold: Hold) -> bool:
     return hold.stays and not math.isinf(hold.in_s)
 
 
-def is_to_be_reported(volume: Volume, rules: Rules, now: Instant) -> bool:
+def is_to_be_reported(volume: Volume, rules: Rules) -> bool:
     """Whether the Node's status should list the volume as attached.
 
     One that no pod wants is not added any more, and stays listed as long as the node has it mounted. One whose DELETE
@@ -108,7 +110,7 @@ def is_to_be_reported(volume: Volume, rules: Rules, now: Instant) -> bool:
         return False
     if place.is_wanted and not place.is_former:
         return place.reported or not place.delete_may_be_under_way
-    return place.reported and hold_of(volume, place, rules, now).stays
+    return place.reported and hold_of(volume, place, rules).stays
 
 
 def place_ahead(volume: Volume) -> Place | None:

@@ -80,7 +80,7 @@ class Reports:
         stale = record.take_stale()
         names = self._view.node_attached_on(node) if stale is None else set(filter(is_node_attached, stale))
         volumes, entries = self._volumes_of(name, stale), self._entries_of(name, names)
-        report = report_of(node, volumes, entries, self._rules, now, stale)
+        report = report_of(node, volumes, entries, self._rules, stale)
         waiting = {entry.name: entry.forced_in_s for entry in entries if entry.forced_in_s < NEVER}
         held = {entry.name: entry.holders for entry in entries if entry.holders}
         record.mark((*waiting, *held))  # they are looked at again, whether or not something is written now

@@ -42,7 +42,6 @@ class Judged(msgspec.Struct, frozen=True):
     volume: Volume
     rules: Rules
     decision: Decision[Action]
-    now_s: float
 
     def forced(self, place: Place) -> str:
         """When the volume is taken from a node that does not report."""
@@ -51,7 +50,7 @@ class Judged(msgspec.Struct, frozen=True):
             return NEVER_FORCED
         if place.wishes:
             return f"by force {format_duration(wait_s)} after the pod's deletion, {UNLESS_OFF}"
-        hold = hold_of(self.volume, place, self.rules, self.now_s)
+        hold = hold_of(self.volume, place, self.rules)
         if hold.forced:
             return f"by force now, {UNLESS_OFF}"
         return f"by force {in_time(hold.in_s if may_be_forced(hold) else wait_s)} at the latest, {UNLESS_OFF}"
@@ -82,7 +81,7 @@ def judged(scene: Scene, unique: str, node: str) -> Judged:
     volume = msgspec.structs.replace(found, place=place, rivals=tuple(rivals))
     waits = {name: (force_after_of(scene.classes.get(Key("", name))), scene.now_s) for name in volume.class_names}
     rules = Rules(AttachDetachOptions(), waits)
-    return Judged(view, volume, rules, decide(volume, rules, scene.now_s), scene.now_s)
+    return Judged(view, volume, rules, decide(volume, rules, scene.now_s))
 
 
 def _learn_from_successor(scene: Scene, volume: Volume, place: Place, everywhere: Iterable[Place]) -> Place:
