@@ -2,8 +2,8 @@
 
 Two queues: volumes on nodes, each of which is decided about for itself, and nodes, whose report of attached volumes is
 written as a whole. DELETEs of attachments have a queue of their own, with the same decisions, so that nothing waits for
-one that hangs. A fourth queue only sends Events to pods whose claims lead to no volume. The API server has all of
-the controller's state, except for requests without an answer, and the Events already sent (`memory.py`).
+one that hangs. A fourth queue only sends Events to pods whose claims lead to no volume. What the API server does not
+have of the controller's state is listed in `memory.py`.
 """
 
 from __future__ import annotations

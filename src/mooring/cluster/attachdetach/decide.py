@@ -6,9 +6,10 @@ it. Pure.
     POST unanswered   ask whether it is there                        the same
     about another     an event                                       nothing
     ending            wait, with an event; then POST                 wait for the attacher
-    not attached      wait for the attacher, with events             DELETE
-    attached          fence what may be deleted; report it           off the report; then DELETE, unless it is mounted
-    DELETE unanswered fence it; report it                            DELETE once more; fence it where it is mounted
+    not attached      wait for the attacher, with events             as attached
+    attached          report it; if it is not reported and a         off the report; then DELETE, unless it is mounted;
+                      DELETE may be under way, fence it first        if it is, and unreported: fence it, too
+    DELETE unanswered fence it; report it                            DELETE once more; if it is mounted: fence it
 
 Each step goes as far as can be known now; the change that it causes brings the key again. A single-node volume is
 attached to another node only when no attachment of it exists any more, in whatever state. Differs from upstream, where
@@ -116,6 +117,8 @@ def _attach(volume: Volume, rules: Rules, now: Instant) -> Decision[Action]:
         ahead = place_ahead(volume) if place.wishes else None
         if ahead is not None:
             return blocked(volume, ahead, rules, now)
+        # Each process takes a volume off the report before its DELETE: what is listed needs a fence only if this one
+        # has sent one since.
         if place.delete_may_be_under_way and (place.deletion is not None or not place.reported):
             return Decision(why.Fencing(node), (Fence(attachment, place.wishes),), again=True)
         if place.record.waiting_since is None:

@@ -78,6 +78,9 @@ def inline_identity_of(attachment: VolumeAttachment) -> Identity | None:
 
 
 def is_single_node(spec: PersistentVolumeSpec) -> bool:
+    """Return True when all its access modes are for one node. Without any that is False, as in the controller upstream;
+    the attacher's question of this name says True then (`sidecars/attacher/requests.py`).
+    """
     modes = spec.access_modes or ()
     return bool(modes) and _SHARED.isdisjoint(modes)
 

@@ -1,5 +1,25 @@
 """The controller's memory beside its caches: one record for each volume on each node, and for nodes the writes of their
-report.
+report. It dies with the process; this is what that costs:
+
+    what is lost                            what follows
+    fenced_uid, deletions, unsure,          requests of the former process may be under way: a write fences an
+    creating                                attachment before it is reported, or where it is mounted unreported; a
+                                            POST of it that is carried out late makes an attachment nobody wants
+    is_read                                 a GET of the Node before the first DELETE
+    last_in_use, last_silence of a Node     each volume attached to it counts as mounted, and any mark of a wait holds
+    that was deleted
+    has_said, was_ready, unchanged_since    read from the Node's own times: a Node made anew that listed something and
+                                            lists nothing now is waited for up to a minute again
+    managed                                 a Node that has lost the annotation is managed no more: no attach there
+    left, listing, unwanted                 of iSCSI and Fibre Channel: what a deleted Node had in use is free for
+                                            other nodes, and the time for force begins anew, as upstream
+    _last_classes                           of a volume without a PersistentVolume the class forbids nothing any more
+    class_waits                             a GET of each class before anything is forced
+    wait_mark, wait_began                   the wall clock is read once more
+    old_error, seen_since, waiting_since,   events alone: a pod hears of something once more, or later
+    blocked_since, blocked_by
+    failures, not_before, gathers_until,    the first look writes at once, and looks at whole reports
+    stale, are_all_stale
 """
 
 from __future__ import annotations
@@ -51,7 +71,8 @@ class Record(msgspec.Struct):
     seen_since: Instant = -math.inf
     #: The error that an earlier attempt has left on it: not one of this attempt.
     old_error: str = ""
-    #: The attachment of which no DELETE can be under way: this process made it, or has fenced it since.
+    #: The attachment of which no DELETE can be under way: this process made it, or has fenced it since. So one that
+    #: is there under another uid was made by others, or before.
     fenced_uid: str = ""
     #: The mark of the wait for a forced detach, and when that wait began: worked out when this process saw it first.
     wait_mark: str = ""

@@ -10,8 +10,9 @@ lists it as attached. So there is an entry in the report, and no attachment. Pur
     neither                      goes                                 nothing
 
 Names and rules are those of kube-controller-manager, but for the beginning of that time: it begins when the volume is
-unwanted and the node not ready, whichever came last; there it may begin on a node that is ready. A Node that was
-deleted counts as one that is not ready, and lists and has in use what it did at its end.
+unwanted and the node not ready, whichever came last; there it may begin on a node that is ready. A Node that this
+process saw deleted counts as one that is not ready, and lists and has in use what it did at its end, until a Node of
+its name reports. The flag alone says how long the time is: no annotation of a class counts.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class AttachDetachOptions:
         DURATION,
         FORCE_AFTER_S,
         "How long a volume that no pod wants stays on a node that is not ready and has it mounted. "
-        "The annotation mooring.dev/force-detach-after of a StorageClass or CSIDriver counts first.",
+        "The annotation mooring.dev/force-detach-after of a StorageClass or CSIDriver counts first, for CSI volumes.",
     )
     disable_force_detach: bool = flag(
         "disable-force-detach-on-timeout",

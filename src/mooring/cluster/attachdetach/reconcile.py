@@ -35,7 +35,8 @@ log = logger(__name__)
 
 class Reconciler:
     """report: called with a node whose report has to be looked at. let_go: called with a volume whose holder may have
-    changed without a change of an object. decide, delete: put a volume into the queue of `deciding`, or of `deleting`.
+    changed without a change of an object. look_again, look_and_delete: put a volume into the queue of `deciding`, or
+    of `deleting`.
     """
 
     def __init__(
@@ -50,15 +51,15 @@ class Reconciler:
         metrics: AttachDetachMetrics,
         report: Callable[[str], None],
         let_go: Callable[[OnNode], None],
-        decide: Callable[[OnNode], None],
-        delete: Callable[[OnNode], None],
+        look_again: Callable[[OnNode], None],
+        look_and_delete: Callable[[OnNode], None],
     ) -> None:
         self._clock, self._cluster, self._view, self._memory = runtime.clock, runtime.cluster, view, view.memory
         self._attachments, self._nodes = attachments, nodes
         self._writer = ObjectWriter(runtime.cluster, VOLUME_ATTACHMENTS, attachments)
         self._recorder, self._once = recorder, once
         self._metrics, self._report, self._let_go = metrics, report, let_go
-        self._look_again, self._look_and_delete = decide, delete
+        self._look_again, self._look_and_delete = look_again, look_and_delete
         self.rules = Rules(options, view.memory.class_waits)
 
     def deciding(self) -> Deciding[OnNode, d.Action]:
@@ -82,7 +83,9 @@ class Reconciler:
         return self._deciding("detach the volume", perform, only_deletes=True)
 
     def _reads(self, volume: Volume, decision: Decision[d.Action]) -> Sequence[Read]:
-        """Before a detach by force: the node may be back by now, with the volume mounted, or its class forbid it."""
+        """What the kit reads before a detach by force, after which it is decided anew: the node may be back by now,
+        with the volume mounted, or its class forbid it.
+        """
         forced = {action.forced for action in decision.actions if isinstance(action, d.Delete)} - {""}
         classes = volume.class_names if TIMEOUT in forced else ()
         of_node = functools.partial(self._read_node, volume.place.node.name)

@@ -1,5 +1,7 @@
 """What a node leaves unsaid: whether it has a volume mounted after its Node was made anew, and how long a volume waits
-on a node that is not ready. Pure: both begin at times that stand in objects, so a restart changes nothing.
+on a node that is not ready. Pure: both begin at times that stand in objects, so a restart begins neither anew. What it
+loses of a Node that was made anew or is gone, as that it had listed something in use, makes a wait longer, or takes any
+mark for true (`memory.py`).
 
 The wait is counted from an annotation of the attachment, which the controller writes when it first finds the volume
 unwanted on such a node. It holds for one silence, which the lastTransitionTime of the Node's Ready condition

@@ -12,7 +12,9 @@ from mooring.csi.volume_capability import ROX, RWX
 
 
 def is_single_node(modes: Iterable[str] | None) -> bool:
-    """Return True when the volume may be published on one node only."""
+    """Return True when the volume may be published on one node only; also without modes, where the attach/detach
+    controller's question of this name says False, as upstream (`cluster/attachdetach/identity.py`).
+    """
     return not {RWX, ROX} & set(modes or ())
 
 

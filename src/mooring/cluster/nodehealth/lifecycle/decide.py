@@ -1,7 +1,8 @@
 """The life of a node: its last sign of life, and the conditions, taints and labels that follow from what it reports.
 Pure.
 
-Only the clock of this process counts: the times in a Lease and a status may come from a wrong clock.
+Only the clock of this process counts: the times in a Lease and a status may come from a wrong clock. Only a Node
+without a status counts from its creationTimestamp, which is of the API server's clock.
 
 Source: kube-controller-manager 1.36, pkg/controller/nodelifecycle. Differs: a start of the controller takes no taints
 off nodes that are not ready, and taints change by one write.

@@ -108,8 +108,8 @@ class PodCollector:
         return decide_pod(pod, node, missing_since, now, self._options.quarantine_s)
 
     def _reads(self, key: Key, decision: Decision[Remove]) -> Sequence[Read]:
-        """Read the node again before a pod goes for its sake: it may be back, or in service again. A pod that is
-        deleted and has no node stays so.
+        """What the kit reads before a pod goes for its node's sake, after which it is decided anew: the node may be
+        back, or in service again. A pod that is deleted and has no node stays so.
         """
         return [
             functools.partial(self._caches.read, self._caches.nodes, NODES, Key("", action.pod.spec.node_name))
