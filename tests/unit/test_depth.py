@@ -65,6 +65,7 @@ from mooring.node.drivers import DriverOnNode
 from mooring.node.volumes.state.folders import RECORD, read_record
 from mooring.sidecars.provisioner.intents import lease_codec
 from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.orders import stored_request
 from tests.support.builders import a_va
 from tests.support.intents import an_entry
 from tests.support.paths import VAS
@@ -163,6 +164,10 @@ REFUSING: dict[str, tuple[Door, str]] = {
             lease_codec.encoded(an_entry(msgspec.structs.replace(INTENT, volume=text)))
         ),
         "",
+    ),
+    "a request that an earlier provisioner wrote down": (
+        lambda text, _: stored_request(msgspec.structs.replace(INTENT, request=text)),
+        "an earlier provisioner wrote down",
     ),
     "a record of the node": (
         lambda text, folder: read_record(

@@ -179,17 +179,40 @@ PARSERS = {
     "base/yaml_text.py": "the door of YAML",
     "conform/proxy/script.py": "composes nodes with the door's own Loader",
     "apiserver/bodies/yamlbody.py": "bodies come by libyaml, whose events are counted first",
+    "apiserver/codecs/jsonbody.py": "looks for fields that are there twice in a body that the door has read",
+    "apiserver/controllers/owners.py": "stored objects, which came through a door",
+    "apiserver/custom/definitions.py": "stored objects",
+    "apiserver/printers/column.py": "our own tables",
+    "apiserver/shallow.py": "stored objects",
+    "apiserver/table.py": "stored objects",
+    "apiserver/web/negotiation.py": "our own answers",
+    "apiserver/web/rendering.py": "stored objects",
+    "apiserver/local.py": "copies a body by its JSON",
+    "control/object_writer.py": "an object that the client has read",
+    "sidecars/provisioner/model/volumes.py": "the journal's texts, whose door has looked at their depth",
 }
-"""Where JSON or YAML is parsed by other means than msgspec, and why: everything else goes through the doors, which know
+"""Where JSON or YAML is parsed by other means than the doors, and why: everything else goes through these, which know
 how deep a text may be.
 """
 
 
 def test_json_and_yaml_have_their_doors() -> None:
-    ways = re.compile(r"\bjson\.loads?\(|\byaml\.(safe_)?(load|compose|parse)")
+    ways = re.compile(
+        r"\bjson\.(loads?|JSONDecoder|decode|Decoder)\b|\bjson_format\.Parse\b|\byaml\.(safe_)?(load|compose|parse)"
+    )
     assert set(PARSERS) == {below_src(path) for path in SOURCES if ways.search(path.read_text())} | {
         "base/yaml_text.py"
     }
+
+
+CHECKED = {"base/json_text.py", "sidecars/provisioner/intents/lease_codec.py"}
+"""Where a text's depth is looked at apart from its decoding: at the doors, and in the journal, which keeps JSON as
+text.
+"""
+
+
+def test_a_decoder_looks_at_the_depth_by_itself() -> None:
+    assert CHECKED == {below_src(path) for path in SOURCES if "check_depth" in path.read_text()}
 
 
 @pytest.mark.slow

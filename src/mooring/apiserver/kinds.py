@@ -12,13 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-import msgspec
-
 from mooring.api.meta import Key
 from mooring.apiserver.aside import Overtaken
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.table import HistoryLimits, Stored, StoredChange, StoreView, Table
-from mooring.base.json_text import check_depth
+from mooring.base.json_text import ANY_JSON
 
 Path = tuple[str, str, str]
 """group, version, plural"""
@@ -203,9 +201,7 @@ class Tables:
         history.
         """
         table = self._tables[resource.storage]
-        if body is not None:
-            check_depth(body)
-        new = None if body is None else stored_as(resource, msgspec.json.decode(body), body)
+        new = None if body is None else stored_as(resource, ANY_JSON.decode(body), body)
         assert new is None or (new.key, new.rv) == (key, rv), "an object is what it says"
         if remembered:
             self._remember(resource, StoredChange(rv, table.get(key), new, at))

@@ -16,7 +16,7 @@ from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
-from mooring.base.json_text import check_depth
+from mooring.base.json_text import JsonDecoder
 from mooring.kube.errors import Gone
 
 NEWEST: Final = -1
@@ -64,6 +64,9 @@ class _Token(msgspec.Struct):
     v: str
     rv: int
     start: str
+
+
+_token: Final = JsonDecoder[_Token](_Token)
 
 
 def moment_of(options: ListOptions, current: int, floor: int, *, namespaced: bool, cached: bool = True) -> Moment:
@@ -126,8 +129,7 @@ def _continued(options: ListOptions, current: int, floor: int, namespaced: bool)
 def _read_token(text: str) -> _Token:
     try:
         raw = base64.urlsafe_b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
-        check_depth(raw)
-        token = msgspec.json.decode(raw, type=_Token)
+        token = _token.decode(raw)
     except ValueError as error:
         raise api_errors.bad_request(f"continue key is not valid: {error}") from error
     if token.v != _TOKEN_VERSION or (token.rv < 1 and token.rv != NEWEST) or not token.start.endswith("\0"):

@@ -156,8 +156,7 @@ def _places(flags: CallFlags) -> Places | None:
     """
     if not flags.node and (flags.csi_address or os.environ.get("CSI_ENDPOINT")):
         return None
-    import msgspec
-
+    from mooring.base.json_text import JsonDecoder
     from mooring.cli.dev_power import folder_of_dev
     from mooring.dev.by_hand import WHERE, Places
     from mooring.dev.power import ask
@@ -168,7 +167,7 @@ def _places(flags: CallFlags) -> Places | None:
         if flags.dry_run and not flags.node:
             return None
         raise UsageError(f"{_REQUIRED}: {error}") from None
-    return msgspec.json.decode(ask(folder, WHERE, ""), type=Places)
+    return JsonDecoder[Places](Places).decode(ask(folder, WHERE, ""))
 
 
 def _by_places(rpc: Rpc[Any, Any], request: Message, flags: CallFlags, places: Places) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.base.json_text import check_depth
+from mooring.base.json_text import JsonDecoder
 
 
 class Huge(float):
@@ -38,9 +38,8 @@ _FOUR_DIGITS: Final = re.compile(rb"[0-9]{4}")
 
 def parse_json(body: bytes) -> Any:
     """Raises ValueError for what is no JSON, TooDeep for what is nested too deeply."""
-    check_depth(body, DEPTH_MAX)
     try:
-        value = msgspec.json.decode(body)
+        value = _PLAIN.decode(body)
     except msgspec.DecodeError as error:
         if not str(error).startswith("Number out of range"):
             raise
@@ -85,7 +84,8 @@ def _float(text: str) -> float:
     return number if math.isfinite(number) else Huge(text)
 
 
-_WITH_HUGE = msgspec.json.Decoder(float_hook=_float)
+_PLAIN: Final = JsonDecoder[Any](limit=DEPTH_MAX)
+_WITH_HUGE: Final = JsonDecoder[Any](limit=DEPTH_MAX, float_hook=_float)
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -17,7 +17,7 @@ import msgspec
 
 from mooring.apiserver import effort
 from mooring.apiserver.effort import Effort, TooMuch
-from mooring.base.json_text import check_depth
+from mooring.base.json_text import ANY_JSON
 
 Path = Callable[[Any], list[Any]]
 """The values at the path, in order; nothing where the object does not go so far, or where to find them is too much
@@ -191,7 +191,6 @@ def _literal(text: str) -> Any:
     if len(text) >= 2 and text[0] == text[-1] == "'":
         return re.sub(r"\\(.)", r"\1", text[1:-1])
     try:
-        check_depth(text)
-        return msgspec.json.decode(text)
+        return ANY_JSON.decode(text)
     except ValueError:
         raise ValueError(f"unrecognized value {text!r} in a JSONPath filter") from None

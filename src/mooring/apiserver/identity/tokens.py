@@ -15,7 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from mooring.base.errors import ConfigError
+from mooring.base.json_text import JsonDecoder
 
+_claims: Final = JsonDecoder[dict[str, Any]](dict)
 _PART: Final = 32
 """Bytes of each half of a signature."""
 
@@ -53,10 +55,9 @@ class TokenKey:
             given = _decoded(signature)
             pair = encode_dss_signature(int.from_bytes(given[:_PART]), int.from_bytes(given[_PART:]))
             self._key.public_key().verify(pair, f"{head}.{content}".encode(), ec.ECDSA(hashes.SHA256()))
-            found: dict[str, Any] = msgspec.json.decode(_decoded(content))
+            return _claims.decode(_decoded(content))
         except (binascii.Error, InvalidSignature, ValueError):
             return None
-        return found
 
 
 def _encoded(data: bytes) -> str:

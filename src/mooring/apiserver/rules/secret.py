@@ -7,14 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks
-from mooring.base.json_text import check_depth
+from mooring.base.json_text import ANY_JSON
 
 MESSAGES: Final = META_MESSAGES.extended("""
 Secret: 1 metadata ObjectMeta!, 5 immutable b?, 2 data {y}, 4 stringData {s}, 3 type s
@@ -73,9 +71,7 @@ def _validate_type(new: Json, data: Json) -> Iterator[FieldCause]:
 def _is_json(encoded: str) -> bool:
     """True for an object, and for null."""
     try:
-        text = base64.b64decode(encoded)
-        check_depth(text)
-        return isinstance(msgspec.json.decode(text), dict | None)
+        return isinstance(ANY_JSON.decode(base64.b64decode(encoded)), dict | None)
     except ValueError:
         return False
 

@@ -27,9 +27,10 @@ from mooring.apiserver.server_side_apply.managed import (
 )
 from mooring.apiserver.server_side_apply.shapes import Shape
 from mooring.apiserver.server_side_apply.typed import Untyped, check, compare, fields_of, merge, remove, with_named
-from mooring.base.json_text import check_depth
+from mooring.base.json_text import JsonDecoder
 from mooring.kube.errors import Conflict, ServerError
 
+_config: Final = JsonDecoder[Any](limit=DEPTH_MAX)
 _KUBECTL: Final = "kubectl"
 _KUBECTLS_OWN: Final = "kubectl-client-side-apply"
 
@@ -183,8 +184,7 @@ def _applied_by_client(shape: Shape, live: Json) -> FieldSet:
     """The fields of the last client-side apply that still are as they were applied."""
     try:
         note = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED, "")
-        check_depth(note, DEPTH_MAX)
-        config = msgspec.json.decode(note)
+        config = _config.decode(note)
         check(shape, config)
     except ValueError:
         return NO_FIELDS

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.base.json_text import check_depth
+from mooring.base.json_text import ANY_JSON
 
 Path = tuple[str, ...]
 
@@ -163,8 +163,7 @@ def _check(element: str) -> None:
     kind, text = element[:2], element[2:]
     if kind not in _KINDS:
         raise ValueError(f"fieldsV1 has a key of an unknown kind: {element[:40]!r}")
-    check_depth(text)
-    value = msgspec.json.decode(text) if kind in ("k:", "v:") else None
+    value = ANY_JSON.decode(text) if kind in ("k:", "v:") else None
     if kind == "k:" and not isinstance(value, dict):
         raise ValueError(f"fieldsV1 has an item without keys: {element[:40]!r}")
 
@@ -177,7 +176,7 @@ def _shown(element: str) -> str:
         return f"[={rest}]"
     if kind == "i:":
         return f"[{rest}]"
-    return f"[{','.join(f'{name}={_text(value)}' for name, value in msgspec.json.decode(rest).items())}]"
+    return f"[{','.join(f'{name}={_text(value)}' for name, value in ANY_JSON.decode(rest).items())}]"
 
 
 def _text(value: Any) -> str:

@@ -23,7 +23,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from google.protobuf.message import Message
@@ -31,7 +31,7 @@ from google.protobuf.message import Message
 from mooring.base.border import refused_as
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
-from mooring.base.json_text import check_depth
+from mooring.base.json_text import JsonDecoder
 from mooring.base.log import logger
 from mooring.csi.errors import DriverError
 from mooring.wire.grpc.codes import CODES, Code
@@ -73,6 +73,9 @@ class FaultRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.match.method in ("", method) and self.match.volume in ("", volume)
 
 
+_rules: Final = JsonDecoder[list[FaultRule]](list[FaultRule])
+
+
 class Faults:
     """path: the file; one that is not there has no rules. clock: for delays."""
 
@@ -96,8 +99,7 @@ class Faults:
                 return
             text = self._path.read_bytes()
         try:
-            check_depth(text)
-            rules = msgspec.json.decode(text, type=list[FaultRule])
+            rules = _rules.decode(text)
         except ValueError as error:
             raise ConfigError(f"{what}: {error}") from None
         self._read, self._rules, self._counts = (status.st_mtime_ns, status.st_ino), rules, [0] * len(rules)

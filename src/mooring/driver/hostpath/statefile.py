@@ -26,7 +26,7 @@ import msgspec
 
 from mooring.base.errors import ConfigError
 from mooring.base.folders import hold, refusal, sync_folder
-from mooring.base.json_text import check_depth
+from mooring.base.json_text import JsonDecoder
 from mooring.base.log import logger
 from mooring.driver.copying import copy_file, copy_folder
 from mooring.driver.hostpath.kept_file import KeptFile
@@ -48,6 +48,10 @@ class _Head(msgspec.Struct, frozen=True):
     format: int
 
 
+_document: Final = JsonDecoder[_Document](_Document)
+_head: Final = JsonDecoder[_Head](_Head)
+
+
 def encoded(state: State) -> bytes:
     """The state as it stands in the file: JSON, indented, for people."""
     return msgspec.json.format(msgspec.json.encode(_Document(FORMAT, state))) + b"\n"
@@ -55,12 +59,11 @@ def encoded(state: State) -> bytes:
 
 def decoded(text: bytes) -> State:
     """The state of a file. Raises ValueError, saying what is wrong, for anything that this code did not write."""
-    check_depth(text)
     try:
-        head = msgspec.json.decode(text, type=_Head)
+        head = _head.decode(text)
         if not 1 <= head.format <= FORMAT:
             raise ValueError(f"it has format {head.format}, and this version reads formats 1 to {FORMAT}")
-        state = msgspec.json.decode(text, type=_Document).state
+        state = _document.decode(text).state
     except msgspec.DecodeError as error:
         raise ValueError(str(error)) from None
     _check(state)

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from mooring.api.meta import Kind
-from mooring.base.json_text import TooDeep, check_depth
+from mooring.base.json_text import JsonDecoder, TooDeep
 from mooring.base.log import logger
 from mooring.kube.cluster import EventType, Page, Row, UnreadItem, WatchEvent
 from mooring.kube.errors import ApiError, Gone, ServerError, from_status
@@ -82,28 +82,6 @@ class _Resources(msgspec.Struct):
     resources: tuple[_Resource, ...] = ()
 
 
-class Decoder(Generic[T]):
-    """Decodes one type. is_open: it keeps JSON of any shape.
-
-    Only such JSON is looked through for its depth first, since whatever works on it has to go down there. Other types
-    have a depth of their own, and what they have no field for is skipped in C, which knows its limit.
-    """
-
-    def __init__(self, struct: Any, *, is_open: bool = False) -> None:
-        self._decode = msgspec.json.Decoder(struct).decode
-        self._is_open = is_open
-
-    def decode(self, text: bytes | msgspec.Raw) -> T:
-        """Raises ValueError."""
-        if self._is_open:
-            check_depth(bytes(text))
-        try:
-            found: T = self._decode(text)
-        except RecursionError:
-            raise TooDeep from None
-        return found
-
-
 class Codec(Generic[T]):
     """Decodes one type in the forms it arrives in: alone, in a list, on a watch line.
 
@@ -112,9 +90,9 @@ class Codec(Generic[T]):
 
     def __init__(self, struct: type[T]) -> None:
         is_open = getattr(struct, "has_json", True)
-        self._object = Decoder[T](struct, is_open=is_open)
-        self._list = Decoder[_ListOf[T]](_ListOf[struct], is_open=is_open)  # type: ignore[valid-type]
-        self._line = Decoder[_Line[T]](_Line[struct], is_open=is_open)  # type: ignore[valid-type]
+        self._object = JsonDecoder[T](struct, is_open=is_open)
+        self._list = JsonDecoder[_ListOf[T]](_ListOf[struct], is_open=is_open)  # type: ignore[valid-type]
+        self._line = JsonDecoder[_Line[T]](_Line[struct], is_open=is_open)  # type: ignore[valid-type]
         self._is_whole = struct is dict
 
     def object(self, body: bytes) -> T:
@@ -199,13 +177,13 @@ def rows_of(body: bytes) -> Page[Row]:
     return Page(rows, table.metadata.resource_version, table.metadata.continue_)
 
 
-_TABLE: Final = Decoder[_Table](_Table, is_open=True)
+_TABLE: Final = JsonDecoder[_Table](_Table)
 _OBJECT_EVENTS: Final = {event.value: event for event in (EventType.ADDED, EventType.MODIFIED, EventType.DELETED)}
-_RAW_LIST: Final = Decoder[_ListOf[msgspec.Raw]](_ListOf[msgspec.Raw])
-_RAW_LINE: Final = Decoder[_Line[msgspec.Raw]](_Line[msgspec.Raw])
-_NAMED: Final = Decoder[_Named](_Named)
-_STATUS: Final = Decoder[dict[str, Any]](dict[str, Any], is_open=True)
-_RESOURCES: Final = Decoder[_Resources](_Resources)
+_RAW_LIST: Final = JsonDecoder[_ListOf[msgspec.Raw]](_ListOf[msgspec.Raw], is_open=False)
+_RAW_LINE: Final = JsonDecoder[_Line[msgspec.Raw]](_Line[msgspec.Raw], is_open=False)
+_NAMED: Final = JsonDecoder[_Named](_Named, is_open=False)
+_STATUS: Final = JsonDecoder[dict[str, Any]](dict[str, Any])
+_RESOURCES: Final = JsonDecoder[_Resources](_Resources, is_open=False)
 
 
 _codecs: dict[type, Codec[Any]] = {}

@@ -21,10 +21,11 @@ import msgspec
 
 from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import ConfigError
-from mooring.base.json_text import TooDeep, check_depth
+from mooring.base.json_text import JsonDecoder, TooDeep
 from mooring.kube.client.config import ExecPlugin, InteractiveMode, clean_token
 
 _OUT, _ERR = 1, 2
+_answer: Final = JsonDecoder[dict[str, Any]](dict)
 
 OUTPUT_BYTES_MAX: Final = 2**20
 """Kept of each stream, its end: so the program never waits for us."""
@@ -86,8 +87,7 @@ def _may_interact(plugin: ExecPlugin) -> bool:
 
 def _read_answer(plugin: ExecPlugin, output: bytes, stderr: bytes) -> PluginAnswer:
     try:
-        check_depth(output)
-        answer = msgspec.json.decode(output, type=dict)
+        answer = _answer.decode(output)
     except TooDeep as error:
         raise _failure(plugin, f"printed what can't be read: {error}") from None
     except ValueError:

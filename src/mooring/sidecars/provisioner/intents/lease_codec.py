@@ -18,7 +18,7 @@ import msgspec
 
 from mooring.api.names import sanitised
 from mooring.base.clock import Instant, rfc3339_micro, seconds_of
-from mooring.base.json_text import check_depth
+from mooring.base.json_text import JsonDecoder, check_depth
 from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent, IntentState, OwnVolume
 
 JOURNAL_LABEL: Final = "mooring.dev/intents"
@@ -41,8 +41,8 @@ _PACKING: Final = 1  # quick: intents resemble each other, so that the first lev
 _VERSION: Final = "1:"
 
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final = msgspec.json.Decoder(ClaimIntents)
-_page_decoder: Final = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
+_decoder: Final = JsonDecoder[ClaimIntents](ClaimIntents)
+_page_decoder: Final = JsonDecoder[tuple[msgspec.Raw, ...]](tuple[msgspec.Raw, ...])
 
 
 class UnreadablePage(Exception):
@@ -55,7 +55,7 @@ class _Owner(msgspec.Struct, frozen=True):
     uid: str
 
 
-_owner_decoder: Final = msgspec.json.Decoder(_Owner)
+_owner_decoder: Final = JsonDecoder[_Owner](_Owner)
 
 
 class _FormerEntry(Intent, frozen=True):
@@ -80,7 +80,7 @@ class _FormerEntry(Intent, frozen=True):
         return Intent(**{**fields, "state": state})
 
 
-_former_decoder: Final = msgspec.json.Decoder(_FormerEntry)
+_former_decoder: Final = JsonDecoder[_FormerEntry](_FormerEntry)
 
 
 class JournalLocation(msgspec.Struct, frozen=True):
@@ -138,7 +138,6 @@ def texts_of(lease: Mapping[str, Any]) -> dict[str, bytes]:
         if not text.startswith(_VERSION):
             raise UnreadablePage("of another version")
         page = zlib.decompress(base64.b64decode(text[len(_VERSION) :], validate=True))
-        check_depth(page)
         entries = _page_decoder.decode(page)
         return {_owner_decoder.decode(entry).uid: bytes(entry) for entry in entries}
     except (zlib.error, ValueError) as error:
@@ -152,7 +151,7 @@ def decoded(text: bytes) -> ClaimIntents:
             entry = _decoder.decode(text)
         except msgspec.ValidationError:
             entry = _former_decoder.decode(text).now()
-        for one in entry.requests:  # what they hold is JSON, too
+        for one in entry.requests:  # they hold JSON as text, which is decoded when its turn comes
             check_depth(one.request)
             check_depth(one.volume)
         if not entry.requests or any(one.state is IntentState.CLOSED for one in entry.requests):

@@ -12,7 +12,7 @@ from google.protobuf import json_format
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.base.errors import MooringError
-from mooring.base.json_text import TooDeep, check_depth
+from mooring.base.json_text import from_json
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.model.cached import Source
 from mooring.sidecars.provisioner.model.intent import Intent, OwnVolume
@@ -142,9 +142,8 @@ def stored_request(intent: Intent) -> tuple[csi.CreateVolumeRequest, Requirement
 def _parsed(text: str) -> csi.CreateVolumeRequest:
     """Raises RequestError."""
     try:
-        check_depth(text)
-        return json_format.Parse(text, csi.CreateVolumeRequest())
-    except (json_format.ParseError, TooDeep) as error:
+        return json_format.ParseDict(from_json(text), csi.CreateVolumeRequest())
+    except (json_format.ParseError, ValueError) as error:
         raise RequestError(f"the request that an earlier provisioner wrote down can't be read: {error}") from error
 
 
