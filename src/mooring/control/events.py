@@ -14,6 +14,10 @@ pure, and `now` is an argument:
 
 `EventOnce` is for a reason that lasts: it is told when it begins, and now and then while it lasts.
 
+These are two ideas, on one kind of memory (`Recent`): `EventOnce` knows the last text about an object, so that a room
+reports a change back at once and rests while nothing changes; `Correlator` counts each text, whoever reports it, and a
+text that is back after another one is the same Event to it, one more time.
+
 Source: client-go tools/record; the numbers are its. Differs from client-go, where the types share the room of an
 object: a Normal event before each failure takes it all, and the Warning is never sent again.
 """
@@ -321,9 +325,8 @@ class EventOnce:
 
     def __init__(self, events: EventRecorder | None, clock: Clock, repeat_s: float = REPEAT_S) -> None:
         self._events, self._clock, self._repeat_s = events, clock, repeat_s
-        self._sent: OrderedDict[str, tuple[Mapping[str, tuple[str, Instant]], Instant]] = (
-            OrderedDict()
-        )  # with the time of the last text
+        # By uid: the last text about each thing, and when it was sent.
+        self._sent: Recent[Mapping[str, tuple[str, Instant]]] = Recent(OBJECTS_MAX)
 
     @property
     def again_s(self) -> float:
@@ -363,10 +366,7 @@ class EventOnce:
         is_new = self.left_s(uid, text, about) <= 0
         if is_new:
             now = self._clock.now()
-            self._sent[uid] = {**self._texts(uid), about: (text, now)}, now
-            self._sent.move_to_end(uid)
-            while len(self._sent) > OBJECTS_MAX or now - next(iter(self._sent.values()))[1] > self._repeat_s:
-                self._sent.popitem(last=False)
+            self._sent.put(uid, {**self._texts(uid), about: (text, now)}, now, self._repeat_s)
         return is_new
 
     def left_s(self, uid: str, text: str, about: str = "") -> float:
@@ -379,9 +379,9 @@ class EventOnce:
         """The object is gone, or (about) this is over: if it comes again, it is sent again."""
         texts = {} if about is None else {one: what for one, what in self._texts(uid).items() if one != about}
         if texts:
-            self._sent[uid] = texts, self._sent[uid][1]
+            self._sent.put(uid, texts, self._clock.now(), self._repeat_s)
         else:
-            self._sent.pop(uid, None)
+            self._sent.pop(uid)
 
     def _texts(self, uid: str) -> Mapping[str, tuple[str, Instant]]:
-        return self._sent[uid][0] if uid in self._sent else {}
+        return self._sent.get(uid, self._clock.now()) or {}
