@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pkgutil
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -20,7 +20,7 @@ from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.apiserver.local import LocalCluster
 from mooring.control import events
-from mooring.control.decision import Decision
+from mooring.control.decision import Decision, Read
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Result
 from mooring.kube.cache.informer import Informer
@@ -28,6 +28,7 @@ from mooring.kube.cluster import Request, WatchEvent
 from mooring.kube.errors import Forbidden, Unreachable
 from mooring.sidecars.provisioner import names
 from mooring.wire.grpc.codes import Code
+from tests.support.attachdetaching import AttachDetachWorld
 from tests.support.binding import PV, PVC, BinderWorld, Tenant
 from tests.support.builders import a_claim, a_volume
 from tests.support.cluster_world import ClusterWorld
@@ -37,6 +38,7 @@ from tests.support.resizing import NODE_PENDING, ResizerWorld
 from tests.support.rows import each_row
 from tests.support.scripted_driver import Fail
 from tests.support.snapshot_driver import CREATE
+from tests.support.snapshot_driver import DELETE as DELETE_SNAPSHOT
 from tests.support.snapshotting import VS, VSC, SnapshotWorld
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import DELETE
@@ -103,6 +105,10 @@ class Health:
         await self.tenant.add_pod("pod1", "n1")
         await self.tenant.silence("n1")
         await self.tenant.delete(NODES, "n1")
+
+    async def destroyed(self) -> int:
+        """Pods that were removed."""
+        return 1 - len((await self.world.users.list(PODS)).items)
 
     async def silence_a_node(self) -> None:
         """Its conditions become Unknown."""
@@ -175,6 +181,9 @@ class Snapshots:
         await self.world.ready(name)
         await self.world.remove(VS, name)
 
+    async def destroyed(self) -> int:
+        return len(self.world.driver.made(DELETE_SNAPSHOT))
+
 
 class Provisioning:
     """The provisioner: a claim gets a volume, which is deleted once it is released. The other controllers' part is
@@ -205,6 +214,9 @@ class Provisioning:
         await self._is(name, "Bound", {KEPT, names.VOLUME_FINALIZER})
         await world.delete_claim(claim)
         await self._is(name, "Released", {KEPT})
+
+    async def destroyed(self) -> int:
+        return len(self.world.driver.made(DELETE))
 
     async def _is(self, name: str, phase: str, finalizers: set[str]) -> None:
         """It comes to a phase; that the room has these finalizers on it then."""
@@ -369,6 +381,72 @@ async def test_no_room_goes_round_at_full_speed(
     assert fault.times < 4 * ROUNDS_MAX, "some faults happen four times in each round"
     [line] = [message for message in caplog.messages if "the key is held back" in message]
     assert named in line
+
+
+# -- no room destroys by its cache alone
+
+
+class Detaching:
+    """Attach/detach: a volume is taken by force from a node that is out of service."""
+
+    def __init__(self) -> None:
+        self.world = AttachDetachWorld()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self.world.controlling():
+            yield
+
+    async def force(self) -> None:
+        volume = await self.world.volume()
+        node, pod = await self.world.attached(volume)
+        await self.world.set_in_use(node, volume)
+        await self.world.delete_pod(pod)
+        await self.world.taint(node)
+
+    async def destroyed(self) -> int:
+        return len(self.world.of("delete volumeattachments"))
+
+
+def reads_nothing(fault: Fault, reads: Callable[..., Sequence[Read]]) -> Callable[..., Sequence[Read]]:
+    """The room forgets what it has to read, where it would read something."""
+
+    def nothing(*args: Any) -> Sequence[Read]:
+        fault.times += bool(reads(*args))
+        return ()
+
+    return nothing
+
+
+DESTROYING: Final = [
+    (Health, Health.lose_a_node, "cluster.nodehealth.podgc.controller.PodCollector._reads"),
+    (Detaching, Detaching.force, "cluster.attachdetach.reconcile.Reconciler._reads"),
+    (Provisioning, None, "sidecars.provisioner.deletion.controller.VolumeDeletion._reads"),
+    (Snapshots, None, "sidecars.snapshotter.controller.ContentController._reads"),
+]
+
+
+@each_row("is_planted", [False, True])
+@each_row(("make", "begin", "place"), DESTROYING)
+async def test_no_room_destroys_by_its_cache_alone(
+    make: Callable[[], Any],
+    begin: Callable[[Any], Awaitable[None]] | None,
+    place: str,
+    is_planted: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fault = Fault({place: reads_nothing})
+    if is_planted:
+        fault.plant(monkeypatch)
+    room = make()
+    async with room.running():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(room.work(1) if begin is None else begin(room), STUCK_S)
+        await asyncio.sleep(TEN_MINUTES_S)
+        assert (await room.destroyed() > 0) != is_planted
+    assert (fault.times > 0) == is_planted
+    assert ("would destroy something by the cache alone" in caplog.text) == is_planted
 
 
 # -- no room writes late

@@ -9,6 +9,7 @@ import msgspec
 from mooring.api.core import ObjectReference
 from mooring.api.storage import VolumeAttachment
 from mooring.cluster.attachdetach.facts import Wish
+from mooring.control.decision import Decision, Destroys
 from mooring.control.topics import Topic
 
 
@@ -28,12 +29,21 @@ class Create(msgspec.Struct, frozen=True):
     wishes: tuple[Wish, ...]
 
 
-class Delete(msgspec.Struct, frozen=True):
+class Delete(Destroys, msgspec.Struct, frozen=True):
     """DELETE of this version of the attachment."""
 
     attachment: VolumeAttachment
     #: "" for a volume that its node does not have mounted, else `timeout` or `out-of-service`.
     forced: str = ""
+
+    @property
+    def destroys(self) -> bool:
+        """By force it is taken from a node that may write to it."""
+        return bool(self.forced)
+
+
+class HandOver(msgspec.Struct, frozen=True):
+    """The next step is a `Delete`, which the workers for these look at and carry out."""
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -95,6 +105,7 @@ class MarkReport(msgspec.Struct, frozen=True):
 Action: TypeAlias = (
     Create
     | Delete
+    | HandOver
     | Fence
     | MarkWait
     | LookUpAttachment
@@ -105,6 +116,14 @@ Action: TypeAlias = (
     | NoteBlock
     | MarkReport
 )
+
+
+def handed_over(decision: Decision[Action]) -> Decision[Action]:
+    """Return the decision of those who carry out no `Delete`."""
+    if not any(isinstance(action, Delete) for action in decision.actions):
+        return decision
+    actions = tuple(HandOver() if isinstance(action, Delete) else action for action in decision.actions)
+    return msgspec.structs.replace(decision, actions=actions)
 
 
 def report_written(node: str) -> Topic:

@@ -66,7 +66,7 @@ class Reconciler:
         """Carries out all steps but the DELETEs."""
 
         async def perform(key: OnNode, volume: Volume, action: d.Action) -> None:
-            if isinstance(action, d.Delete):
+            if isinstance(action, d.HandOver):
                 self._look_and_delete(key)
             else:
                 await self._perform(volume, action)
@@ -106,7 +106,8 @@ class Reconciler:
             moment = moment_of(self._clock)
             volume = volumes[key] = volume_of(self._view, *key, moment)
             observe(self._view, volume, moment.now)
-            return decide(volume, self.rules, moment.now)
+            decision = decide(volume, self.rules, moment.now)
+            return decision if only_deletes else d.handed_over(decision)
 
         async def perform_all(key: OnNode, decision: Decision[d.Action]) -> Result | None:
             for action in decision.actions:
