@@ -21,6 +21,7 @@ from hack.locks import LOCKS, direct_requirements, locked
 from mooring.base.flags import flags_of, gates_of
 from mooring.cli.completion import TABLES
 from tests.support.layers import CHECKOUT, not_tested
+from tests.support.rows import each_row
 from tests.support.tidy import findings, imported_modules, nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -196,13 +197,32 @@ how deep a text may be.
 """
 
 
+_WAYS = re.compile(
+    r"\bjson\.(loads?|JSONDecoder|decode|Decoder)\b|\bjson_format\.Parse\b|\byaml\.(safe_)?(load|compose|parse)"
+)
+
+
 def test_json_and_yaml_have_their_doors() -> None:
-    ways = re.compile(
-        r"\bjson\.(loads?|JSONDecoder|decode|Decoder)\b|\bjson_format\.Parse\b|\byaml\.(safe_)?(load|compose|parse)"
-    )
-    assert set(PARSERS) == {below_src(path) for path in SOURCES if ways.search(path.read_text())} | {
+    assert set(PARSERS) == {below_src(path) for path in SOURCES if _WAYS.search(path.read_text())} | {
         "base/yaml_text.py"
     }
+
+
+@each_row(
+    ("room", "door", "forgotten"),
+    [
+        ("node/volumes/state/folders.py", "from_json(text)", "json.loads(text)"),
+        ("sidecars/provisioner/model/orders.py", "json_format.ParseDict(from_json(text), ", "json_format.Parse(text, "),
+        ("driver/hostpath/statefile.py", "_document.decode(text)", "msgspec.json.decode(text, type=_Document)"),
+        ("kube/client/exec_plugin.py", "_answer.decode(output)", "msgspec.json.decode(output, type=dict)"),
+        ("kube/client/kubeyaml.py", "from_yaml(content)", "yaml.safe_load(content)"),
+    ],
+)
+def test_a_room_that_goes_round_a_door_is_seen(room: str, door: str, forgotten: str) -> None:
+    text = (SRC / room).read_text()
+    assert door in text
+    assert not _WAYS.search(text)
+    assert _WAYS.search(text.replace(door, forgotten))
 
 
 CHECKED = {"base/json_text.py", "sidecars/provisioner/intents/lease_codec.py"}
