@@ -1,8 +1,8 @@
 """The border of every command: what the system refuses ends in one line with the next step and an exit code.
 
-Commands let OSError, UnicodeError and RecursionError through. `refusal` turns them into a ConfigError: in
-`run_for_people` for commands that people type, in `run_command` for programs that log, and in `entered` for what is
-printed outside of both. With --v=4 a log line says where the error was raised.
+Commands let OSError, UnicodeError, RecursionError and the errors of a database's file through. `refusal` turns them
+into a ConfigError: in `run_for_people` for commands that people type, in `run_command` for programs that log, and in
+`entered` for what is printed outside of both. With --v=4 a log line says where the error was raised.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ CUT_OFF: Final = 141
 """Exit code of a command whose output nobody read to its end, as a shell has it."""
 STDOUT: Final = "<stdout>"
 _AS_IT_CAME: Final = "mooring.as_it_came"
+_OF_FILES: Final = (("sqlite3", "OperationalError"), ("sqlite3", "DatabaseError"))
+"""Errors of a database that its file or disk may cause; others of the kind are defects of ours. By their names, since
+most commands import no sqlite3.
+"""
 
 
 def refusal(found: BaseException) -> ConfigError | None:
@@ -46,6 +50,8 @@ def refusal(found: BaseException) -> ConfigError | None:
             return ConfigError(f"{error}; give names and texts in UTF-8")
         case RecursionError():
             return ConfigError("the input is nested too deeply; give a flatter one")
+        case Exception() if (type(error).__module__, type(error).__name__) in _OF_FILES:
+            return ConfigError(f"a database: {error}; look at the rights of its file and folder, and at the room there")
         case _:
             return None
 

@@ -7,6 +7,7 @@ with a path one in `USES`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import io
 import json
@@ -485,6 +486,77 @@ def test_a_missing_path_that_is_no_utf_8_is_one_line(tmp_path: Path) -> None:
     code, _, err = _entered(["call", "CreateVolume", "--dry-run", "-f", "/no\udcff"], tmp_path)
     assert 2 == code
     assert err.startswith(b"mooring call: can't read /no\\udcff: No such file or directory; ")
+
+
+# -- what a command forgets
+
+FORGETFUL: Final = {
+    "apiserver backup": ("apiserver._back_up", COMMANDS["apiserver backup"]),
+    "attacher": ("csi_attacher._serve", COMMANDS["attacher"]),
+    "call": ("call._call", COMMANDS["call"]),
+    "driver new": ("driver._write", COMMANDS["driver new"]),
+}
+"""Commands whose work is replaced by one that lets an error through: by the name of its function."""
+
+LET_THROUGH: Final[dict[str, tuple[Exception, str]]] = {
+    "a full disk": (
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/srv/x"),
+        "'/srv/x': No space left on device; make room there, or give a place on another disk",
+    ),
+    "a name": (
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+        "invalid start byte; give names and texts in UTF-8",
+    ),
+    "depth": (RecursionError("maximum recursion depth exceeded"), "nested too deeply; give a flatter one"),
+    "a database": (sqlite3.OperationalError("disk I/O error"), "a database: disk I/O error; look at the rights of its"),
+    "in a task": (
+        ExceptionGroup("tasks", [PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/srv/x")]),
+        "'/srv/x': Permission denied; give a place that this user may use",
+    ),
+}
+DEFECTS: Final = (KeyError("x"), sqlite3.ProgrammingError("closed"), ExceptionGroup("tasks", [AssertionError("x")]))
+
+
+def _lets_through(monkeypatch: pytest.MonkeyPatch, place: str, error: Exception) -> None:
+    def work(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(f"mooring.cli.{place}", work)
+
+
+@each_row(("path", "place", "words"), [(path, *row) for path, row in FORGETFUL.items()])
+@each_row(("error", "text"), LET_THROUGH.values(), ids=LET_THROUGH)
+def test_what_a_command_lets_through_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    place: str,
+    words: tuple[str, ...],
+    error: Exception,
+    text: str,
+) -> None:
+    _lets_through(monkeypatch, place, error)
+    places = _places(tmp_path)
+    code, stderr = _said([*path.split(), *(one.format(place=places) for one in words)], places, apart=False)
+    [line] = [one for one in stderr.splitlines() if not re.match(r"[IW]\d{4} ", one)]
+    assert (1, True) == (code, text in line), line
+    assert line.startswith("E" if path in _PROGRAMS else f"mooring {path}: ")
+
+
+@each_row(("path", "place", "words"), [(path, *row) for path, row in FORGETFUL.items()])
+@each_row("error", DEFECTS)
+def test_a_defect_of_a_command_keeps_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, place: str, words: tuple[str, ...], error: Exception
+) -> None:
+    _lets_through(monkeypatch, place, error)
+    places = _places(tmp_path)
+    given = [*path.split(), *(one.format(place=places) for one in words)]
+    if path in _PROGRAMS:
+        code, stderr = _said(given, places, apart=False)
+        assert (1, True) == (code, "Traceback" in stderr)
+        return
+    with pytest.raises(type(error)):
+        _said(given, places, apart=False)
 
 
 # -- streams
