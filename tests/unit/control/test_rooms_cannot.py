@@ -457,6 +457,8 @@ async def test_no_room_destroys_by_its_cache_alone(
     ("make", "begin", "short", "kind"),
     [
         (Health, Health.lose_a_node, "delete pods", PODS),
+        (Health, Health.lose_a_node, "patch pods/status", PODS),
+        (Health, None, "patch pods/status", PODS),
         (Health, Health.silence_a_node, "patch nodes/status", NODES),
         (Binder, None, "update persistentvolumes", PV),
         (Resizing, None, "patch persistentvolumeclaims/status", PVC),

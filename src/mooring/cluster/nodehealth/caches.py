@@ -57,10 +57,11 @@ class HealthCaches:
 
     # -- writes
 
-    async def patch_status(self, pod: Pod, status: Mapping[str, Any], *, strictly: bool = False) -> Pod:
+    async def patch_status(self, pod: Pod, status: Mapping[str, Any]) -> Pod:
         """Set these fields of the pod's status; conditions join those that are there. Raises Failed, Stale."""
+        # Of this version: late, it would fail a pod whose node is back, or excuse a failure that is the pod's own.
         patch = strategic_patch({"status": status}, of=pod)
-        return await self.pod_writer.patch(pod, patch, "status", strictly=strictly)
+        return await self.pod_writer.patch(pod, patch, "status", strictly=True)
 
     def disruption(self, pod: Pod, reason: str, message: str) -> dict[str, Any]:
         """The condition by which a Job knows that the pod did not fail by itself."""

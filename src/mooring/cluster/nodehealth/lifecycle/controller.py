@@ -216,7 +216,7 @@ class NodeLifecycle:
         """Raises Failed; Stale where the pod's kubelet has reported meanwhile."""
         for action in decision.actions:
             unready = {"type": READY, "status": FALSE, "lastTransitionTime": self._caches.stamp}
-            await self._caches.patch_status(action.pod, {"conditions": [unready]}, strictly=True)
+            await self._caches.patch_status(action.pod, {"conditions": [unready]})
             self._events.event(reference_to(action.pod, "Pod"), "Warning", "NodeNotReady", "Node is not ready")
 
 
