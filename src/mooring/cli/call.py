@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 FAILED: Final = 1
 OUTPUTS: Final = ("yaml", "json")
 CONNECT_S_MAX: Final = 2.0
-_REQUIRED: Final = (
-    "csi-address: required, as in --csi-address=unix:///csi/csi.sock or CSI_ENDPOINT=unix:///csi/csi.sock"
-)
+REQUIRED: Final = "csi-address: required, as in --csi-address=unix:///csi/csi.sock or CSI_ENDPOINT=unix:///csi/csi.sock"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,6 +72,11 @@ class CallFlags(ProcessFlags):
     dry_run: bool = flag("dry-run", BOOL, False, "Print the request, and send nothing.")
     output: str = flag("output", word_of(*OUTPUTS), "yaml", "yaml or json.")
     o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
+
+    @property
+    def socket(self) -> str:
+        """The driver's, "" where none was given."""
+        return self.csi_address or os.environ.get("CSI_ENDPOINT", "")
 
 
 def _check(parsed: Parsed[CallFlags]) -> None:
@@ -143,18 +146,18 @@ def _call(words: Sequence[str], flags: CallFlags, prog: str) -> int:
     request = rpc.request_type()
     _fill(request, words[1:], flags)
     places = _places(flags)
-    address = "" if places is None else _by_places(rpc, request, flags, places)
+    address = flags.socket if places is None else _by_places(rpc, request, flags, places)
     if flags.dry_run:
         sys.stdout.write(_as_text(request, flags))
         return 0
-    return answer_of(_ask(address or address_of(flags.csi_address), rpc, request, flags), prog, FAILED)
+    return answer_of(_ask(address, rpc, request, flags), prog, FAILED)
 
 
 def _places(flags: CallFlags) -> Places | None:
     """The places of the `mooring dev` that is meant; None where a socket was given, or where a dry run finds none.
     Raises ConfigError.
     """
-    if not flags.node and (flags.csi_address or os.environ.get("CSI_ENDPOINT")):
+    if not flags.node and flags.socket:
         return None
     from mooring.base.json_text import JsonDecoder
     from mooring.cli.dev_power import folder_of_dev
@@ -166,7 +169,7 @@ def _places(flags: CallFlags) -> Places | None:
     except ConfigError as error:
         if flags.dry_run and not flags.node:
             return None
-        raise UsageError(f"{_REQUIRED}: {error}") from None
+        raise UsageError(f"{REQUIRED}: {error}") from None
     return JsonDecoder[Places](Places).decode(ask(folder, WHERE, ""))
 
 
@@ -213,14 +216,6 @@ async def _ask(address: str, rpc: Rpc[Any, Any], request: Message, flags: CallFl
     clock = LoopClock()
     outcome = await ask(address, rpc, request, timeout_s=flags.timeout_s, connect_s=CONNECT_S_MAX, clock=clock)
     return _told(outcome, request, flags)
-
-
-def address_of(flag: str) -> str:
-    """The driver's socket. Raises ConfigError."""
-    address = flag or os.environ.get("CSI_ENDPOINT", "")
-    if not address:
-        raise UsageError(_REQUIRED)
-    return address
 
 
 def _as_text(message: Message, flags: CallFlags) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mooring.base.border import refused_as
 from mooring.base.errors import ConfigError
+from mooring.base.flags import UsageError
 from mooring.base.text import visible
 from mooring.cli.people import answer_of
 
@@ -57,12 +58,14 @@ def calls_of(path: Path) -> Iterator[Recorded]:
 
 async def _asked(calls: list[Recorded], secrets: dict[str, str], flags: CallFlags) -> int:
     from mooring.base.clock import LoopClock
-    from mooring.cli.call import address_of
+    from mooring.cli.call import REQUIRED
     from mooring.conform.record.again import asked_again
     from mooring.csi.driver import Call
     from mooring.csi.wire_driver import WireDriver
 
-    driver = WireDriver(address_of(flags.csi_address), clock=LoopClock())
+    if not flags.socket:
+        raise UsageError(REQUIRED)
+    driver = WireDriver(flags.socket, clock=LoopClock())
     await driver.connect(CONNECT_S_MAX, "start the driver, or name its socket with --csi-address")
 
     async def ask(rpc: Rpc[Any, Any], request: Message) -> Message:

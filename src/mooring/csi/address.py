@@ -28,7 +28,7 @@ def socket_path(address: str) -> str:
     address: an absolute path, or `unix://` or `unix:` and one; extra slashes do no harm. Raises ConfigError for
     everything else: over a network the loss of a driver could not be told from a slow one.
 
-    Of the Go programs livenessprobe and the registrar take `unix:/path`, the others `unix:///path` alone.
+    Go's livenessprobe and registrar take `unix:/path`, the other Go programs `unix:///path` alone.
     """
     # What follows two slashes and is no third one would be a host.
     rest = address.removeprefix("unix://" if address.startswith("unix://") else "unix:")

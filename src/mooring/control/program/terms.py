@@ -35,12 +35,12 @@ class LeasedWork(msgspec.Struct, frozen=True):
 
     #: Logged when a term begins, as is `starting`.
     component: str
-    #: As yet unsanitised.
+    #: The Lease's name, not sanitised yet.
     lock_name: str
-    #: One for each term.
+    #: Called once for each term.
     make_work: Callable[[], Work]
     starting: str = "Starting"
-    #: Of the Lease, "" for the one that the flags name.
+    #: The Lease's, "" for the one that the flags name.
     namespace: str = ""
 
 

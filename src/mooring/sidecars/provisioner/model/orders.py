@@ -71,14 +71,14 @@ class Order(msgspec.Struct, frozen=True):
     request: csi.CreateVolumeRequest
     #: The places, None where the driver is told of none.
     where: Requirements | None = None
-    #: Of the volume's data, to be held.
+    #: The source of the volume's data, to be held.
     source: Source | None = None
-    #: Of the claim and the class; None for an order that repeats a former request: its failure says nothing about the
-    #: present one.
+    #: The claim's and the class's; None for an order that repeats a former request: its failure says nothing about
+    #: the present one.
     fingerprint: object = None
     #: The driver is called without it, since it seems to be gone for good.
     secret_is_lost: bool = False
-    #: As of `ClaimIntents` where the claim is gone; nobody has taken a volume out of one that is there.
+    #: `ClaimIntents` has it where the claim is gone; nobody has taken a volume out of one that is there.
     own: OwnVolume = OwnVolume.NONE
 
     @property
@@ -115,8 +115,8 @@ def is_stored_whole(where: Requirements | None) -> bool:
 
 
 def request_text(request: csi.CreateVolumeRequest, where: Requirements | None = None) -> str:
-    """As an intent holds it, the same in every process: protobuf orders map keys differently in each. The request has
-    no secrets.
+    """The text that an intent holds, the same in every process: protobuf orders map keys differently in each. The
+    request has no secrets.
     """
     assert not request.secrets
     stored = csi.CreateVolumeRequest()
