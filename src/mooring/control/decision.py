@@ -39,7 +39,8 @@ class Changing(abc.ABC):
 
 class Destroys:
     """An action that nothing brings back: a volume, a snapshot, a pod that may run. The kit performs none unless its
-    room named what to read before it (`Deciding.reads`).
+    room named what to read before it (`Deciding.reads`). A deletion that names the version which was judged, and
+    depends on no other object, needs no read: it is refused where that has changed.
     """
 
     __slots__ = ()
