@@ -87,17 +87,21 @@ def names_its_object(patch: Patch) -> bool:
 @dataclasses.dataclass
 class Hold:
     """Keeps matching requests from the server until `go` is set. after: it has carried them out, and their answers are
-    kept.
+    kept. name: of the object, "" for all.
     """
 
     short: str
     after: bool = False
+    name: str = ""
     begun: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     go: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     @property
     def is_met(self) -> bool:
         return self.begun.is_set()
+
+    def keeps(self, request: Request) -> bool:
+        return self.short == request.short and self.name in ("", request.name) and not self.go.is_set()
 
     async def wait(self) -> None:
         self.begun.set()
@@ -135,8 +139,8 @@ class RecordingCluster(Cluster):
         planted.append(rule)
         return rule
 
-    def hold(self, short: str, *, after: bool = False) -> Hold:
-        hold = Hold(short, after)
+    def hold(self, short: str, *, after: bool = False, name: str = "") -> Hold:
+        hold = Hold(short, after, name)
         self._holds.append(hold)
         planted.append(hold)
         return hold
@@ -151,7 +155,7 @@ class RecordingCluster(Cluster):
         if asked.verb != "list":  # lists are refused and held, and not written down
             self.requests.append(asked)
             self.story.append(asked.short)
-        hold = next((hold for hold in self._holds if hold.short == asked.short and not hold.go.is_set()), None)
+        hold = next((hold for hold in self._holds if hold.keeps(asked)), None)
         if hold is not None and not hold.after:
             await hold.wait()
         rule = next((rule for rule in self._rules if rule.applies(asked)), None)

@@ -49,7 +49,7 @@ from mooring.control.backlog import newest_keys
 from mooring.control.decision import Deciding, Decision, Failed, Read
 from mooring.control.events import REPEAT_S, SLACK_S
 from mooring.control.hot_keys import HELD, HotKeys
-from mooring.control.queue import BackOff, QueueMetrics, WorkerGroup, WorkQueue
+from mooring.control.queue import Apart, BackOff, QueueMetrics, WorkerGroup, WorkQueue
 from mooring.control.result import Because, Result, Retry, Stale, TriesAgain
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
@@ -89,7 +89,8 @@ class Controller(Generic[K]):
 
     name: of the queue in metrics, and of the tasks. reconcile: the work on one key, or how it is decided and performed.
     label: the name of the key in logs, mostly a kind's. log: of the package that these lines are of. about: key-values
-    of a key for logs, in place of the label.
+    of a key for logs, in place of the label. holds_worker_s: after so long a key holds no worker any more, and goes on
+    without one; None for as long as it takes.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Controller(Generic[K]):
         reconcile: Callable[[K], Awaitable[Result]] | Deciding[K, Any] | None = None,
         *,
         workers: int = WORKERS,
+        holds_worker_s: float | None = None,
         backoff: BackOff = BACK_OFF,
         label: str = "key",
         log: Logger = _log,
@@ -109,7 +111,7 @@ class Controller(Generic[K]):
         self._reconcile: Callable[[K], Awaitable[Result]] = _nobody
         if reconcile is not None:
             self.reconcile_by(reconcile)
-        self._worker_count = workers
+        self._worker_count, self._holds_worker_s = workers, holds_worker_s
         self._about = about or (lambda key: {label: str(key)})
         self._log = log
         self._explained = runtime.explained
@@ -275,8 +277,9 @@ class Controller(Generic[K]):
     async def run(self) -> None:
         """Works until cancelled, or until drained."""
         async with self._workers.workers() as group:
+            apart = None if self._holds_worker_s is None else Apart(group, self._holds_worker_s)
             for number in range(self._worker_count):
-                group.create_task(self._queue.work(self._work), name=f"{self.name}/worker/{number}")
+                group.create_task(self._queue.work(self._work, apart), name=f"{self.name}/worker/{number}")
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new key, lets the work in hand end; then run() returns. False when timeout_s was too short."""

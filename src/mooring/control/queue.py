@@ -24,6 +24,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
+import msgspec
+
 from mooring.base import heap
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock, Instant, Share, give_way
@@ -33,7 +35,7 @@ from mooring.base.randomness import Random
 from mooring.control.backlog import Backlog
 from mooring.control.queue_metrics import QueueMetrics
 
-__all__ = ["BackOff", "QueueClosed", "QueueMetrics", "WorkQueue", "WorkerGroup"]
+__all__ = ["Apart", "BackOff", "QueueClosed", "QueueMetrics", "WorkQueue", "WorkerGroup"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -49,6 +51,13 @@ _STALE_TIMERS_MAX: Final = 64  # forgotten entries of the heap that are put up w
 _TICK_S: Final = 0.001  # timers may fire a clock's tick early; uvloop's is a millisecond
 
 _log = logger(__name__)
+
+
+class Apart(msgspec.Struct, frozen=True):
+    """Each key has a task of its own in the group, and holds its worker for after_s at the most."""
+
+    group: asyncio.TaskGroup
+    after_s: float
 
 
 class QueueClosed(Exception):
@@ -254,9 +263,9 @@ class WorkQueue(Generic[K]):
             if backlog.was_long:
                 heap.settle()
 
-    async def work(self, handle: Callable[[K], Awaitable[None]]) -> None:
+    async def work(self, handle: Callable[[K], Awaitable[None]], apart: Apart | None = None) -> None:
         """One worker: hands keys to handle until the queue is closed. An exception of that is a bug: it is logged, and
-        the key comes again.
+        the key comes again. apart: where a key that takes long goes on without the worker.
 
         Where many keys wait, others get their turn now and then: a key that needs nothing is handled without waiting
         for anybody, and thousands of them in a row, after a resync for one, would be a stand-still of the whole
@@ -264,13 +273,13 @@ class WorkQueue(Generic[K]):
         """
         self._workers += 1
         try:
-            await self._work(handle)
+            await self._work(handle, apart)
         except QueueClosed:
             return
         finally:
             self._workers -= 1
 
-    async def _work(self, handle: Callable[[K], Awaitable[None]]) -> None:
+    async def _work(self, handle: Callable[[K], Awaitable[None]], apart: Apart | None) -> None:
         """Raises QueueClosed."""
         for number in itertools.count(1):
             if number % KEYS_IN_TURN == 0 and len(self._queue) >= MANY_KEYS:
@@ -280,16 +289,23 @@ class WorkQueue(Generic[K]):
             key = await self.get()
             if self._backlog is not None:
                 self._keys.take()
-            try:
-                await handle(key)
-            except Exception as error:  # must not end the other keys' work
-                trace = Lines("".join(traceback.format_exception(error)))
-                _log.error(
-                    "failed unexpectedly, trying again", error=error, queue=self._name, key=str(key), traceback=trace
-                )
-                self.retry(key)
-            finally:
-                self.done(key)
+            if apart is None:
+                await self._handle(handle, key)
+            else:
+                task = apart.group.create_task(self._handle(handle, key), name=f"{self._name}/key")
+                await asyncio.wait((task,), timeout=apart.after_s)
+
+    async def _handle(self, handle: Callable[[K], Awaitable[None]], key: K) -> None:
+        try:
+            await handle(key)
+        except Exception as error:  # must not end the other keys' work
+            trace = Lines("".join(traceback.format_exception(error)))
+            _log.error(
+                "failed unexpectedly, trying again", error=error, queue=self._name, key=str(key), traceback=trace
+            )
+            self.retry(key)
+        finally:
+            self.done(key)
 
     def done(self, key: K) -> None:
         """The worker is done with the key."""

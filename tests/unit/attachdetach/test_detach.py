@@ -627,6 +627,25 @@ async def test_deletions_that_hang_hold_up_no_attach(count: int) -> None:
 
 
 @in_virtual_time
+async def test_deletions_that_hang_hold_up_no_other_deletion() -> None:
+    async with attaching() as world:
+        nodes = [await world.node() for _ in range(8)]
+        hanging = [await world.volume() for _ in range(64)]
+        hangs = [world.cluster.hold(DELETE, name=one.va(nodes[i % 8])) for i, one in enumerate(hanging)]
+        pods = [(await world.attached(one, node=nodes[i % 8]))[1] for i, one in enumerate(hanging)]
+        other = await world.volume()
+        pods.append((await world.attached(other, node=nodes[0]))[1])
+        for pod in pods:
+            await world.delete_pod(pod)
+        await world.wait_no_va(other, nodes[0])
+        assert all(hold.begun.is_set() for hold in hangs)
+        for hold in hangs:
+            hold.go.set()
+        for i, one in enumerate(hanging):
+            await world.wait_no_va(one, nodes[i % 8])
+
+
+@in_virtual_time
 async def test_a_pod_that_comes_back_while_the_deletion_hangs_keeps_what_was_not_deleted() -> None:
     async with attaching() as world:
         volume = await world.volume()

@@ -211,6 +211,32 @@ async def test_more_to_decide_is_decided_at_once_and_lets_others_in_between():
     assert set(order[STEPS_MAX + 1 :]) == {"a"}
 
 
+async def test_a_key_that_takes_long_may_leave_its_worker_to_others():
+    """It is with no other worker meanwhile, and is drained with the others."""
+    go_on, seen = asyncio.Event(), []
+
+    async def reconcile(key: str) -> Result:
+        seen.append(key)
+        if key == "hangs":
+            await go_on.wait()
+        return SETTLED
+
+    controller = Controller(a_runtime(), "test", reconcile, workers=1, holds_worker_s=1.0, backoff=BACK_OFF)
+    async with running(controller):
+        for key in ("hangs", "a"):
+            controller.add(key)
+        await asyncio.sleep(0.9)
+        assert ["hangs"] == seen
+        await asyncio.sleep(0.2)
+        assert ["hangs", "a"] == seen
+        controller.add("hangs")
+        await asyncio.sleep(5)
+        assert ["hangs", "a"] == seen
+        assert not await controller.drain(1)
+        go_on.set()
+        assert await controller.drain(1)
+
+
 async def test_what_stays_stale_is_not_tried_at_full_speed():
     """At full speed virtual time stands still, and no sleep of this test would end."""
     reconcile, too_many = Reconciler(Stale("moved")), asyncio.Event()

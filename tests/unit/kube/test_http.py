@@ -21,7 +21,7 @@ from mooring.kube.errors import Unreachable
 from mooring.kube.patch import json_patch, merge_patch
 from mooring.kube.patch import test as check
 from tests.support.rows import each_row
-from tests.unit.kube.bad_server import BadServer, Connection, answer, bad_server, refusal, stream
+from tests.unit.kube.bad_server import BadServer, Connection, answer, bad_server, refusal, silence, stream
 from tests.unit.kube.certificates import server_context
 from tests.unit.kube.clients import VA, a_client, a_server_and_client, events_of
 from tests.unit.kube.instant_clock import InstantClock
@@ -234,6 +234,27 @@ async def test_watches_take_no_place_from_requests() -> None:
             await anext(events)
         server.plan(answer(200, VA))
         assert (await cluster.get(VOLUME_ATTACHMENTS, "va")).metadata.name == "va"
+
+
+async def test_deletions_that_hang_take_no_place_from_others() -> None:
+    async with (
+        bad_server() as server,
+        a_client(server.config(), concurrency_max=1) as cluster,
+        asyncio.TaskGroup() as group,
+    ):
+        begun = asyncio.Event()
+
+        async def hang(connection: Connection) -> bool:
+            begun.set()
+            return await silence()(connection)
+
+        server.plan(silence(), hang)
+        hanging = [group.create_task(cluster.delete(VOLUME_ATTACHMENTS, name)) for name in ("one", "two")]
+        await begun.wait()
+        server.plan(answer(200, VA))
+        assert (await cluster.get(VOLUME_ATTACHMENTS, "va")).metadata.name == "va"
+        for task in hanging:
+            task.cancel()
 
 
 # -- connections and limits

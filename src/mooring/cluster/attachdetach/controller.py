@@ -53,8 +53,8 @@ from mooring.control.slim import always
 COMPONENT: Final = "attachdetach-controller"
 REPORT_WORKERS: Final = 16
 DETACH_WORKERS: Final = 16
-"""DELETEs may hang, as in a webhook that does not answer: they hold up no attach, and leave half of the client's
-requests to others.
+HANGS_S: Final = 1.0
+"""DELETEs may hang, as in a webhook that does not answer: they hold up no attach, and after this time no other DELETE.
 """
 
 BACK_OFF: Final = BackOff(0.5, 122.0, 0.02)
@@ -80,11 +80,12 @@ class AttachDetach(Manager):
         stores = (pods.store, claims.store, volumes.store, nodes.store, drivers.store, attachments.store)
         view = self.view = View(*stores, Memory(), Orphans())
 
-        def places(name: str, workers: int) -> Controller[OnNode]:
+        def places(name: str, workers: int, holds_worker_s: float | None = None) -> Controller[OnNode]:
             return Controller(
                 runtime,
                 name,
                 workers=workers,
+                holds_worker_s=holds_worker_s,
                 backoff=BACK_OFF,
                 label="volume",
                 log=log,
@@ -92,7 +93,7 @@ class AttachDetach(Manager):
             )
 
         self._places = places("attachdetach-volumes", options.workers)
-        self._detaches = places("attachdetach-detaches", DETACH_WORKERS)
+        self._detaches = places("attachdetach-detaches", DETACH_WORKERS, HANGS_S)
         self._nodes: Controller[str] = Controller(
             runtime, "attachdetach-nodes", self._report, workers=REPORT_WORKERS, label="node", log=log
         )

@@ -34,7 +34,7 @@ class HttpCluster(RestCluster):
 
     qps, burst: client-go's token bucket, without one by default: qps None or negative is no limit, 0 is 5, above 0 it
     needs a burst above 0. request_timeout_s: of one try; a list has four times as long. concurrency_max: requests at a
-    time, watches not counted.
+    time, watches and DELETEs not counted.
     """
 
     def __init__(
