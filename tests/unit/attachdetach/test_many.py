@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mooring.cluster.attachdetach.assemble import observe, volume_of
 from mooring.cluster.attachdetach.decide import decide
-from mooring.cluster.attachdetach.identity import MANAGED, Identity
+from mooring.cluster.attachdetach.identity import MANAGED, Identity, identity_of, source_body
 from mooring.cluster.attachdetach.memory import Memory
 from mooring.cluster.attachdetach.options import AttachDetachOptions
 from mooring.cluster.attachdetach.orphans import Orphans
@@ -22,11 +22,15 @@ from mooring.cluster.attachdetach.view import (
     View,
 )
 from mooring.kube.cache.store import Store
-from tests.support.builders import DRIVER, NS, RWO, RWX, a_claim, a_node, a_pod, a_pv, a_va, typed
+from tests.support.attachdetaching import attaching
+from tests.support.builders import DRIVER, NS, RWO, RWX, Json, a_claim, a_node, a_pod, a_pv, a_va, typed
 from tests.support.rows import each_row
+from tests.support.virtual_loop import in_virtual_time
 
 NODES, EACH = 20, 100
 START = Moment(0.0, 0.0)
+DISK = {"gcePersistentDisk": {"pdName": "d"}}
+LUN = {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2001-04.com.example:a", "lun": 0}
 
 
 def steps_of(work: Callable[[], object]) -> int:
@@ -140,6 +144,61 @@ def test_the_steps_of_a_pods_own_disk_do_not_grow_with_their_number() -> None:
     """27 A1: to translate all for each would hold the loop for hours."""
     few, many = steps_of_disks(20), steps_of_disks(2000)
     assert many <= few * 1.2
+
+
+@each_row(("disk", "is_shared"), [({"azureFile": {"secretName": "s", "shareName": "f"}}, True), (DISK, False)])
+def test_the_steps_of_a_decision_do_not_grow_with_the_pods_that_define_the_volume(disk: Json, is_shared: bool) -> None:
+    """A pod on each node defines the same one: all nodes have it, or one has it and the others wait."""
+
+    def steps(count: int) -> int:
+        pods, nodes, attachments = Store(POD_INDEXES), Store(), Store(ATTACHMENT_INDEXES)
+        volumes = Store(VOLUME_INDEXES)
+        view = View(pods, Store(CLAIM_INDEXES), volumes, nodes, Store(), attachments, Memory(), Orphans())
+        for node in (f"n{number}" for number in range(count)):
+            nodes.apply(typed(a_node(node, annotations={MANAGED: "true"})))
+            pods.apply(typed(a_pod(f"on-{node}", volumes=[{"name": "d", **disk}], node=node, uid=f"uid-{node}")))
+        (pv,) = view.objects_of_pod(pods.values()[0])
+        identity = identity_of(pv)
+        assert identity is not None
+        for node in (f"n{number}" for number in range(count if is_shared else 1)):
+            va = a_va(identity.attachment_to(node), "", node, attacher=identity.driver, status={"attached": True})
+            va["spec"]["source"] = source_body("", pv.spec)
+            attachments.apply(typed(va))
+
+        def look() -> None:
+            for number in range(10, 20):
+                volume = volume_of(view, identity.unique, f"n{number}", START)
+                assert [f"on-n{number}"] == [wish.ref.name for wish in volume.place.wishes]
+                assert (is_shared, not is_shared) == (volume.place.is_held, bool(volume.rivals))
+                observe(view, volume, 0.0)
+                decide(volume, Rules(AttachDetachOptions()), 0.0)
+
+        return steps_of(look)
+
+    few, many = steps(20), steps(200)
+    assert many <= few * 1.5
+
+
+@in_virtual_time
+async def test_a_node_that_has_a_shared_lun_in_use_wakes_no_other_node() -> None:
+    """Each node says so once."""
+    async with attaching() as world:
+        node, *others = [await world.node() for _ in range(8)]
+        for one in (node, *others):
+            await world.pod(one, volumes=[{"name": "d", "iscsi": LUN}])
+        await world.settle(5)
+        names = await world.reported(others[-1])
+
+        def adds() -> float:
+            registry = world.metrics.registry
+            queues = ("attachdetach-nodes", "attachdetach-pods")
+            return sum(registry.get_sample_value("workqueue_adds_total", {"name": name}) or 0.0 for name in queues)
+
+        before = adds()
+        await world.node_status(node, volumesInUse=names)
+        await world.settle(5)
+        assert names
+        assert 0 < adds() - before < len(others)
 
 
 def used_on(count: int, modes: tuple[str, ...], attached: int) -> tuple[View, str]:

@@ -62,7 +62,7 @@ def volume_of(view: View, unique: str, node: str, moment: Moment) -> Volume:
     assert parts is not None, unique
     identity, pvs = Identity(*parts), view.volumes.by(BY_UNIQUE, unique)
     place = _place(view, identity, pvs, node, moment)
-    single_node = any(map(is_single_node, (*map(_spec_of, pvs), *_inline_specs(view, identity))))
+    single_node = any(map(is_single_node, map(_spec_of, pvs))) or view.is_inline_for_one_node(unique)
     holders = {*view.nodes_attached(identity), *view.memory.creating(unique)} if single_node else set()
     return Volume(
         unique=unique,
@@ -97,7 +97,8 @@ def _attachments_on(
     found = (
         *(one for pv in pvs for one in _on(view.attachments, BY_VOLUME, pv.metadata.name, node)
           if one.spec.node_name == node and one.spec.source.persistent_volume_name == pv.metadata.name),
-        *(one for one in view.attachments.by(BY_UNIQUE, identity.unique) if one.spec.node_name == node),
+        *(one for one in _on(view.attachments, BY_UNIQUE, identity.unique, node)
+          if one.spec.node_name == node and inline_identity_of(one) == identity),
         *filter(None, map(view.attachment, view.orphans.of_node(identity, node))),
     )  # fmt: skip
     ours = view.attachment(name)
@@ -187,16 +188,6 @@ def _may_lead_to(view: View, claim_key: Key, pv_name: str | None) -> bool:
     return claim is None or claim.spec.volume_name in ("", pv_name)
 
 
-def _inline_specs(view: View, identity: Identity) -> Iterator[PersistentVolumeSpec]:
-    """The volume as those see it that define it themselves: pods, and attachments, also of pods that are gone."""
-    for pod in view.pods.by(BY_UNIQUE, identity.unique):
-        if pod.spec.node_name and pod_wants_volumes(pod):
-            yield inline_volumes_of(pod).by_handle[identity.driver, identity.handle].spec
-    for one in view.attachments.by(BY_UNIQUE, identity.unique):
-        if one.spec.source.inline_volume_spec is not None:
-            yield one.spec.source.inline_volume_spec
-
-
 def _spec_of(pv: PersistentVolume) -> PersistentVolumeSpec:
     """With the access modes of CSI: those of a persistent disk of before are not what they say."""
     return translated(pv) if is_migratable(pv.spec) else pv.spec
@@ -214,8 +205,9 @@ def _pods_on(view: View, identity: Identity, pvs: tuple[PersistentVolume, ...], 
     if described is not None and described.spec.attach_required is False:
         return PodsOnNode()
     inline = (
-        (pod, inline_volumes_of(pod).by_handle[identity.driver, identity.handle])
-        for pod in view.pods.by(BY_UNIQUE, identity.unique)
+        (pod, found)
+        for pod in _on(view.pods, BY_UNIQUE, identity.unique, node)
+        if (found := inline_volumes_of(pod).by_handle.get((identity.driver, identity.handle))) is not None
     )
     return _pods_of(view, pvs, inline, node)
 
@@ -224,7 +216,7 @@ def node_attached_pods(view: View, name: str, node: str) -> PodsOnNode:
     """name: of an iSCSI or Fibre Channel volume, in a Node's status."""
     inline = (
         (pod, PersistentVolume(ObjectMeta(name=one.name)))
-        for pod in view.pods.by(BY_UNIQUE, name)
+        for pod in _on(view.pods, BY_UNIQUE, name, node)
         for one in pod.spec.volumes or ()
         if name_of_node_attached(one) == name
     )

@@ -217,14 +217,18 @@ class EventHandlers:
         return any(unsaid_s(node, one, record, moment) > 0 for one in attachments)
 
     def _others_changed(self, node: str, differing: Iterable[tuple[str, str]]) -> None:
-        """The node lists, or has in use, other volumes of other plugins than CSI: it and other nodes may wait for that.
-        What it lists and nobody ever names is not touched.
+        """The node lists, or has in use, other volumes of other plugins than CSI: it may wait for that, and other nodes
+        for one that only one of them may have. What it lists and nobody ever names is not touched.
         """
-        self._wake_pods(self._view.pods.by(BY_NODE, node))
+        here = self._view.pods.by(BY_NODE, node)
+        self._wake_pods(here)
         for what, name in sorted(differing):
             if is_node_attached(name):
-                pods = self._view.pods_of_node_attached(name)
-                self._wake_pods(pods)
+                if self._view.is_node_attached_to_one(name):
+                    pods = self._view.pods_of_node_attached(name)
+                    self._wake_pods(pods)
+                else:
+                    pods = tuple(pod for pod in here if name in self._view.node_attached_of_pod(pod))
                 for one in ({node} if what == IN_USE else set()) | {pod.spec.node_name for pod in pods}:
                     self._look_at(one, (name,))
 

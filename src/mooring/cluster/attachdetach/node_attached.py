@@ -23,7 +23,6 @@ from mooring.api.core import Node
 from mooring.api.nodes import is_out_of_service, is_ready
 from mooring.cluster.attachdetach.assemble import node_attached_pods
 from mooring.cluster.attachdetach.facts import Wish
-from mooring.cluster.attachdetach.identity import is_single_node
 from mooring.cluster.attachdetach.options import NEVER, AttachDetachOptions
 from mooring.cluster.attachdetach.silence import Moment, unchanged_s
 from mooring.cluster.attachdetach.view import BY_UNIQUE, View
@@ -76,7 +75,7 @@ def holders_of(view: View, name: str, *, besides: str) -> frozenset[str]:
     """The other nodes that list the volume, or are about to, or were deleted with it; none for one that many nodes may
     have.
     """
-    if not any(is_single_node(pv.spec) for pv in view.volumes.by(BY_UNIQUE, name)):
+    if not view.is_node_attached_to_one(name):
         return frozenset()
     listed = {node.metadata.name for node in view.nodes.by(BY_UNIQUE, name) if _lists(node, name)}
     return frozenset(listed.union(view.memory.listing.get(name, ()), view.memory.left.get(name, ()))) - {besides}

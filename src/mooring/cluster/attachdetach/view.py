@@ -18,7 +18,14 @@ from mooring.api.meta import Key, is_deleting, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, VolumeAttachment
 from mooring.api.volume_names import is_node_attached, name_of_node_attached, split_unique_name
-from mooring.cluster.attachdetach.identity import Identity, identity_of, inline_identity_of, is_managed
+from mooring.cluster.attachdetach.identity import (
+    Identity,
+    identity_of,
+    inline_identity_of,
+    is_managed,
+    is_single_node,
+    pod_wants_volumes,
+)
 from mooring.cluster.attachdetach.memory import Memory
 from mooring.cluster.attachdetach.orphans import Orphans
 from mooring.kube.cache.reader import Reader
@@ -29,6 +36,7 @@ BY_NODE: Final = "attachdetach/node"  # pods and attachments
 # Volumes by their name in a Node's status; pods and attachments by those of the volumes that they define themselves;
 # nodes by those of the node-attached volumes that they have.
 BY_UNIQUE: Final = "attachdetach/unique"
+BY_SINGLE: Final = "attachdetach/single"  # the same, of the volumes that pods define themselves for a single node
 BY_DRIVER: Final = "attachdetach/driver"  # pods by the drivers of the volumes that they define themselves
 BY_VOLUME: Final = "attachdetach/volume"  # attachments and claims by the PersistentVolume they name
 
@@ -185,6 +193,10 @@ class View(msgspec.Struct, frozen=True):
         named = (name for pod in self.pods.by(BY_NODE, node.metadata.name) for name in self.node_attached_of_pod(pod))
         return {*named, *(name for name in _node_attached_of(node) if self.volumes.by(BY_UNIQUE, name))}
 
+    def is_node_attached_to_one(self, name: str) -> bool:
+        """True for one that a single node may have."""
+        return any(is_single_node(pv.spec) for pv in self.volumes.by(BY_UNIQUE, name))
+
     def pods_of_node_attached(self, name: str) -> tuple[Pod, ...]:
         """The pods that may want it, on any node."""
         claimed = (pod for pv in self.volumes.by(BY_UNIQUE, name) for pod in self.pods_that_name(pv))
@@ -226,6 +238,10 @@ class View(msgspec.Struct, frozen=True):
         inline = self.attachments.by(BY_UNIQUE, identity.unique)
         orphans = filter(None, map(self.attachment, self.orphans.of(identity)))
         return (one.spec.node_name for one in (*named, *inline, *orphans))
+
+    def is_inline_for_one_node(self, unique: str) -> bool:
+        """True where pods that want the volume define it so themselves, or did so when its attachment was made."""
+        return bool(self.pods.count(BY_SINGLE, unique) or self.attachments.count(BY_SINGLE, unique))
 
     def is_held(self, unique: str, node: str) -> bool:
         """True where the volume has an attachment to the node, or is about to get one."""
@@ -305,9 +321,19 @@ def _inline(pod: Pod) -> Iterator[Identity]:
     return (Identity(*parts) for parts in inline_volumes_of(pod).by_handle)
 
 
+def _inline_for_one_node(pod: Pod) -> tuple[str, ...]:
+    found = [parts for parts, pv in inline_volumes_of(pod).by_handle.items() if is_single_node(pv.spec)]
+    return tuple(Identity(*parts).unique for parts in found) if pod.spec.node_name and pod_wants_volumes(pod) else ()
+
+
 def _inline_unique_of(attachment: VolumeAttachment) -> tuple[str, ...]:
     found = inline_identity_of(attachment)
     return () if found is None else (found.unique,)
+
+
+def _single_unique_of(attachment: VolumeAttachment) -> tuple[str, ...]:
+    spec = attachment.spec.source.inline_volume_spec
+    return _inline_unique_of(attachment) if spec is not None and is_single_node(spec) else ()
 
 
 def _reserved_for(pv: PersistentVolume) -> tuple[str, ...]:
@@ -326,6 +352,7 @@ POD_INDEXES: Final[Mapping[str, IndexFunction[Pod]]] = {
             **{name: None for name in map(name_of_node_attached, pod.spec.volumes or ()) if name},
         }
     ),
+    BY_SINGLE: _inline_for_one_node,
     BY_DRIVER: lambda pod: tuple({found.driver: None for found in _inline(pod)}),
 }
 NODE_INDEXES: Final[Mapping[str, IndexFunction[Node]]] = {BY_UNIQUE: _node_attached_of}
@@ -337,4 +364,5 @@ ATTACHMENT_INDEXES: Final[Mapping[str, IndexFunction[VolumeAttachment]]] = {
     BY_NODE: lambda one: (one.spec.node_name,),
     BY_VOLUME: lambda one: (one.spec.source.persistent_volume_name or "",),
     BY_UNIQUE: _inline_unique_of,
+    BY_SINGLE: _single_unique_of,
 }
