@@ -132,7 +132,7 @@ def _former_ones(
     for one in filter(None, map(view.attachment, foreign)):
         node = one.spec.node_name
         is_ending = is_deleting(one) or one.metadata.uid in view.memory.deletions
-        is_listed = _is_reported(identity.unique, view.node(node)) or _is_mounted(
+        is_listed = is_reported(identity.unique, view.node(node)) or _is_mounted(
             identity.unique, view.node(node), view.memory.node(node)
         )
         is_in_need = pods.doubts or (pods.wishes and is_listed)
@@ -156,20 +156,8 @@ def _orphan(view: View, key: str, node: str, moment: Moment) -> Volume:
     attachment = view.attachment(key.removeprefix(ORPHAN))
     if attachment is None or view.key_of(attachment) != key or attachment.spec.node_name != node:
         return Volume(key, "", "", Place(_node_facts(view, node)))
-    record, node_record = view.memory.find(key, node) or Record(node), view.memory.node(node)
-    place = Place(
-        _node_facts(view, node),
-        record,
-        node_record,
-        doubts=tuple(_doubts(view, attachment)),
-        mounted=_is_mounted(key, view.node(node), node_record),
-        unsaid_s=unsaid_s(
-            view.node(node), attachment, node_record, moment, was_in_use=view.had_volume_of_name(attachment)
-        ),
-        attachment=attachment,
-        deletion=view.memory.deletions.get(attachment.metadata.uid),
-        waited_s=_waited_s(view.node(node), attachment, record, node_record, moment),
-    )
+    pods = PodsOnNode(doubts=list(_doubts(view, attachment)))
+    place = _place_of(view, key, node, moment, pods, _Attachments(attachment, []), asks_name=True)
     return Volume(key, attachment.spec.attacher, "", place, pv_name=attachment.spec.source.persistent_volume_name or "")
 
 
@@ -274,27 +262,44 @@ def _leads_to(view: View, pod: Pod, pv: PersistentVolume, key: Key) -> bool | No
 
 
 def _place(view: View, identity: Identity, pvs: tuple[PersistentVolume, ...], name: str, moment: Moment) -> Place:
-    unique, node = identity.unique, view.node(name)
     pods = _pods_on(view, identity, pvs, name)
     found = _attachments_on(view, identity, pvs, pods, name)
-    attachment, node_record = found.ours, view.memory.node(name)
+    if not pvs and found.ours is not None:
+        pods.doubts = list(_doubts(view, found.ours))
+    intact = found.ours is None or _is_about(view, found.ours, identity, name)
+    return _place_of(view, identity.unique, name, moment, pods, found, intact=intact, asks_name=found.is_former)
+
+
+def _place_of(
+    view: View,
+    unique: str,
+    name: str,
+    moment: Moment,
+    pods: PodsOnNode,
+    found: _Attachments,
+    *,
+    intact: bool = True,
+    asks_name: bool,
+) -> Place:
+    """asks_name: the attachment's name alone tells what the node may have had in use."""
+    node, node_record, attachment = view.node(name), view.memory.node(name), found.ours
     record = view.memory.find(unique, name) or Record(name)
     was_in_use = unique in (node_record.last_in_use or ()) or (
-        attachment is not None and found.is_former and view.had_volume_of_name(attachment)
+        asks_name and attachment is not None and view.had_volume_of_name(attachment)
     )
     return Place(
         _node_facts(view, name),
         record,
         node_record,
         wishes=tuple(sorted(pods.wishes, key=lambda wish: (wish.created, wish.ref.name))),
-        doubts=tuple(pods.doubts if pvs or attachment is None else _doubts(view, attachment)),
+        doubts=tuple(pods.doubts),
         finished=tuple(pods.finished),
         mounted=_is_mounted(unique, node, node_record),
         unsaid_s=unsaid_s(node, attachment, node_record, moment, was_in_use=was_in_use),
-        reported=_is_reported(unique, node),
+        reported=is_reported(unique, node),
         attachment=attachment,
         is_former=found.is_former,
-        intact=attachment is None or _is_about(view, attachment, identity, name),
+        intact=intact,
         deletion=None if attachment is None else view.memory.deletions.get(attachment.metadata.uid),
         foreign=tuple(found.foreign),
         waited_s=None if attachment is None else _waited_s(node, attachment, record, node_record, moment),
@@ -319,7 +324,7 @@ def _is_about(view: View, attachment: VolumeAttachment, identity: Identity, node
     )
 
 
-def _is_reported(unique: str, node: Node | None) -> bool:
+def is_reported(unique: str, node: Node | None) -> bool:
     return node is not None and any(one.name == unique for one in node.status.volumes_attached or ())
 
 

@@ -14,7 +14,7 @@ from mooring.api.volume_names import is_node_attached, name_of_node_attached, sp
 from mooring.base.clock import Clock, in_turns
 from mooring.cluster.attachdetach import reasons as why
 from mooring.cluster.attachdetach.decision import let_go, report_written
-from mooring.cluster.attachdetach.identity import OnNode, identity_of, is_managed
+from mooring.cluster.attachdetach.identity import OnNode, identity_of, is_managed, uniques_of
 from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
 from mooring.cluster.attachdetach.silence import age_s, moment_of, silent_since, unsaid_s
 from mooring.cluster.attachdetach.unresolved import obstacles_of
@@ -121,7 +121,7 @@ class EventHandlers:
         if not changed(change.old, change.new):
             return
         pvs = tuple(filter(None, (change.old, change.new)))
-        uniques = {found.unique for found in map(identity_of, pvs) if found is not None}
+        uniques = set(uniques_of(pvs))
         if change.old is not None and change.new is None:
             self._may_be_lost(change.old)
         for attachment in self._view.attachments.by(BY_VOLUME, change.object.metadata.name):
@@ -176,7 +176,7 @@ class EventHandlers:
         self._look_at(node, () if key is None else (key,))
         deletion = self._view.memory.deletions.pop(attachment.metadata.uid, None)
         if deletion is not None:
-            self._metrics.detached(attachment.spec.attacher, self._clock.now() - deletion.since)
+            self._metrics.ended(attachment.spec.attacher, "volume_detach", self._clock.now() - deletion.since)
 
     def node_changed(self, change: Change[Node]) -> None:
         old, new, name = change.old, change.new, change.object.metadata.name

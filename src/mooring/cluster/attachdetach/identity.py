@@ -5,6 +5,7 @@ The parts of objects that caches keep; and the body of a volume's attachment.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -68,6 +69,11 @@ def identity_of(pv: PersistentVolume) -> Identity | None:
     """None for a volume that no CSI driver attaches."""
     source = source_as_csi(pv)
     return Identity(source.driver, source.volume_handle) if source is not None else None
+
+
+def uniques_of(pvs: Iterable[PersistentVolume]) -> Iterator[str]:
+    """The names, in a Node's status, of those that a CSI driver attaches."""
+    return (found.unique for found in map(identity_of, pvs) if found is not None)
 
 
 def inline_identity_of(attachment: VolumeAttachment) -> Identity | None:

@@ -45,15 +45,10 @@ class AttachDetachMetrics:
         """Counts a detach that was forced. why: `timeout` or `out-of-service`."""
         self._counted.forced[why] += 1
 
-    def attached(self, driver: str, seconds: float) -> None:
-        self._seconds.labels(_plugin(driver), "volume_attach", "success", "false").observe(seconds)
-
-    def failed(self, driver: str, operation: str, seconds: float) -> None:
+    def ended(self, driver: str, operation: str, seconds: float, *, failed: bool = False) -> None:
         """operation: volume_attach or volume_detach."""
-        self._seconds.labels(_plugin(driver), operation, "fail-unknown", "false").observe(seconds)
-
-    def detached(self, driver: str, seconds: float) -> None:
-        self._seconds.labels(_plugin(driver), "volume_detach", "success", "false").observe(seconds)
+        status = "fail-unknown" if failed else "success"
+        self._seconds.labels(_plugin(driver), operation, status, "false").observe(seconds)
 
     def watch(self, view: View | None) -> None:
         """The view whose objects are counted, None for none."""

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import msgspec
 
-from mooring.api.core import Node
 from mooring.api.nodes import is_out_of_service, is_ready
-from mooring.cluster.attachdetach.assemble import node_attached_pods
+from mooring.cluster.attachdetach.assemble import is_reported, node_attached_pods
 from mooring.cluster.attachdetach.facts import Wish
 from mooring.cluster.attachdetach.options import NEVER, AttachDetachOptions
 from mooring.cluster.attachdetach.silence import Moment, unchanged_s
@@ -52,7 +51,7 @@ def entry_of(view: View, name: str, at: str, options: AttachDetachOptions, momen
     """at: the node."""
     node, record, pods = view.node(at), view.memory.node(at), node_attached_pods(view, name, at)
     is_left = node is None and at in view.memory.left.get(name, ())
-    is_listed = is_left or _lists(node, name)
+    is_listed = is_left or is_reported(name, node)
     if pods.wishes or pods.doubts:
         holders = frozenset() if is_listed else holders_of(view, name, besides=at)
         is_free = bool(pods.wishes) and not holders
@@ -67,15 +66,11 @@ def entry_of(view: View, name: str, at: str, options: AttachDetachOptions, momen
     return Entry(name, is_listed, left_s > 0, True, left_s if left_s > 0 else NEVER)
 
 
-def _lists(node: Node | None, name: str) -> bool:
-    return node is not None and any(one.name == name for one in node.status.volumes_attached or ())
-
-
 def holders_of(view: View, name: str, *, besides: str) -> frozenset[str]:
     """The other nodes that list the volume, or are about to, or were deleted with it; none for one that many nodes may
     have.
     """
     if not view.is_node_attached_to_one(name):
         return frozenset()
-    listed = {node.metadata.name for node in view.nodes.by(BY_UNIQUE, name) if _lists(node, name)}
+    listed = {node.metadata.name for node in view.nodes.by(BY_UNIQUE, name) if is_reported(name, node)}
     return frozenset(listed.union(view.memory.listing.get(name, ()), view.memory.left.get(name, ()))) - {besides}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from mooring.api.core import NODES, Node
 from mooring.api.meta import Key
@@ -64,23 +64,11 @@ class Reconciler:
 
     def deciding(self) -> Deciding[OnNode, d.Action]:
         """Carries out all steps but the DELETEs."""
-
-        async def perform(key: OnNode, volume: Volume, action: d.Action) -> None:
-            if isinstance(action, d.HandOver):
-                self._look_and_delete(key)
-            else:
-                await self._perform(volume, action)
-
-        return self._deciding("attach or detach the volume", perform)
+        return self._deciding("attach or detach the volume")
 
     def deleting(self) -> Deciding[OnNode, d.Action]:
         """Carries out the DELETEs, where they are the next step still. Any other step, or wait, is `deciding`'s."""
-
-        async def perform(key: OnNode, volume: Volume, action: d.Action) -> None:
-            if isinstance(action, d.Delete):
-                await self._delete(volume, action)
-
-        return self._deciding("detach the volume", perform, only_deletes=True)
+        return self._deciding("detach the volume", only_deletes=True)
 
     def _reads(self, volume: Volume, decision: Decision[d.Action]) -> Sequence[Read]:
         """What the kit reads before a detach by force, after which it is decided anew: the node may be back by now,
@@ -96,9 +84,7 @@ class Reconciler:
         with contextlib.suppress(NotFound):
             await self._nodes.read(Key("", name), self._cluster.get(NODES, name))
 
-    def _deciding(
-        self, work: str, perform: Callable[[OnNode, Volume, d.Action], Awaitable[None]], *, only_deletes: bool = False
-    ) -> Deciding[OnNode, d.Action]:
+    def _deciding(self, work: str, *, only_deletes: bool = False) -> Deciding[OnNode, d.Action]:
         volumes: dict[OnNode, Volume] = {}  # that are worked on
 
         def decide_on(key: OnNode) -> Decision[d.Action]:
@@ -109,15 +95,16 @@ class Reconciler:
             decision = decide(volume, self.rules, moment.now)
             return decision if only_deletes else d.handed_over(decision)
 
-        async def perform_all(key: OnNode, decision: Decision[d.Action]) -> Result | None:
-            for action in decision.actions:
+        async def perform(key: OnNode, decision: Decision[d.Action]) -> Result | None:
+            deletes = tuple(action for action in decision.actions if isinstance(action, d.Delete))
+            for action in deletes if only_deletes else decision.actions:
                 try:
-                    await perform(key, volumes[key], action)
+                    await self._perform(volumes[key], action)
                 except ApiError as error:
                     raise Failed(str(error)) from error
             if not only_deletes:
                 return None
-            if not any(isinstance(action, d.Delete) for action in decision.actions):
+            if not deletes:
                 self._look_again(key)
             return Result(decision.because)
 
@@ -127,7 +114,7 @@ class Reconciler:
         def reads(key: OnNode, decision: Decision[d.Action]) -> Sequence[Read]:
             return self._reads(volumes[key], decision) if only_deletes else ()
 
-        return Deciding(decide_on, perform_all, work=work, ended=ended, reads=reads)
+        return Deciding(decide_on, perform, work=work, ended=ended, reads=reads)
 
     async def _perform(self, volume: Volume, action: d.Action) -> None:
         place = volume.place
@@ -135,6 +122,10 @@ class Reconciler:
         match action:
             case d.Create():
                 await self._create(volume, action)
+            case d.HandOver():
+                self._look_and_delete(OnNode(volume.unique, node))
+            case d.Delete():
+                await self._delete(volume, action)
             case d.Fence(attachment, wishes):
                 await self._fence(record, attachment, self._writer.fence(attachment), wishes)
             case d.MarkWait(attachment, begins):
@@ -152,7 +143,7 @@ class Reconciler:
                 self._tell(volume, action)
             case d.EndWait(notes):
                 self._record(notes)
-                self._metrics.attached(volume.driver, _since(record.waiting_since, self._clock.now()))
+                self._metrics.ended(volume.driver, "volume_attach", self._since(record.waiting_since))
                 record.waiting_since = None
                 self._untell(volume)
             case d.NoteBlock(kind):
@@ -270,7 +261,7 @@ class Reconciler:
             self._recorder.event(note.ref, note.type, note.reason, note.message)
 
     def _tell(self, volume: Volume, action: d.Tell) -> None:
-        place, now = volume.place, self._clock.now()
+        place = volume.place
         news = [
             self._once.tell(
                 note.ref,
@@ -286,10 +277,11 @@ class Reconciler:
         if not any(news):
             return
         if action.subject in ("error", "timeout", "deleting"):
-            self._metrics.failed(volume.driver, "volume_attach", _since(place.record.waiting_since, now))
+            since_s = self._since(place.record.waiting_since)
+            self._metrics.ended(volume.driver, "volume_attach", since_s, failed=True)
         elif action.subject == "detach":
-            since = None if place.deletion is None else place.deletion.since
-            self._metrics.failed(volume.driver, "volume_detach", _since(since, now))
+            since_s = self._since(None if place.deletion is None else place.deletion.since)
+            self._metrics.ended(volume.driver, "volume_detach", since_s, failed=True)
 
     def _untell(self, volume: Volume, *subjects: str) -> None:
         """Whatever of these comes up again is told again; () for all."""
@@ -297,10 +289,9 @@ class Reconciler:
             for subject in subjects or ("error", "timeout", "deleting", "mismatch", "multi-attach", "blocked"):
                 self._once.forget(wish.ref.uid, _about(volume, subject))
 
+    def _since(self, moment: Instant | None) -> float:
+        return 0.0 if moment is None else self._clock.now() - moment
+
 
 def _about(volume: Volume, subject: str) -> str:
     return f"{subject} {volume.unique} {volume.place.node.name}"
-
-
-def _since(moment: Instant | None, now: Instant) -> float:
-    return 0.0 if moment is None else now - moment

@@ -25,6 +25,7 @@ from mooring.cluster.attachdetach.identity import (
     is_managed,
     is_single_node,
     pod_wants_volumes,
+    uniques_of,
 )
 from mooring.cluster.attachdetach.memory import Memory
 from mooring.cluster.attachdetach.orphans import Orphans
@@ -178,7 +179,7 @@ class View(msgspec.Struct, frozen=True):
             yield from self._objects_of_claim(key)
 
     def volumes_of_pod(self, pod: Pod) -> Iterator[str]:
-        yield from (found.unique for found in map(identity_of, self.objects_of_pod(pod)) if found is not None)
+        return uniques_of(self.objects_of_pod(pod))
 
     # -- volumes that nodes attach themselves
 
@@ -210,10 +211,10 @@ class View(msgspec.Struct, frozen=True):
 
     def volumes_of_claim(self, key: Key) -> Iterator[str]:
         """Those that are reserved for it, and the one that it names."""
-        yield from (found.unique for found in map(identity_of, self._objects_of_claim(key)) if found is not None)
+        return uniques_of(self._objects_of_claim(key))
 
     def volumes_named_by(self, claim: PersistentVolumeClaim | None) -> Iterator[str]:
-        yield from (found.unique for found in map(identity_of, self._objects_named_by(claim)) if found is not None)
+        return uniques_of(self._objects_named_by(claim))
 
     def _objects_of_claim(self, key: Key) -> Iterator[PersistentVolume]:
         yield from self.volumes.by(BY_CLAIM, str(key))
