@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from unittest import mock
 
+from mooring.api.storage import VolumeAttachment
 from mooring.cluster.attachdetach.identity import Identity
 from mooring.cluster.attachdetach.orphans import Orphans
 from mooring.control import queue
@@ -41,15 +42,16 @@ def _places_are_stored() -> contextlib.AbstractContextManager[Any]:
 
 
 def _attachments_are_scanned() -> contextlib.AbstractContextManager[Any]:
-    """To find those that are about a volume, all attachments without PersistentVolume are looked at."""
-    of_node = Orphans.of_node
+    """To find the volume of one, all attachments without PersistentVolume are looked at."""
+    volume_of = Orphans.volume_of
 
-    def scanning(self: Orphans, identity: Identity, node: str) -> Iterator[str]:
-        for name in list(self._volumes):
-            assert identity.attachment_to("n") != name
-        yield from of_node(self, identity, node)
+    def scanning(self: Orphans, attachment: VolumeAttachment) -> str:
+        for names in self._on.values():
+            for name in names:
+                assert Identity("", name).attachment_to("n") != name
+        return volume_of(self, attachment)
 
-    return mock.patch.object(Orphans, "of_node", scanning)
+    return mock.patch.object(Orphans, "volume_of", scanning)
 
 
 def _workers_never_yield() -> contextlib.AbstractContextManager[Any]:

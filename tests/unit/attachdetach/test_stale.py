@@ -167,6 +167,21 @@ def test_an_attachment_whose_volume_came_back_is_no_orphan() -> None:
     assert not volume_of(view, key, "n1", Moment(0.0, 0.0)).place.matters
 
 
+def test_an_attachment_that_was_made_anew_for_another_node_has_left_the_first() -> None:
+    """A watch that was away shows both as one change."""
+    before, after = (typed(a_va("by-hand", "gone", f"n{one}", uid=f"u{one}", resourceVersion=one)) for one in "12")
+    attachments = Store(ATTACHMENT_INDEXES)
+    stores = (Store(POD_INDEXES), Store(CLAIM_INDEXES), Store(VOLUME_INDEXES), Store(), Store(), attachments)
+    view = View(*stores, Memory(), Orphans())
+    attachments.apply(before)
+    view.sort(before)
+    assert ("by-hand",) == view.orphans.on("n1")
+    attachments.apply(after)
+    view.sort(before)
+    view.sort(after)
+    assert ((), ("by-hand",)) == (view.orphans.on("n1"), view.orphans.on("n2"))
+
+
 @in_virtual_time
 async def test_two_controllers_at_once_make_one_attachment_and_keep_what_is_in_use() -> None:
     """As for a moment after a fail-over."""

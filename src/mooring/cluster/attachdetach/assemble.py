@@ -99,7 +99,6 @@ def _attachments_on(
           if one.spec.node_name == node and one.spec.source.persistent_volume_name == pv.metadata.name),
         *(one for one in _on(view.attachments, BY_UNIQUE, identity.unique, node)
           if one.spec.node_name == node and inline_identity_of(one) == identity),
-        *filter(None, map(view.attachment, view.orphans.of_node(identity, node))),
     )  # fmt: skip
     ours = view.attachment(name)
     foreign = sorted({one.metadata.name for one in found} - {name})

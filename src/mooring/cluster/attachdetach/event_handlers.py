@@ -125,7 +125,7 @@ class EventHandlers:
         if change.old is not None and change.new is None:
             self._may_be_lost(change.old)
         for attachment in self._view.attachments.by(BY_VOLUME, change.object.metadata.name):
-            before = self._view.orphans.volume_of(attachment.metadata.name)
+            before = self._view.orphans.volume_of(attachment)
             self._view.sort(attachment)
             keys = tuple(self._view.volumes_of_attachment(attachment))
             self._look_at(attachment.spec.node_name, filter(None, (before, *uniques, *keys)))
@@ -174,6 +174,7 @@ class EventHandlers:
     def _ended(self, attachment: VolumeAttachment) -> None:
         key, node = self._view.key_of(attachment), attachment.spec.node_name
         self._look_at(node, () if key is None else (key,))
+        self._view.sort(attachment)
         deletion = self._view.memory.deletions.pop(attachment.metadata.uid, None)
         if deletion is not None:
             self._metrics.ended(attachment.spec.attacher, "volume_detach", self._clock.now() - deletion.since)

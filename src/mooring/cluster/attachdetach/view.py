@@ -100,12 +100,9 @@ class View(msgspec.Struct, frozen=True):
 
     def _key_of(self, attachment: VolumeAttachment, named_by_pods: Callable[[str], Mapping[str, str]]) -> str | None:
         found, name, node = self._volume_of(attachment), attachment.metadata.name, attachment.spec.node_name
-        unique = self.orphans.volume_of(name) if found is None else found.unique
-        if (
-            unique is None
-            and (unique := self._named_by_node(node).get(name) or named_by_pods(node).get(name)) is not None
-        ):
-            self.orphans.is_about(attachment, unique)
+        unique = self.orphans.volume_of(attachment) if found is None else found.unique
+        if not unique and (unique := self._named_by_node(node).get(name) or named_by_pods(node).get(name) or ""):
+            self.orphans.is_about(node, name, unique)
         return unique or (f"{ORPHAN}{name}" if is_hashed(attachment) else None)
 
     def _volume_of(self, attachment: VolumeAttachment) -> Identity | None:
@@ -148,9 +145,10 @@ class View(msgspec.Struct, frozen=True):
 
     def sort(self, attachment: VolumeAttachment) -> None:
         """To be called when the attachment, or the PersistentVolume that it names, comes or goes."""
-        node, gone = attachment.spec.node_name, self.attachment(attachment.metadata.name) is None
-        self.orphans.sort(attachment, has_volume=gone or self._volume_of(attachment) is not None)
-        if not self.orphans.are_on(node):
+        node, found = attachment.spec.node_name, self.attachment(attachment.metadata.name)
+        is_there = found is not None and found.metadata.uid == attachment.metadata.uid
+        self.orphans.sort(attachment, is_orphan=is_there and self._volume_of(attachment) is None)
+        if not self.orphans.on(node):
             self.memory.node(node).named = None
 
     # -- what of a change concerns which volume
@@ -232,13 +230,12 @@ class View(msgspec.Struct, frozen=True):
         attached_to = () if parts is None else self.nodes_attached(Identity(*parts))
         return {*self.memory.nodes_of(unique), *used_on, *attached_to}
 
-    def nodes_attached(self, identity: Identity) -> Iterator[str]:
+    def nodes_attached(self, identity: Identity) -> tuple[str, ...]:
         """The nodes that have an attachment of the volume."""
         pvs = self.volumes.by(BY_UNIQUE, identity.unique)
         named = (one for pv in pvs for one in self.attachments.by(BY_VOLUME, pv.metadata.name))
         inline = self.attachments.by(BY_UNIQUE, identity.unique)
-        orphans = filter(None, map(self.attachment, self.orphans.of(identity)))
-        return (one.spec.node_name for one in (*named, *inline, *orphans))
+        return (*(one.spec.node_name for one in (*named, *inline)), *self.orphans.nodes_of(identity))
 
     def is_inline_for_one_node(self, unique: str) -> bool:
         """True where pods that want the volume define it so themselves, or did so when its attachment was made."""
