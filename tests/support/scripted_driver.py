@@ -22,7 +22,8 @@ PUBLISH, UNPUBLISH = "ControllerPublishVolume", "ControllerUnpublishVolume"
 class Fail:
     """The call fails and changes nothing. unsent: it does not even reach the driver."""
 
-    code: Code
+    #: Any number that a driver may send, also one outside of the list.
+    code: int
     message: str = "no"
     unsent: bool = False
 
@@ -31,7 +32,7 @@ class Fail:
 class Lose:
     """The call takes effect, its answer is lost."""
 
-    code: Code = Code.UNAVAILABLE
+    code: int = Code.UNAVAILABLE
     message: str = "connection lost"
 
 
@@ -54,7 +55,7 @@ class CallRecord:
     request: Any
     started_s: float
     ended_s: float = 0.0
-    code: Code | None = None
+    code: int | None = None
 
 
 class ScriptedDriver:
@@ -170,7 +171,7 @@ class ScriptedDriver:
             record.code = Code.OK
             return answer
         except DriverError as error:
-            record.code = Code(error.code)
+            record.code = error.code
             raise
         except asyncio.CancelledError:
             record.code = Code.CANCELED

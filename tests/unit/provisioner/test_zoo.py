@@ -5,15 +5,26 @@ same, as by the Go sidecar. Shapes that have a test elsewhere carry their number
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mooring.wire.grpc.codes import Code
-from tests.support.builders import a_pv
+from mooring.api.core import NODES
+from mooring.api.pods import PODS
+from mooring.apiserver.local import LocalCluster
+from mooring.base.metrics import Metrics
+from mooring.cluster.binder.controller import make_binder
+from mooring.cluster.binder.options import BinderOptions
+from mooring.control.runtime import Runtime
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code, go_name
+from tests.support.builders import a_csi_node, a_pod, a_pv, a_ready_node
 from tests.support.provisioning import CLAIMS, CREATE, DELETE, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
 from tests.support.rows import each_row
-from tests.support.scripted_driver import RPC, Fail, Lose
+from tests.support.scripted_driver import RPC, Fail, Lose, Step
 from tests.support.virtual_loop import in_virtual_time
+from tests.support.volume_driver import ZonalDriver
 
 pytestmark = in_virtual_time
 ERRORS = [code for code in Code if code is not Code.OK]
@@ -72,6 +83,38 @@ async def test_zoo_11_powerscale_portworx_no_node_has_the_topology_that_is_annou
         assert [] == world.driver.made(CREATE)
 
 
+KEYS = {
+    "12 vsphere: a prefix, and not on every node": ("topology.csi.vmware.com/k8s-zone",),
+    "12 vultr: a key without prefix": ("region",),
+    "12 aws-ebs: keys of many prefixes": (
+        "kubernetes.io/os",
+        "topology.ebs.csi.aws.com/zone",
+        "topology.kubernetes.io/zone",
+    ),
+}
+
+
+@each_row("binding", ["Immediate", "WaitForFirstConsumer"])
+@each_row("keys", KEYS.values(), ids=KEYS)
+async def test_zoo_12_only_some_nodes_have_the_driver_by_whatever_keys(keys: tuple[str, ...], binding: str):
+    """A node without the driver may carry its labels all the same: upstream takes its place for one, too."""
+    here, there = dict.fromkeys(keys, "here"), dict.fromkeys(keys, "there")
+    world = ProvisioningWorld(AnsweringDriver(topology=here))
+    for name, labels in (("with", here), ("without", {}), ("labelled", there)):
+        await world.create(a_ready_node(name, **labels))
+    await world.make_csi_node("with", keys=keys)
+    await world.create(a_csi_node("without", {"other.csi": "id"}))
+    await world.make_class(binding=binding)
+    await world.make_claim(node=None if binding == "Immediate" else "with")
+    async with world.provisioning():
+        term = (await world.provisioned())["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    places = [dict(one.segments) for one in world.request.accessibility_requirements.requisite]
+    assert [here, there] == places
+    assert [[{"key": key, "operator": "In", "values": ["here"]} for key in keys]] == [
+        one["matchExpressions"] for one in term
+    ]
+
+
 @each_row(
     ("capacity_bytes", "shown"),
     [(0, "1Gi"), (GiB + 1, str(GiB + 1)), (1288490188800, "1200Gi")],
@@ -97,6 +140,40 @@ async def test_zoo_19_any_error_three_times_and_then_a_volume(code: Code, lost: 
     assert 4 == len(world.driver.made(CREATE))
     assert 1 == len(world.driver.volumes)
     assert [] == world.driver.made(DELETE)
+
+
+@each_row("code", ERRORS, ids=[f"19 {code.name}" for code in ERRORS])
+async def test_zoo_19_any_error_three_times_after_which_nobody_waits(code: Code):
+    """The volume is made each time. Differs from upstream, which never asks again after most of the codes."""
+    world = a_world()
+    world.driver.script(CREATE, Lose(), Lose(code), Lose(code))
+    await world.base()
+    async with world.provisioning(calls=1):
+        uid = (await world.claim())["metadata"]["uid"]
+        await world.delete_claim()
+        pv = await world.volume(f"pvc-{uid}", 3000)
+        await world.patch(PVS, pv["metadata"]["name"], {"status": {"phase": "Released"}}, subresource="status")
+        await world.settle(60)
+    assert {} == world.driver.volumes == world.intents.open()
+
+
+@each_row("code", [99, Code.UNKNOWN, Code.UNAUTHENTICATED], ids=["20 99", "20 oci, cubefs", "20 gcs-fuse"])
+@each_row("waits", [True, False])
+async def test_zoo_20_a_code_that_says_little_is_final_and_tried_again_while_the_claim_waits(code: int, waits: bool):
+    world = a_world()
+    gate = world.driver.gate(CREATE)
+    world.driver.script(CREATE, Fail(code, "who knows"))
+    await world.base()
+    async with world.provisioning(calls=1):
+        if not waits:
+            await world.delete_claim()
+        gate.set()
+        if waits:
+            assert f"code = {go_name(code)} desc = who knows" in await world.failed()
+            await world.provisioned()
+        await world.settle(3600)
+        assert {} == world.intents.open()
+    assert (1 + waits, 1 if waits else 0) == (len(world.driver.made(CREATE)), len(world.driver.volumes))
 
 
 @each_row("code", ERRORS, ids=[f"21 {code.name}" for code in ERRORS])
@@ -165,6 +242,54 @@ async def test_zoo_41_efs_nfs_a_handle_of_several_volumes_is_deleted_with_the_la
         await world.patch(PVS, "two", {"status": {"phase": "Released"}}, subresource="status")
         await world.settle(30)
     assert ["share"] == [call.request.volume_id for call in world.driver.made(DELETE)]
+
+
+class FullInOneZone(ZonalDriver):
+    """The zone that is asked for first has no room. frees_s: for how long."""
+
+    def __init__(self, code: int, frees_s: float = math.inf) -> None:
+        super().__init__(topology={"zone": ""})
+        self.zones: list[str] = []
+        frees_at = asyncio.get_running_loop().time() + frees_s
+
+        def step(request: csi.CreateVolumeRequest) -> Step:
+            self.zones.append(request.accessibility_requirements.preferred[0].segments["zone"])
+            is_full = self.zones[-1] == self.zones[0] and asyncio.get_running_loop().time() < frees_at
+            return Fail(code, "no space left in the volume group") if is_full else None
+
+        self.always(CREATE, step)
+
+
+async def placed(driver: FullInOneZone) -> str:
+    """The node of a pod whose claim gets its volume there, of two equal ones, each a zone, with our own scheduler."""
+    world = ProvisioningWorld(driver)
+    for name in ("n1", "n2"):
+        await world.create(a_ready_node(name, zone=name))
+        await world.patch(NODES, name, {"spec": {"taints": None}})
+        await world.make_csi_node(name)
+    await world.make_class(binding="WaitForFirstConsumer")
+    cluster = LocalCluster(world.store, clock=world.clock, randomness=world.randomness)
+    binder = make_binder(Runtime(cluster, world.clock, world.randomness, Metrics()), BinderOptions())
+    async with world.provisioning(), world.running(binder.run()):
+        await world.make_claim(ask=False)
+        await world.create(a_pod("p", "c"))
+        pod = await world.shown(PODS, "p", lambda body: body["spec"].get("nodeName"), "on a node", wait_s=3600)
+    return str(pod["spec"]["nodeName"])
+
+
+async def test_zoo_44_topolvm_linode_without_room_in_the_selected_zone_the_pod_goes_elsewhere():
+    """Nothing tells the scheduler that it is full but the driver's ResourceExhausted."""
+    driver = FullInOneZone(Code.RESOURCE_EXHAUSTED)
+    node = await placed(driver)
+    assert [*{"n1", "n2"} - {node}, node] == driver.zones
+
+
+async def test_zoo_44_civo_an_exhausted_quota_is_waited_for_where_the_pod_is():
+    """OutOfRange says nothing about the zone: as upstream, no other node is asked for."""
+    driver = FullInOneZone(Code.OUT_OF_RANGE, frees_s=600)
+    node = await placed(driver)
+    assert {node} == set(driver.zones)
+    assert len(driver.zones) > 1
 
 
 async def test_zoo_45_an_id_that_is_used_again_after_its_deletion_is_another_volume():
