@@ -30,7 +30,6 @@ from mooring.node.volumes.state.actual import VolumeState
 from mooring.node.volumes.state.in_use import UnreadPlaces
 from mooring.sidecars.attacher.controller import EventHandlers as AttacherEvents
 from mooring.sidecars.provisioner.claims import provision
-from mooring.sidecars.provisioner.claims.decide_after import Owner
 from mooring.sidecars.provisioner.model.outcomes import Save
 from mooring.sidecars.provisioner.source_protection import controller as source_protection
 from mooring.sidecars.snapshotter import decide as snapshotter_decide
@@ -89,7 +88,7 @@ def _places_free_nobody() -> contextlib.AbstractContextManager[Any]:
 
 def _namesakes_are_others() -> contextlib.AbstractContextManager[Any]:
     """Memory: a PersistentVolume that the process before has stored for the claim is somebody else's."""
-    return mock.patch.object(provision, "owner_of", return_value=Owner(Save.TAKEN, "it is there already"))
+    return mock.patch.object(provision, "owner_of", return_value=(Save.TAKEN, "it is there already"))
 
 
 def _made_contents_are_failures() -> contextlib.AbstractContextManager[Any]:

@@ -18,7 +18,6 @@ from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.intents import lease_codec, lease_store
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
-from mooring.sidecars.provisioner.model.cached import may_be_same_handle
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_content, a_pv, a_snapshot
 from tests.support.cluster_world import metric
@@ -429,18 +428,3 @@ async def test_zoo_1_a_volume_that_was_kept_is_deleted_in_no_spelling(
         assert 1 == len(driver.volumes)
         assert {} == world.intents.open()
     assert DELETE not in world.told
-
-
-@each_row(
-    ("one", "other", "may_be"),
-    [
-        ("vol-1", "VOL-1", True),
-        ("b/pvc-1", "a/pvc-1", False),
-        ("pvc-1", "pvc-2", False),
-        ("vol", "", False),
-        ("---", "///", False),
-        ("projects/UNSPECIFIED/zones/z/disks/d", "projects/p/zones/z/disks/d", True),
-    ],
-)
-async def test_which_handles_may_mean_one_volume(one: str, other: str, may_be: bool):
-    assert may_be is may_be_same_handle(one, other) is may_be_same_handle(other, one)

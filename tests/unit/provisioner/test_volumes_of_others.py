@@ -260,11 +260,11 @@ class SlowJournal(ServerFaults):
     """After the second list of PersistentVolumes the next write to a Lease takes a while in which somebody imports the
     claim's volume.
 
-    own: under the name that the claim's own object would have.
+    own: under the name that the claim's own object would have. handle: with the claim's uid in it.
     """
 
-    def __init__(self, *, own: bool) -> None:
-        self.own = own
+    def __init__(self, *, own: bool, handle: str) -> None:
+        self.own, self.handle = own, handle
         self.world: ProvisioningWorld | None = None
         self.lists_count = 0
 
@@ -273,14 +273,20 @@ class SlowJournal(ServerFaults):
         if self.lists_count > 1 and kind.plural == "leases" and self.world is not None:
             world, self.world = self.world, None
             uid = (await world.claim())["metadata"]["uid"]
-            await world.create(a_pv(f"pvc-{uid}" if self.own else "data", f"vol-pvc-{uid}", **KEPT))
+            await world.create(a_pv(f"pvc-{uid}" if self.own else "data", self.handle.format(uid), **KEPT))
             await asyncio.sleep(1.0)
 
 
-@each_row("own", [False, True], ids=["another name", "its own name"])
-async def test_a_volume_that_is_imported_while_its_deletion_is_being_written_down_is_not_deleted(own: bool):
+@each_row(
+    ("own", "handle"),
+    [(False, "vol-pvc-{}"), (False, "VOL-PVC-{}"), (True, "vol-pvc-{}"), (True, "share#{}#6f1c")],
+    ids=["another name", "in other letters", "its own name", "its own name, spelled otherwise"],
+)
+async def test_a_volume_that_is_imported_while_its_deletion_is_being_written_down_is_not_deleted(
+    own: bool, handle: str
+):
     """Its object was refused for good, and nobody named the volume then."""
-    faults = SlowJournal(own=own)
+    faults = SlowJournal(own=own, handle=handle)
     world = ProvisioningWorld(faults=faults)
     world.intents = Journal(world.cluster, PLACE, "one", world.clock)
     world.cluster.refuse(POST_PV, error=Invalid("too odd", reason="Invalid"))

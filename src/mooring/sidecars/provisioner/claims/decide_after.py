@@ -32,7 +32,8 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.migration import csi_driver_of
 from mooring.base.errors import MooringError
 from mooring.sidecars.provisioner.model import volumes
-from mooring.sidecars.provisioner.model.cached import may_be_same_handle, selected_node
+from mooring.sidecars.provisioner.model.cached import selected_node
+from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Failure, Save, State
 
@@ -239,43 +240,24 @@ def _is_selected(node_name: str, claim: PersistentVolumeClaim | None) -> bool:
 # -- the owner of an object that has the volume's name
 
 
-class Owner(msgspec.Struct, frozen=True):
-    """saved: as the result of a try to store. error: for users. second_volume: the driver has made two volumes of one
-    name.
-    """
-
-    saved: Save
-    error: str = ""
-    second_volume: bool = False
-
-
 def owner_of(
-    found: PersistentVolume | None,
-    order: Order,
-    volume_id: str,
-    *,
-    driver_name: str,
-    per_node: bool = False,
-    refused: str = "",
-) -> Owner:
-    """found: None where no object has the name. refused: the reason that there will be none, "" where one was found a
-    moment ago.
+    found: PersistentVolume | None, intent: Intent, *, driver_name: str, is_here: bool = True, refused: str = ""
+) -> tuple[Save, str]:
+    """The object of the volume's name, as the result of a try to store one, and the reason for users.
 
-    STORED: the object is the claim's own, or names no claim: an answer was lost. TAKEN: it may be about this volume,
-    for another claim. REFUSED: it is about another volume, so this one is nobody's. per_node: the provisioners of other
-    nodes make volumes of the same names.
+    found: None where no object has the name. is_here: the node that is served, if it is one alone, can reach its
+    volume. refused: the reason that there will be none, "" where one was found a moment ago.
+
+    STORED: the object is the claim's own, or names no claim: an answer was lost. TAKEN: it is another claim's, and may
+    be about this volume. REFUSED: it is another driver's, or another node's, so this volume is nobody's. Handles are
+    not compared: a driver may spell that of one volume in another way each time.
     """
-    intent, name = order.intent, order.intent.volume_name
+    name = intent.volume_name
     if found is None:
-        return Owner(Save.REFUSED, refused) if refused else Owner(Save.LATER, "it was there, and is gone again")
+        return (Save.REFUSED, refused) if refused else (Save.LATER, "it was there, and is gone again")
     ref, source = found.spec.claim_ref, found.spec.csi
-    is_own = ref is not None and ref.uid == intent.uid
-    is_foreign = driver_name != (csi_driver_of(found.spec) if source is None else source.driver)
-    if is_foreign or (source is not None and not may_be_same_handle(source.volume_handle, volume_id)):
-        other = f'PersistentVolume "{name}" is there already, and is about another volume'
-        if is_foreign or not is_own or per_node:
-            return Owner(Save.REFUSED, other)
-        return Owner(Save.TAKEN, other, second_volume=True)
-    if is_own or ref is None or not ref.uid:
-        return Owner(Save.STORED)
-    return Owner(Save.TAKEN, f'PersistentVolume "{name}" belongs to claim "{ref.namespace}/{ref.name}" already')
+    if not is_here or driver_name != (csi_driver_of(found.spec) if source is None else source.driver):
+        return Save.REFUSED, f'PersistentVolume "{name}" is there already, and is about another volume'
+    if ref is None or ref.uid in ("", intent.uid):
+        return Save.STORED, ""
+    return Save.TAKEN, f'PersistentVolume "{name}" belongs to claim "{ref.namespace}/{ref.name}" already'

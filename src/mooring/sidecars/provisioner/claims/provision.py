@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import Key, is_deleting
 from mooring.api.migration import TranslationError
 from mooring.api.volume_migration import as_in_tree
@@ -397,18 +397,21 @@ class PvOwners:
             found = await self._volumes.read(Key("", name), self._cluster.get(PERSISTENT_VOLUMES, name))
         except NotFound:
             found = None
-        except ApiError as error:
-            return Save.LATER, str(error)
-        driver_name, per_node = self._view.driver.name, self._view.node_name != ""
-        owner = owner_of(found, order, volume_id, driver_name=driver_name, per_node=per_node, refused=refused)
-        if owner.saved is Save.REFUSED:
+        except ApiError as failed:
+            return Save.LATER, str(failed)
+        saved, error = self._owner_of(found, intent, refused)
+        if saved is Save.REFUSED:
             if found is None and self._clock.now() - self.unanswered.get(intent.uid, -math.inf) < LATE_S_MAX:
-                return Save.LATER, f"{owner.error}; an earlier try was not answered, and may still be carried out"
-            return await self._unless_named(intent, volume_id, owner.error)
-        if owner.second_volume:
-            text = "the driver has made two volumes of one name, neither is deleted"
-            log.error(text, PersistentVolume=name, volume=volume_id)
-        return owner.saved, owner.error
+                return Save.LATER, f"{error}; an earlier try was not answered, and may still be carried out"
+            return await self._unless_named(intent, volume_id, error)
+        if found is not None and not self._view.means(found, volume_id):
+            text = "the volume's object names another handle: it is spelled otherwise, or there are two volumes"
+            log.warning(text, PersistentVolume=name, volume=volume_id)
+        return saved, error
+
+    def _owner_of(self, found: PersistentVolume | None, intent: Intent, refused: str = "") -> tuple[Save, str]:
+        is_here = found is None or self._view.is_here(found)
+        return owner_of(found, intent, driver_name=self._view.driver.name, is_here=is_here, refused=refused)
 
     async def _unless_named(self, intent: Intent, volume_id: str, refused: str) -> tuple[Save, str]:
         """The volume is about to be deleted: every object is looked at, as the API server has them now."""
@@ -436,7 +439,7 @@ class PvOwners:
         """The obstacle to deleting the volume for this intent, as far as is known here and now; "" for none."""
         name, own = intent.volume_name, self._view.volume(intent.volume_name)
         names = self._view.others_naming(volume_id, name)
-        if own is not None and not is_deleting(own) and self._view.means(own, volume_id):
+        if own is not None and not is_deleting(own) and self._owner_of(own, intent)[0] is not Save.REFUSED:
             names = [name]
         return _names_it(names[0], volume_id) if names else self._other_claims(intent, volume_id)
 

@@ -116,18 +116,6 @@ def is_same_handle(one: str, other: str) -> bool:
     )
 
 
-def may_be_same_handle(one: str, other: str) -> bool:
-    """True where two handles may mean one volume: they are alike but for letters and separators, or one may be the
-    other in a wrapping, as a bare id and its full name. To destroy one of them could destroy the other.
-    """
-    plain, others = _signs(one), _signs(other)
-    return is_same_handle(one, other) or (bool(plain and others) and (plain in others or others in plain))
-
-
-def _signs(handle: str) -> str:
-    return "".join(filter(str.isalnum, handle)).casefold()
-
-
 def _class_of_unbound(claim: PersistentVolumeClaim) -> tuple[str, ...]:
     return () if claim.spec.volume_name else (class_of(claim),)
 
