@@ -383,19 +383,21 @@ async def test_a_volume_that_is_being_stored_for_another_claim_is_not_deleted_wi
     assert DELETE not in world.told
 
 
-async def test_a_volume_that_is_being_deleted_is_not_deleted_for_another_claim_that_was_answered_with_it_too():
+@each_row("fits", [False, True])
+async def test_a_volume_that_is_being_deleted_is_of_no_use_to_another_claim_that_was_answered_with_it_too(fits: bool):
+    """Neither stored, since it would be gone a moment later, nor deleted once more."""
     world = ProvisioningWorld(AnsweringDriver())
     assert isinstance(world.driver, AnsweringDriver)
-    world.driver.answers = [an_answer(capacity_bytes=1), an_answer(capacity_bytes=1)]
+    world.driver.answers = [an_answer(capacity_bytes=1), an_answer(capacity_bytes=GiB if fits else 1)]
     gate = world.driver.gate(DELETE)
-    await world.make_class()
-    await world.make_claim("other")
-    await world.make_claim()
+    await world.base()
     async with world.provisioning():
+        await world.calls(1, DELETE)
+        await world.make_claim("other")
         await world.failed('the volume "vol-x" is another claim\'s, and is being deleted', name="other")
         gate.set()
-        await world.provisioned("other")
-        await world.provisioned()
+        for name in ("c", "other"):
+            assert (await world.provisioned(name))["spec"]["csi"]["volumeHandle"] in world.driver.volumes
     assert 1 == len(world.driver.made(DELETE))
 
 
