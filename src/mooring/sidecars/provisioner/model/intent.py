@@ -17,6 +17,9 @@ An error of CreateVolume proves nothing about an earlier call: ResourceExhausted
 now, InvalidArgument that the Secret was changed, AlreadyExists that there is one. So UNKNOWN becomes REFUSED, and never
 CLOSED. To users and to the claim the error is final all the same, as in external-provisioner.
 
+An UNKNOWN request goes before the one that the claim stands for now. The other way round a driver whose names are
+unique would answer AlreadyExists for ever: the volume that the former request has made has the name.
+
 Whether the claim has a volume of its own is no state of a request but a fact about the claim (`OwnVolume`). While it
 has, its other requests are put off: a driver may answer them with that very volume, under another handle, and then
 whatever is done with the answer is done with the claim's data. Once claim and volume are gone each of them is asked for
@@ -134,7 +137,9 @@ class OwnVolume(enum.Enum):
 
 
 class ClaimIntents(msgspec.Struct, frozen=True):
-    """The open requests of one claim, as the journal has them."""
+    """The open requests of one claim, as the journal has them: one entry, for one event may move several of them.
+    Where the claim's volume is stored, one write closes its request and puts off the others.
+    """
 
     #: The claim's.
     uid: str
