@@ -136,5 +136,5 @@ class OrphansWorld(ClusterWorld):
     async def damage(self) -> None:
         """A page that nobody can read."""
         body = lease_codec.page_body(PLACE, 0, None, "somebody", [], 0.0)
-        body["metadata"]["annotations"][lease_codec.ENTRIES] = "9:later"
+        body["metadata"]["annotations"][lease_codec.INTENTS] = "9:later"
         await self.users.create(LEASES.whole(), body, "default")

@@ -118,7 +118,7 @@ def of_disk(text: str, _: Path) -> object:
 
 def of_journal(text: str) -> dict[str, Any]:
     packed = base64.b64encode(zlib.compress(text.encode())).decode()
-    return {"metadata": {"annotations": {lease_codec.ENTRIES: f"1:{packed}"}}}
+    return {"metadata": {"annotations": {lease_codec.INTENTS: f"1:{packed}"}}}
 
 
 def of_plugin(text: str, folder: Path) -> object:

@@ -261,7 +261,7 @@ def is_idle(lease: Mapping[str, Any], wall_s: float) -> bool:
 
 def _journal(lease: Mapping[str, Any]) -> tuple[str, str]:
     """The journal that a page belongs to."""
-    return lease["metadata"]["namespace"], lease["metadata"]["labels"][lease_codec.JOURNAL_LABEL]
+    return lease["metadata"]["namespace"], lease["metadata"]["labels"][lease_codec.INTENTS]
 
 
 def _written_wall_s(lease: Mapping[str, Any], wall_s: float) -> float:

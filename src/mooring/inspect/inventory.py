@@ -61,7 +61,7 @@ class Scanner(msgspec.Struct, frozen=True):
         """
         before = await self._objects()
         volumes = tuple([volume async for volume in listed_volumes(self.driver, self.timeout_s)])
-        journal = await _all(self.cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))
+        journal = await _all(self.cluster, LEASES.whole(), Selection(label_selector=lease_codec.INTENTS))
         intents = tuple(intents_of(journal, self.driver_name, self.clock.wall_s()))
         pods, claims = await self._pods(volumes, before), await self._claims()
         contents = await self._if_served(VOLUME_SNAPSHOT_CONTENTS)

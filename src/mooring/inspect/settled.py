@@ -51,9 +51,7 @@ async def tidied(
     Only from pages that are idle still, and only as they were read: a provisioner that begins meanwhile is told so by a
     conflict of ours.
     """
-    pages = [
-        page async for page in list_all(cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))
-    ]
+    pages = [page async for page in list_all(cluster, LEASES.whole(), Selection(label_selector=lease_codec.INTENTS))]
     for page in pages:
         if (page["metadata"].get("annotations") or {}).get(lease_codec.DRIVER) == driver_name:
             entries = lease_codec.texts_of(page)
@@ -72,7 +70,7 @@ async def _written(cluster: Cluster, page: Mapping[str, Any], left: Iterable[byt
     meta = page["metadata"]
     change = {
         "resourceVersion": meta["resourceVersion"],
-        "annotations": {lease_codec.ENTRIES: lease_codec.packed(left) or None},
+        "annotations": {lease_codec.INTENTS: lease_codec.packed(left) or None},
     }
     try:
         await cluster.patch(LEASES.whole(), meta["name"], merge_patch({"metadata": change}), meta["namespace"])

@@ -53,5 +53,5 @@ class JournalActs(ArchiveActs):
         if self._randomness.happens(0.5):
             await self._delete(LEASES, name, NAMESPACE)
         else:
-            notes = {lease_codec.ENTRIES: "1:not what it was"}
+            notes = {lease_codec.INTENTS: "1:not what it was"}
             await self._merge(LEASES, name, {"metadata": {"annotations": notes}}, NAMESPACE)

@@ -145,7 +145,7 @@ ONE, TWO = (Intent("u1", "ns", "c", "pvc-u1", request, "{}") for request in "12"
 )
 def test_an_entry_that_the_last_version_wrote_is_read_and_written_anew(more: str, read: ClaimIntents):
     text = f"[{FORMER % ('1', more)}]"
-    lease = {"metadata": {"annotations": {lease_codec.ENTRIES: packed(text.encode())}}}
+    lease = {"metadata": {"annotations": {lease_codec.INTENTS: packed(text.encode())}}}
     assert (read,) == lease_codec.entries_of(lease)
     assert read == lease_codec.decoded(lease_codec.encoded(read))
 
@@ -608,7 +608,7 @@ async def test_a_page_is_found_by_its_name_alone(lost: str):
     async with world.journal("second") as journal:
         assert ({"u1"} if lost == "page 0" else {"u0", "u1"}) == set(journal.open())
         await journal.write(an_intent("u2"))
-        assert PLACE.label == (await world.page())["metadata"]["labels"][lease_codec.JOURNAL_LABEL]
+        assert PLACE.label == (await world.page())["metadata"]["labels"][lease_codec.INTENTS]
     async with world.journal("third") as journal:
         assert {"u1", "u2"} <= set(journal.open())
 
@@ -890,11 +890,11 @@ async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used(damaged: str
     world = await JournalWorld().base()
     async with world.journal("first") as journal:
         await journal.write(an_intent("u1"))
-    damage = {"metadata": {"annotations": {lease_codec.ENTRIES: damaged}}}
+    damage = {"metadata": {"annotations": {lease_codec.INTENTS: damaged}}}
     await world.users.patch(LEASES, PLACE.page_name(0), Patch(PatchType.MERGE, damage), "storage")
     async with world.journal("second") as journal:
         await journal.write(an_intent("u2"))
-        assert damaged == (await world.page())["metadata"]["annotations"][lease_codec.ENTRIES]
+        assert damaged == (await world.page())["metadata"]["annotations"][lease_codec.INTENTS]
         assert "second" == lease_codec.holder_of(await world.page())
         assert ["u2"] == [intent.uid for intent in lease_codec.entries_of(await world.page(1))]
 
@@ -915,8 +915,8 @@ async def test_what_stands_behind_a_page_that_is_missing_is_found(world: Journal
 async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(number: int, harm: str):
     world = await JournalWorld().base()
     notes = {
-        "garbled": {lease_codec.ENTRIES: "9:whatever"},
-        "emptied": {lease_codec.ENTRIES: None},
+        "garbled": {lease_codec.INTENTS: "9:whatever"},
+        "emptied": {lease_codec.INTENTS: None},
         "of-another-driver": {lease_codec.DRIVER: "other"},
     }
     async with world.journal() as journal:
@@ -952,7 +952,7 @@ async def test_a_page_that_was_there_already_and_does_not_count_is_written_anew(
     body = {
         "metadata": {
             "name": PLACE.page_name(1),
-            "annotations": {lease_codec.ENTRIES: "9:whatever", lease_codec.DRIVER: "csi.test"},
+            "annotations": {lease_codec.INTENTS: "9:whatever", lease_codec.DRIVER: "csi.test"},
         }
     }
     async with world.journal() as journal:

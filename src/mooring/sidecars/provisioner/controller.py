@@ -126,7 +126,7 @@ class Provisioner(Manager):
             self._tell_of_upgrade()
 
     def _tell_of_upgrade(self) -> None:
-        """That the controller was upgraded before the nodes, or while they are, is seen where volumes have places."""
+        """Sees that the controller was upgraded before the nodes, or while they are, where volumes have places."""
         if unlike := unlike_nodes(self._view.driver.name, self._view.csi_nodes.values()):
             log.warning(
                 "Nodes report different topology keys, or none: upgrade a driver on the nodes first, then its "

@@ -145,20 +145,21 @@ class ProvisionerCaches:
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """caches: may be asked for handlers until they run. events: of the driver's source. bus: from one controller to the
-    others.
-    """
+    """The parts that the controllers of the room share."""
 
     runtime: Runtime
     driver: Driver
     capabilities: DriverCapabilities
     options: ProvisionerOptions
+    #: They may be asked for handlers until they run.
     caches: ProvisionerCaches
+    #: With the driver as their source.
     events: EventRecorder
     secrets: SecretCache
+    #: From one controller to the others.
     bus: Bus = msgspec.field(default_factory=Bus)
-    #: By a volume's handle, the uids of the claims for which a PersistentVolume of it is being stored: meanwhile the
-    #: volume is not deleted. Filled by the creation of volumes, which tells `topics.HANDLE_STORED` at the end.
+    #: The uids of the claims for which a PersistentVolume is being stored, by the volume's handle: meanwhile the volume
+    #: is not deleted. Filled by the creation of volumes, which tells `topics.HANDLE_STORED` at the end.
     storing: dict[str, set[str]] = msgspec.field(default_factory=dict)
 
 

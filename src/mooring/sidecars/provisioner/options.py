@@ -60,8 +60,9 @@ class Rules:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NodeOptions:
-    """Distributed provisioning. node_name: of the node that this instance serves."""
+    """Distributed provisioning."""
 
+    #: The node that this instance serves.
     node_name: str
     immediate_binding: bool = flag(
         "node-deployment-immediate-binding",
@@ -82,11 +83,9 @@ class NodeOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CapacityOptions:
-    """Storage capacity objects. namespace, pod_name: where this process runs.
+    """Storage capacity objects."""
 
-    qps, burst: the limit of requests that publish; None for no limit.
-    """
-
+    #: Where this process runs, as is pod_name.
     namespace: str
     pod_name: str = ""
     threads: int = flag("capacity-threads", UINT, 1, "How many GetCapacity calls run at once at the most.")
@@ -102,13 +101,14 @@ class CapacityOptions:
         1,
         "The owner of capacity objects: -1 none, 0 the pod, 1 its controller, 2 the controller of that, ...",
     )
+    #: The limit of requests that publish, with burst; None for no limit.
     qps: float | None = None
     burst: int = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class ProvisionerOptions:
-    """capacity, node: None when they are off."""
+    """The options of the provisioner."""
 
     rules: Rules = Rules()
     timeout_s: float = flag("timeout", DURATION, 10.0, "Timeout for waiting for creation or deletion of a volume.")
@@ -134,6 +134,7 @@ class ProvisionerOptions:
         300.0,
         "How often snapshots that no claim needs any more are released; 0 is never.",
     )
+    #: None when it is off, as is node.
     capacity: CapacityOptions | None = None
     node: NodeOptions | None = None
 

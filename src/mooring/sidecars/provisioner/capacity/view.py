@@ -22,10 +22,11 @@ from mooring.sidecars.provisioner.model.topology import Segment, segment_of
 
 
 class Item(NamedTuple):
-    """selects: a selector that is no plain place, as text; then no item of ours can mean the same."""
+    """A class in a place, whose room is published."""
 
     class_name: str
     segment: Segment
+    #: A selector that is no plain place, as text; then no item of ours can mean the same.
     selects: str = ""
 
     def __str__(self) -> str:
@@ -68,23 +69,24 @@ CAPACITY_INDEXES: Final[Mapping[str, Callable[[CSIStorageCapacity], Iterable[str
 
 
 class Capacity(msgspec.Struct, frozen=True):
-    """The driver's answer, as quantities. maximum: of one volume, None where the driver gives none."""
+    """The driver's answer, as quantities."""
 
     capacity: str
+    #: The largest volume, None where the driver gives none.
     maximum: str | None = None
 
 
 class View(msgspec.Struct, frozen=True):
-    """The caches and our newest writes, live. owner: of the objects, None for no owner. written: by item, in the newest
-    write of ours.
-    """
+    """The caches and our newest writes, live."""
 
     driver_name: str
     classes: Reader[StorageClass]
     objects: Reader[CSIStorageCapacity]
     has_segment: Callable[[Segment], bool]
     immediate_too: bool = False
+    #: The owner of the objects, None for no owner.
     owner: OwnerReference | None = None
+    #: In the newest write of ours, by item.
     written: dict[Item, Capacity] = msgspec.field(default_factory=dict)
 
     def wanted(self, item: Item) -> StorageClass | None:

@@ -78,9 +78,10 @@ class CleanUp(msgspec.Struct, frozen=True):
 
 
 class Fail(msgspec.Struct, frozen=True):
-    """The attempt failed before the driver was called. class_name, source_kind: for metrics."""
+    """The attempt failed before the driver was called."""
 
     failure: Failure
+    #: For metrics, as is source_kind.
     class_name: str
     source_kind: str
 

@@ -47,20 +47,21 @@ MAY_EXIST: Final = "An earlier call may have made a volume all the same: it is a
 
 
 class Fate(enum.Enum):
-    """The fate of a volume that the driver has made. LEFT: neither stored nor deleted."""
+    """The fate of a volume that the driver has made."""
 
     STORED = "stored"
     DELETED = "deleted"
+    #: Neither stored nor deleted.
     LEFT = "left alone"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """failure: of the attempt; for DELETED `after_deletion` adds the result. reports_deletion: users are told of a
-    deletion that works.
-    """
+    """The fate of a volume, and the failure of its attempt."""
 
     fate: Fate
+    #: For DELETED `after_deletion` adds the result.
     failure: Failure
+    #: An event reports a deletion that works.
     reports_deletion: bool = False
 
 
@@ -88,11 +89,10 @@ def decide_unusable_volume(order: Order, failure: Failure, owner: Save | None, e
 
 
 class Holder(enum.Enum):
-    """The claim of a volume whose object was refused. BOUND: it names the object, which was stored before and is
-    gone.
-    """
+    """The claim of a volume whose object was refused."""
 
     WAITS = "it waits for the volume"
+    #: It names the object, which was stored before and is gone.
     BOUND = "it is bound to the volume"
     GONE = "it is gone"
     UNKNOWN = "it can't be looked up"
@@ -159,30 +159,30 @@ def _left_alone(order: Order, because: str) -> str:
 
 
 class Then(enum.Enum):
-    """When a claim whose attempt has failed comes again. REST: after a long while, unless it changes. RETRY: after its
-    back-off.
-    """
+    """When a claim whose attempt has failed comes again."""
 
     FORGET = "never"
     AT_ONCE = "at once"
+    #: A long while, unless the claim changes.
     REST = "after a rest"
     RETRY = "after its back-off"
 
 
 class Attempted(msgspec.Struct, frozen=True):
-    """A failed attempt, and the situation after it.
-
-    order: of the attempt, None when it did not get that far. claim: as it is now, None when gone. node_tried: "" for
-    none. is_open: an earlier call may have made a volume, although this one failed. reschedules: in a row, before this
-    one. has_object: the claim's volume is stored by now, perhaps by hand, and the claim is still to be bound to it.
-    """
+    """A failed attempt, and the situation after it."""
 
     failure: Failure
+    #: None when the attempt did not get that far.
     order: Order | None
+    #: As it is now, None when gone.
     claim: PersistentVolumeClaim | None
+    #: "" for none.
     node_tried: str = ""
+    #: An earlier call may have made a volume, although this one failed.
     is_open: bool = False
+    #: In a row, before this one.
     reschedules: int = 0
+    #: The claim's volume is stored by now, perhaps by hand, and the claim is still to be bound to it.
     has_object: bool = False
 
     @property
@@ -192,16 +192,17 @@ class Attempted(msgspec.Struct, frozen=True):
 
 
 class After(msgspec.Struct, frozen=True):
-    """then: unless another node is asked for; then the claim waits for that.
+    """The consequences of a failed attempt at a claim."""
 
-    releases_source: a volume that may exist needs its source no more. node_unsuitable: one more. other_node: the
-    scheduler is asked. fingerprint: a change of it ends a rest early; None when nobody waits.
-    """
-
+    #: Unless another node is asked for; then the claim waits for that.
     then: Then
+    #: A volume that may exist needs its source no more.
     releases_source: bool = False
+    #: One more node in a row can't have the volume.
     node_unsuitable: bool = False
+    #: The scheduler is asked for another node.
     other_node: bool = False
+    #: A change of it ends a rest early; None when nobody waits.
     fingerprint: object = None
 
 
@@ -217,7 +218,7 @@ def told(answer: Attempted) -> str:
 
 
 def decide_claim_after_failure(answer: Attempted) -> After:
-    """The consequences of a failed attempt at a claim. The failure is the one of `reported_failure`."""
+    """Decide what follows from a failed attempt. The failure is the one of `reported_failure`."""
     failure, order, claim = answer.failure, answer.order, answer.claim
     is_unwanted = failure.is_over and not answer.is_awaited
     if is_unwanted and not answer.is_open:

@@ -81,8 +81,9 @@ class End(enum.Enum):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """The volume exists, its PersistentVolume is still to be stored. error: of the first try."""
+    """The volume exists, its PersistentVolume is still to be stored."""
 
+    #: The error of the first try.
     error: str
 
 
@@ -382,7 +383,7 @@ class PvOwners:
         runtime, self._volumes, self._view = env.runtime, env.caches.volumes, view
         self._cluster, self._clock = runtime.cluster, runtime.clock
         self.storing = env.storing
-        #: By the claim's uid, when a try to store was made last whose end is not known.
+        #: When a try to store was made last whose end is not known, by the claim's uid.
         self.unanswered: dict[str, Instant] = {}
         self.fresh = FreshCache(runtime.cluster, runtime.clock, env.caches.volumes)
 
@@ -452,9 +453,7 @@ class PvOwners:
         return self.dying_elsewhere(intent, volume_id)
 
     def dying_elsewhere(self, intent: Intent, volume_id: str) -> str:
-        """Why the volume may be gone in a moment, "" for no reason. That does not matter to an intent that has begun to
-        delete it, too.
-        """
+        """Why the volume may be gone in a moment, "" for no reason, and for an intent that is deleting it as well."""
         dying = {entry.uid for entry in self._view.intents.values() if entry.last.dying_handle == volume_id}
         if not dying or intent.uid in dying:
             return ""

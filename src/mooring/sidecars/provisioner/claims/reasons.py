@@ -19,8 +19,9 @@ class HasVolume:
 
 
 class NotAsked(msgspec.Struct, frozen=True):
-    """provisioner: the one that is asked, "" for none."""
+    """Another provisioner, or none, is asked for the volume."""
 
+    #: "" for none.
     provisioner: str
 
     def __str__(self) -> str:
@@ -70,17 +71,19 @@ class NotStorable:
 
 @reason("it can't be served as it is, next try in {wait_s:.0f} s or when claim or class change: {error}")
 class NotYetAgain:
-    """An infeasible claim. wait_s: until the next try."""
+    """An infeasible claim."""
 
     error: str
+    #: Until the next try.
     wait_s: float
 
 
 @reason("an earlier call may have made its volume, next try to learn of it in {wait_s:.0f} s: {error}")
 class NotRuledOut:
-    """Nobody waits for the volume any more, and it was refused. wait_s: until the next try."""
+    """Nobody waits for the volume any more, and it was refused."""
 
     error: str
+    #: Until the next try.
     wait_s: float
 
 
@@ -119,8 +122,9 @@ class PutOff:
 
 @reason("{state}")
 class Ended:
-    """state: of a failed attempt."""
+    """The attempt has failed."""
 
+    #: A `State` in words.
     state: str
 
 

@@ -133,10 +133,11 @@ class ClaimEvents:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attempt:
-    """claim: as it was when it began; None when gone. began: on the clock."""
+    """One attempt at a claim."""
 
     uid: str
     ref: ObjectReference
+    #: As it was when the attempt began; None when gone.
     claim: PersistentVolumeClaim | None
     began: Instant
     looked: Looked = dataclasses.field(default_factory=Looked, repr=False)

@@ -73,14 +73,12 @@ class Looked:
 
 
 class View(CacheView, frozen=True, kw_only=True):
-    """The caches, intents and records, live.
-
-    intents: by claim uid, the open ones. records: the memory of claims.
-    """
+    """The caches, intents and records, live."""
 
     csi_nodes: Reader[CSINode]
     grants: Reader[ReferenceGrant]
     places: ClusterTopology
+    #: The open ones, by the claim's uid.
     intents: Mapping[str, ClaimIntents]
     records: ClaimRecords
 
@@ -117,7 +115,9 @@ def requirements(view: View, claim: PersistentVolumeClaim, storage_class: Storag
 
 
 def requirements_again(view: View, storage_class: StorageClass | None, first: Term) -> Requirements:
-    """Those of a former request of which the preferred place alone was stored. storage_class: None where it is gone."""
+    """The requirements of a former request, the preferred place of which alone was stored. storage_class: None where it
+    is gone.
+    """
     allowed = storage_class.allowed_topologies if storage_class is not None else None
     try:
         places = view.places.allowed(allowed) if allowed else view.places.of_nodes(tuple(first))

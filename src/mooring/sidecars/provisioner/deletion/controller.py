@@ -98,7 +98,7 @@ class VolumeDeletion:
         await self.controller.run()
 
     async def drain(self, timeout_s: float) -> bool:
-        """As of a controller."""
+        """Drain the controller: `Controller.drain`."""
         return await self.controller.drain(timeout_s)
 
     def driver_returned(self) -> None:

@@ -68,22 +68,21 @@ def intent_closed(pv_name: str) -> Topic:
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The progress of a deletion that the cache may not show yet: the backend's volume is gone.
+    """The progress of a deletion that the cache may not show yet: the backend's volume is gone."""
 
-    uid: of the PersistentVolume. object_deleted: its deletion has been asked for, too.
-    """
-
+    #: The PersistentVolume's.
     uid: str
+    #: The deletion of the PersistentVolume has been requested, too.
     object_deleted: bool = False
 
 
 class View(CacheView, frozen=True, kw_only=True):
-    """The caches and the progress, live. attachments: None for drivers that don't publish. storing: as in
-    `Environment`.
-    """
+    """The caches and the progress, live."""
 
+    #: None for drivers that don't publish.
     attachments: Reader[VolumeAttachment] | None = None
     progress: Mapping[str, Progress] = msgspec.field(default_factory=dict)
+    #: `Environment.storing`.
     storing: Mapping[str, AbstractSet[str]] = msgspec.field(default_factory=dict)
 
     def progress_of(self, pv: PersistentVolume) -> Progress | None:
@@ -128,12 +127,12 @@ class LoadSecret(msgspec.Struct, frozen=True):
 
 
 class DeleteVolume(Destroys, msgspec.Struct, frozen=True):
-    """Call DeleteVolume. migrated: the volume is an in-tree one. lacks_class: the name of a class that is gone, and may
-    name a secret.
-    """
+    """Call DeleteVolume."""
 
     handle: str
+    #: The volume is an in-tree one.
     migrated: bool = False
+    #: The name of a class that is gone, and may name a secret.
     lacks_class: str = ""
 
 

@@ -213,7 +213,7 @@ def _unless_gone(patience: int) -> Iterator[None]:
 
 
 class DeletionMetrics:
-    """By class name."""
+    """Labels: the StorageClass."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["class"]

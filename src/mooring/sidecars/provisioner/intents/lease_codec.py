@@ -21,8 +21,9 @@ from mooring.base.clock import Instant, rfc3339_micro, seconds_of
 from mooring.base.json_text import JsonDecoder, check_depth
 from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent, IntentState, OwnVolume
 
-JOURNAL_LABEL: Final = "mooring.dev/intents"
-ENTRIES: Final = "mooring.dev/intents"
+INTENTS: Final = "mooring.dev/intents"
+"""On each page: the label with the journal's name, and the annotation with the entries."""
+
 DRIVER: Final = "mooring.dev/driver"
 PAGES: Final = "mooring.dev/pages"
 """On page 0: how many pages count."""
@@ -59,12 +60,10 @@ _owner_decoder: Final = JsonDecoder[_Owner](_Owner)
 
 
 class _FormerEntry(Intent, frozen=True):
-    """An entry as the last version wrote it: the current request, with the former ones in it. To be read until 0.2.
-
-    stored_handle: of the claim's own volume; "" once that is deleted, None for none.
-    """
+    """An entry as the last version wrote it: the current request, with the former ones in it. To be read until 0.2."""
 
     unattended: bool = False
+    #: The handle of the claim's own volume; "" once that is deleted, None for none.
     stored_handle: str | None = None
     doubts: tuple[_FormerEntry, ...] = ()
 
@@ -84,12 +83,11 @@ _former_decoder: Final = JsonDecoder[_FormerEntry](_FormerEntry)
 
 
 class JournalLocation(msgspec.Struct, frozen=True):
-    """The namespace and label of a journal. node_name: of a provisioner that serves one node, "" for one that serves
-    all.
-    """
+    """The namespace and label of a journal."""
 
     namespace: str
     driver: str
+    #: The node of a provisioner that serves one, "" for one that serves all.
     node_name: str = ""
 
     @property
@@ -131,7 +129,7 @@ def entries_of(lease: Mapping[str, Any]) -> tuple[ClaimIntents, ...]:
 
 def texts_of(lease: Mapping[str, Any]) -> dict[str, bytes]:
     """The entries of a page by uid, as they are written there. Raises UnreadablePage."""
-    text = ((lease.get("metadata") or {}).get("annotations") or {}).get(ENTRIES, "")
+    text = ((lease.get("metadata") or {}).get("annotations") or {}).get(INTENTS, "")
     if not text:
         return {}
     try:
@@ -200,16 +198,16 @@ def page_body(
         **(body.get("metadata") or {"name": place.page_name(number), "namespace": place.namespace}),
         "managedFields": [{}],
     }
-    meta["labels"] = {**(meta.get("labels") or {}), JOURNAL_LABEL: place.label}
+    meta["labels"] = {**(meta.get("labels") or {}), INTENTS: place.label}
     notes = {**(meta.get("annotations") or {}), DRIVER: place.driver}
     if count:
         notes[PAGES] = str(count)
     if owner is not None:
         meta["ownerReferences"] = [owner]
     if entries is not None:
-        notes.pop(ENTRIES, None)
+        notes.pop(INTENTS, None)
         if text := packed(entries):
-            notes[ENTRIES] = text
+            notes[INTENTS] = text
     meta["annotations"] = notes
     body["metadata"] = meta
     spec = body.get("spec") or {}
@@ -229,25 +227,27 @@ UNKNOWN: Final = b""
 
 
 class JournalLease(msgspec.Struct, eq=False):
-    """lease: as last read or written, None before its creation. counts: page 0 was written after its creation, and says
-    so.
-
-    entries: to be stored. stored: the entries that are, or may be; `UNKNOWN` where an answer was lost. packed: bytes of
-    each entry. size: of them all.
-    stale: not written since it last changed. ours: written since we hold the journal. written_at: on the clock.
-    unreadable: its entries are left alone.
-    """
+    """One page of the journal."""
 
     number: int
+    #: As last read or written, None before its creation.
     lease: dict[str, Any] | None = None
+    #: Page 0 was written after its creation, and says so.
     counts: bool = False
+    #: To be stored.
     entries: dict[str, bytes] = msgspec.field(default_factory=dict)
+    #: The entries that are stored, or may be; `UNKNOWN` where an answer was lost.
     stored: dict[str, bytes] = msgspec.field(default_factory=dict)
+    #: Bytes of each entry.
     packed: dict[str, int] = msgspec.field(default_factory=dict)
+    #: Bytes of all entries.
     size: int = 0
+    #: Not written since it last changed.
     stale: bool = False
+    #: Written since we hold the journal.
     ours: bool = False
     written_at: Instant = 0.0
+    #: Its entries are left alone.
     unreadable: bool = False
 
     def put(self, uid: str, text: bytes, packed_bytes: int) -> None:

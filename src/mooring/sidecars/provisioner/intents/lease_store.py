@@ -78,7 +78,7 @@ class JournalEntries:
     """found: entries that others left, until the journal takes them from here. later: uids of those that a later
     version wrote.
 
-    Those are kept as they are: that version may come back, and knows what they mean.
+    They are kept as they are: that version may come back, and knows what they mean.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -406,7 +406,7 @@ class LeaseStore(JournalEntries):
             page.stored, page.ours = {}, False
 
     async def _all_leases(self) -> list[dict[str, Any] | None]:
-        """By number, page 0 always, up to the first that is not there and that page 0 does not know of."""
+        """Return the pages in order, page 0 always, up to the first that is not there and that page 0 does not name."""
         leases = [await self._lease(0)]
         while len(leases) < PAGES_MAX:
             lease = await self._lease(len(leases))

@@ -37,15 +37,16 @@ log = logger(__name__)
 
 
 class PendingVolume(msgspec.Struct, frozen=True):
-    """A volume that exists. volume_id: the driver's name for it. began: when its attempt did.
-
-    others: the PersistentVolumes that named the volume when the driver answered; with one that goes, it may go, too.
-    """
+    """A volume that exists, and whose PersistentVolume is still to be stored."""
 
     order: Order
+    #: The driver's name for the volume.
     volume_id: str
+    #: The PersistentVolume.
     body: Json
+    #: When its attempt began, on the clock.
     began: Instant
+    #: The PersistentVolumes that named the volume when the driver answered; with one that goes, it may go, too.
     others: tuple[str, ...] = ()
 
     @property
@@ -58,29 +59,30 @@ class PendingVolume(msgspec.Struct, frozen=True):
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """A claim that the driver, or the API server, can't serve as it is. fingerprint: a change of it ends the rest; None
-    when it is gone.
-
-    heals: the topics after which it is reconciled at once.
-    """
+    """The rest of a claim that the driver, or the API server, can't serve as it is."""
 
     until: Instant
+    #: A change of it ends the rest; None when the claim is gone.
     fingerprint: object
     error: str
+    #: The topics after which the claim is reconciled at once.
     heals: frozenset[Topic] = frozenset()
 
 
 class ClaimRecord(msgspec.Struct):
-    """orphaned_at: from then on the secret of an intent whose claim is gone is not expected back. pending: until its
-    PersistentVolume is stored. source: held for it. rest, looks: of its last failure, and the number of reconciles
-    since. reschedules: other nodes asked for in a row.
-    """
+    """The memory of one claim, beside its intents."""
 
+    #: From then on the secret of an intent whose claim is gone is not expected back.
     orphaned_at: Instant | None = None
+    #: Its volume, until the PersistentVolume is stored.
     pending: PendingVolume | None = None
+    #: The source that is held for it.
     source: Source | None = None
+    #: The consequence of its last failure, where that is to rest.
     rest: Rest | None = None
+    #: The number of reconciles since the last failure.
     looks: int = 0
+    #: How many times in a row the scheduler was asked for another node.
     reschedules: int = 0
 
     @property
@@ -139,10 +141,11 @@ class ClaimRecords:
 
 
 class IntentTracker:
-    """open: by the claim's uid, live. bus: is told of each claim whose own volume is settled."""
+    """All open intents of this process. bus: is told of each claim whose own volume is settled."""
 
     def __init__(self, intents: Intents, records: ClaimRecords, clock: Clock, bus: Bus) -> None:
         self._intents, self._records, self._clock, self._bus = intents, records, clock, bus
+        #: By the claim's uid, live.
         self.open: dict[str, ClaimIntents] = {}
         self._since: dict[str, Instant] = {}  # when the first intent of the claim was known here, unless it is put off
         self._uid_of: dict[str, str] = {}  # by the volume's name
@@ -197,7 +200,7 @@ class IntentTracker:
         self._show(self._after(intent, IntentEvent.LOST))
 
     async def refuse(self, intent: Intent, *, proves_absent: bool = False) -> None:
-        """The driver has refused the call. proves_absent: as of a failure."""
+        """The driver has refused the call. proves_absent: as `Failure.proves_absent`."""
         entry = self._after(intent, IntentEvent.ABSENT if proves_absent else IntentEvent.REFUSED)
         if entry is None:
             await self._close(intent)
@@ -238,7 +241,7 @@ class IntentTracker:
     # -- the claim's own volume
 
     async def wait_for_end(self, uid: str) -> None:
-        """As of IntentEnds."""
+        """Implements `IntentEnds.wait_for_end`."""
         await self._intents.ready()  # before that the intents of a former process are not known
         entry = self.open.get(uid)
         if entry is not None and not entry.is_put_off:
@@ -249,7 +252,7 @@ class IntentTracker:
             await self._intents.write(entry)
 
     async def forget_stored(self, uid: str) -> None:
-        """As of IntentEnds."""
+        """Implements `IntentEnds.forget_stored`."""
         entry = self.open.get(uid)
         if entry is not None and entry.own is OwnVolume.STORED:
             await self._write(msgspec.structs.replace(entry, own=OwnVolume.DELETED))

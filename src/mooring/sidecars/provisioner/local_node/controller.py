@@ -43,9 +43,11 @@ WORKERS_MAX: Final = 10
 
 
 class Race(msgspec.Struct):
-    """lost: how often another node was quicker to write. lacks_room: at the last answer of the driver."""
+    """The memory of one claim that is free for every node."""
 
+    #: How often another node was quicker to write.
     lost: int = 0
+    #: At the last answer of the driver.
     lacks_room: bool = False
 
 

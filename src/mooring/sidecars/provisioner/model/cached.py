@@ -37,9 +37,10 @@ CLAIM_KIND: Final = "PersistentVolumeClaim"
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The source of a volume's data. group: "" for the core group, and for none."""
+    """The source of a volume's data."""
 
     kind: str
+    #: "" for the core group, and for none.
     group: str
     namespace: str
     name: str
@@ -100,7 +101,7 @@ def _handle_of(pv: PersistentVolume) -> tuple[str, ...]:
 
 
 def handle_key(driver: str, handle: str) -> str:
-    """The same for all handles of a driver for which `is_same_handle` holds."""
+    """The index value that all handles of a driver share for which `is_same_handle` holds."""
     folded = handle.casefold()
     return f"{driver}/{folded.rpartition('/')[2] if driver in LEAVES_GAPS else folded}"
 
@@ -249,7 +250,7 @@ def is_provisioned_by(driver: DriverCapabilities, pv: PersistentVolume) -> bool:
 
 
 class CacheView(msgspec.Struct, frozen=True, kw_only=True):
-    """The caches that several judgements read, live. node_name: the one node that this instance serves; "" for all."""
+    """The caches that several judgements read, live."""
 
     driver: DriverCapabilities
     claims: Reader[PersistentVolumeClaim]
@@ -257,6 +258,7 @@ class CacheView(msgspec.Struct, frozen=True, kw_only=True):
     classes: Reader[StorageClass]
     nodes: Reader[Node]
     rules: Rules = msgspec.field(default_factory=Rules)
+    #: The one node that this instance serves; "" for all.
     node_name: str = ""
 
     @property

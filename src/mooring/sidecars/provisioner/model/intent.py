@@ -105,9 +105,9 @@ class Intent(msgspec.Struct, frozen=True):
     #: For metrics, as is source_kind.
     class_name: str = ""
     source_kind: str = ""
-    #: Of the volume's data, to be held.
+    #: The source of the volume's data, to be held.
     source: Source | None = None
-    #: Of many places the request names the preferred one alone.
+    #: The request names the preferred one of many places alone.
     places_omitted: bool = False
     state: IntentState = IntentState.ASKED
     #: The driver's name for the volume that is being deleted; "" in every state but DELETING.
@@ -212,7 +212,7 @@ def _moved(intent: Intent, event: IntentEvent) -> Intent:
 
 
 class IntentEnds(Protocol):
-    """The ends of intents, for callers that release a PersistentVolume. By the claim's uid."""
+    """The ends of intents, for callers that release a PersistentVolume. uid: the claim's."""
 
     async def wait_for_end(self, uid: str) -> None:
         """Returns once the end of the claim's intents is durable, or that all of them are put off. Raises ApiError,

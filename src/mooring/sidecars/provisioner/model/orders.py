@@ -73,12 +73,12 @@ class Order(msgspec.Struct, frozen=True):
     where: Requirements | None = None
     #: The source of the volume's data, to be held.
     source: Source | None = None
-    #: The claim's and the class's; None for an order that repeats a former request: its failure says nothing about
-    #: the present one.
+    #: What the claim and the class say; None for an order that repeats a former request: its failure says nothing
+    #: about the present one.
     fingerprint: object = None
     #: The driver is called without it, since it seems to be gone for good.
     secret_is_lost: bool = False
-    #: `ClaimIntents` has it where the claim is gone; nobody has taken a volume out of one that is there.
+    #: `ClaimIntents.own` where the claim is gone; nobody has taken a volume out of one that is there.
     own: OwnVolume = OwnVolume.NONE
 
     @property
@@ -152,9 +152,10 @@ SHOWN_MAX: Final = 10
 
 
 class Unusable(msgspec.Struct, frozen=True):
-    """The volume does not match the request. volume_id: to be deleted, "" when the driver named none."""
+    """The volume does not match the request."""
 
     failure: Failure
+    #: To be deleted; "" when the driver named none.
     volume_id: str = ""
 
 

@@ -23,41 +23,41 @@ CLEANUP_PAUSE_S: Final = 0.1
 
 
 class State(enum.Enum):
-    """FINISHED: no volume exists, or is being made. BACKGROUND: one may. NO_CHANGE: the driver was not asked, it is as
-    before.
+    """Whether a volume may exist after a failure. The values are for people who read the log."""
 
-    RESCHEDULE: finished, and the node that was selected can't have the volume. The values are for people who read the
-    log.
-    """
-
+    #: None exists, or is being made.
     FINISHED = "no volume is in the making"
+    #: One may.
     BACKGROUND = "a volume may be in the making"
+    #: It is as before.
     NO_CHANGE = "the driver was not asked"
+    #: As FINISHED, and the node that was selected can't have the volume.
     RESCHEDULE = "not on the selected node"
 
 
 class Save(enum.Enum):
-    """The result of a try to store a PersistentVolume. REFUSED: for good. TAKEN: another object has its name."""
+    """The result of a try to store a PersistentVolume."""
 
     STORED = "stored"
     LATER = "later"
+    #: For good.
     REFUSED = "refused"
+    #: Another object has its name, or names the volume.
     TAKEN = "taken"
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """error: for the event. infeasible: it would fail again unchanged, until the driver returns. heals: the topics
-    after which it is tried again at once.
+    """The failure of an attempt."""
 
-    proves_absent: whatever calls with this very request have made is
-    gone, or is somebody's. No error of CreateVolume proves that of an earlier call: a driver may judge a request before
-    it looks for the volume.
-    """
-
+    #: For the event.
     error: str
     state: State
+    #: It would fail again unchanged, until the driver returns.
     infeasible: bool = False
+    #: The topics after which it is tried again at once.
     heals: frozenset[Topic] = frozenset()
+    #: Whatever calls with this very request have made is gone, or is somebody's. No error of CreateVolume proves that
+    #: of an earlier call: a driver may judge a request before it looks for the volume.
     proves_absent: bool = False
 
     @property

@@ -95,11 +95,10 @@ class Places:
 
 
 class Requirements(msgspec.Struct, frozen=True, eq=False):
-    """The places that the volume must be reachable from; never empty. start: of the preferred one; the others follow,
-    in a circle.
-    """
+    """The places that the volume must be reachable from; never empty."""
 
     places: Places
+    #: The position of the preferred one; the others follow, in a circle.
     start: int = 0
 
     @property
@@ -120,10 +119,12 @@ class Requirements(msgspec.Struct, frozen=True, eq=False):
 
 
 class SelectedNode(msgspec.Struct, frozen=True):
-    """The selected node. keys: the driver's topology keys there; labels: the node's, {} when the node is unknown."""
+    """The selected node."""
 
     node_name: str
+    #: The driver's topology keys there.
     keys: tuple[str, ...]
+    #: {} when the node is unknown.
     labels: Mapping[str, str]
 
     @property
@@ -339,7 +340,7 @@ class ClusterTopology:
         return self._of_nodes[known]
 
     def allowed(self, terms: tuple[TopologySelectorTerm, ...]) -> Places:
-        """Those of a class's allowedTopologies."""
+        """The places of a class's allowedTopologies."""
         if terms not in self._allowed:
             self._allowed[terms] = Places(flattened(pairs_of(terms)))
         return self._allowed[terms]

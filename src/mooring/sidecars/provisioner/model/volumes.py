@@ -57,12 +57,11 @@ _KNOWN: Final = frozenset({FS_TYPE}.union(*(kind.keys for kind in SecretKind)))
 
 
 class TemplateValues(msgspec.Struct, frozen=True):
-    """The values that templates may name. claim_annotations, claim_name: None where the claim is not known
-    (deletion).
-    """
+    """The values that templates may name."""
 
     pv_name: str
     claim_namespace: str
+    #: None where the claim is not known (deletion), as its annotations are.
     claim_name: str | None = None
     claim_annotations: Mapping[str, str] | None = None
 

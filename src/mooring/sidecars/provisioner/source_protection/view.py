@@ -25,8 +25,9 @@ from mooring.sidecars.provisioner.model.cached import (
 
 
 class Origin(NamedTuple):
-    """A source that finalizers keep. kind: VolumeSnapshot or PersistentVolumeClaim."""
+    """A source that finalizers keep."""
 
+    #: VolumeSnapshot or PersistentVolumeClaim.
     kind: str
     namespace: str
     name: str
@@ -59,25 +60,24 @@ def origins_of(claim: PersistentVolumeClaim) -> tuple[Origin, ...]:
 
 
 class View(msgspec.Struct, frozen=True):
-    """The caches and the memory of source protection, live.
-
-    is_due: whether a volume is to be made for a claim now.
-    adopted: uids of the claims whose volumes are being made, by source.
-    done: uids of claims whose volume is made from a snapshot, though they still wait to be bound; a claim of a clone
-    counts until then, as in external-provisioner.
-    ours: snapshots whose finalizer is this provisioner's. unused_since: of snapshots with a finalizer that nobody
-    needs. grace_s: how long such a finalizer of unknown origin is let alone.
-    """
+    """The caches and the memory of source protection, live."""
 
     driver: DriverCapabilities
     claims: Reader[PersistentVolumeClaim]
     volumes: Reader[PersistentVolume]
     snapshots: Reader[VolumeSnapshot]
+    #: True while a volume is to be made for the claim now.
     is_due: Callable[[PersistentVolumeClaim], bool]
+    #: The uids of the claims whose volumes are being made, by source.
     adopted: Mapping[Origin, Collection[str]]
+    #: The uids of claims whose volume is made from a snapshot, though they still wait to be bound; a claim of a clone
+    #: counts until then, as in external-provisioner.
     done: Set[str]
+    #: The snapshots whose finalizer is this provisioner's.
     ours: Set[Origin]
+    #: Since when snapshots have a finalizer that nobody needs.
     unused_since: Mapping[Origin, Instant]
+    #: How long such a finalizer of unknown origin is let alone.
     grace_s: float
 
     def may_be_cloned_here(self, claim: PersistentVolumeClaim) -> bool:
