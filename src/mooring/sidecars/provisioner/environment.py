@@ -21,6 +21,7 @@ from mooring.api.core import (
     Node,
     PersistentVolume,
     PersistentVolumeClaim,
+    SecretReference,
 )
 from mooring.api.gateway import REFERENCE_GRANTS, ReferenceGrant
 from mooring.api.meta import ObjectMeta, key_of
@@ -165,6 +166,20 @@ class Environment(msgspec.Struct, frozen=True):
 
 def delete_request(volume_id: str, secrets: Mapping[str, str]) -> csi.DeleteVolumeRequest:
     return csi.DeleteVolumeRequest(volume_id=volume_id, secrets=secrets)
+
+
+async def deletion_secret(secrets: SecretCache, ref: SecretReference, pv_name: str) -> Mapping[str, str]:
+    """The values for a deletion; none when the Secret is gone: the volume must not outlive it for ever. Whatever else
+    may pass: raises ApiError, SecretError.
+
+    Differs from external-provisioner, which goes on without whatever it is: a driver that looks in its own account
+    finds nothing there.
+    """
+    try:
+        return await secrets.get(ref)
+    except NotFound as error:
+        log.error("the deletion secret is gone, going on without", error=error, PersistentVolume=pv_name)
+        return {}
 
 
 _WHOLE = PERSISTENT_VOLUME_CLAIMS.whole()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, SecretReference
+from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.snapshot import VolumeSnapshot
 from mooring.api.storage import CSINode, StorageClass
@@ -20,12 +20,12 @@ from mooring.control.result import Result, Retry
 from mooring.control.secrets import SecretError
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Cause, Change
-from mooring.kube.errors import ApiError, NotFound
+from mooring.kube.errors import ApiError
 from mooring.sidecars.provisioner.claims import reasons as why
 from mooring.sidecars.provisioner.claims.provision import SourceHolder, VolumeCreation
 from mooring.sidecars.provisioner.claims.reconcile import Attempt, ClaimReconciler, reference_of
 from mooring.sidecars.provisioner.claims.view import View
-from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.environment import Environment, deletion_secret
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker, PendingVolume
 from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import (
@@ -280,19 +280,20 @@ class PendingVolumes:
     async def _finish(self, volume: PendingVolume, saved: Save, error: str) -> None:
         """It has been stored, or never will be: then the claim comes again as after any failure. Raises Retry."""
         order, intent, uid = volume.order, volume.order.intent, volume.uid
-        ref = self._reference(volume)
+        claim_ref = self._reference(volume)
         if saved is Save.STORED:
             try:
-                await self._attempts.succeeded(ref, order, volume.began)
+                await self._attempts.succeeded(claim_ref, order, volume.began)
             except Retry as retry:
                 self._apply(uid, retry)  # the claim closes its intent, since the volume is stored
             else:
                 if uid in self._view.intents:
                     self._apply(uid, Result(why.Provisioned(volume.name), again=True))
             return
-        attempt = Attempt(uid, ref, self._view.claim(uid), volume.began)
+        attempt = Attempt(uid, claim_ref, self._view.claim(uid), volume.began)
         try:
-            secrets = await self._read_again(intent.secret)
+            ref = intent.secret
+            secrets = {} if ref is None else await deletion_secret(self._secrets, ref, volume.name)
         except (ApiError, SecretError) as problem:
             raise _not_stored(f"{error}; nor can it be deleted: {problem}") from problem
         failure = await self._creation.refused(order, secrets, saved, error, volume.volume_id)
@@ -302,16 +303,6 @@ class PendingVolumes:
             )
         except Retry as retry:
             self._apply(uid, retry)
-
-    async def _read_again(self, ref: SecretReference | None) -> Mapping[str, str]:
-        """The secret for a deletion, {} when it is gone, as deletions do it. Raises ApiError, SecretError."""
-        if ref is None:
-            return {}
-        try:
-            return await self._secrets.get(ref)
-        except NotFound as error:
-            log.error("a secret is gone, going on without", error=error, secret=f"{ref.namespace}/{ref.name}")
-            return {}
 
 
 def ending(pv_name: str, saved: Save, error: str) -> why.Provisioned | why.NotStorable:

@@ -43,7 +43,7 @@ from mooring.sidecars.provisioner.claims.prepare import (
 )
 from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, Wanted
 from mooring.sidecars.provisioner.model import volumes
-from mooring.sidecars.provisioner.model.cached import provisioner_of, selected_node
+from mooring.sidecars.provisioner.model.cached import is_asked, provisioner_of, selected_node
 from mooring.sidecars.provisioner.model.intent import ClaimIntents, Intent, IntentState, OwnVolume
 from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import AttemptFailed, Failure, State
@@ -241,9 +241,8 @@ def _not_due(view: View, claim: PersistentVolumeClaim) -> Decision[Action] | Non
     """The decision that nothing is to be done for it, None when its volume is to be made."""
     if claim.spec.volume_name:
         return Decision(why.HasVolume(claim.spec.volume_name), (ReleaseSource(),))
-    asked = provisioner_of(claim)
-    if not view.driver.is_named(asked) or view.driver.name not in (asked, annotation(claim, names.MIGRATED_TO)):
-        return Decision(why.NotAsked(asked))
+    if not is_asked(view.driver, claim):
+        return Decision(why.NotAsked(provisioner_of(claim)))
     node_name = selected_node(claim)
     if view.node_name and node_name not in ("", view.node_name):
         return Decision(why.OfAnotherNode(node_name))

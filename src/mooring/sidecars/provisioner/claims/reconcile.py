@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -45,6 +45,7 @@ from mooring.sidecars.provisioner.claims.decide_after import (
     reported_failure,
     told,
 )
+from mooring.sidecars.provisioner.claims.prepare import secret_values
 from mooring.sidecars.provisioner.claims.provision import End, Pending, VolumeCreation
 from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted, placement_doubt
 from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment, deselect_node
@@ -234,7 +235,7 @@ class ClaimReconciler:
     async def _carry_out(self, attempt: Attempt, order: Order, because: Because, *, cleans_up: bool) -> Result:
         """Raises Retry."""
         uid, intent = attempt.uid, order.intent
-        secrets = _values(order, attempt.looked)
+        secrets = {} if order.secret_is_lost else secret_values(intent.secret, attempt.looked)
         try:
             if cleans_up:
                 outcome = await self._creation.clean_up(order, secrets)
@@ -373,15 +374,6 @@ def _node_tried(attempt: Attempt, order: Order | None) -> str:
     if order is not None:
         return order.intent.node_name
     return "" if attempt.claim is None else selected_node(attempt.claim)
-
-
-def _values(order: Order, looked: Looked) -> Mapping[str, str]:
-    """The secret's values, which were looked up for the decision."""
-    ref = order.intent.secret
-    if ref is None or order.secret_is_lost:
-        return {}
-    values: Mapping[str, str] = looked.get(Wanted(SECRETS, ref.name, ref.namespace))
-    return values
 
 
 async def look_up(cluster: Cluster, secrets: SecretCache, wanted: Wanted, looked: Looked) -> None:

@@ -27,12 +27,12 @@ from mooring.control.secrets import SecretError
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.kube.cache.informer import FreshCache
-from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from mooring.kube.errors import ApiError, Conflict, ServerError, TooManyRequests, Unreachable
 from mooring.kube.patch import strategic_patch
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.deletion import decide as d
 from mooring.sidecars.provisioner.deletion.decide import Progress, View, class_changed, intent_closed
-from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment, delete_request
+from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment, delete_request, deletion_secret
 from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import BY_UID
 from mooring.sidecars.provisioner.model.intent import IntentEnds
@@ -154,16 +154,9 @@ class Reconciler:
             raise Failed(f"failed to list {plural}: {error}", patience=_patience(error)) from error
 
     async def _load(self, pv: PersistentVolume, ref: SecretReference) -> Mapping[str, str]:
-        """The values; none when the Secret is gone: the volume must not outlive it for ever. Whatever else may pass.
-
-        Differs from external-provisioner, which goes on without whatever it is: a driver that looks in its own account
-        finds nothing there.
-        """
+        """Raises Failed."""
         try:
-            return await self._secrets.get(ref)
-        except NotFound as error:
-            log.error("the deletion secret is gone, going on without", error=error, PersistentVolume=pv.metadata.name)
-            return {}
+            return await deletion_secret(self._secrets, ref, pv.metadata.name)
         except (ApiError, SecretError) as error:
             raise Failed(f"error getting secret {ref.name} in namespace {ref.namespace}: {error}") from error
 

@@ -8,7 +8,6 @@ import msgspec
 
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolumeClaim
-from mooring.api.meta import annotation
 from mooring.api.storage import StorageClass
 from mooring.control.decision import Decision
 from mooring.control.result import Because
@@ -17,7 +16,7 @@ from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims.prepare import LeftToPopulator, prepared
 from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, Wanted, requirements
 from mooring.sidecars.provisioner.local_node import reasons as why
-from mooring.sidecars.provisioner.model.cached import provisioner_of, requested_bytes, selected_node
+from mooring.sidecars.provisioner.model.cached import is_asked, requested_bytes, selected_node
 from mooring.sidecars.provisioner.model.outcomes import AttemptFailed
 from mooring.sidecars.provisioner.model.topology import TopologyError
 
@@ -55,8 +54,7 @@ def obstacle(view: View, claim: PersistentVolumeClaim) -> Because | None:
     """The reason why this node does not become its owner, whatever room there is; None when the claim is free."""
     if claim.spec.volume_name:
         return why.NotFree(f'it has the volume "{claim.spec.volume_name}"')
-    asked = provisioner_of(claim)
-    if not view.driver.is_named(asked) or view.driver.name not in (asked, annotation(claim, names.MIGRATED_TO)):
+    if not is_asked(view.driver, claim):
         return why.NotFree("another provisioner is asked, or nobody as yet")
     storage_class = view.storage_class(class_of(claim))
     if storage_class is None or not view.driver.is_named(storage_class.provisioner):

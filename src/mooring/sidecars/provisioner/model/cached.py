@@ -60,6 +60,12 @@ def provisioner_of(claim: PersistentVolumeClaim) -> str:
     return notes.get(names.STORAGE_PROVISIONER, notes.get(names.STORAGE_PROVISIONER_BETA, ""))
 
 
+def is_asked(driver: DriverCapabilities, claim: PersistentVolumeClaim) -> bool:
+    """True when this driver's provisioner is asked for the volume."""
+    asked = provisioner_of(claim)
+    return driver.is_named(asked) and driver.name in (asked, annotation(claim, names.MIGRATED_TO))
+
+
 def selected_node(claim: PersistentVolumeClaim) -> str:
     """The node that the scheduler chose, "" for none. The alpha key is read here only: it makes no claim due."""
     return annotation(claim, names.SELECTED_NODE) or annotation(claim, names.SELECTED_NODE_ALPHA)
