@@ -152,7 +152,7 @@ class PodCollector:
                 if cause is Cause.ORPHANED:
                     because = self._caches.disruption(pod, "DeletionByPodGC", "PodGC: node no longer exists")
                     status["conditions"] = [because]
-                pod = await self._caches.patch_status(pod, status, strictly=True)
+                pod = await self._caches.patch_status(pod, status)
             await self._caches.pod_writer.delete(pod, strictly=True, grace_period_s=0)
         except Failed:
             self._metrics.errors.labels(*labels).inc()
