@@ -55,9 +55,6 @@ def decide_deletion(view: View, snapshot: Snapshot, waited_s: float, lost_s: flo
         look = _look(view, snapshot) if row.source_finalizer in held or lost_s is not None else ()
         return Decision(why.Releasing(), (*look, *actions), done=f"released the {row.noun}")
     name = content.metadata.name
-    if goes and not is_marked(content, row.being_deleted):
-        # The deletion names the version that the mark's answer shows, which is judged first.
-        return Decision(why.DeletingContent(name), _farewell(content), again=True, done="marked its content")
     if not goes:
         return Decision(why.KeepingContent(name), actions, done=f"released the {row.noun}, its content stays")
     if not actions and waited_s < WAITS_S:
@@ -155,7 +152,6 @@ def _farewell(content: Content | None) -> tuple[Action, ...]:
     """The mark comes first: the driver's side does not act on the deletion of a content without it."""
     if content is None:
         return ()
-    if not is_marked(content, row_of(content).being_deleted):
-        return (d.MarkDeleted(content),)
+    mark = () if is_marked(content, row_of(content).being_deleted) else (d.MarkDeleted(content),)
     goes = content.spec.deletion_policy == DELETE_POLICY and not is_deleting(content)
-    return (d.DeleteContent(content),) if goes else ()
+    return (*mark, *((d.DeleteContent(content),) if goes else ()))
