@@ -29,8 +29,10 @@ GROUP = {"kind": "VolumeGroupSnapshot", "metadata": {"name": "group", "uid": "ui
 
 
 def test_S26_the_mark_comes_before_the_deletion_and_one_finalizer_stays():
-    decision = decided(a_snap(**GOING), its_content())
-    assert [MarkDeleted, DeleteContent, Release] == steps(decision)
+    first = decided(a_snap(**GOING), its_content())
+    assert ([MarkDeleted], True) == (steps(first), first.again), "then the answer is judged"
+    decision = decided(a_snap(**GOING), its_content(**MARKED))
+    assert [DeleteContent, Release] == steps(decision)
     assert (AS_SOURCE_FINALIZER,) == the(decision, Release).finalizers
 
 
@@ -102,8 +104,8 @@ def test_S30_other_claims_do_not(claim):
 
 
 def test_S32_class_claim_and_volume_may_be_gone():
-    decision = decided(a_snap(**GOING), its_content(), classes=[], claims=[], volumes=[])
-    assert [MarkDeleted, DeleteContent, Release] == steps(decision)
+    decision = decided(a_snap(**GOING), its_content(**MARKED), classes=[], claims=[], volumes=[])
+    assert [DeleteContent, Release] == steps(decision)
 
 
 def test_S60_a_member_goes_with_its_group_alone():
@@ -129,13 +131,13 @@ def test_S60_or_where_its_status_alone_names_the_group():
     member = with_status(a_snap(**GOING), {"volumeGroupSnapshotName": "group"})
     event, text = refusal(decided(member, its_content(), groups=[GROUP], has_groups=True))
     assert ("SnapshotDeletePending", True) == (event, "snapshot default/snap is not allowed" in text)
-    assert Release in steps(decided(member, its_content(), groups=[], has_groups=True))
+    assert Release in steps(decided(member, its_content(**MARKED), groups=[], has_groups=True))
 
 
 def test_S60_a_later_group_of_the_name_of_its_own_holds_it_not():
     member = with_status(a_snap(**GOING, ownerReferences=[OWNER]), {"volumeGroupSnapshotName": "group"})
     later = {**GROUP, "metadata": {"name": "group", "uid": "uid-later"}}
-    assert Release in steps(decided(member, its_content(), groups=[later], has_groups=True))
+    assert Release in steps(decided(member, its_content(**MARKED), groups=[later], has_groups=True))
 
 
 def test_S60_unknown_counts_as_belonging():

@@ -44,8 +44,7 @@ def decide_deletion(view: View, snapshot: Snapshot, waited_s: float, lost_s: flo
     held_up = _held_up(view, snapshot, content)
     if held_up is not None:
         return held_up
-    goes = content is not None and content.spec.deletion_policy == DELETE_POLICY
-    leaving = tuple(one for one in row.finalizers if one in held and not (goes and one == row.bound_finalizer))
+    goes, leaving = _goes(content), _leaving(snapshot, content)
     members = tuple(d.DeleteMember(one) for one in view.members_of(snapshot) if not is_deleting(one))
     if content is None and lost_s:
         return Decision(why.WaitingForLostWrite(), members, MAY_BE_MADE, after_s=lost_s)
@@ -55,6 +54,9 @@ def decide_deletion(view: View, snapshot: Snapshot, waited_s: float, lost_s: flo
         look = _look(view, snapshot) if row.source_finalizer in held or lost_s is not None else ()
         return Decision(why.Releasing(), (*look, *actions), done=f"released the {row.noun}")
     name = content.metadata.name
+    if goes and not is_marked(content, row.being_deleted):
+        # The deletion names the version that the mark's answer shows, which is judged first.
+        return Decision(why.DeletingContent(name), _farewell(content), again=True, done="marked its content")
     if not goes:
         return Decision(why.KeepingContent(name), actions, done=f"released the {row.noun}, its content stays")
     if not actions and waited_s < WAITS_S:
@@ -63,6 +65,22 @@ def decide_deletion(view: View, snapshot: Snapshot, waited_s: float, lost_s: flo
         return Decision(why.WaitingForContent(name), problem=Failure(PENDING, _waits_text(content), saved=False))
     # Its content may be gone by now, if nothing held it: then the last finalizer goes, too.
     return Decision(why.DeletingContent(name), actions, done="deleted its content")
+
+
+def may_leave(view: View, snapshot: Snapshot) -> tuple[str, ...]:
+    """The finalizers that nothing holds any more: they go now, or as soon as the content is marked and deleted."""
+    content = content_of(view, snapshot)
+    return () if _held_up(view, snapshot, content) is not None else _leaving(snapshot, content)
+
+
+def _leaving(snapshot: Snapshot, content: Content | None) -> tuple[str, ...]:
+    """The bound finalizer waits for the end of a content that goes."""
+    row, held = row_of(snapshot), finalizers_of(snapshot)
+    return tuple(one for one in row.finalizers if one in held and not (_goes(content) and one == row.bound_finalizer))
+
+
+def _goes(content: Content | None) -> bool:
+    return content is not None and content.spec.deletion_policy == DELETE_POLICY
 
 
 def content_of(view: View, snapshot: Snapshot) -> Content | None:
@@ -152,6 +170,6 @@ def _farewell(content: Content | None) -> tuple[Action, ...]:
     """The mark comes first: the driver's side does not act on the deletion of a content without it."""
     if content is None:
         return ()
-    mark = () if is_marked(content, row_of(content).being_deleted) else (d.MarkDeleted(content),)
-    goes = content.spec.deletion_policy == DELETE_POLICY and not is_deleting(content)
-    return (*mark, *((d.DeleteContent(content),) if goes else ()))
+    if not is_marked(content, row_of(content).being_deleted):
+        return (d.MarkDeleted(content),)
+    return (d.DeleteContent(content),) if _goes(content) and not is_deleting(content) else ()

@@ -98,7 +98,10 @@ class Reconciler:
                 with self.unseen.noted(uid):
                     await self.write(content, bound(content, uid, class_name), strictly=True)
             case d.DeleteContent(obj) | d.DeleteMember(obj):
-                await self._writers[kind_of(obj).plural].delete(obj)
+                # A content is deleted as it was judged alone: it may be another's by now, or retained. A member goes
+                # with its group, which does not come back.
+                strictly = isinstance(action, d.DeleteContent)
+                await self._writers[kind_of(obj).plural].delete(obj, strictly=strictly)
             case d.Tell(obj, type_, reason, message):
                 self._events.event(reference_of(obj), type_, reason, message)
             case d.SaveStatus(obj, status) | d.SaveMemberStatus(obj, status):

@@ -15,9 +15,9 @@ from mooring.api.meta import key_of
 from mooring.api.snapshot import VolumeSnapshotContent
 from mooring.api.snapshot_kinds import GROUPS, SINGLES, Row, ref_of
 from mooring.api.snapshot_names import is_group_content, is_marked
-from mooring.cluster.snapshots.decide_deletion import decide_deletion
+from mooring.cluster.snapshots.decide_deletion import decide_deletion, may_leave
 from mooring.cluster.snapshots.decide_protection import decide_claim
-from mooring.cluster.snapshots.decision import Release, ReleaseClaim
+from mooring.cluster.snapshots.decision import ReleaseClaim
 from mooring.cluster.snapshots.view import snapshot_of
 from mooring.inspect.filling import filled_from
 from mooring.inspect.points import Objection, Point, Proof
@@ -32,13 +32,11 @@ SNAPSHOTTER = "csi-snapshotter"
 def of_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
     """Of a snapshot or a group: nothing is restored from it, and its content is gone or stays by its policy."""
     snapshot, view = facts.obj, view_of(facts.scene)
-    decision = decide_deletion(view, snapshot, FOREVER_S)
-    goes = any(isinstance(one, Release) and finalizer in one.finalizers for one in decision.actions)
     key = key_of(snapshot)
     yield _judged(
         facts,
-        goes,
-        f"{decision.because}",
+        finalizer in may_leave(view, snapshot),
+        f"{decide_deletion(view, snapshot, FOREVER_S).because}",
         f"mooring why -n {key.namespace} {facts.kind}/{key.name} says what comes first",
     )
     yield from snapshot_controller_points(facts)
