@@ -646,7 +646,7 @@ async def test_deletions_that_hang_hold_up_no_other_deletion() -> None:
 
 
 @in_virtual_time
-async def test_a_pod_that_comes_back_while_the_deletion_hangs_keeps_what_was_not_deleted() -> None:
+async def test_a_pod_that_comes_back_while_the_deletion_hangs_gets_a_new_attachment() -> None:
     async with attaching() as world:
         volume = await world.volume()
         node, pod = await world.attached(volume)
@@ -655,8 +655,11 @@ async def test_a_pod_that_comes_back_while_the_deletion_hangs_keeps_what_was_not
         await world.delete_pod(pod)
         await hold.begun.wait()
         await world.pod(node, volume)
-        await world.wait_reported(node, volume)
+        await world.settle(20)
+        assert [] == await world.reported(node), "nothing is done to a volume on a node beside something else"
         hold.go.set()
-        await world.settle(60)
-        assert uid == (await world.wait_va(volume, node))["metadata"]["uid"]
-        assert [volume.unique] == await world.reported(node)
+        await world.settle(1)
+        await world.attach(volume, node)
+        await world.wait_reported(node, volume)
+        assert uid != (await world.wait_va(volume, node))["metadata"]["uid"]
+        assert 1 == len(world.of(DELETE))

@@ -274,30 +274,6 @@ async def test_a_fence_without_an_answer_is_built_again() -> None:
 
 
 @in_virtual_time
-async def test_a_fence_whose_answer_is_slow_ends_no_doubt_about_a_later_delete() -> None:
-    """The pod goes once more while the fence is under way, and the DELETE of the fenced version is sent."""
-    async with attaching() as world:
-        volume = await world.volume()
-        node, pod = await world.attached(volume)
-        uid = (await world.wait_va(volume, node))["metadata"]["uid"]
-        first = world.cluster.hold(DELETE)
-        await world.delete_pod(pod)
-        await first.begun.wait()
-        slow = world.cluster.hold(FENCE, after=True)
-        pod = await world.pod(node, volume)
-        await slow.begun.wait()
-        second = world.cluster.hold(DELETE)
-        await world.delete_pod(pod)
-        first.go.set()
-        await second.begun.wait()
-        await world.pod(node, volume)
-        slow.go.set()
-        await world.wait_reported(node, volume)
-        second.go.set()
-        await stays_reported(world, volume, node, uid, 60)
-
-
-@in_virtual_time
 async def test_an_ordinary_attach_and_detach_cost_no_fence() -> None:
     async with attaching() as world:
         volume = await world.volume()

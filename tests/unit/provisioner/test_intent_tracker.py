@@ -55,12 +55,12 @@ async def test_a_stored_volume_is_open_until_that_is_written_down(intents: Shaky
     before = tracker.open["u"]
     intents.fails = True
     with pytest.raises(Retry):
-        await tracker.store(OTHER.intent)
+        await tracker.mark_stored(OTHER.intent)
     assert (OwnVolume.NONE, before) == (intents.open()["u"].own, tracker.open["u"])
     with pytest.raises(Conflict):
         await tracker.wait_for_end("u")
     intents.fails = False
-    await tracker.store(OTHER.intent)
+    await tracker.mark_stored(OTHER.intent)
     await tracker.wait_for_end("u")
     stored = an_entry(ONE.intent, state=IntentState.REFUSED, own=OwnVolume.STORED)
     assert stored == intents.open()["u"] == tracker.open["u"]

@@ -146,7 +146,7 @@ async def test_an_end_that_is_being_written_is_waited_for():
         await tracker.begin(made)
         hold = world.cluster.hold("update leases")
         world.cluster.refuse("update leases", error=OVERLOADED)
-        storing = asyncio.create_task(tracker.store(made.intent), name="storing")
+        storing = asyncio.create_task(tracker.mark_stored(made.intent), name="storing")
         await hold.begun.wait()
         with pytest.raises(Conflict):
             await tracker.wait_for_end("u1")
@@ -155,7 +155,7 @@ async def test_an_end_that_is_being_written_is_waited_for():
             await storing
         with pytest.raises(Conflict):
             await tracker.wait_for_end("u1")
-        await tracker.store(made.intent)
+        await tracker.mark_stored(made.intent)
         await tracker.wait_for_end("u1")
         assert {"u1": tracker.open["u1"]} == await world.stored()
         assert tracker.open["u1"].is_put_off

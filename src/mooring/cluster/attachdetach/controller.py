@@ -1,9 +1,8 @@
 """The attach/detach controller: which volume is to be attached to which node, and what each node is told.
 
 Two queues: volumes on nodes, each of which is decided about for itself, and nodes, whose report of attached volumes is
-written as a whole. DELETEs of attachments have a queue of their own, with the same decisions, so that nothing waits for
-one that hangs. A fourth queue only sends Events to pods whose claims lead to no volume. What the API server does not
-have of the controller's state is listed in `memory.py`.
+written as a whole. A third only sends Events to pods whose claims lead to no volume. What the API server does not have
+of the controller's state is listed in `memory.py`.
 """
 
 from __future__ import annotations
@@ -52,10 +51,8 @@ from mooring.control.slim import always
 
 COMPONENT: Final = "attachdetach-controller"
 REPORT_WORKERS: Final = 16
-DETACH_WORKERS: Final = 16
 HANGS_S: Final = 1.0
-"""DELETEs may hang, as in a webhook that does not answer: they hold up no attach, and after this time no other DELETE.
-"""
+"""A write may hang, as in a webhook that does not answer: after this time it holds up no other volume."""
 
 BACK_OFF: Final = BackOff(0.5, 122.0, 0.02)
 """For one volume on one node, as upstream's operations."""
@@ -80,20 +77,16 @@ class AttachDetach(Manager):
         stores = (pods.store, claims.store, volumes.store, nodes.store, drivers.store, attachments.store)
         view = self.view = View(*stores, Memory(), Orphans())
 
-        def places(name: str, workers: int, holds_worker_s: float | None = None) -> Controller[OnNode]:
-            return Controller(
-                runtime,
-                name,
-                workers=workers,
-                holds_worker_s=holds_worker_s,
-                backoff=BACK_OFF,
-                label="volume",
-                log=log,
-                about=lambda key: {"volume": key.unique, "node": key.node},
-            )
-
-        self._places = places("attachdetach-volumes", options.workers)
-        self._detaches = places("attachdetach-detaches", DETACH_WORKERS, HANGS_S)
+        self._places: Controller[OnNode] = Controller(
+            runtime,
+            "attachdetach-volumes",
+            workers=options.workers,
+            holds_worker_s=HANGS_S,
+            backoff=BACK_OFF,
+            label="volume",
+            log=log,
+            about=lambda key: {"volume": key.unique, "node": key.node},
+        )
         self._nodes: Controller[str] = Controller(
             runtime, "attachdetach-nodes", self._report, workers=REPORT_WORKERS, label="node", log=log
         )
@@ -103,7 +96,7 @@ class AttachDetach(Manager):
         self._pods: Controller[Key] = Controller(
             runtime, "attachdetach-pods", unresolved.reconcile, workers=1, label="pod", log=log
         )
-        super().__init__(caches, self._places, self._detaches, self._nodes, self._pods, first_looks=[self._look])
+        super().__init__(caches, self._places, self._nodes, self._pods, first_looks=[self._look])
         metrics = self._metrics = runtime.metrics.once(AttachDetachMetrics)
         self.beside("attachdetach/events", events)
         self._handlers = EventHandlers(view, self._places, self._nodes, self._pods, metrics, runtime.clock)
@@ -118,11 +111,8 @@ class AttachDetach(Manager):
             metrics,
             self._nodes.add,
             self._handlers.let_go,
-            self._places.add,
-            self._detaches.add,
         )
         self._places.reconcile_by(self._reconciler.deciding())
-        self._detaches.reconcile_by(self._reconciler.deleting())
         self._reports = Reports(runtime, view, nodes, self._reconciler.rules, events, self._handlers.report_written)
         self._places.watch(pods, self._handlers.pod_changed)
         self._places.watch(claims, self._handlers.claim_changed)

@@ -9,7 +9,7 @@ import msgspec
 from mooring.api.core import ObjectReference
 from mooring.api.storage import VolumeAttachment
 from mooring.cluster.attachdetach.facts import Wish
-from mooring.control.decision import Decision, Destroys
+from mooring.control.decision import Destroys
 from mooring.control.topics import Topic
 
 
@@ -40,10 +40,6 @@ class Delete(Destroys, msgspec.Struct, frozen=True):
     def destroys(self) -> bool:
         """By force it is taken from a node that may write to it."""
         return bool(self.forced)
-
-
-class HandOver(msgspec.Struct, frozen=True):
-    """The next step is a `Delete`, which the workers for these look at and carry out."""
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -105,7 +101,6 @@ class MarkReport(msgspec.Struct, frozen=True):
 Action: TypeAlias = (
     Create
     | Delete
-    | HandOver
     | Fence
     | MarkWait
     | LookUpAttachment
@@ -116,14 +111,6 @@ Action: TypeAlias = (
     | NoteBlock
     | MarkReport
 )
-
-
-def handed_over(decision: Decision[Action]) -> Decision[Action]:
-    """Return the decision of those who carry out no `Delete`."""
-    if not any(isinstance(action, Delete) for action in decision.actions):
-        return decision
-    actions = tuple(HandOver() if isinstance(action, Delete) else action for action in decision.actions)
-    return msgspec.structs.replace(decision, actions=actions)
 
 
 def report_written(node: str) -> Topic:

@@ -25,7 +25,7 @@ from mooring.cluster.attachdetach.view import View
 from mooring.control.decision import Deciding, Decision, Failed, Read
 from mooring.control.events import EventOnce, EventRecorder
 from mooring.control.object_writer import ObjectWriter
-from mooring.control.result import Result, Stale
+from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound, ServerError, Unreachable
@@ -35,8 +35,7 @@ log = logger(__name__)
 
 class Reconciler:
     """report: called with a node whose report has to be looked at. let_go: called with a volume whose holder may have
-    changed without a change of an object. look_again, look_and_delete: put a volume into the queue of `deciding`, or
-    of `deleting`.
+    changed without a change of an object.
     """
 
     def __init__(
@@ -51,24 +50,42 @@ class Reconciler:
         metrics: AttachDetachMetrics,
         report: Callable[[str], None],
         let_go: Callable[[OnNode], None],
-        look_again: Callable[[OnNode], None],
-        look_and_delete: Callable[[OnNode], None],
     ) -> None:
         self._clock, self._cluster, self._view, self._memory = runtime.clock, runtime.cluster, view, view.memory
         self._attachments, self._nodes = attachments, nodes
         self._writer = ObjectWriter(runtime.cluster, VOLUME_ATTACHMENTS, attachments)
         self._recorder, self._once = recorder, once
         self._metrics, self._report, self._let_go = metrics, report, let_go
-        self._look_again, self._look_and_delete = look_again, look_and_delete
         self.rules = Rules(options, view.memory.class_waits)
 
     def deciding(self) -> Deciding[OnNode, d.Action]:
-        """Carries out all steps but the DELETEs."""
-        return self._deciding("attach or detach the volume")
+        volumes: dict[OnNode, Volume] = {}  # that are worked on
 
-    def deleting(self) -> Deciding[OnNode, d.Action]:
-        """Carries out the DELETEs, where they are the next step still. Any other step, or wait, is `deciding`'s."""
-        return self._deciding("detach the volume", only_deletes=True)
+        def decide_on(key: OnNode) -> Decision[d.Action]:
+            """What is so, and what follows from it."""
+            moment = moment_of(self._clock)
+            volume = volumes[key] = volume_of(self._view, *key, moment)
+            observe(self._view, volume, moment.now)
+            return decide(volume, self.rules, moment.now)
+
+        async def perform(key: OnNode, decision: Decision[d.Action]) -> None:
+            for action in decision.actions:
+                try:
+                    await self._perform(volumes[key], action)
+                except ApiError as error:
+                    raise Failed(str(error)) from error
+
+        def work(key: OnNode, decision: Decision[d.Action]) -> str:
+            deletes = any(isinstance(action, d.Delete) for action in decision.actions)
+            return "detach the volume" if deletes else "attach or detach the volume"
+
+        def reads(key: OnNode, decision: Decision[d.Action]) -> Sequence[Read]:
+            return self._reads(volumes[key], decision)
+
+        def ended(key: OnNode) -> None:
+            volumes.pop(key, None)
+
+        return Deciding(decide_on, perform, work=work, ended=ended, reads=reads)
 
     def _reads(self, volume: Volume, decision: Decision[d.Action]) -> Sequence[Read]:
         """What the kit reads before a detach by force, after which it is decided anew: the node may be back by now,
@@ -84,46 +101,12 @@ class Reconciler:
         with contextlib.suppress(NotFound):
             await self._nodes.read(Key("", name), self._cluster.get(NODES, name))
 
-    def _deciding(self, work: str, *, only_deletes: bool = False) -> Deciding[OnNode, d.Action]:
-        volumes: dict[OnNode, Volume] = {}  # that are worked on
-
-        def decide_on(key: OnNode) -> Decision[d.Action]:
-            """What is so, and what follows from it."""
-            moment = moment_of(self._clock)
-            volume = volumes[key] = volume_of(self._view, *key, moment)
-            observe(self._view, volume, moment.now)
-            decision = decide(volume, self.rules, moment.now)
-            return decision if only_deletes else d.handed_over(decision)
-
-        async def perform(key: OnNode, decision: Decision[d.Action]) -> Result | None:
-            deletes = tuple(action for action in decision.actions if isinstance(action, d.Delete))
-            for action in deletes if only_deletes else decision.actions:
-                try:
-                    await self._perform(volumes[key], action)
-                except ApiError as error:
-                    raise Failed(str(error)) from error
-            if not only_deletes:
-                return None
-            if not deletes:
-                self._look_again(key)
-            return Result(decision.because)
-
-        def ended(key: OnNode) -> None:
-            volumes.pop(key, None)
-
-        def reads(key: OnNode, decision: Decision[d.Action]) -> Sequence[Read]:
-            return self._reads(volumes[key], decision) if only_deletes else ()
-
-        return Deciding(decide_on, perform, work=work, ended=ended, reads=reads)
-
     async def _perform(self, volume: Volume, action: d.Action) -> None:
         place = volume.place
         node, record = place.node.name, place.record
         match action:
             case d.Create():
                 await self._create(volume, action)
-            case d.HandOver():
-                self._look_and_delete(OnNode(volume.unique, node))
             case d.Delete():
                 await self._delete(volume, action)
             case d.Fence(attachment, wishes):
@@ -195,16 +178,13 @@ class Reconciler:
         """write: any strict one to this version of the attachment. A DELETE that was carried out before is a Stale, and
         the cache shows it.
         """
-        uid = attachment.metadata.uid
-        ended = self._memory.deletions.get(uid)
         try:
             await write
         except Failed as failure:
             self._record(failed_notes(wishes, str(failure)))
             raise
-        if self._memory.deletions.get(uid) is ended:  # else another DELETE was sent meanwhile, of the fenced version
-            self._memory.deletions.pop(uid, None)
-            record.fenced_uid = uid
+        record.fenced_uid = attachment.metadata.uid
+        self._memory.deletions.pop(record.fenced_uid, None)
 
     async def _delete(self, volume: Volume, action: d.Delete) -> None:
         attachment, place = action.attachment, volume.place

@@ -336,7 +336,7 @@ class VolumeCreation:
 
     async def close(self, intent: Intent) -> None:
         """The PersistentVolume is stored: closes the intent and releases the source. Raises Retry."""
-        await self._tracker.store(intent)
+        await self._tracker.mark_stored(intent)
         self.release(intent.uid)
 
     def found(self, entries: Mapping[str, ClaimIntents]) -> None:

@@ -218,7 +218,7 @@ class ClaimReconciler:
                 case CountFailure(class_name, source_kind):
                     self._metrics.has_failed(class_name, source_kind)
                 case CloseIntent():
-                    await self._tracker.store(self._view.intents[uid].last)
+                    await self._tracker.mark_stored(self._view.intents[uid].last)
                     if uid in self._tracker:
                         return self._done(uid, because)
                 case ReleaseSource() if uid not in self._tracker:

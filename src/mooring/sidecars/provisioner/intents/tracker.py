@@ -1,8 +1,8 @@
 """The open intents of all claims, and what else is remembered of claims.
 
 The tracker has the truth of this process; the journal is written before the driver is called (`begin`, `condemn`), with
-the claim's own volume (`store`), and before that may go (`wait_for_end`, `forget_stored`). Whatever else happens to an
-intent need not be written: the next process takes it for unknown, and asks the driver again.
+the claim's own volume (`mark_stored`), and before that may go (`wait_for_end`, `forget_stored`). Whatever else happens
+to an intent need not be written: the next process takes it for unknown, and asks the driver again.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class IntentTracker:
         else:
             self._show(entry)
 
-    async def store(self, intent: Intent) -> None:
+    async def mark_stored(self, intent: Intent) -> None:
         """The PersistentVolume is stored. Raises Retry where that can't be written; then the request is open as before.
 
         Where others are open the next process has to know of it: it asks for none of them beside the claim's volume.
@@ -270,7 +270,7 @@ class IntentTracker:
         self._uid_of.setdefault(entry.volume_name, entry.uid)
 
     async def _write(self, entry: ClaimIntents) -> None:
-        """Others see it at once. Raises ApiError; then it is as before."""
+        """The name is taken from now on, before the answer (`is_name_taken`). Raises ApiError; then it is as before."""
         before = self.open.get(entry.uid)
         self._show(entry)
         try:
