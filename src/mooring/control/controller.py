@@ -36,6 +36,7 @@ back-off.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
@@ -49,7 +50,7 @@ from mooring.control.backlog import newest_keys
 from mooring.control.decision import Deciding, Decision, Failed, Read
 from mooring.control.events import REPEAT_S, SLACK_S
 from mooring.control.hot_keys import HELD, HotKeys
-from mooring.control.queue import Apart, BackOff, QueueMetrics, WorkerGroup, WorkQueue
+from mooring.control.queue import BackOff, QueueMetrics, Relief, WorkerGroup, WorkQueue
 from mooring.control.result import Because, Result, Retry, Stale, TriesAgain
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
@@ -89,8 +90,8 @@ class Controller(Generic[K]):
 
     name: of the queue in metrics, and of the tasks. reconcile: the work on one key, or how it is decided and performed.
     label: the name of the key in logs, mostly a kind's. log: of the package that these lines are of. about: key-values
-    of a key for logs, in place of the label. holds_worker_s: after so long a key holds no worker any more, and goes on
-    without one; None for as long as it takes.
+    of a key for logs, in place of the label. relief_s: a key that takes longer holds no worker from then on; None where
+    it does as long as it takes.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Controller(Generic[K]):
         reconcile: Callable[[K], Awaitable[Result]] | Deciding[K, Any] | None = None,
         *,
         workers: int = WORKERS,
-        holds_worker_s: float | None = None,
+        relief_s: float | None = None,
         backoff: BackOff = BACK_OFF,
         label: str = "key",
         log: Logger = _log,
@@ -111,7 +112,7 @@ class Controller(Generic[K]):
         self._reconcile: Callable[[K], Awaitable[Result]] = _nobody
         if reconcile is not None:
             self.reconcile_by(reconcile)
-        self._worker_count, self._holds_worker_s = workers, holds_worker_s
+        self._worker_count, self._relief_s = workers, relief_s
         self._about = about or (lambda key: {label: str(key)})
         self._log = log
         self._explained = runtime.explained
@@ -276,10 +277,15 @@ class Controller(Generic[K]):
 
     async def run(self) -> None:
         """Works until cancelled, or until drained."""
+        numbers = itertools.count()
         async with self._workers.workers() as group:
-            apart = None if self._holds_worker_s is None else Apart(group, self._holds_worker_s)
-            for number in range(self._worker_count):
-                group.create_task(self._queue.work(self._work, apart), name=f"{self.name}/worker/{number}")
+
+            def start_worker() -> None:
+                group.create_task(self._queue.work(self._work, relief), name=f"{self.name}/worker/{next(numbers)}")
+
+            relief = None if self._relief_s is None else Relief(self._relief_s, start_worker)
+            for _ in range(self._worker_count):
+                start_worker()
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new key, lets the work in hand end; then run() returns. False when timeout_s was too short."""

@@ -35,7 +35,7 @@ from mooring.base.randomness import Random
 from mooring.control.backlog import Backlog
 from mooring.control.queue_metrics import QueueMetrics
 
-__all__ = ["Apart", "BackOff", "QueueClosed", "QueueMetrics", "WorkQueue", "WorkerGroup"]
+__all__ = ["BackOff", "QueueClosed", "QueueMetrics", "Relief", "WorkQueue", "WorkerGroup"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -53,11 +53,11 @@ _TICK_S: Final = 0.001  # timers may fire a clock's tick early; uvloop's is a mi
 _log = logger(__name__)
 
 
-class Apart(msgspec.Struct, frozen=True):
-    """Each key has a task of its own in the group, and holds its worker for after_s at the most."""
+class Relief(msgspec.Struct, frozen=True):
+    """A worker that has had a key for after_s is replaced by another, and ends with that key."""
 
-    group: asyncio.TaskGroup
     after_s: float
+    start_worker: Callable[[], object]
 
 
 class QueueClosed(Exception):
@@ -263,9 +263,9 @@ class WorkQueue(Generic[K]):
             if backlog.was_long:
                 heap.settle()
 
-    async def work(self, handle: Callable[[K], Awaitable[None]], apart: Apart | None = None) -> None:
+    async def work(self, handle: Callable[[K], Awaitable[None]], relief: Relief | None = None) -> None:
         """One worker: hands keys to handle until the queue is closed. An exception of that is a bug: it is logged, and
-        the key comes again. apart: where a key that takes long goes on without the worker.
+        the key comes again. relief: where a key that takes long holds up no others.
 
         Where many keys wait, others get their turn now and then: a key that needs nothing is handled without waiting
         for anybody, and thousands of them in a row, after a resync for one, would be a stand-still of the whole
@@ -273,13 +273,13 @@ class WorkQueue(Generic[K]):
         """
         self._workers += 1
         try:
-            await self._work(handle, apart)
+            await self._work(handle, relief)
         except QueueClosed:
             return
         finally:
             self._workers -= 1
 
-    async def _work(self, handle: Callable[[K], Awaitable[None]], apart: Apart | None) -> None:
+    async def _work(self, handle: Callable[[K], Awaitable[None]], relief: Relief | None) -> None:
         """Raises QueueClosed."""
         for number in itertools.count(1):
             if number % KEYS_IN_TURN == 0 and len(self._queue) >= MANY_KEYS:
@@ -289,11 +289,26 @@ class WorkQueue(Generic[K]):
             key = await self.get()
             if self._backlog is not None:
                 self._keys.take()
-            if apart is None:
+            if relief is None:
                 await self._handle(handle, key)
-            else:
-                task = apart.group.create_task(self._handle(handle, key), name=f"{self._name}/key")
-                await asyncio.wait((task,), timeout=apart.after_s)
+            elif await self._handle_until_relieved(handle, key, relief):
+                return
+
+    async def _handle_until_relieved(self, handle: Callable[[K], Awaitable[None]], key: K, relief: Relief) -> bool:
+        """True when another worker has taken this one's place."""
+        is_relieved = False
+
+        def start_worker() -> None:
+            nonlocal is_relieved
+            is_relieved = True
+            relief.start_worker()
+
+        timer = asyncio.get_running_loop().call_later(relief.after_s, start_worker)
+        try:
+            await self._handle(handle, key)
+        finally:
+            timer.cancel()
+        return is_relieved
 
     async def _handle(self, handle: Callable[[K], Awaitable[None]], key: K) -> None:
         try:

@@ -221,7 +221,7 @@ async def test_a_key_that_takes_long_may_leave_its_worker_to_others():
             await go_on.wait()
         return SETTLED
 
-    controller = Controller(a_runtime(), "test", reconcile, workers=1, holds_worker_s=1.0, backoff=BACK_OFF)
+    controller = Controller(a_runtime(), "test", reconcile, workers=1, relief_s=1.0, backoff=BACK_OFF)
     async with running(controller):
         for key in ("hangs", "a"):
             controller.add(key)

@@ -81,7 +81,7 @@ class AttachDetach(Manager):
             runtime,
             "attachdetach-volumes",
             workers=options.workers,
-            holds_worker_s=HANGS_S,
+            relief_s=HANGS_S,
             backoff=BACK_OFF,
             label="volume",
             log=log,
